@@ -89,7 +89,7 @@ def test_self_time_is_the_time_outside_of_children(worker: Start, prefix: str) -
     assert 0 < outer["self_ns"] < outer["total_ns"]
 
 
-def test_a_recursion_a_thousand_deep_takes_one_path_and_counts_its_time_once(worker: Start, prefix: str) -> None:
+def test_a_recursion_a_thousand_deep_takes_one_path_and_counts_once(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -115,7 +115,7 @@ def test_a_recursion_a_thousand_deep_takes_one_path_and_counts_its_time_once(wor
     assert spans(got) == {"begun": 1002, "summarized": 1002}
 
 
-def test_bricks_that_call_each_other_in_turn_take_two_paths(worker: Start, prefix: str) -> None:
+def test_mutually_recursive_bricks_take_two_paths(worker: Start, prefix: str) -> None:
     rows = summaries(
         record(
             worker,
@@ -154,7 +154,7 @@ def test_a_stop_without_a_start_is_counted_and_harmless(worker: Start, prefix: s
     assert spans(got) == {"begun": 3, "summarized": 3, "unmatched": 3}
 
 
-def test_a_missed_stop_is_abandoned_when_the_span_around_it_ends(worker: Start, prefix: str) -> None:
+def test_a_missing_stop_abandons_the_span_when_its_parent_ends(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -189,7 +189,7 @@ def flops(got: Reading) -> list[float]:
     return list(forge.flops(got).values())
 
 
-def test_floating_point_operations_are_added_up_however_a_span_is_recorded(worker: Start, prefix: str) -> None:
+def test_flops_are_added_up_however_a_span_is_recorded(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -207,26 +207,26 @@ def test_floating_point_operations_are_added_up_however_a_span_is_recorded(worke
     assert [(row["count"], row["elements"], row["bytes"]) for row in summaries(got).values()] == [(6, 2, 2)]
 
 
-def test_operations_of_what_was_timed_elsewhere_are_added_up(worker: Start, prefix: str) -> None:
+def test_flops_of_given_times_are_added_up(worker: Start, prefix: str) -> None:
     got = record(worker, prefix, 'b = brick.brick("b"); b.record(5, 1, 2, 3); b.record(5, flops=4)')
     assert flops(got) == [7]
 
 
 @pytest.mark.parametrize("amount", ["-1", "2**81", "float('nan')", "float('inf')", "None", "'many'"])
-def test_operations_that_are_no_number_are_counted_and_the_span_kept(worker: Start, prefix: str, amount: str) -> None:
+def test_invalid_flops_are_counted_and_the_span_kept(worker: Start, prefix: str, amount: str) -> None:
     got = record(worker, prefix, f'with brick.brick("b")(flops={amount}, bytes=8): pass')
     assert [(row["count"], row["bytes"]) for row in summaries(got).values()] == [(1, 8)]
     assert (flops(got), [lane["amounts"] for _, lane, _ in got.lanes]) == ([], [1])
 
 
 @pytest.mark.parametrize("amount", ["-1", "2**63", "2**200", "10**15", "1.5", "None", "'many'", "object()"])
-def test_an_amount_that_is_none_is_counted_and_the_span_kept(worker: Start, prefix: str, amount: str) -> None:
+def test_an_invalid_amount_is_counted_and_the_span_kept(worker: Start, prefix: str, amount: str) -> None:
     got = record(worker, prefix, f'with brick.brick("b")(elements={amount}, bytes=8): pass')
     assert [(row["count"], row["elements"], row["bytes"]) for row in summaries(got).values()] == [(1, 0, 8)]
     assert [lane["amounts"] for _, lane, _ in got.lanes] == [1]
 
 
-def test_names_of_every_kind_are_taken(worker: Start, prefix: str) -> None:
+def test_names_of_every_kind_are_accepted(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -247,7 +247,7 @@ def test_names_of_every_kind_are_taken(worker: Start, prefix: str) -> None:
     assert spans(got) == {"begun": 8, "summarized": 8}
 
 
-def test_names_and_paths_beyond_the_room_are_folded_into_other(worker: Start, prefix: str) -> None:
+def test_names_and_paths_above_the_limit_become_other(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -326,7 +326,7 @@ def test_after_shutdown_everything_is_a_no_op(worker: Start, prefix: str) -> Non
         "brick.step(1, rows=2, valid=3)",
     ],
 )
-def test_strict_mode_raises_what_is_else_counted(worker: Start, wrong: str) -> None:
+def test_strict_mode_raises_what_is_otherwise_counted(worker: Start, wrong: str) -> None:
     program = f"""
     brick.init(names=64)
     b = [brick.brick(f"b{{n}}") for n in range(63)][0]
@@ -338,7 +338,7 @@ def test_strict_mode_raises_what_is_else_counted(worker: Start, wrong: str) -> N
     assert worker(program).next_report() == "nothing was raised"
 
 
-def test_the_open_brick_is_seen_while_it_is_open(worker: Start, prefix: str) -> None:
+def test_an_open_brick_is_visible(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("all_reduce"):\n    pause()')
     process.paused()
     got = reading(prefix)
@@ -379,7 +379,7 @@ def test_both_clocks_measure_the_same(worker: Start, prefix: str, clock: str) ->
     assert row["total_ns"] >= 19_900_000
 
 
-def test_neither_an_empty_name_nor_a_handle_opens_anything(worker: Start, prefix: str) -> None:
+def test_neither_an_empty_name_nor_a_handle_opens_a_segment(worker: Start, prefix: str) -> None:
     process = worker('brick.brick(""); brick.brick("x"); brick.layer(1)\npause()\nwith brick.layer(1): pass\npause()')
     process.paused()
     assert readings(prefix) == []
@@ -391,7 +391,7 @@ def test_neither_an_empty_name_nor_a_handle_opens_anything(worker: Start, prefix
 
 @pytest.mark.parametrize("given", ["worker=3", "worker=object()", "service='\\udcff'", "service='a\\0b'", "lanes=None",
                                    "lanes=-1", "names=2**40", "paths='many'"])  # fmt: skip
-def test_init_takes_whatever_it_is_given(worker: Start, prefix: str, given: str) -> None:
+def test_init_accepts_any_argument(worker: Start, prefix: str, given: str) -> None:
     got = record(worker, prefix, f"assert brick.init({given}) is True")
     assert got.header["lanes"] == 32
 
@@ -411,7 +411,7 @@ def test_importing_the_agent_loads_nothing_else(worker: Start, prefix: str) -> N
 
 
 @pytest.mark.interpreter
-def test_importing_it_twice_gives_the_same_handles(worker: Start, prefix: str) -> None:
+def test_importing_the_agent_twice_gives_the_same_handles(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -457,7 +457,7 @@ def test_a_layer_left_while_disabled_is_left(worker: Start, prefix: str) -> None
     assert counts(got) == {("b",): 2}
 
 
-def test_a_layer_whose_scope_is_gone_ends_no_other(worker: Start, prefix: str) -> None:
+def test_a_layer_without_its_scope_ends_no_other(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -474,7 +474,7 @@ def test_a_layer_whose_scope_is_gone_ends_no_other(worker: Start, prefix: str) -
     assert spans(got) == {"begun": 2, "summarized": 2, "unmatched": 1}
 
 
-def test_a_segment_says_when_its_machine_and_its_process_began(worker: Start, prefix: str) -> None:
+def test_a_segment_has_the_start_times_of_machine_and_process(worker: Start, prefix: str) -> None:
     process = worker("brick.init(); pause()")
     process.paused()
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()

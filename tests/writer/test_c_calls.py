@@ -40,7 +40,7 @@ def details(of: Reading) -> list[dict[str, Any]]:
         return found
 
 
-def test_a_name_is_found_while_recording_is_off_and_is_none_before_there_is_a_segment(called: Any) -> None:
+def test_a_name_can_be_interned_while_recording_is_off_but_not_before_init(called: Any) -> None:
     reported, got = called("""
 w.brick_enable(0)
 unnamed = name("early"), w.brick_state()
@@ -71,7 +71,7 @@ RELATIONS = [
 ]  # fmt: skip
 
 
-def test_a_relation_without_a_name_or_of_no_kind_is_counted_and_claims_nothing(called: Any) -> None:
+def test_an_invalid_relation_is_counted_and_claims_nothing(called: Any) -> None:
     _, got = called(f"""
 kernel = name("kernel")
 for relation, of in {[each[:2] for each in RELATIONS]}:
@@ -82,7 +82,7 @@ for relation, of in {[each[:2] for each in RELATIONS]}:
     assert got.lanes[0][1]["amounts"] == sum(recorded is None for *_, recorded in RELATIONS)
 
 
-def test_a_backend_is_a_names_number_or_none(called: Any) -> None:
+def test_a_backend_must_be_the_number_of_a_name(called: Any) -> None:
     _, got = called("""
 kernel = name("kernel")
 for backend in (0, 1, 65535, 65536, 2**32 - 1):
@@ -92,7 +92,7 @@ for backend in (0, 1, 65535, 65536, 2**32 - 1):
     assert got.lanes[0][1]["amounts"] == 0
 
 
-def test_a_layer_above_the_largest_is_counted_once_and_the_checksum_has_none(called: Any) -> None:
+def test_a_layer_above_the_maximum_is_counted_once_and_left_out(called: Any) -> None:
     _, got = called("""
 kernel = name("kernel")
 for layer in (0, 0xFFFFFE, 0xFFFFFF):
@@ -102,7 +102,7 @@ for layer in (0, 0xFFFFFE, 0xFFFFFF):
     assert got.lanes[0][1]["amounts"] == 1
 
 
-def test_a_state_that_is_said_is_in_the_record_and_one_that_is_left_to_the_name_is_not(called: Any) -> None:
+def test_a_given_state_is_recorded_and_a_default_one_is_not(called: Any) -> None:
     _, got = called("""
 kernel = name("kernel")
 for state in range(4):
@@ -114,7 +114,7 @@ for state in range(4):
     assert 0 not in flags[1:]
 
 
-def test_inputs_beyond_eight_stand_in_one_checksum_that_any_of_them_changes(called: Any) -> None:
+def test_inputs_beyond_eight_share_one_checksum(called: Any) -> None:
     _, got = called("""
 kernel = name("kernel")
 output, why = take(kernel)
@@ -138,7 +138,7 @@ for inputs in (
     assert last[2]["checksum"] == splitmix64(splitmix64(whole["checksum"]) ^ whole["checksum"])
 
 
-def test_a_time_that_is_given_has_the_step_and_the_place_of_what_is_open(called: Any) -> None:
+def test_a_given_time_has_the_step_and_path_of_the_open_span(called: Any) -> None:
     _, got = called("""
 w.brick_init(None)
 control(2)
@@ -162,7 +162,7 @@ w.brick_end(outer, None, 0, 0)
 
 
 @pytest.mark.parametrize(("elapsed", "rejected"), [(2**48, (0, 0)), (2**48 + 1, (1, 0)), (2**64 - 1, (1, 0))])
-def test_a_given_time_beyond_the_largest_amount_is_rejected_by_the_clock(
+def test_a_given_time_above_the_maximum_is_rejected_by_the_clock(
     called: Any, elapsed: int, rejected: tuple[int, int]
 ) -> None:
     reported, got = called(f'given = name("given"); said = w.brick_record(given, None, {elapsed}, 0, 0)')
@@ -171,7 +171,7 @@ def test_a_given_time_beyond_the_largest_amount_is_rejected_by_the_clock(
     assert reported & 8 == (8 if sum(rejected) else 0)
 
 
-def test_given_times_of_a_path_are_rejected_beyond_the_sum_that_a_reader_takes(called: Any) -> None:
+def test_given_times_are_rejected_above_the_sum_that_a_reader_accepts(called: Any) -> None:
     reported, got = called("""
 given = name("given")
 for _ in range(2**14 + 3): said = w.brick_record(given, None, 2**48, 0, 0)
@@ -185,7 +185,7 @@ for _ in range(2**14 + 3): said = w.brick_record(given, None, 2**48, 0, 0)
 ROOM = 256 * 64  # frames, layer scopes and stacks of a thread, in total
 
 
-def test_where_no_frame_is_left_spans_and_layers_are_refused_and_their_ends_end_nothing_else(called: Any) -> None:
+def test_without_a_free_frame_spans_and_layers_are_refused_with_their_ends(called: Any) -> None:
     reported, got = called("""
 brick = name("brick")
 opened = 0
@@ -202,7 +202,7 @@ said = [opened, refused, mine]
     assert (lane["unmatched"], lane["summarized"]) == (0, 0)
 
 
-def test_a_key_for_which_nothing_could_be_opened_has_nothing_to_end(called: Any) -> None:
+def test_a_key_without_an_open_frame_ends_nothing(called: Any) -> None:
     reported, got = called("""
 brick = name("brick")
 while not w.brick_begin(brick, 1, None) & REFUSED: pass
@@ -219,7 +219,7 @@ said += [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2)]
     assert lane["open"] == ROOM - 3
 
 
-def test_a_layers_end_ends_what_is_open_in_it_and_nothing_around(called: Any) -> None:
+def test_the_end_of_a_layer_ends_only_what_is_open_inside(called: Any) -> None:
     reported, got = called("""
 a, b = name("a"), name("b")
 w.brick_begin(a, None, None)
@@ -241,7 +241,7 @@ said += [w.brick_layer_end(0xFFFFFF, None)]
     assert {path: row["count"] for path, row in summaries(got).items()} == {("a",): 1, ("b[16777214]",): 1, ("b",): 1}
 
 
-def test_an_empty_name_of_a_key_file_is_none(called: Any) -> None:
+def test_an_empty_key_file_name_counts_as_unset(called: Any) -> None:
     reported, got = called(
         """
 kernel = name("kernel")
@@ -254,7 +254,7 @@ said = os.path.exists(os.environ["BRICKD_STATE_DIR"] + "/key")
     assert got.process["key"] != 0
 
 
-def test_without_a_place_for_a_key_checksums_are_made_without_and_that_is_said_once(called: Any) -> None:
+def test_without_a_directory_for_a_key_checksums_are_unkeyed_with_one_message(called: Any) -> None:
     _, got = called(
         """
 kernel = name("kernel")
@@ -275,7 +275,7 @@ for n in range(3):
 STEPS = [0, 1, 7, 2**32, 2**63 + 5, U64]
 
 
-def test_a_step_that_reads_a_cache_is_another_step_and_drawn_as_it_was(called: Any) -> None:
+def test_a_step_with_a_cache_has_another_number_and_the_same_sampling(called: Any) -> None:
     filled = [0, 1, 2, U64]
     reported, _ = called(f"w.brick_init(None); said = [[w.brick_step_after(s, f) for f in {filled}] for s in {STEPS}]")
     for step, after in zip(STEPS, reported, strict=True):
@@ -285,7 +285,7 @@ def test_a_step_that_reads_a_cache_is_another_step_and_drawn_as_it_was(called: A
 
 
 @pytest.mark.parametrize("rate", [1, draw(7), draw(7) + 1, 2**31, 2**32 - 2])
-def test_of_the_steps_those_are_wanted_whose_draw_is_below_the_rate(called: Any, rate: int) -> None:
+def test_steps_with_a_draw_below_the_rate_are_sampled(called: Any, rate: int) -> None:
     reported, got = called(f"""
 kernel = name("kernel")
 os.pwrite(w.brick_segment_fd(), *{word()})
@@ -305,7 +305,7 @@ said = [[wanted(step) for step in {STEPS}], open_, w.brick_in_step(None)]
     assert got.process["rate"] == rate
 
 
-def test_a_checksum_among_what_could_not_be_opened_has_no_place_unless_it_says_it(called: Any) -> None:
+def test_a_checksum_inside_refused_frames_needs_its_own_layer_and_step(called: Any) -> None:
     _, got = called(
         """
 brick = name("brick")
@@ -320,7 +320,7 @@ for at in (At(), At(layer=layer), At(step=step), At(layer=layer, step=step)): ch
     assert sum(got.lanes[0][1]["event_dropped"]) == 3
 
 
-def test_what_could_not_be_read_is_no_checksum_and_what_was_not_taken_is_a_dropped_one(called: Any) -> None:
+def test_an_unreadable_tensor_is_refused_and_an_untaken_one_dropped(called: Any) -> None:
     reported, got = called("""
 kernel = name("kernel")
 unread = Taken()
@@ -335,7 +335,7 @@ said += [checksum(kernel, taken=unread), checksum(kernel, taken=Taken()), checks
     assert [each["position"] for each in events(got)] == [2], "of the site each time counts"
 
 
-def test_of_more_streams_than_are_told_apart_all_pend_until_all_are_waited_for(called: Any) -> None:
+def test_streams_above_the_limit_are_pending_until_all_are_finalized(called: Any) -> None:
     reported, got = called("""
 brick = name("brick")
 w.brick_defer.argtypes = (c_uint32, c_void_p, c_uint64, c_void_p, c_uint64, c_uint64, c_void_p)
@@ -356,7 +356,7 @@ w.brick_finalize(byref(c_uint64(5)))
     assert [each["every"] for each in finalized] == [0] * 71 + [1]
 
 
-def test_of_keys_that_are_dead_one_is_swept_at_a_call_and_borrowed_ones_are_left(called: Any) -> None:
+def test_a_sweep_removes_one_dead_key_per_call_and_no_borrowed_one(called: Any) -> None:
     reported, got = called("""
 brick = name("brick")
 DEAD = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p)
@@ -379,7 +379,7 @@ said += [w.brick_end(brick, 8, 0, 0) for _ in range(8)] + [w.brick_end(brick, 2,
     assert (lane["abandoned"], lane["open"], lane["unmatched"]) == (2 + 3, 4 + 5 + 6 + 7, 1)
 
 
-def test_a_thread_that_is_released_drops_each_key_once_and_keeps_what_is_borrowed(called: Any) -> None:
+def test_releasing_a_thread_drops_each_key_once_and_keeps_borrowed_ones(called: Any) -> None:
     reported, got = called("""
 brick = name("brick")
 DROP = ctypes.CFUNCTYPE(None, c_void_p)
@@ -399,7 +399,7 @@ said += [len(dropped), w.brick_begin(brick, 4, None)]
 
 
 @pytest.mark.parametrize("what", ["span", "layer"])
-def test_a_lane_stays_with_its_thread_as_long_as_anything_borrowed_is_open(called: Any, what: str) -> None:
+def test_a_lane_stays_with_its_thread_while_a_borrowed_key_has_open_frames(called: Any, what: str) -> None:
     reported, got = called(f"""
 brick = name("brick")
 drop = ctypes.CFUNCTYPE(None, c_void_p)(lambda key: None)

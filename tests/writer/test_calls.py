@@ -29,7 +29,7 @@ def calls_of(fd: int) -> list[tuple[int, str]]:
     return found
 
 
-def test_files_that_come_and_go_are_told_and_what_happens_in_them_is_not(tmp_path: Path) -> None:
+def test_created_and_removed_files_are_reported_and_changes_are_not(tmp_path: Path) -> None:
     fd = _reader.watch(str(tmp_path))
     try:
         (tmp_path / "one").write_text("1")
@@ -44,7 +44,7 @@ def test_files_that_come_and_go_are_told_and_what_happens_in_them_is_not(tmp_pat
 
 
 @pytest.mark.parametrize(("name", "error"), [("absent", FileNotFoundError), ("file", NotADirectoryError)])
-def test_what_cannot_be_watched_is_named(tmp_path: Path, name: str, error: type[OSError]) -> None:
+def test_an_unwatchable_directory_is_named_in_the_error(tmp_path: Path, name: str, error: type[OSError]) -> None:
     (tmp_path / "file").touch()
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(error, match=name):
@@ -52,7 +52,7 @@ def test_what_cannot_be_watched_is_named(tmp_path: Path, name: str, error: type[
     assert set(os.listdir("/proc/self/fd")) == before
 
 
-def test_writes_are_made_in_their_order(tmp_path: Path) -> None:
+def test_writes_are_made_in_order(tmp_path: Path) -> None:
     with open(tmp_path / "one", "w+b") as one, open(tmp_path / "two", "w+b") as two:
         writes = [(one.fileno(), 2, b"abc"), (two.fileno(), 0, b"xy"), (one.fileno(), 3, b"B"), (two.fileno(), 1, b"")]
         assert _reader.write_all(writes) == {}
@@ -60,7 +60,7 @@ def test_writes_are_made_in_their_order(tmp_path: Path) -> None:
     assert _reader.write_all([]) == {}
 
 
-def test_a_file_that_cannot_be_written_is_told_and_the_others_are_written(tmp_path: Path) -> None:
+def test_a_failed_file_is_reported_and_the_others_are_written(tmp_path: Path) -> None:
     with open(tmp_path / "one", "w+b") as one, open(tmp_path / "one", "rb") as closed:
         writes = [
             (closed.fileno(), 0, b"b"),
@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_written_is_told_and_the_others_are_written(tmp_pa
         assert one.read() == b"ac"
 
 
-def test_what_follows_a_write_that_failed_is_not_written_to_the_same_file(tmp_path: Path) -> None:
+def test_after_a_failed_write_its_file_is_not_written_again(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with open(tmp_path / "one", "w+b") as one:
         resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))
@@ -90,7 +90,7 @@ def test_a_full_disk_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("writes", [[[1, 0, b""]], [(1, 0)], [("1", 0, b"")], [(1, 0, "text")], 5])
-def test_what_is_no_write_is_refused_before_any_is_made(tmp_path: Path, writes: object) -> None:
+def test_invalid_writes_are_refused_before_any_is_made(tmp_path: Path, writes: object) -> None:
     with open(tmp_path / "one", "w+b") as one:
         first = [(one.fileno(), 0, b"a")]
         with pytest.raises(TypeError):

@@ -14,7 +14,7 @@ from verbs import brickd
 from brickd.shm import _reader
 
 
-def test_what_is_recorded_is_the_fingerprint_with_the_services_key(worker: Start, prefix: str) -> None:
+def test_recorded_checksums_are_fingerprints_with_the_services_key(worker: Start, prefix: str) -> None:
     _, found, _, reported = recorded(
         worker,
         prefix,
@@ -44,7 +44,7 @@ reported = [[said(brick.fingerprint(t, key=key())), said(brick.fingerprint(x, ke
     assert len({each["tensors"][0]["shape"] for each in found}) == 6
 
 
-def test_a_checksum_stands_where_its_layer_and_its_step_say(worker: Start, prefix: str) -> None:
+def test_a_checksum_has_the_layer_and_step_in_which_it_was_made(worker: Start, prefix: str) -> None:
     got, found, known, _ = recorded(
         worker,
         prefix,
@@ -75,7 +75,7 @@ with brick.step(18), brick.layer(3):
     assert got.process["sites"] == 4
 
 
-def test_whether_a_state_decides_is_recorded_where_the_host_says_so(worker: Start, prefix: str) -> None:
+def test_statefulness_is_recorded_if_the_host_gives_it(worker: Start, prefix: str) -> None:
     _, found, _, _ = recorded(
         worker,
         prefix,
@@ -87,7 +87,7 @@ for stateful in (None, False, True, 1, "no"):
     assert [each["flags"] for each in found] == [0, 16, 32, 32, 32]
 
 
-def test_step_0_is_a_step_and_no_step_is_none(worker: Start, prefix: str) -> None:
+def test_step_0_is_a_step_and_differs_from_none(worker: Start, prefix: str) -> None:
     _, found, known, _ = recorded(
         worker,
         prefix,
@@ -119,7 +119,7 @@ with brick.step(4), brick.span("first", step=0):
     ]
 
 
-def test_what_else_decides_is_said(worker: Start, prefix: str) -> None:
+def test_backend_relation_valid_rows_and_params_are_recorded(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker,
         prefix,
@@ -152,7 +152,7 @@ def unmixed(mixed: int) -> int:
     return ((mixed ^ mixed >> 30 ^ mixed >> 60) - 0x9E3779B97F4A7C15) % 2**64
 
 
-def test_of_which_generation_the_weights_are_is_said_once_a_second_one_is_known_of(worker: Start, prefix: str) -> None:
+def test_the_weights_generation_is_recorded_once_a_second_one_exists(worker: Start, prefix: str) -> None:
     _, found, _, _ = recorded(
         worker,
         prefix,
@@ -181,7 +181,7 @@ brick.checksum("k", y, relation="replicated:tp", params={"a": 1})
     assert (moved, replicated) == (more[0], more[-1])
 
 
-def test_a_forked_child_has_the_weights_of_its_parent(worker: Start, prefix: str) -> None:
+def test_a_forked_child_has_the_weights_generation_of_its_parent(worker: Start, prefix: str) -> None:
     process = worker(
         """
 brick.weights({"w": b"1"}, generation="v1")
@@ -204,9 +204,7 @@ pause()
     assert process.end() == 0
 
 
-def test_a_kernel_a_backend_and_a_group_that_are_called_other_are_recorded_as_any_others(
-    worker: Start, prefix: str
-) -> None:
+def test_the_name_other_is_recorded_like_any_other_name(worker: Start, prefix: str) -> None:
     got, found, known, _ = recorded(
         worker,
         prefix,
@@ -220,7 +218,7 @@ with brick.brick("other"): brick.checksum("other", y, backend="other", relation=
     assert counts(got)["other"] == 1
 
 
-def test_what_moves_over_a_link_takes_one_name_however_many_blocks_there_are(worker: Start, prefix: str) -> None:
+def test_all_moves_over_a_link_share_one_name(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker,
         prefix,
@@ -237,7 +235,7 @@ for n in range(10_000):
     assert sent.index(received) == 7
 
 
-def test_a_layer_that_is_none_is_not_taken_and_counted(worker: Start, prefix: str) -> None:
+def test_an_invalid_layer_is_counted_and_left_out(worker: Start, prefix: str) -> None:
     got, found, known, _ = recorded(
         worker,
         prefix,
@@ -252,14 +250,14 @@ with brick.layer(3):
     assert lane["amounts"] == 4
 
 
-def test_valid_rows_are_meant_for_inputs_with_as_many_rows(worker: Start, prefix: str) -> None:
+def test_valid_rows_apply_to_inputs_with_as_many_rows(worker: Start, prefix: str) -> None:
     _, found, _, _ = recorded(
         worker, prefix, "brick.checksum('k', y, input=(x, np.ones((5, 4), 'f'), np.float64(3)), valid=2)"
     )
     assert [tensor["elements"] for tensor in found[0]["tensors"]] == [8, 8, 20, 1]
 
 
-def test_params_that_say_other_items_than_they_hold_are_taken_as_they_are(worker: Start, prefix: str) -> None:
+def test_params_with_lying_items_are_accepted(worker: Start, prefix: str) -> None:
     _, found, _, _ = recorded(
         worker,
         prefix,
@@ -291,7 +289,7 @@ reported = [said(brick.fingerprint(t, key=key(), valid=v))[0] for t, v in ((x, N
     assert [f"{tensor['checksum']:016x}" for tensor in found[0]["tensors"]] == reported
 
 
-def test_more_inputs_than_eight_are_in_it_all_the_same(worker: Start, prefix: str) -> None:
+def test_more_than_eight_inputs_are_all_included(worker: Start, prefix: str) -> None:
     _, found, _, _ = recorded(
         worker,
         prefix,
@@ -323,9 +321,7 @@ brick.checksum("k", y, input=many[7])
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the register is that of x86-64")
 @pytest.mark.parametrize("modes", [0x0000, 0x5F80, 0xFFC0], ids=["traps", "up", "flush"])
-def test_modes_of_the_processor_change_nothing_that_is_recorded_and_stay_as_they_were(
-    worker: Start, prefix: str, modes: int
-) -> None:
+def test_floating_point_modes_change_no_checksum_and_are_preserved(worker: Start, prefix: str, modes: int) -> None:
     """With exceptions as traps, an unguarded rounding ends the process."""
     _, found, _, reported = recorded(
         worker,
@@ -357,7 +353,7 @@ for n in range(2):
 # ---- what users see ----------------------------------------------------------------------------------------------
 
 
-def test_inspect_shows_them(worker: Start, prefix: str) -> None:
+def test_inspect_shows_checksums(worker: Start, prefix: str) -> None:
     process = worker(
         NUMBERS
         + """

@@ -15,7 +15,7 @@ from brickd.shm.losses import losses
 # ---- threads, forks ----------------------------------------------------------------------------------------------
 
 
-def test_each_thread_counts_its_own_and_all_share_the_sites(worker: Start, prefix: str) -> None:
+def test_each_thread_has_its_own_counts_and_all_share_the_sites(worker: Start, prefix: str) -> None:
     _, found, known, _ = recorded(
         worker,
         prefix,
@@ -40,7 +40,7 @@ for t in threads: t.join()
     )
 
 
-def test_a_forked_child_has_its_parents_sites_and_key_and_counts_anew(worker: Start, prefix: str) -> None:
+def test_a_forked_child_has_its_parents_sites_and_key_and_new_counts(worker: Start, prefix: str) -> None:
     process = worker(
         NUMBERS
         + """
@@ -72,7 +72,7 @@ pause()
 # ---- what is refused ---------------------------------------------------------------------------------------------
 
 
-def test_a_full_ring_drops_whole_checksums_counts_them_and_keeps_room_for_ends(worker: Start, prefix: str) -> None:
+def test_a_full_ring_drops_complete_checksums_and_reserves_space_for_ends(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker,
         prefix,
@@ -92,7 +92,7 @@ brick.finalize()
     assert lane["event_attempts"] == lane["event_records"] + sum(lane["event_dropped"])
 
 
-def test_while_a_ring_is_full_nothing_is_looked_at_and_all_is_counted(worker: Start, prefix: str) -> None:
+def test_while_a_ring_is_full_no_tensor_is_read_and_all_are_counted(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker,
         prefix,
@@ -116,7 +116,7 @@ brick.checksum("k", y, input=before)
     assert got.process["tensors_refused"] == 0
 
 
-def test_positions_go_on_over_what_was_dropped(worker: Start, prefix: str) -> None:
+def test_positions_continue_over_dropped_checksums(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker, prefix, "for t in (y, object(), y, np.array(['x']), y): brick.checksum('k', t, step=4)"
     )
@@ -124,7 +124,7 @@ def test_positions_go_on_over_what_was_dropped(worker: Start, prefix: str) -> No
     assert (lost(got), got.process["tensors_refused"]) == (0, 2)
 
 
-def test_a_tensor_that_cannot_be_read_is_no_loss_of_the_ring_and_no_gap_in_it(worker: Start, prefix: str) -> None:
+def test_an_unreadable_tensor_is_neither_a_loss_nor_a_gap_of_the_ring(worker: Start, prefix: str) -> None:
     process = worker(
         NUMBERS
         + """
@@ -156,7 +156,7 @@ pause()
     assert ", 6 tensors that cannot be read, " in brickd("coverage").stdout.splitlines()[0]
 
 
-def test_memory_to_count_visits_in_is_asked_for_seldom(worker: Start, prefix: str) -> None:
+def test_memory_for_visit_counts_is_requested_rarely(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker,
         prefix,
@@ -177,7 +177,7 @@ for _ in range(9): brick.checksum("k", y)
     assert lost(got) == 7
 
 
-def test_more_sites_than_there_is_room_for_are_refused_and_counted(worker: Start, prefix: str) -> None:
+def test_sites_above_the_limit_are_refused_and_counted(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker,
         prefix,
@@ -198,7 +198,7 @@ with brick.span("spans go on"), brick.layer(3):
 @pytest.mark.parametrize(
     ("text", "set_to", "room"), [("", "100", 128), ("brick.init(sites=192)", "100", 192), ("", "99999", 16384)]
 )
-def test_how_many_sites_there_are_is_set_as_other_sizes_are(
+def test_the_number_of_sites_is_configured_like_other_sizes(
     worker: Start, prefix: str, text: str, set_to: str, room: int
 ) -> None:
     program = text + "\nfor n in range(200): brick.checksum('k', b'', layer=n)"
@@ -208,14 +208,14 @@ def test_how_many_sites_there_are_is_set_as_other_sizes_are(
 
 
 @pytest.mark.parametrize(("set_to", "slots"), [("5000", 8192), ("8192", 8192), ("1", 1), ("999999999", 1 << 20)])
-def test_how_many_slots_a_ring_of_events_has_is_set_and_a_power_of_two(
+def test_the_number_of_event_slots_is_configured_and_a_power_of_two(
     worker: Start, prefix: str, set_to: str, slots: int
 ) -> None:
     got, *_ = recorded(worker, prefix, "brick.init()", BRICKD_EVENTS=set_to)
     assert got.header["event_slots"] == slots
 
 
-def test_a_span_below_other_is_on_no_path_of_a_sites_number(worker: Start, prefix: str) -> None:
+def test_a_span_below_other_does_not_use_the_path_of_a_site(worker: Start, prefix: str) -> None:
     got, _, _, _ = recorded(
         worker,
         prefix,
@@ -251,7 +251,7 @@ strange += [np.array([1j]), np.array([{}])]
 """
 
 
-def test_what_an_interrupt_ends_is_counted_as_dropped(worker: Start, prefix: str) -> None:
+def test_a_checksum_ended_by_an_interrupt_counts_as_dropped(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker,
         prefix,
@@ -266,7 +266,7 @@ for output, input in ((y, x), (Raises(KeyboardInterrupt()), x), (y, Raises(Syste
     assert lost(got) == 2
 
 
-def test_nothing_that_is_given_raises(worker: Start, prefix: str) -> None:
+def test_no_argument_raises_an_exception(worker: Start, prefix: str) -> None:
     process = worker(
         NUMBERS
         + HOSTILE
@@ -304,7 +304,7 @@ pause()
     assert process.stderr.startswith("brickd: a tensor has no checksum: ")
 
 
-def test_what_cannot_be_read_is_asked_why_once(worker: Start, prefix: str) -> None:
+def test_the_message_of_an_unreadable_tensor_is_requested_once(worker: Start, prefix: str) -> None:
     _, _, _, reported = recorded(
         worker,
         prefix,
@@ -334,7 +334,7 @@ reported = asked
         "brick.take('k', object())",
     ],
 )
-def test_in_strict_mode_a_mistake_raises(worker: Start, call: str) -> None:
+def test_strict_mode_raises_mistakes(worker: Start, call: str) -> None:
     process = worker(NUMBERS + f"try: {call}\nexcept (TypeError, ValueError): pause()", BRICKD_STRICT="1")
     process.paused()
     process.go()

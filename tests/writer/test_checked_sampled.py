@@ -25,7 +25,7 @@ for number in range({steps}):
 
 
 @pytest.mark.parametrize("of", [2, 9, 16])
-def test_of_a_step_all_sites_are_recorded_or_none(worker: Start, prefix: str, of: int) -> None:
+def test_all_sites_of_a_step_are_recorded_or_none(worker: Start, prefix: str, of: int) -> None:
     left = recorded_in(EPOCH, worker, prefix, STEPS.format(steps=200), BRICKD_FINGERPRINTS=f"1/{of}")
     wanted = [step for step in range(200) if drawn(step, of)]
     assert [each["step"] for each in left.events] == [step for step in wanted for _ in range(3)]
@@ -35,23 +35,23 @@ def test_of_a_step_all_sites_are_recorded_or_none(worker: Start, prefix: str, of
 
 
 @pytest.mark.parametrize(("text", "recorded_of"), [("off", 0), ("all", 12), ("1/1", 12)])
-def test_no_step_is_recorded_or_each(worker: Start, prefix: str, text: str, recorded_of: int) -> None:
+def test_a_rate_may_record_every_step_or_none(worker: Start, prefix: str, text: str, recorded_of: int) -> None:
     left = recorded(worker, prefix, STEPS.format(steps=4), BRICKD_FINGERPRINTS=text)
     assert len(left.events) == recorded_of
 
 
-def test_what_stands_in_no_step_is_recorded_where_all_is(worker: Start, prefix: str) -> None:
+def test_checksums_outside_of_steps_are_recorded_at_the_full_rate(worker: Start, prefix: str) -> None:
     source = "brick.init()\nbrick.checksum('mlp', y)\nbrick.checksum('mlp', y, step=7)"
     assert len(recorded(worker, prefix, source, BRICKD_FINGERPRINTS="all").events) == 2
 
 
-def test_what_stands_in_no_step_is_not_recorded_where_steps_are_left_out(worker: Start, prefix: str) -> None:
+def test_checksums_outside_of_steps_are_not_recorded_at_a_lower_rate(worker: Start, prefix: str) -> None:
     source = "brick.init()\nfor n in range(9): brick.checksum('mlp', y)"
     assert recorded(worker, prefix, source, BRICKD_FINGERPRINTS="1/2").events == []
 
 
 @pytest.mark.parametrize("text", ["1/0", "1/", "2/3", "0.5", "1/1000001", "some", "1/-1", "1/ 2"])
-def test_a_rate_that_is_none_is_told_and_nothing_is_recorded(worker: Start, prefix: str, text: str) -> None:
+def test_an_invalid_rate_is_reported_and_nothing_recorded(worker: Start, prefix: str, text: str) -> None:
     process = worker("report(brick.init())", BRICKD_FINGERPRINTS=text)
     assert process.next_report() is False
     assert process.end() == 0
@@ -70,7 +70,7 @@ def ask(prefix: str, rate: int, sites: int) -> int:
     return sum(lane["event_records"] for _, lane, _ in before.lanes)
 
 
-def test_what_the_consumer_asks_for_counts_more_than_what_the_host_says(worker: Start, prefix: str) -> None:
+def test_the_consumers_rate_overrides_the_hosts(worker: Start, prefix: str) -> None:
     process = worker(
         """
         import numpy as np
@@ -117,20 +117,20 @@ steps()
 """
 
 
-def test_what_has_a_rate_of_its_own_is_recorded_at_it_and_its_segment_says_so(worker: Start, prefix: str) -> None:
+def test_a_rate_given_in_the_code_applies_and_is_in_the_segment(worker: Start, prefix: str) -> None:
     left = recorded_in(EPOCH, worker, prefix, WATCHED.format(of=16))
     assert [each["step"] for each in left.events] == [step for step in range(200) if drawn(step, 16)]
     assert (left.reading.process["rate"], left.reading.own_rate, left.reading.rate) == (2**32 // 16, 2**32 // 16, 0)
 
 
-def test_what_the_host_says_counts_more_than_a_rate_of_its_own(worker: Start, prefix: str) -> None:
+def test_the_configured_rate_overrides_the_one_in_the_code(worker: Start, prefix: str) -> None:
     left = recorded_in(EPOCH, worker, prefix, WATCHED.format(of=16), BRICKD_FINGERPRINTS="1/2")
     assert [each["step"] for each in left.events] == [step for step in range(200) if drawn(step, 2)]
     assert (left.reading.own_rate, left.reading.rate) == (0, 2**32 // 2)
 
 
 @pytest.mark.parametrize("given", [2**32, 2**64 - 1])
-def test_a_rate_that_is_none_is_not_believed(worker: Start, prefix: str, given: int) -> None:
+def test_an_invalid_rate_in_a_segment_is_ignored(worker: Start, prefix: str, given: int) -> None:
     process = worker("brick.init()\npause()")
     process.paused()
     with open(SHM / reading(prefix).file, "r+b", buffering=0) as file:

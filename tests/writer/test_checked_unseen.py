@@ -20,7 +20,7 @@ SENSITIVE = ("embedding", "LM_Head", "vocab_logits_gather", "sampling", "tok_tok
 @pytest.mark.parametrize(
     ("given", "off"), [({}, True), ({"BRICKD_SENSITIVE": "0"}, True), ({"BRICKD_SENSITIVE": "1"}, False)]
 )
-def test_what_tells_what_customers_wrote_is_off_unless_asked_for(
+def test_kernels_that_reveal_customer_text_are_off_unless_configured(
     worker: Start, prefix: str, given: dict[str, str], off: bool
 ) -> None:
     names = (*SENSITIVE, "rope_neox")
@@ -51,14 +51,14 @@ TELLING = ("LMHead", "lm-head", "lmhead", "logit", "embed_tokens", "wte", "unemb
 NOT_TELLING = ("downsample", "resampled", "swte", "emb", "mlp.up")
 
 
-def test_what_tells_a_customers_words_is_off_by_any_of_its_usual_names(worker: Start, prefix: str) -> None:
+def test_kernels_that_reveal_words_are_off_under_any_usual_name(worker: Start, prefix: str) -> None:
     source = f"for name in {TELLING + NOT_TELLING}: brick.checksum(name, y if name in {NOT_TELLING} else Watched())"
     _, found, known, _ = recorded(worker, prefix, UNSEEN + source)
     assert [site[0] for site in known if site and site[2]] == list(TELLING)
     assert len(found) == len(NOT_TELLING)
 
 
-def test_an_embedding_that_turns_by_position_gives_nothing_away(worker: Start, prefix: str) -> None:
+def test_rotary_embeddings_reveal_nothing_and_are_on(worker: Start, prefix: str) -> None:
     source = f"for name in {TURNING + NOT_TURNING}: brick.checksum(name, y if name in {TURNING} else Watched())"
     _, found, known, _ = recorded(worker, prefix, UNSEEN + source)
     assert [site[0] for site in known if site and not site[2]] == list(TURNING)
@@ -66,14 +66,14 @@ def test_an_embedding_that_turns_by_position_gives_nothing_away(worker: Start, p
     assert len(found) == len(TURNING)
 
 
-def test_what_an_embedding_turns_is_not_told_by_what_was_cut_off(worker: Start, prefix: str) -> None:
+def test_text_beyond_the_limit_of_a_name_does_not_make_it_rotary(worker: Start, prefix: str) -> None:
     names = ["embedding." + "x" * 120 + ".rope", "x" * 120 + ".rope.embedding", "embedding" + "x" * 120 + "_rope"]
     _, found, known, _ = recorded(worker, prefix, UNSEEN + f"for name in {names}: brick.checksum(name, Watched())")
     assert [site[2] for site in known if site] == [True] * 3
     assert found == []
 
 
-def test_a_name_that_is_cut_still_says_that_it_is_off(worker: Start, prefix: str) -> None:
+def test_a_shortened_name_keeps_the_word_that_turned_it_off(worker: Start, prefix: str) -> None:
     names = ["block." * 19 + "lm_head", "é" * 200 + ".Logits.gather", "a" * 109 + "token" + "b" * 20, "x" * 200]
     source = f"for name in {names}: brick.checksum(name, Watched() if 'xxx' not in name else y)"
     got, found, known, _ = recorded(worker, prefix, UNSEEN + source)
@@ -84,7 +84,7 @@ def test_a_name_that_is_cut_still_says_that_it_is_off(worker: Start, prefix: str
     assert (len(found), got.process["names_cut"]) == (1, 4)
 
 
-def test_a_name_that_is_cut_within_the_word_that_tells_says_it_whole(worker: Start, prefix: str) -> None:
+def test_a_name_cut_inside_a_sensitive_word_keeps_the_whole_word(worker: Start, prefix: str) -> None:
     words = ("logit", "lm_head", "lm-head", "lmhead", "token", "input_ids", "multinomial", "sampl", "wte", "embed")
     cuts = [(word, kept) for word in words for kept in range(len(word) + 1)]
     source = f"""
@@ -97,7 +97,7 @@ for word, kept in {cuts}:
     assert (reported, found) == ([(word, True) for word, _ in cuts], [])
 
 
-def test_while_recording_is_off_nothing_is_looked_at(worker: Start, prefix: str) -> None:
+def test_while_recording_is_off_no_tensor_is_read(worker: Start, prefix: str) -> None:
     _, found, known, _ = recorded(
         worker,
         prefix,
@@ -124,7 +124,7 @@ def test_a_worker_that_is_off_from_the_start_makes_no_key(worker: Start, prefix:
 # ---- the key -----------------------------------------------------------------------------------------------------
 
 
-def test_the_key_is_made_once_for_its_user_alone_and_never_told(worker: Start, prefix: str) -> None:
+def test_the_key_is_made_once_and_is_private_to_its_user(worker: Start, prefix: str) -> None:
     processes = [worker(NUMBERS + "pause(); brick.checksum('k', y); pause()") for _ in range(4)]
     for each in processes:
         each.paused()
@@ -162,7 +162,7 @@ def test_the_key_is_made_once_for_its_user_alone_and_never_told(worker: Start, p
         (None, 0o700, "is not a regular file"),
     ],
 )
-def test_a_key_file_that_is_none_is_refused_and_told_once(
+def test_an_invalid_key_file_is_refused_and_reported_once(
     worker: Start, prefix: str, tmp_path: Path, content: str | None, mode: int, why: str
 ) -> None:
     file = tmp_path / "secret"
@@ -184,7 +184,7 @@ def test_a_key_file_that_is_none_is_refused_and_told_once(
     assert (": remove it, and a worker creates a new one" in process.stderr) == ("has 32" in why)
 
 
-def test_a_key_that_cannot_be_had_for_now_is_waited_for_and_all_checksums_have_it(worker: Start, prefix: str) -> None:
+def test_a_temporarily_unavailable_key_delays_checksums_until_all_have_it(worker: Start, prefix: str) -> None:
     got, found, _, reported = recorded(
         worker,
         prefix,
@@ -209,7 +209,7 @@ reported = said(brick.fingerprint(y, key=key()))[0]
     assert (got.process["key"], lost(got), got.process["tensors_refused"]) == (name, 7, 0)
 
 
-def test_why_checksums_wait_for_their_key_is_told_once(worker: Start) -> None:
+def test_the_reason_why_checksums_wait_for_a_key_is_reported_once(worker: Start) -> None:
     process = worker(
         NUMBERS
         + """

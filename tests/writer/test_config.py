@@ -66,7 +66,7 @@ def planned(library: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan
 @pytest.mark.parametrize(
     ("what", "unsaid"), [("lanes", 32), ("paths", 1024), ("names", 4096), ("sites", 2048), ("event_slots", 4096)]
 )
-def test_what_is_not_said_has_its_default_and_what_the_host_gives_counts_before_the_environment(
+def test_each_setting_has_a_default_and_the_host_overrides_the_environment(
     planned: Callable[..., Plan], what: str, unsaid: int
 ) -> None:
     variable = VARIABLES[what]
@@ -79,18 +79,18 @@ def test_what_is_not_said_has_its_default_and_what_the_host_gives_counts_before_
 
 @pytest.mark.parametrize("what", NUMBERS)
 @pytest.mark.parametrize("value", ["0", "-1", "+5", " 5", "5 ", "5x", "0x10", "1e3", "x", "4294967296", str(2**64)])
-def test_what_is_no_number_above_zero_is_refused(planned: Callable[..., Plan], what: str, value: str) -> None:
+def test_sizes_that_are_not_positive_numbers_are_refused(planned: Callable[..., Plan], what: str, value: str) -> None:
     assert planned(**{VARIABLES[what]: value}).wrong == WRONG
 
 
 @pytest.mark.parametrize("what", ["paths", "names", "sites"])
-def test_rows_are_rounded_up_to_whole_blocks_as_far_as_there_may_be(planned: Callable[..., Plan], what: str) -> None:
+def test_rows_are_rounded_up_to_complete_blocks_within_the_limit(planned: Callable[..., Plan], what: str) -> None:
     most = MOST[what]
     wanted = {1: 64, 63: 64, 64: 64, 65: 128, most - 1: most, most: most, most + 1: most, 2**32 - 1: most}
     assert {n: planned(**{VARIABLES[what]: str(n)}).header[what] for n in wanted} == wanted
 
 
-def test_slots_of_events_are_a_power_of_two(planned: Callable[..., Plan]) -> None:
+def test_event_slots_are_a_power_of_two(planned: Callable[..., Plan]) -> None:
     wanted = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 4095: 4096, 4097: 8192, 2**20 - 1: 2**20, 2**20: 2**20, 2**32 - 1: 2**20}
     assert {n: planned(EVENTS=str(n)).header["event_slots"] for n in wanted} == wanted
     assert planned().header["span_slots"] == 4096
@@ -103,16 +103,16 @@ def test_slots_of_events_are_a_power_of_two(planned: Callable[..., Plan]) -> Non
      ("1/1", 2**32 - 1), ("1/2", 2**31), ("1/3", 2**32 // 3), ("1/9", 2**32 // 9), ("1/16", 2**28),
      ("1/1000000", 4294), ("1/01", 2**32 - 1)],
 )  # fmt: skip
-def test_of_so_many_steps_one_is_looked_at(planned: Callable[..., Plan], text: str, rate: int) -> None:
+def test_a_sampling_rate_is_one_of_a_number_of_steps(planned: Callable[..., Plan], text: str, rate: int) -> None:
     assert planned(FINGERPRINTS=text)[::3] == (None, rate)
 
 
-def test_fingerprints_that_are_off_have_a_rate_that_draws_no_step(planned: Callable[..., Plan]) -> None:
+def test_disabled_fingerprints_have_a_rate_that_samples_no_step(planned: Callable[..., Plan]) -> None:
     assert planned(FINGERPRINTS="off").rate not in {0, *(planned(FINGERPRINTS=f"1/{n}").rate for n in (1, 2, 10**6))}
 
 
 @pytest.mark.parametrize("text", ["1/0", "1/", "1/1000001", "2/3", "1/x", "1/2x", "1/-2", "1/ 2", "ALL", "on", "16"])
-def test_what_is_no_rate_is_refused(planned: Callable[..., Plan], text: str) -> None:
+def test_an_invalid_rate_is_refused(planned: Callable[..., Plan], text: str) -> None:
     assert planned(FINGERPRINTS=text).wrong == (
         "BRICKD_FINGERPRINTS must be off, all, or 1/N for one step of N, of at most 1000000"
     )
@@ -128,7 +128,7 @@ def test_what_is_no_rate_is_refused(planned: Callable[..., Plan], text: str) -> 
         ("é" * 32, -1, "é" * 31), ("x" + "é" * 31, -1, "x" + "é" * 31), ("x" * 62 + "é", -1, "x" * 62),
     ],
 )  # fmt: skip
-def test_a_worker_has_a_number_coordinates_or_a_name_that_is_whole_characters(
+def test_a_worker_has_an_index_coordinates_or_a_name_of_complete_characters(
     planned: Callable[..., Plan], worker: str, index: int, coordinates: str
 ) -> None:
     header = planned(WORKER=worker).header
@@ -138,7 +138,9 @@ def test_a_worker_has_a_number_coordinates_or_a_name_that_is_whole_characters(
 @pytest.mark.parametrize(
     ("length", "slash", "fits"), [(0, False, True), (39, False, True), (40, False, False), (3, True, False)]
 )
-def test_a_prefix_is_short_and_no_path(planned: Callable[..., Plan], length: int, slash: bool, fits: bool) -> None:
+def test_a_prefix_is_short_and_without_a_slash(
+    planned: Callable[..., Plan], length: int, slash: bool, fits: bool
+) -> None:
     prefix = "x" * length + "/" * slash
     plan = planned(SHM_PREFIX=prefix)
     assert (plan.wrong is None) == fits
@@ -156,7 +158,7 @@ def test_a_clock_is_one_of_three_words(planned: Callable[..., Plan], clock: str)
     )
 
 
-def test_a_service_is_named_by_the_host_by_the_environment_or_by_its_program(planned: Callable[..., Plan]) -> None:
+def test_the_name_of_a_service_comes_from_the_host_environment_or_program(planned: Callable[..., Plan]) -> None:
     def service(**given: Any) -> bytes:
         return bytes(planned(**given).header["service"]).rstrip(b"\0")
 

@@ -47,7 +47,7 @@ def dropped(of: Reading) -> dict[str, int]:
 # ---- what is recorded --------------------------------------------------------------------------------------------
 
 
-def test_a_start_stands_below_what_is_open_with_its_layer_and_its_step(worker: Start, prefix: str) -> None:
+def test_a_start_is_below_the_open_span_with_its_layer_and_step(worker: Start, prefix: str) -> None:
     got, reported = recorded(
         worker,
         prefix,
@@ -75,7 +75,7 @@ assert ids == [(1 << 48) + n for n in range(1, 5)]
     assert exact(got) == {"begun": 2, "summarized": 2}
 
 
-def test_a_finalize_follows_its_measurements_and_covers_its_stream_alone(worker: Start, prefix: str) -> None:
+def test_a_finalize_follows_its_measurements_and_covers_only_its_stream(worker: Start, prefix: str) -> None:
     _, reported = recorded(
         worker,
         prefix,
@@ -107,7 +107,7 @@ brick.finalize()
     assert all(reported[2]["start"] < each["ticks"] for each in reported if each["kind"] == "finalize")
 
 
-def test_a_stream_that_cannot_be_is_stream_0_and_not_every_stream(worker: Start, prefix: str) -> None:
+def test_an_invalid_stream_means_stream_0_and_not_all_streams(worker: Start, prefix: str) -> None:
     _, reported = recorded(
         worker,
         prefix,
@@ -122,7 +122,7 @@ assert brick.pending() == 1
     assert reported[-1]["every"] == 0
 
 
-def test_a_finalize_on_another_thread_covers_what_this_one_deferred(worker: Start, prefix: str) -> None:
+def test_a_finalize_on_another_thread_covers_the_starts_of_this_one(worker: Start, prefix: str) -> None:
     got, reported = recorded(
         worker,
         prefix,
@@ -140,7 +140,7 @@ assert brick.pending() == 0
     assert reported[-1]["ticks"] > reported[2]["start"]
 
 
-def test_a_hundred_streams_pend_and_the_sum_is_never_too_small(worker: Start, prefix: str) -> None:
+def test_a_hundred_streams_are_pending_and_the_sum_is_never_too_small(worker: Start, prefix: str) -> None:
     _, reported = recorded(
         worker,
         prefix,
@@ -167,7 +167,7 @@ assert brick.pending() == 0
 # ---- rings that fill up ------------------------------------------------------------------------------------------
 
 
-def test_a_ring_that_nobody_reads_keeps_room_for_what_ends_and_counts_what_it_drops(worker: Start, prefix: str) -> None:
+def test_a_full_ring_reserves_space_for_ends_and_counts_what_it_drops(worker: Start, prefix: str) -> None:
     got, reported = recorded(
         worker,
         prefix,
@@ -187,7 +187,7 @@ assert brick.pending() == 0
     assert exact(got) == {}
 
 
-def test_what_a_full_ring_drops_of_the_finalizes_still_pends(worker: Start, prefix: str) -> None:
+def test_finalizes_dropped_by_a_full_ring_leave_their_work_pending(worker: Start, prefix: str) -> None:
     got, _ = recorded(
         worker,
         prefix,
@@ -221,7 +221,7 @@ assert brick.pending() > 0
 # ---- invalid places and numbers ----------------------------------------------------------------------------------
 
 
-def test_a_start_without_a_path_of_its_own_is_dropped_rather_than_mixed_with_ticks(worker: Start, prefix: str) -> None:
+def test_a_start_without_its_own_path_is_dropped(worker: Start, prefix: str) -> None:
     got, reported = recorded(
         worker,
         prefix,
@@ -317,7 +317,7 @@ class ScriptedWorker:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_what_cannot_be_is_counted_and_in_strict_mode_raised(worker: Start, prefix: str, strict: bool) -> None:
+def test_impossible_values_are_counted_and_raised_in_strict_mode(worker: Start, prefix: str, strict: bool) -> None:
     scripted = ScriptedWorker(worker(LISTENING, BRICKD_STRICT=f"{strict:d}"))
     before = {"unmatched": 0, "amounts": 0}
     for call, counter in MISTAKES.items():
@@ -330,7 +330,7 @@ def test_what_cannot_be_is_counted_and_in_strict_mode_raised(worker: Start, pref
     assert "measured" not in [each["kind"] for each in events(reading(prefix))]
 
 
-def test_a_call_that_no_signature_allows_is_a_type_error_and_records_nothing(worker: Start, prefix: str) -> None:
+def test_an_impossible_call_is_a_type_error_and_records_nothing(worker: Start, prefix: str) -> None:
     scripted = ScriptedWorker(worker(LISTENING))
     for call in MISUSES:
         assert scripted.ask(f"outcome(lambda: {call})") == "TypeError", call
@@ -356,7 +356,7 @@ def scripted(worker: Start) -> ScriptedWorker:
     durations=st.none() | ANYTHING | st.lists(st.tuples(ANYTHING | st.just("ids[-1]"), ANYTHING), max_size=3),
     stream=st.none() | ANYTHING,
 )
-def test_whatever_it_is_given_nothing_raises_and_what_is_not_zero_pends_until_it_is_finalized(
+def test_no_argument_raises_and_every_nonzero_id_is_pending_until_finalized(
     scripted: ScriptedWorker,
     defers: list[dict[str, str]],
     durations: str | list[tuple[str, str]] | None,
@@ -378,9 +378,7 @@ def test_whatever_it_is_given_nothing_raises_and_what_is_not_zero_pends_until_it
 
 
 @pytest.mark.parametrize("environment", [{"BRICKD": "0"}, {"BRICKD_CLOCK": "sundial"}])
-def test_where_nothing_is_recorded_deferring_does_nothing(
-    worker: Start, prefix: str, environment: dict[str, str]
-) -> None:
+def test_without_recording_deferring_does_nothing(worker: Start, prefix: str, environment: dict[str, str]) -> None:
     process = worker(
         """
         kernel = brick.brick("kernel")
@@ -394,12 +392,12 @@ def test_where_nothing_is_recorded_deferring_does_nothing(
     assert readings(prefix) == []
 
 
-def test_a_finalize_opens_nothing(worker: Start, prefix: str) -> None:
+def test_a_finalize_opens_no_segment(worker: Start, prefix: str) -> None:
     process = worker("brick.finalize(stream=1, durations={1: 2})\nassert _core._segment_name() == ''")
     assert process.end() == 0, process.stderr
 
 
-def test_what_pends_when_recording_is_switched_off_still_ends(worker: Start, prefix: str) -> None:
+def test_pending_work_can_end_after_recording_was_disabled(worker: Start, prefix: str) -> None:
     got, reported = recorded(
         worker,
         prefix,
@@ -424,7 +422,7 @@ kernel.defer()
 
 
 @pytest.mark.interpreter
-def test_a_forked_child_has_nothing_pending_and_its_parents_ids_are_none_of_its_own(worker: Start, prefix: str) -> None:
+def test_a_forked_child_has_no_pending_work_and_no_ids_of_its_parent(worker: Start, prefix: str) -> None:
     process = worker(
         """
         kernel = brick.brick("kernel")
@@ -457,7 +455,7 @@ def test_a_forked_child_has_nothing_pending_and_its_parents_ids_are_none_of_its_
 
 
 @pytest.mark.parametrize("how", ["rm", "reopen"])
-def test_after_a_lost_segment_no_id_is_given_twice_and_what_pends_can_be_finalized(
+def test_after_a_lost_segment_ids_stay_unique_and_pending_work_can_be_finalized(
     compiled: Compile, prefix: str, how: str
 ) -> None:
     with native(program(compiled, "lost", *ALERT)) as process:
@@ -480,9 +478,7 @@ def test_after_a_lost_segment_no_id_is_given_twice_and_what_pends_can_be_finaliz
 
 @pytest.mark.interpreter
 @pytest.mark.parametrize("watched", [True, False])
-def test_a_segment_that_is_left_to_its_consumer_says_that_its_worker_ended(
-    worker: Start, prefix: str, watched: bool
-) -> None:
+def test_a_segment_left_to_its_consumer_is_marked_as_ended(worker: Start, prefix: str, watched: bool) -> None:
     process = worker(
         """
         b = brick.brick("b")
@@ -509,7 +505,7 @@ def test_a_segment_that_is_left_to_its_consumer_says_that_its_worker_ended(
     assert len(readings(prefix)) == watched
 
 
-def test_a_worker_that_is_killed_does_not_say_that_it_ended(worker: Start, prefix: str) -> None:
+def test_a_killed_worker_is_not_marked_as_ended(worker: Start, prefix: str) -> None:
     process = worker('brick.brick("b").defer()\npause()')
     process.paused()
     (file,) = find(prefix)
@@ -522,7 +518,7 @@ def test_a_worker_that_is_killed_does_not_say_that_it_ended(worker: Start, prefi
 # ---- threads and signals -----------------------------------------------------------------------------------------
 
 
-def test_threads_that_defer_and_finalize_at_once_lose_no_count_and_share_no_id(worker: Start, prefix: str) -> None:
+def test_threads_that_defer_and_finalize_concurrently_lose_no_count_or_id(worker: Start, prefix: str) -> None:
     got, reported = recorded(
         worker,
         prefix,

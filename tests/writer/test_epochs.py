@@ -56,7 +56,7 @@ def test_the_quantile_is_that_of_independent_draws() -> None:
     assert (1 - 1 / 64) ** 776 <= MISSED < (1 - 1 / 64) ** 775
 
 
-def test_each_prompt_of_twenty_sets_is_drawn_before_the_quantile_and_within_127_epochs(draws: Drawn) -> None:
+def test_every_prompt_is_sampled_before_the_quantile_and_within_127_epochs(draws: Drawn) -> None:
     found = draws(2**32 // 64, quantile(64), (0, 37, 345_678_901))
     assert max(each[0] for each in found) <= 126 < quantile(64)
     share = sum(map(len, found)) / len(found) / quantile(64)
@@ -64,13 +64,13 @@ def test_each_prompt_of_twenty_sets_is_drawn_before_the_quantile_and_within_127_
 
 
 @pytest.mark.parametrize("bits", range(1, 7))
-def test_of_each_64_epochs_a_rate_of_one_in_n_draws_a_step_once_in_each_n(draws: Drawn, bits: int) -> None:
+def test_each_n_epochs_sample_a_step_once_at_a_rate_of_one_in_n(draws: Drawn, bits: int) -> None:
     of = 2**bits
     for each in draws(2**32 // of, 128, (64 * 5,)):
         assert [time // of for time in each] == list(range(128 // of))
 
 
-def test_when_a_step_is_drawn_in_64_epochs_says_nothing_of_the_next_64(draws: Drawn) -> None:
+def test_the_sampled_epoch_is_independent_in_each_block_of_64(draws: Drawn) -> None:
     found = draws(2**32 // 64, 128, (0,))
     later = [second - 64 - first for first, second in found]
     assert later.count(0) < 12, "3 of 200 by chance"
@@ -78,13 +78,13 @@ def test_when_a_step_is_drawn_in_64_epochs_says_nothing_of_the_next_64(draws: Dr
 
 
 @pytest.mark.parametrize("every", [2, 3, 4, 12, 32, 64, 65])
-def test_a_prompt_that_comes_at_regular_times_is_drawn_before_the_quantile(draws: Drawn, every: int) -> None:
+def test_a_prompt_at_regular_times_is_sampled_before_the_quantile(draws: Drawn, every: int) -> None:
     found = draws(2**32 // 64, quantile(64), (0,), every)
     assert all(found), "the quantile counts the times at which it comes"
 
 
 @pytest.mark.parametrize("of", [3, 10, 1000])
-def test_rates_that_are_no_power_of_two_draw_their_share(draws: Drawn, of: int) -> None:
+def test_rates_that_are_not_powers_of_two_sample_their_share(draws: Drawn, of: int) -> None:
     found = draws(2**32 // of, 512, (7,))
     assert sum(map(len, found)) / len(found) / 512 == pytest.approx(1 / of, rel=0.1)
     for each in found if of < 64 else ():
@@ -92,7 +92,7 @@ def test_rates_that_are_no_power_of_two_draw_their_share(draws: Drawn, of: int) 
         assert max(b - a for a, b in zip([-1, *each], [*each, 512], strict=True)) <= gap
 
 
-def test_steps_of_all_and_of_none_depend_on_no_epoch(draws: Drawn) -> None:
+def test_rates_of_all_and_none_do_not_depend_on_the_epoch(draws: Drawn) -> None:
     assert all(each == list(range(70)) for each in draws(_reader.RATE_ALL, 70, (LAST - 3,)))
     assert not any(draws(_reader.RATE_NONE, 70, (LAST - 3,)))
 
@@ -112,7 +112,7 @@ def epoch_of(compiled: Callable[..., Path]) -> EpochOf:
 
 
 @pytest.mark.parametrize("second", [1_800_000_000, 2**32 - 30])
-def test_a_word_holds_up_to_its_second_unless_that_is_far_away(
+def test_an_epoch_word_is_valid_until_its_second_unless_that_is_far_away(
     epoch_of: Callable[[int, int], int], second: int
 ) -> None:
     def until(seconds: int) -> int:
@@ -160,9 +160,7 @@ def of(epoch: int) -> list[int]:
     return [step for step in range(STEPS) if drawn(step, 16, epoch)]
 
 
-def test_a_worker_draws_by_the_epoch_it_was_given_and_without_one_that_holds_by_its_clock(
-    worker: Start, prefix: str
-) -> None:
+def test_a_worker_samples_by_its_valid_epoch_and_otherwise_by_its_clock(worker: Start, prefix: str) -> None:
     one = Rounds(worker, prefix)
     for epoch in (0, 1, 64, LAST):
         give(one.file, epoch)

@@ -31,7 +31,7 @@ spec.loader.exec_module(calls)
 # ---- one segment, one tree ---------------------------------------------------------------------------------------
 
 
-def test_native_spans_and_pythons_stand_below_each_other_in_one_segment(worker: Start, prefix: str, calls: str) -> None:
+def test_native_spans_and_python_spans_nest_in_one_segment(worker: Start, prefix: str, calls: str) -> None:
     got = record(
         worker,
         prefix,
@@ -62,7 +62,7 @@ for _ in range(100):
     assert {got.category(path.name) for path in got.paths if path and got.name(path.name) == "native"} == {"native"}
 
 
-def test_what_native_code_launches_moves_and_needs_stands_below_pythons_spans(
+def test_native_launches_transfers_and_dependencies_are_below_python_spans(
     worker: Start, prefix: str, calls: str
 ) -> None:
     got = record(
@@ -93,7 +93,7 @@ calls.launched("off", calls.task(), 1)
     assert exact(got) == {"begun": 3, "summarized": 3}
 
 
-def test_a_native_step_counts_its_valid_rows_and_a_native_layer_is_known_to_python(
+def test_a_native_step_counts_its_valid_rows_and_python_sees_a_native_layer(
     worker: Start, prefix: str, calls: str
 ) -> None:
     got = record(
@@ -114,9 +114,7 @@ for step in range(1, 11):
     assert summaries(got)[("decode",)]["elements"] == 70
 
 
-def test_native_deferred_work_stands_below_pythons_spans_and_pends_with_its_work(
-    worker: Start, prefix: str, calls: str
-) -> None:
+def test_native_deferred_work_is_below_python_spans_and_pending(worker: Start, prefix: str, calls: str) -> None:
     process = worker(
         calls
         + """
@@ -146,9 +144,7 @@ pause()
     assert process.end() == 0, process.stderr
 
 
-def test_native_checksums_are_those_of_python_below_what_python_has_open(
-    worker: Start, prefix: str, calls: str
-) -> None:
+def test_native_checksums_equal_those_of_python(worker: Start, prefix: str, calls: str) -> None:
     process = worker(
         calls
         + """
@@ -183,7 +179,7 @@ pause()
 @pytest.mark.parametrize(
     "first", ["begin('b', 0)", "record('b', 0, 7)", "layer_begin('', 0, 1)", "defer('b', 0, 1)", "wants('b', 0)"]
 )
-def test_whatever_native_call_comes_first_opens_the_segment_as_python_would(
+def test_any_first_native_call_opens_the_segment_as_python_would(
     worker: Start, prefix: str, calls: str, first: str
 ) -> None:
     program = "sys.argv = ['/srv/engine.py']\n" + calls + f"calls.{first}\nassert _core._segment_name()\n"
@@ -220,7 +216,7 @@ assert calls.is_off()
     ],
     ids=["absent", "of another kind", "older"],
 )
-def test_an_agent_that_is_absent_or_too_old_is_an_import_error(
+def test_a_missing_or_outdated_agent_is_an_import_error(
     worker: Start, prefix: str, calls: str, missing: str, text: str
 ) -> None:
     process = worker(
@@ -300,7 +296,7 @@ for _ in range(2):
     }
 
 
-def test_native_spans_of_threads_that_take_turns_at_the_interpreter_lock_are_exact(
+def test_native_spans_of_threads_that_alternate_on_the_interpreter_lock_are_exact(
     worker: Start, prefix: str, calls: str
 ) -> None:
     got = record(
@@ -350,7 +346,7 @@ assert calls.threads(4, 25, back) == 4
 # ---- references --------------------------------------------------------------------------------------------------
 
 
-def test_what_is_left_open_takes_no_reference_and_gives_none(worker: Start, prefix: str, calls: str) -> None:
+def test_open_native_spans_neither_take_nor_give_references(worker: Start, prefix: str, calls: str) -> None:
     process = worker(
         calls
         + """
@@ -384,7 +380,7 @@ pause()
     assert process.end() == 0
 
 
-def test_what_python_leaves_open_below_a_native_thread_ends_with_each_call(
+def test_spans_left_open_by_python_below_a_native_thread_end_with_each_call(
     worker: Start, prefix: str, calls: str
 ) -> None:
     process = worker(
@@ -409,7 +405,7 @@ calls.threads(1, 10, back)
 
 
 @pytest.mark.interpreter
-def test_a_forked_child_records_natively_into_a_segment_of_its_own(worker: Start, prefix: str, calls: str) -> None:
+def test_a_forked_child_records_natively_into_its_own_segment(worker: Start, prefix: str, calls: str) -> None:
     process = worker(
         calls
         + """
@@ -445,9 +441,7 @@ pause()
     assert process.end() == 0
 
 
-def test_a_child_of_multiprocessing_whose_native_threads_alone_record_leaves_nothing(
-    worker: Start, prefix: str, calls: str
-) -> None:
+def test_a_multiprocessing_child_with_only_native_spans_leaves_nothing(worker: Start, prefix: str, calls: str) -> None:
     process = worker(
         calls
         + """

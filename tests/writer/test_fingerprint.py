@@ -96,7 +96,7 @@ shapes = st.one_of(
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the variants are those of x86-64")
-def test_there_is_a_variant_for_each_width_that_the_processor_has(variants: Variants) -> None:
+def test_each_vector_width_of_the_processor_has_a_variant(variants: Variants) -> None:
     flags = set(re.findall(r"\w+", Path("/proc/cpuinfo").read_text()))
     needs = {"avx2": {"avx2", "fma", "f16c"}, "avx512": {"avx512f", "avx512dq", "avx512bw", "avx512vl"}}
     wide = [name for name, needed in needs.items() if needed <= flags]
@@ -106,7 +106,7 @@ def test_there_is_a_variant_for_each_width_that_the_processor_has(variants: Vari
 @given(
     st.sampled_from(sorted(CODES)), shapes, st.integers(0, 2**32), st.integers(0, 2**128 - 1), st.booleans(), st.data()
 )
-def test_every_variant_gives_what_the_definition_says(
+def test_every_variant_follows_the_definition(
     variants: Variants, dtype: str, shape: tuple[int, ...], seed: int, key: int, plain: bool, data: st.DataObject
 ) -> None:
     array = arrays(dtype, shape, seed)
@@ -126,7 +126,7 @@ def test_every_variant_gives_what_the_definition_says(
     st.lists(st.integers(0, 20_000), min_size=1, max_size=3),
     st.data(),
 )
-def test_in_pieces_of_any_size_every_variant_gives_the_same_to_the_last_bit(
+def test_every_variant_gives_identical_results_in_pieces_of_any_size(
     variants: Variants,
     dtype: str,
     shape: tuple[int, ...],
@@ -145,7 +145,7 @@ def test_in_pieces_of_any_size_every_variant_gives_the_same_to_the_last_bit(
 
 
 @pytest.mark.parametrize("dtype", sorted(CODES))
-def test_a_long_tensor_of_each_type_is_the_same_in_pieces(variants: Variants, dtype: str) -> None:
+def test_a_long_tensor_of_each_type_is_equal_in_pieces(variants: Variants, dtype: str) -> None:
     array = arrays(dtype, (7, 11_111), 3 * CODES[dtype] + 1)
     huge = np.arange(70_000.0) * 1e300 if dtype == "float64" else array  # read twice, with another scale
     for each in (array, array[:, ::-2], array.T, huge):
@@ -155,7 +155,7 @@ def test_a_long_tensor_of_each_type_is_the_same_in_pieces(variants: Variants, dt
                 assert bytes(variants.in_pieces(name, tensor(each, dtype), sizes)) == whole, (name, sizes)
 
 
-def test_a_tensor_that_is_no_more_the_one_that_was_begun_is_told_from_it(variants: Variants) -> None:
+def test_a_tensor_replaced_during_the_fingerprint_is_detected(variants: Variants) -> None:
     array = np.arange(10_000, dtype=np.float32)
     begun = tensor(array, "float32")
     assert variants.moved(begun, tensor(array, "float32")) == 1
@@ -168,7 +168,7 @@ def test_a_tensor_that_is_no_more_the_one_that_was_begun_is_told_from_it(variant
 
 
 @pytest.mark.parametrize("dtype", sorted(CODES))
-def test_a_long_tensor_of_each_type_gives_what_the_definition_says(variants: Variants, dtype: str) -> None:
+def test_a_long_tensor_of_each_type_follows_the_definition(variants: Variants, dtype: str) -> None:
     array = arrays(dtype, (3, 7, 1111), 3 * CODES[dtype] + 1)
     for each in (array, array[:, ::-2, 5:], array.transpose(2, 0, 1)):
         want = expected(each, dtype)
@@ -179,7 +179,7 @@ def test_a_long_tensor_of_each_type_gives_what_the_definition_says(variants: Var
 @pytest.mark.parametrize(
     "name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float16", "bfloat16"]
 )
-def test_every_pattern_of_a_small_float_has_its_value(variants: Variants, name: str) -> None:
+def test_every_bit_pattern_of_a_small_float_has_its_value(variants: Variants, name: str) -> None:
     bits = np.arange(256 ** stored(name).itemsize).astype(f"u{stored(name).itemsize}")
     patterns = bits[:: 1 if bits.itemsize == 1 else 257].view(stored(name))
     for variant in variants.names:
@@ -189,7 +189,7 @@ def test_every_pattern_of_a_small_float_has_its_value(variants: Variants, name: 
             assert got.mean == (value if np.isfinite(value) else 0), hex(n)
 
 
-def test_as_many_as_64_dimensions_have_a_fingerprint(variants: Variants) -> None:
+def test_tensors_with_up_to_64_dimensions_have_a_fingerprint(variants: Variants) -> None:
     array = arrays("float32", (2,) * 11, 1)
     apart = np.lib.stride_tricks.as_strided(
         array, (1, 2) * 11 + (1,) * 42, tuple(s for stride in array.strides[::-1] for s in (8, stride)) + (4,) * 42
@@ -200,7 +200,7 @@ def test_as_many_as_64_dimensions_have_a_fingerprint(variants: Variants) -> None
         assert differences(variants.of(name, apart, "float32"), want) == [], name
 
 
-def test_shape_and_strides_change_nothing_where_the_flat_order_is_the_same(variants: Variants) -> None:
+def test_shape_and_strides_with_the_same_flat_order_change_nothing(variants: Variants) -> None:
     array = arrays("float64", (6, 4, 100), 1)
     want = variants.of("generic", array, "float64").checksum
     for same in (array.reshape(-1), array.reshape(24, 10, 10), np.asfortranarray(array), array.reshape(1, 6, 1, 400)):
@@ -208,7 +208,7 @@ def test_shape_and_strides_change_nothing_where_the_flat_order_is_the_same(varia
             assert variants.of(name, same, "float64").checksum == want
 
 
-def test_rows_beyond_the_valid_ones_enter_nothing(variants: Variants) -> None:
+def test_rows_beyond_the_valid_ones_have_no_effect(variants: Variants) -> None:
     whole = arrays("float32", (100, 33), 1)
     for rows in (0, 1, 50, 99, 100):
         padded = whole.copy()
@@ -220,7 +220,7 @@ def test_rows_beyond_the_valid_ones_enter_nothing(variants: Variants) -> None:
 
 
 @given(st.sampled_from(sorted(CODES)), st.integers(1, 3000), st.integers(0, 2**32), st.data())
-def test_one_changed_bit_always_shows(
+def test_one_changed_bit_always_changes_the_checksum(
     variants: Variants, dtype: str, count: int, seed: int, data: st.DataObject
 ) -> None:
     array = arrays(dtype, (count,), seed)
@@ -232,7 +232,9 @@ def test_one_changed_bit_always_shows(
 
 
 @given(st.integers(2, 3000), st.integers(0, 2**32), st.data())
-def test_two_words_that_change_places_show(variants: Variants, count: int, seed: int, data: st.DataObject) -> None:
+def test_swapping_two_words_changes_the_checksum(
+    variants: Variants, count: int, seed: int, data: st.DataObject
+) -> None:
     array = np.random.default_rng(seed).permutation(count).astype(np.uint32)
     one, other = data.draw(st.lists(st.integers(0, count - 1), min_size=2, max_size=2, unique=True))
     swapped = array.copy()
@@ -240,7 +242,7 @@ def test_two_words_that_change_places_show(variants: Variants, count: int, seed:
     assert variants.of("generic", array, "uint32").checksum != variants.of("generic", swapped, "uint32").checksum
 
 
-def test_a_zero_among_the_bounds_has_no_sign(variants: Variants) -> None:
+def test_a_zero_minimum_or_maximum_has_no_sign(variants: Variants) -> None:
     for dtype in ("float16", "float32", "float64"):
         for array in (np.full(40, -0.0, dtype), np.array([0.0, -0.0, np.nan], dtype)):
             for name in variants.names:
@@ -258,7 +260,7 @@ def test_length_dtype_and_key_are_part_of_the_checksum(variants: Variants) -> No
 
 
 @pytest.mark.parametrize("key", [0, 1, 2**64, 2**128 - 1])
-def test_no_two_words_of_the_first_blocks_weigh_the_same(key: int) -> None:
+def test_no_two_words_of_the_first_blocks_have_the_same_weight(key: int) -> None:
     """By chance, two of 4,096 weights with 31 bits would be equal once in 256 such keys."""
     assert len(np.unique(weights(256, key))) == 256 * 16
 
@@ -277,7 +279,7 @@ VECTORS = {  # published with SipHash-2-4, of bytes that count up from 0: for th
 
 
 @pytest.mark.parametrize("length", VECTORS)
-def test_siphash_is_that_of_its_authors(variants: Variants, length: int) -> None:
+def test_siphash_has_the_published_results(variants: Variants, length: int) -> None:
     message, want = bytes(range(length)), int.from_bytes(bytes.fromhex(VECTORS[length]), "little")
     assert siphash(message, KEY_OF_VECTORS) == want
     if length % 8 == 0:
@@ -285,7 +287,7 @@ def test_siphash_is_that_of_its_authors(variants: Variants, length: int) -> None
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=31), st.integers(0, 2**128 - 1))
-def test_siphash_of_any_words_is_that_of_their_bytes(variants: Variants, words: list[int], key: int) -> None:
+def test_siphash_of_words_equals_that_of_their_bytes(variants: Variants, words: list[int], key: int) -> None:
     assert variants.siphash(words, key) == siphash(np.array(words, "<u8").tobytes(), key)
 
 
@@ -304,7 +306,7 @@ SEEDS = {
 
 
 @pytest.mark.parametrize("text", SEEDS)
-def test_the_first_floats_have_the_checksum_of_the_profiler_before_us(variants: Variants, text: str) -> None:
+def test_the_first_floats_have_the_checksum_of_the_seed_profiler(variants: Variants, text: str) -> None:
     array = np.array([float(each) for each in text.split()], np.float32)
     for name in variants.names:
         assert variants.of(name, array, "float32").fnv1a == SEEDS[text]
@@ -428,7 +430,7 @@ def test_the_error_between_two_tensors_is_known_from_their_fingerprints(variants
     assert sum(near.values()) >= 0.9 * tried * len(KINDS), near
 
 
-def test_large_and_small_numbers_beside_each_other_lose_nothing_of_the_norm(variants: Variants) -> None:
+def test_large_and_small_numbers_together_lose_nothing_of_the_norm(variants: Variants) -> None:
     array = np.full(1 << 16, 1e-4, np.float32)
     array[::1024] = 1e30
     array[512::1024] = -1e30
@@ -436,13 +438,13 @@ def test_large_and_small_numbers_beside_each_other_lose_nothing_of_the_norm(vari
         assert differences(variants.of(name, array, "float32"), expected(array, "float32")) == []
 
 
-def test_the_norm_of_one_number_is_that_number_but_for_rounding(variants: Variants) -> None:
+def test_the_norm_of_one_number_is_that_number_up_to_rounding(variants: Variants) -> None:
     for number in np.linspace(1, 4, 64):
         assert variants.of(variants.names[0], np.array([number]), "float64").l2 == pytest.approx(number, rel=1e-15)
 
 
 @pytest.mark.parametrize("magnitude", [1.7e308, 1e200, 1e-200, 1e-308, 5e-324])
-def test_float64_of_any_size_neither_overflows_nor_vanishes(variants: Variants, magnitude: float) -> None:
+def test_float64_of_any_size_neither_overflows_nor_underflows(variants: Variants, magnitude: float) -> None:
     random = np.random.default_rng(1)
     array = random.choice([-1.0, 0.5, 1.0, np.nan], 5000) * magnitude
     for each in (array, array[::-3], array[:5]):
@@ -473,7 +475,7 @@ INTS = ctypes.c_int64 * 3
         ({"data": None}, "it has no data"),
     ],
 )
-def test_what_is_no_tensor_is_refused_with_a_reason(variants: Variants, wrong: dict[str, Any], text: str) -> None:
+def test_an_invalid_tensor_is_refused_with_a_reason(variants: Variants, wrong: dict[str, Any], text: str) -> None:
     array = np.ones((2, 3, 4), np.float64)
     given = tensor(array, "float64")
     for field, value in wrong.items():
@@ -483,7 +485,7 @@ def test_what_is_no_tensor_is_refused_with_a_reason(variants: Variants, wrong: d
     assert bytes(found) == bytes(ctypes.sizeof(found))
 
 
-def test_a_tensor_of_no_elements_needs_no_memory(variants: Variants) -> None:
+def test_an_empty_tensor_needs_no_memory(variants: Variants) -> None:
     for shape in (INTS(0, 3, 4), INTS(2**62, 0, 2**62)):
         reported, found = variants.ask("generic", Tensor(None, CODES["float32"], 3, shape, None, ALL_ROWS))
         assert (reported, found.elements, found.l2, found.fnv1a) == ("", 0, 0.0, SEEDS[""])
@@ -499,7 +501,7 @@ def test_without_strides_the_order_is_that_of_c(variants: Variants) -> None:
 @pytest.mark.parametrize(
     "modes", [0x1F80, 0x0000, 0x7F80, 0x5F80, 0xFFC0], ids=["usual", "traps", "to zero", "up", "flush"]
 )
-def test_modes_of_the_processor_change_no_number_and_stay_as_they_were(variants: Variants, modes: int) -> None:
+def test_floating_point_modes_change_no_result_and_are_preserved(variants: Variants, modes: int) -> None:
     """With exceptions as traps, an unguarded NaN or subnormal number ends this process."""
     for dtype in ("float16", "float32", "float64"):
         array = arrays(dtype, (5000,), 3)
@@ -510,7 +512,7 @@ def test_modes_of_the_processor_change_no_number_and_stay_as_they_were(variants:
 
 
 @pytest.mark.slow
-def test_an_engine_that_is_compiled_with_fast_math_gets_the_same(compiled: Compile) -> None:
+def test_an_engine_compiled_with_fast_math_gets_the_same_results(compiled: Compile) -> None:
     # The flags of -ffast-math, without its start-up code, which would change the modes of this whole process.
     flags = ("-ffinite-math-only", "-fno-signed-zeros", "-fno-trapping-math", "-fassociative-math", "-freciprocal-math")
     fast = Variants(compiled("fingerprint-fast.so", SOURCES, "-O3", *flags, "-shared", "-fPIC"))

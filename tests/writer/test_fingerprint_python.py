@@ -49,7 +49,7 @@ def refused(array: Any, **arguments: Any) -> tuple[type[Exception], str]:
 
 
 @pytest.mark.parametrize("code", FORMATS)
-def test_every_number_of_this_machine_has_a_fingerprint(code: str) -> None:
+def test_every_native_number_type_has_a_fingerprint(code: str) -> None:
     numbers = np.arange(100).astype({"n": "q", "N": "Q"}.get(code, code))
     agrees(brick.fingerprint(numbers), numbers)
     if code != "e":  # which memoryview does not support
@@ -60,7 +60,7 @@ def test_every_number_of_this_machine_has_a_fingerprint(code: str) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(0, 2**128 - 1))
-def test_views_valid_rows_and_keys_come_through(seed: int, key: int) -> None:
+def test_views_valid_rows_and_keys_are_respected(seed: int, key: int) -> None:
     random = np.random.default_rng(seed)
     whole = random.standard_normal((8, 9, 10)).astype(random.choice(["e", "f", "d"]))
     view = whole[:: random.choice([-2, 1, 3]), ::-1].transpose(random.permutation(3))
@@ -68,7 +68,7 @@ def test_views_valid_rows_and_keys_come_through(seed: int, key: int) -> None:
     agrees(brick.fingerprint(view, valid=valid, key=key), view, None, valid, key)
 
 
-def test_bytes_arrays_and_what_is_read_only_or_empty_have_a_fingerprint() -> None:
+def test_bytes_arrays_read_only_and_empty_tensors_have_a_fingerprint() -> None:
     agrees(brick.fingerprint(b"abc"), np.frombuffer(b"abc", np.uint8))
     agrees(brick.fingerprint(bytearray()), np.zeros(0, np.uint8))
     agrees(brick.fingerprint(array("d", [1.5, 2.5])), np.array([1.5, 2.5]))
@@ -80,7 +80,7 @@ def test_bytes_arrays_and_what_is_read_only_or_empty_have_a_fingerprint() -> Non
     agrees(brick.fingerprint(np.broadcast_to(np.float64(3), (40, 50))), np.full((40, 50), 3.0))
 
 
-def test_arrays_of_ctypes_which_say_no_strides_have_a_fingerprint() -> None:
+def test_ctypes_arrays_without_strides_have_a_fingerprint() -> None:
     numbers = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     held = (ctypes.c_float * 4 * 3 * 2).from_buffer_copy(numbers.tobytes())
     assert memoryview(held).strides == numbers.strides, "which a memoryview makes up"
@@ -96,7 +96,7 @@ def test_a_tensor_of_more_than_a_mebibyte_has_the_same_fingerprint() -> None:
     agrees(brick.fingerprint(large.T), large.T)
 
 
-def test_other_threads_run_while_a_large_tensor_is_looked_at_and_may_not_resize_it() -> None:
+def test_other_threads_run_during_a_large_fingerprint_and_may_not_resize_it() -> None:
     """In either order: the memory is held until the fingerprint is done."""
     memory, refused = bytearray(1 << 24), []
     done = threading.Event()
@@ -136,7 +136,7 @@ def test_other_threads_run_while_a_large_tensor_is_looked_at_and_may_not_resize_
         (np.array([None]), TypeError, "of format 'O' (8 bytes)"),
     ],
 )
-def test_what_has_no_fingerprint_is_said(given: Any, kind: type[Exception], output: str) -> None:
+def test_an_unsupported_object_is_refused_with_a_reason(given: Any, kind: type[Exception], output: str) -> None:
     before = sys.getrefcount(given)
     raised, text = refused(given)
     assert sys.getrefcount(given) == before
@@ -158,7 +158,7 @@ def test_what_has_no_fingerprint_is_said(given: Any, kind: type[Exception], outp
         ({"rows": 1}, TypeError, "fingerprint got an unexpected keyword argument 'rows'"),
     ],
 )
-def test_a_wrong_argument_is_said_and_the_memory_let_go(
+def test_a_wrong_argument_is_reported_and_the_memory_released(
     arguments: dict[str, Any], kind: type[Exception], output: str
 ) -> None:
     memory = bytearray(b"abc")
@@ -168,7 +168,7 @@ def test_a_wrong_argument_is_said_and_the_memory_let_go(
     memory.append(0)  # would be refused if anything still held it
 
 
-def test_a_tensor_of_no_dimension_has_no_rows() -> None:
+def test_a_scalar_tensor_has_no_rows() -> None:
     with pytest.raises(ValueError, match="valid is 1, but a tensor of no dimension has no rows"):
         brick.fingerprint(np.array(1.0), valid=1)
     with pytest.raises(TypeError, match="fingerprint takes one array, then keywords: valid, key"):
@@ -233,7 +233,7 @@ EIGHTS = np.arange(256, dtype=np.uint8)
 
 
 @pytest.mark.parametrize("versioned", [True, False])
-def test_a_tensor_of_dlpack_has_the_fingerprint_of_its_memory(versioned: bool) -> None:
+def test_a_dlpack_tensor_has_the_fingerprint_of_its_memory(versioned: bool) -> None:
     for held in "?bhilqBHILQefd":
         numbers = np.arange(60).reshape(3, 20).astype(held)
         for view in (numbers, numbers.T, numbers[::-1, ::3], numbers[:0], numbers[1, 1]):
@@ -243,14 +243,14 @@ def test_a_tensor_of_dlpack_has_the_fingerprint_of_its_memory(versioned: bool) -
         agrees(brick.fingerprint(Producer(EIGHTS, versioned, code=code)), EIGHTS, f"float8_{name}")
 
 
-def test_an_offset_and_missing_strides_are_understood() -> None:
+def test_dlpack_offsets_and_missing_strides_are_respected() -> None:
     numbers = np.arange(20.0)
     shape = (ctypes.c_int64 * 1)(15)
     changed = Producer(numbers, byte_offset=40, shape=ctypes.addressof(shape), strides=0)
     agrees(brick.fingerprint(changed), numbers[5:])
 
 
-def test_memory_that_is_pinned_for_a_device_is_this_hosts() -> None:
+def test_memory_pinned_for_a_device_is_readable() -> None:
     for device in (3, 11):
         pinned = Producer(BF16, code=4, device=device)
         pinned.asked_device = (device, 0)
@@ -275,13 +275,13 @@ def _refusing(other: Any) -> Any:
     return array
 
 
-def test_what_refuses_its_buffer_is_asked_for_dlpack() -> None:
+def test_an_object_that_refuses_its_buffer_is_read_by_dlpack() -> None:
     with pytest.raises(ValueError, match="cannot include dtype 'M' in a buffer"):
         memoryview(_refusing(None))
     agrees(brick.fingerprint(_refusing(Producer(BF16, code=4)), valid=7), BF16, "bfloat16", 7)
 
 
-def test_what_refuses_both_says_why_the_last_one_did_and_what_has_but_a_buffer_why_that_one_did() -> None:
+def test_an_object_that_refuses_both_reports_the_last_reason() -> None:
     assert refused(_refusing(_on(2)))[1].startswith("brick_agent: a tensor on device 2 of DLPack (CUDA)")
     released = memoryview(b"gone")
     released.release()
@@ -289,7 +289,7 @@ def test_what_refuses_both_says_why_the_last_one_did_and_what_has_but_a_buffer_w
 
 
 @pytest.mark.parametrize("name", sorted(STORED))
-def test_an_array_of_numpy_whose_dtype_is_of_ml_dtypes_has_the_fingerprint_of_its_bits(name: str) -> None:
+def test_a_numpy_array_of_an_ml_dtypes_type_has_the_fingerprint_of_its_bits(name: str) -> None:
     random = np.random.default_rng(7)
     bits = random.integers(0, 1 << 8 * stored(name).itemsize, (9, 10), stored(name))
     for of in (bits, bits[::-2, ::3].T, bits[:0], bits[1, 1]):
@@ -302,12 +302,12 @@ def test_an_array_of_numpy_whose_dtype_is_of_ml_dtypes_has_the_fingerprint_of_it
 
 
 @pytest.mark.parametrize("name", ["float8_e4m3b11fnuz", "int4"])
-def test_a_dtype_of_ml_dtypes_that_has_no_fingerprint_is_refused_in_our_words(name: str) -> None:
+def test_an_unsupported_ml_dtypes_type_is_refused_with_our_message(name: str) -> None:
     kind, reported = refused(np.zeros(3, getattr(ml_dtypes, name)))
     assert (kind, reported.split(",")[0]) == (TypeError, f"brick_agent: a tensor of dtype '{name}' has no fingerprint")
 
 
-def test_a_bfloat16_in_the_byte_order_of_another_machine_is_refused() -> None:
+def test_a_bfloat16_in_foreign_byte_order_is_refused() -> None:
     swapped = np.zeros(3, np.dtype(ml_dtypes.bfloat16).newbyteorder(">"))
     kind, reported = refused(swapped)
     assert (kind, reported.split(",")[0]) == (
@@ -315,7 +315,7 @@ def test_a_bfloat16_in_the_byte_order_of_another_machine_is_refused() -> None:
     )  # fmt: skip
 
 
-def test_a_view_that_is_not_what_was_asked_for_is_not_read() -> None:
+def test_a_view_unlike_the_requested_one_is_not_read() -> None:
     class Lying(np.ndarray[Any, Any]):
         def view(self, *_: Any, **__: Any) -> Any:
             return np.zeros(3, np.uint8)
@@ -370,14 +370,14 @@ def _placed(where: object) -> Any:
 
 
 @pytest.mark.parametrize("number", range(len(REFUSED)))
-def test_a_tensor_that_cannot_be_read_is_refused_with_the_reason_and_let_go(number: int) -> None:
+def test_an_unreadable_tensor_is_refused_with_the_reason_and_released(number: int) -> None:
     made, kind, reported = REFUSED[number]
     raised, text = refused(made())
     assert raised is kind
     assert reported in text
 
 
-def test_what_a_producer_raises_is_raised() -> None:
+def test_an_exception_of_the_producer_is_raised() -> None:
     class Refusing(Producer):
         def __dlpack__(self, **keywords: object) -> Any:
             raise BufferError("requires grad")
@@ -389,7 +389,7 @@ def test_what_a_producer_raises_is_raised() -> None:
 
 
 @pytest.mark.parametrize("versioned", [True, False])
-def test_a_capsule_is_given_back_whatever_becomes_of_it(versioned: bool) -> None:
+def test_a_capsule_is_always_returned(versioned: bool) -> None:
     """numpy's capsule has a reference to its array until it is deleted."""
     numbers = np.arange(10, dtype=np.uint8)
     before = sys.getrefcount(numbers)
@@ -417,7 +417,7 @@ class Deleted(Producer):
         return new(_pointer(own, b"dltensor"), b"dltensor", ctypes.cast(self._destroy, ctypes.c_void_p))
 
 
-def test_a_capsule_that_runs_python_as_it_is_deleted_changes_nothing_of_what_is_raised() -> None:
+def test_a_capsule_whose_deleter_runs_python_keeps_the_exception() -> None:
     good, strange = Deleted(EIGHTS), Deleted(EIGHTS, code=5)
     agrees(brick.fingerprint(good), EIGHTS)
     assert refused(strange)[0] is TypeError
@@ -484,7 +484,7 @@ def refusing(error: BaseException) -> Any:
     return made
 
 
-def test_what_a_table_of_functions_describes_is_read_where_it_is() -> None:
+def test_a_tensor_described_by_a_function_table_is_read_in_place() -> None:
     numbers = np.arange(60.0).reshape(3, 20)
     for view in (numbers, numbers.T, numbers[::-1, ::3], numbers[:0], np.asarray(numbers[1, 1])):
         given = described(view)
@@ -501,7 +501,7 @@ def test_what_a_table_of_functions_describes_is_read_where_it_is() -> None:
     assert sys.getrefcount(refused_one) == before
 
 
-def test_what_keeps_a_storage_where_it_is_is_held_from_before_it_is_described_to_the_end() -> None:
+def test_the_owner_of_a_storage_is_held_during_the_whole_read() -> None:
     """A torch tensor can get another storage during reading: nothing else holds the old one."""
     reported = []
 
@@ -522,7 +522,7 @@ def test_what_keeps_a_storage_where_it_is_is_held_from_before_it_is_described_to
     assert reported == 2 * ["held", "described", "let go"]
 
 
-def test_a_table_of_a_later_version_leads_to_an_older_one() -> None:
+def test_a_table_of_a_later_version_refers_to_an_older_one() -> None:
     one = described(EIGHTS)
     two = described(BF16, major=2, older=one.table)
     two.kept = one.kept
@@ -530,7 +530,7 @@ def test_a_table_of_a_later_version_leads_to_an_older_one() -> None:
 
 
 @pytest.mark.parametrize("without", ["function", "version", "name"])
-def test_without_a_table_that_is_understood_the_capsule_is_asked_for(without: str) -> None:
+def test_without_a_supported_table_the_capsule_is_requested(without: str) -> None:
     given = described(EIGHTS, major=3 if without == "version" else 1)
     if without == "function":
         given.table.tensor_from = None
@@ -542,7 +542,7 @@ def test_without_a_table_that_is_understood_the_capsule_is_asked_for(without: st
     assert given.asked == 0
 
 
-def test_what_a_table_refuses_is_said_in_one_line_and_an_interrupt_is_not_swallowed() -> None:
+def test_a_refusal_by_a_table_is_one_line_and_an_interrupt_passes() -> None:
     for error, wanted in (
         (RuntimeError("no storage\nraised from x.cpp:92\n"), (BufferError, "brick_agent: no storage")),
         (OSError(), (BufferError, "brick_agent: it raised")),
@@ -558,7 +558,7 @@ def test_what_a_table_refuses_is_said_in_one_line_and_an_interrupt_is_not_swallo
 # ---- attributes of a tensor that are read --------------------------------------------------------------------------
 
 
-def test_of_what_is_no_tensor_nothing_is_asked() -> None:
+def test_no_attribute_of_a_non_tensor_is_accessed() -> None:
     """Some objects record each access, and make it a part of a program: torch.fx."""
     asked = []
 
@@ -589,11 +589,11 @@ class Learning(Producer):
         raise BufferError("requires grad")
 
 
-def test_what_wants_gradients_is_read_as_what_it_is_detached_to() -> None:
+def test_a_tensor_with_gradients_is_read_detached() -> None:
     agrees(brick.fingerprint(Learning(BF16)), BF16)
 
 
-def test_what_stands_in_memory_with_the_other_sign_is_refused() -> None:
+def test_a_lazily_negated_tensor_is_refused() -> None:
     given = Learning(BF16)
     given.negated = True
     assert refused(given)[1].endswith("expected tensor.resolve_neg()")
@@ -602,7 +602,7 @@ def test_what_stands_in_memory_with_the_other_sign_is_refused() -> None:
 # ---- what is released ----------------------------------------------------------------------------------------------
 
 
-def test_a_fingerprint_is_a_tuple_with_names_that_nobody_changes() -> None:
+def test_a_fingerprint_is_an_immutable_named_tuple() -> None:
     got = brick.fingerprint(np.array([1, np.nan, np.inf, -np.inf], np.float32))
     assert (got.elements, got.bytes, got.nan, got.pos_inf, got.neg_inf) == (4, 16, 1, 1, 1)
     assert isinstance(got, tuple)
@@ -614,12 +614,12 @@ def test_a_fingerprint_is_a_tuple_with_names_that_nobody_changes() -> None:
     assert repr(got).startswith("brick_agent.Fingerprint(checksum='")
 
 
-def test_every_dtype_is_called_what_numpy_and_torch_call_it() -> None:
+def test_every_dtype_has_its_numpy_and_torch_name() -> None:
     named = {brick.fingerprint(np.zeros(1, held)).dtype for held in FORMATS if held not in "nN"}
     assert named | {"bfloat16"} == {name for name in CODES if not name.startswith("float8")}
 
 
-def test_nothing_is_recorded_and_no_segment_opened(worker: Any, prefix: str) -> None:
+def test_taking_a_fingerprint_records_nothing_and_opens_no_segment(worker: Any, prefix: str) -> None:
     process = worker("report(brick.fingerprint(b'abc').elements); report(_core._segment_name())")
     assert (process.next_report(), process.next_report()) == (3, "")
     assert process.end() == 0

@@ -38,7 +38,7 @@ def forking(how: str) -> str:
 
 
 @pytest.mark.parametrize("how", FORKS)
-def test_a_forked_child_records_into_a_segment_of_its_own(worker: Start, prefix: str, how: str) -> None:
+def test_a_forked_child_records_into_its_own_segment(worker: Start, prefix: str, how: str) -> None:
     process = worker(
         forking(how)
         + """
@@ -72,7 +72,7 @@ pause()
 
 
 @pytest.mark.parametrize("how", FORKS)
-def test_a_child_that_records_nothing_makes_no_segment_and_removes_none(worker: Start, prefix: str, how: str) -> None:
+def test_a_child_that_records_nothing_makes_and_removes_no_segment(worker: Start, prefix: str, how: str) -> None:
     process = worker(
         forking(how)
         + """
@@ -96,7 +96,7 @@ pause()
     assert readings(prefix) == []
 
 
-def test_a_child_that_ends_cleanly_removes_its_own_segment_alone(worker: Start, prefix: str) -> None:
+def test_a_child_that_ends_cleanly_removes_only_its_own_segment(worker: Start, prefix: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")
         + """
@@ -117,7 +117,7 @@ pause()
 
 
 @pytest.mark.parametrize("how", FORKS)
-def test_a_span_around_a_fork_is_the_parents(worker: Start, prefix: str, how: str) -> None:
+def test_a_span_around_a_fork_belongs_to_the_parent(worker: Start, prefix: str, how: str) -> None:
     process = worker(
         forking(how)
         + """
@@ -139,9 +139,7 @@ pause()
     assert found == {process.pid: {"begun": 1, "summarized": 1}, child: {"begun": 20, "summarized": 20}}
 
 
-def test_a_child_that_recorded_before_it_left_the_parents_span_counts_an_end_without_a_begin(
-    worker: Start, prefix: str
-) -> None:
+def test_a_child_that_leaves_the_parents_span_counts_an_unmatched_end(worker: Start, prefix: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")
         + """
@@ -164,9 +162,7 @@ pause()
     assert found[child] == {"begun": 20, "summarized": 20, "unmatched": 1}
 
 
-def test_grandchildren_have_segments_of_their_own_whether_or_not_their_parents_recorded(
-    worker: Start, prefix: str
-) -> None:
+def test_grandchildren_have_their_own_segments_whether_or_not_parents_recorded(worker: Start, prefix: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")
         + """
@@ -242,7 +238,7 @@ def test_a_child_forked_while_other_threads_intern_names_loses_none(compiled: Co
 
 
 @pytest.mark.ci
-def test_threads_of_the_parent_do_not_reach_into_a_child(worker: Start, prefix: str) -> None:
+def test_threads_of_the_parent_do_not_affect_a_child(worker: Start, prefix: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")
         + """
@@ -284,7 +280,7 @@ pause()
 
 
 @pytest.mark.parametrize("call", ["disable", "shutdown"])
-def test_what_was_switched_off_before_a_fork_is_off_in_the_child(worker: Start, prefix: str, call: str) -> None:
+def test_recording_disabled_before_a_fork_stays_disabled_in_the_child(worker: Start, prefix: str, call: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")
         + f"""
@@ -343,7 +339,7 @@ report([wait(child) for child in children])
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing_children_are_counted_whatever_starts_them(
+def test_multiprocessing_children_are_counted_with_any_start_method(
     worker: Start, prefix: str, tmp_path: Path, method: str
 ) -> None:
     (tmp_path / "job.py").write_text(
@@ -380,7 +376,7 @@ def test_multiprocessing_children_are_counted_whatever_starts_them(
     assert process.end() == 0
 
 
-def test_programs_that_are_started_make_no_segment_and_hold_none(worker: Start, prefix: str) -> None:
+def test_started_programs_neither_make_nor_hold_a_segment(worker: Start, prefix: str) -> None:
     process = worker(
         """
         import subprocess
@@ -403,7 +399,7 @@ def test_programs_that_are_started_make_no_segment_and_hold_none(worker: Start, 
     assert readings(prefix) == []
 
 
-def test_vfork_and_posix_spawn_leave_the_parent_as_it_is(compiled: Compile, prefix: str) -> None:
+def test_vfork_and_posix_spawn_do_not_affect_the_parent(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "forks"), "vfork", "100") as process:
         spans = process.next_report()
         assert reading(prefix).alive
@@ -413,7 +409,7 @@ def test_vfork_and_posix_spawn_leave_the_parent_as_it_is(compiled: Compile, pref
     assert readings(prefix) == []
 
 
-def test_exec_is_a_death(worker: Start, prefix: str) -> None:
+def test_exec_counts_as_a_death(worker: Start, prefix: str) -> None:
     process = worker(
         """
         b = brick.brick("b")
@@ -437,7 +433,7 @@ def test_exec_is_a_death(worker: Start, prefix: str) -> None:
     assert process.end() == 1
 
 
-def test_the_file_of_a_child_has_no_name_in_common_with_its_parents(worker: Start, prefix: str) -> None:
+def test_a_childs_file_shares_no_part_of_its_parents_name(worker: Start, prefix: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")
         + """

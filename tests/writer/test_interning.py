@@ -51,7 +51,7 @@ def order(process: Worker, text: str) -> int:
 
 
 @pytest.mark.parametrize("place", [7, 126])
-def test_names_that_collide_have_a_number_each_and_keep_it(compiled: Compile, prefix: str, place: int) -> None:
+def test_colliding_names_each_have_a_stable_number(compiled: Compile, prefix: str, place: int) -> None:
     """At the end of the table, lookup continues at its beginning, and displaces others there."""
     chain = [name for at in (place, (place + 2) % 128, (place + 1) % 128, place) for name in names_at(at, 4)]
     names = [*dict.fromkeys(chain)]
@@ -79,7 +79,7 @@ def layers_at(place: int, above: int) -> list[int]:
 
 
 @pytest.mark.parametrize("place", [7, 510])
-def test_paths_that_collide_have_a_number_each_and_keep_it(compiled: Compile, prefix: str, place: int) -> None:
+def test_colliding_paths_each_have_a_stable_number(compiled: Compile, prefix: str, place: int) -> None:
     layers = layers_at(place, above=0xFFFF)
     with interner(compiled) as process:
         assert order(process, "nbrick") == 1
@@ -93,7 +93,7 @@ def test_paths_that_collide_have_a_number_each_and_keep_it(compiled: Compile, pr
 
 
 @pytest.mark.parametrize("place", [7, 510])
-def test_sites_that_collide_have_a_number_each_and_keep_it(worker: Start, prefix: str, place: int) -> None:
+def test_colliding_sites_each_have_a_stable_number(worker: Start, prefix: str, place: int) -> None:
     layers = layers_at(place, above=0x7F << 56)
     numbered = f"""
         brick.init(names=64, paths=64, sites=64)
@@ -149,9 +149,7 @@ def tables(compiled: Compile) -> Tables:
 
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("behind", [0, 1, 3])
-def test_of_names_that_collide_and_are_written_at_once_each_has_one_number(
-    tables: Tables, behind: int, same: bool
-) -> None:
+def test_colliding_names_written_concurrently_have_one_number_each(tables: Tables, behind: int, same: bool) -> None:
     *others, name, another = names_at(126, behind + 2)
     armed, came = False, -1
 
@@ -175,7 +173,7 @@ def test_of_names_that_collide_and_are_written_at_once_each_has_one_number(
 
 
 @pytest.mark.parametrize("place", [7, 510])
-def test_paths_behind_one_that_another_thread_has_yet_to_publish_are_found(tables: Tables, place: int) -> None:
+def test_paths_behind_one_not_yet_published_by_another_thread_are_found(tables: Tables, place: int) -> None:
     tables.begin()
     *others, pending = (key_of(layer, ROOT_KEY) for layer in layers_at(place, ROOT_KEY)[:6])
     before = {key: tables.path(key) for key in others[:2]}
@@ -191,7 +189,7 @@ def test_paths_behind_one_that_another_thread_has_yet_to_publish_are_found(table
     assert {key: tables.path(key) for key in others} == numbers
 
 
-def test_a_path_of_a_name_that_nobody_was_given_is_other(tables: Tables) -> None:
+def test_a_path_with_an_unassigned_name_is_other(tables: Tables) -> None:
     tables.begin()
     assert tables.path(key_of(0, ROOT_KEY)) == 1
     assert tables.path(1 << 63 | 63 << 16 | ROOT_KEY) == 2, "the last one of 64"

@@ -55,7 +55,7 @@ IN_MARK = {"mark": (1, 0), "summary": (1, 0), "summary_odd": (1, 1)}
 IN_CHECKSUM = IN_EVENT | {"checked": (False, False)}
 
 
-def test_every_named_step_of_the_write_is_known_here() -> None:
+def test_every_named_step_of_the_writer_is_tested_here() -> None:
     known = IN_BEGIN.keys() | IN_END.keys() | IN_CHECKSUM.keys() | IN_MARK.keys() | ELSEWHERE | IN_REOPEN | IN_REMOVAL
     assert set(POINTS) == known
 
@@ -196,7 +196,7 @@ def test_a_death_while_a_checksum_is_written_leaves_at_most_that_one_unpublished
     assert (drain.rejected, drain.skipped, drain.gaps) == (0, 0, 0)
 
 
-def test_a_death_between_a_site_and_its_key_leaves_a_number_that_nobody_uses(compiled: Compile, prefix: str) -> None:
+def test_a_death_between_a_site_and_its_key_leaves_an_unused_number(compiled: Compile, prefix: str) -> None:
     left_by(compiled, "site_claimed", 1, "checked")
     dead = reading(prefix)
     assert dead.process["sites"] == 1
@@ -205,7 +205,7 @@ def test_a_death_between_a_site_and_its_key_leaves_a_number_that_nobody_uses(com
 
 
 @pytest.mark.parametrize(("at", "open_then"), [(1, 0), (2, 1)])
-def test_a_death_between_a_path_and_its_key_leaves_a_number_that_nobody_uses(
+def test_a_death_between_a_path_and_its_key_leaves_an_unused_number(
     compiled: Compile, prefix: str, at: int, open_then: int
 ) -> None:
     left_by(compiled, "path_claimed", at)
@@ -223,7 +223,7 @@ def test_a_death_while_a_name_is_written_leaves_it_unready(compiled: Compile, pr
 
 
 @pytest.mark.parametrize("point", ["header", "name_text"])
-def test_a_death_before_publication_leaves_a_file_that_is_refused_and_disturbs_nobody(
+def test_a_death_before_publication_leaves_a_refused_and_harmless_file(
     compiled: Compile, worker: Start, prefix: str, point: str
 ) -> None:
     left_by(compiled, point, 1)
@@ -274,13 +274,13 @@ def test_os_exit_inside_a_span_leaves_it_abandoned(worker: Start, prefix: str) -
 
 @pytest.mark.interpreter
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT])
-def test_a_worker_that_dies_of_a_signal_dies_of_that_signal(worker: Start, prefix: str, number: int) -> None:
+def test_a_worker_killed_by_a_signal_dies_of_that_signal(worker: Start, prefix: str, number: int) -> None:
     process = worker(f'with brick.span("b"):\n    os.kill(os.getpid(), {int(number)})\n    os.read(0, 1)')
     assert process.end() == -number
     assert exact(reading(prefix)) == {"begun": 1, "abandoned": 1}
 
 
-def test_100_dead_segments_that_are_a_small_part_of_dev_shm_are_left_alone(worker: Start, prefix: str) -> None:
+def test_100_dead_segments_that_fill_little_of_dev_shm_are_kept(worker: Start, prefix: str) -> None:
     process = worker(
         """
         ready = os.pipe()
@@ -303,7 +303,7 @@ def test_100_dead_segments_that_are_a_small_part_of_dev_shm_are_left_alone(worke
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_pid_used_again_does_not_bring_the_dead_back(prefix: str) -> None:
+def test_a_reused_pid_does_not_revive_a_dead_worker(prefix: str) -> None:
     # In its own pid namespace the next pid can be predicted, and no other process takes it.
     source = """
 import os, sys

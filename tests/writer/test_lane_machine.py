@@ -350,7 +350,7 @@ def lane(machine: type[LaneMachine]) -> Iterator[LaneMachine]:
     made.teardown()
 
 
-def test_a_layer_survives_a_span_that_was_begun_in_it_while_off(lane: LaneMachine) -> None:
+def test_a_layer_survives_a_span_begun_inside_while_recording_is_off(lane: LaneMachine) -> None:
     lane.layer_begin(1, 0)
     lane.begin(1, 1, None, 1)
     lane.change_something("enable 0")
@@ -363,7 +363,7 @@ def test_a_layer_survives_a_span_that_was_begun_in_it_while_off(lane: LaneMachin
     assert lane.model.paths[-1] == (0xFFFF, 3, -1, 0), "what comes after the layer's end is in no layer"
 
 
-def test_a_span_of_one_task_while_off_is_not_unmatched_because_another_task_has_one_open(lane: LaneMachine) -> None:
+def test_a_span_of_one_task_while_off_does_not_affect_another_task(lane: LaneMachine) -> None:
     lane.begin(1, 1, None, 1)
     lane.change_something("enable 0")
     lane.begin(2, 2, None, 1)
@@ -371,14 +371,14 @@ def test_a_span_of_one_task_while_off_is_not_unmatched_because_another_task_has_
     assert lane.model.counters["unmatched"] == 0
 
 
-def test_an_end_that_brought_the_thread_its_lane_says_so(lane: LaneMachine) -> None:
+def test_an_end_reports_that_it_gave_its_thread_a_lane(lane: LaneMachine) -> None:
     lane._end(1, 0, 0, 0, 1)
     lane.change_something("thread")
     lane.layer_end(0, 0)
     assert lane.model.counters["opened"] == 2
 
 
-def test_spans_of_other_around_each_other_count_their_time_once(lane: LaneMachine) -> None:
+def test_nested_spans_of_other_count_their_time_once(lane: LaneMachine) -> None:
     lane.record_a_model(20, 0)  # no path is left
     lane.begin(0, 0, None, 1)
     lane.record_some(1, 0, 2, 10)
@@ -387,7 +387,7 @@ def test_spans_of_other_around_each_other_count_their_time_once(lane: LaneMachin
     assert (other.again, other.total - other.again) == (other.child, other.total - other.child)
 
 
-def test_a_span_that_takes_no_time_counts_and_one_that_ends_before_it_began_is_rejected(lane: LaneMachine) -> None:
+def test_a_span_of_zero_ticks_counts_and_a_negative_one_is_rejected(lane: LaneMachine) -> None:
     lane.begin(1, 0, None, 1)
     lane._end(1, 0, 0, 0, 0)
     lane.begin(1, 0, None, 1)
@@ -396,7 +396,7 @@ def test_a_span_that_takes_no_time_counts_and_one_that_ends_before_it_began_is_r
     assert (summary.count, summary.min, summary.max, lane.model.rejected_clock) == (1, 0, 0, 1)
 
 
-def test_a_tail_is_believed_up_to_one_ring_behind_the_head(lane: LaneMachine) -> None:
+def test_a_tail_is_accepted_up_to_one_ring_behind_the_head(lane: LaneMachine) -> None:
     lane.ask(SPANS)
     lane.record_and_consume(1, 0)
     lane.record_some(1, 0, SLOTS, 1)
@@ -407,14 +407,14 @@ def test_a_tail_is_believed_up_to_one_ring_behind_the_head(lane: LaneMachine) ->
         assert lane.model.counters["tails_refused"] == refused
 
 
-def test_a_tail_before_the_first_record_is_not_believed(lane: LaneMachine) -> None:
+def test_a_tail_before_the_first_record_is_not_accepted(lane: LaneMachine) -> None:
     lane.defer(1, 0, 0, None, 0, 0, EVENT_SLOTS - EVENT_SLOTS // 8)
     lane.move_a_tail_near_the_head("event", EVENT_SLOTS - EVENT_SLOTS // 8 + 1)
     lane.defer(1, 0, 0, None, 0, 0, 1)
     assert lane.model.counters["tails_refused"] == 1
 
 
-def test_the_highest_layer_begins_and_ends_and_the_next_number_is_no_layer(lane: LaneMachine) -> None:
+def test_the_highest_layer_is_accepted_and_the_next_number_is_not(lane: LaneMachine) -> None:
     for layer, brick in ((LAYER_MAX, 1), (LAYER_MAX + 1, 2)):
         lane.layer_begin(layer, 0)
         lane.record_some(brick, 0, 1, 1)
@@ -423,7 +423,7 @@ def test_the_highest_layer_begins_and_ends_and_the_next_number_is_no_layer(lane:
     assert (lane.model.counters["amounts"], lane.model.counters["unmatched"]) == (1, 0)
 
 
-def test_a_layer_is_no_span_of_the_brick_whose_memory_it_has(lane: LaneMachine) -> None:
+def test_a_layer_is_not_confused_with_a_span_that_reuses_its_memory(lane: LaneMachine) -> None:
     lane.record_some(1, 0, 1, 1)
     lane.layer_begin(1, 0)
     lane._end(1, 0, 0, 0, 1)
@@ -431,7 +431,7 @@ def test_a_layer_is_no_span_of_the_brick_whose_memory_it_has(lane: LaneMachine) 
     assert lane.model.counters["unmatched"] == 1
 
 
-def test_a_layer_hands_on_the_step_of_what_is_around_it(lane: LaneMachine) -> None:
+def test_a_layer_passes_on_the_step_around_it(lane: LaneMachine) -> None:
     lane.ask(SPANS)
     lane.begin(1, 0, 7, 1)
     lane.layer_begin(1, 0)
@@ -439,7 +439,7 @@ def test_a_layer_hands_on_the_step_of_what_is_around_it(lane: LaneMachine) -> No
     assert [each["step"] for each in lane.model.spans.records] == [7]
 
 
-def test_a_layer_hands_on_that_a_recursion_was_folded_below_it(lane: LaneMachine) -> None:
+def test_a_layer_passes_on_a_folded_recursion(lane: LaneMachine) -> None:
     lane.layer_begin(1, 0)
     for brick in (1, 2, 1):
         lane.begin(brick, 0, None, 1)
@@ -448,7 +448,7 @@ def test_a_layer_hands_on_that_a_recursion_was_folded_below_it(lane: LaneMachine
     assert [summary.again for summary in lane.model.summaries if summary.count] == [10]
 
 
-def test_a_key_that_was_borrowed_for_one_span_is_held_for_the_next(lane: LaneMachine) -> None:
+def test_a_key_borrowed_for_one_span_is_held_for_the_next(lane: LaneMachine) -> None:
     lane.borrow(0, ends=True)
     lane.record_some(1, 0, 1, 1)
     lane.borrow(0, ends=True)
@@ -456,7 +456,7 @@ def test_a_key_that_was_borrowed_for_one_span_is_held_for_the_next(lane: LaneMac
     lane.layer_end(1, 0)
 
 
-def test_of_spans_of_three_keys_the_newest_stays_current_when_the_one_in_the_middle_ends(lane: LaneMachine) -> None:
+def test_when_the_middle_of_three_keys_ends_the_newest_stays_current(lane: LaneMachine) -> None:
     for brick in (1, 2, 3):
         lane.begin(brick, brick, None, 1)
     lane._end(2, 2, 0, 0, 1)
@@ -487,10 +487,10 @@ def run(machine: type[LaneMachine], examples: int, steps: int, *phases: Phase) -
     run_state_machine_as_test(machine, settings=wanted)
 
 
-def test_a_lane_does_what_its_model_does(machine: type[LaneMachine]) -> None:
+def test_a_lane_behaves_like_its_model(machine: type[LaneMachine]) -> None:
     run(machine, settings().max_examples, 40)  # the slow test shrinks failures: that takes minutes
 
 
 @pytest.mark.nightly
-def test_a_lane_does_what_its_model_does_for_long(machine: type[LaneMachine]) -> None:
+def test_a_lane_behaves_like_its_model_in_long_runs(machine: type[LaneMachine]) -> None:
     run(machine, 600, 80, Phase.shrink)

@@ -43,7 +43,7 @@ WAYS = ["rm", "reopen"]
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_worker_whose_segment_is_gone_opens_another_with_all_its_totals(
+def test_a_worker_whose_segment_is_gone_opens_another_with_all_totals(
     lost: os.PathLike[str], prefix: str, how: str
 ) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
@@ -67,9 +67,7 @@ def test_a_worker_whose_segment_is_gone_opens_another_with_all_its_totals(
     assert find(prefix) == []
 
 
-def test_whoever_takes_a_lane_that_moved_without_a_thread_records_what_is_wanted_in_the_new_segment(
-    lost: os.PathLike[str], prefix: str
-) -> None:
+def test_a_lane_moved_without_its_thread_follows_the_new_segments_settings(lost: os.PathLike[str], prefix: str) -> None:
     def want_spans() -> None:
         with open_segment(reading(prefix).file, os.O_RDWR) as segment:
             segment.command(_reader.CONTROL_SPANS)
@@ -87,7 +85,7 @@ def test_whoever_takes_a_lane_that_moved_without_a_thread_records_what_is_wanted
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_sites_what_they_refused_and_the_name_of_the_key_come_along_and_positions_go_on(
+def test_sites_refusals_and_key_names_are_kept_and_positions_continue(
     lost: os.PathLike[str], prefix: str, how: str
 ) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
@@ -109,9 +107,7 @@ def test_sites_what_they_refused_and_the_name_of_the_key_come_along_and_position
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_thread_that_slept_through_it_follows_with_its_next_span(
-    lost: os.PathLike[str], prefix: str, how: str
-) -> None:
+def test_a_sleeping_thread_follows_with_its_next_span(lost: os.PathLike[str], prefix: str, how: str) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
         order(process, "bom")
         taken_away(prefix, how)
@@ -122,7 +118,7 @@ def test_a_thread_that_slept_through_it_follows_with_its_next_span(
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_thread_that_ended_meanwhile_takes_its_totals_along(lost: os.PathLike[str], prefix: str, how: str) -> None:
+def test_a_thread_that_ended_meanwhile_keeps_its_totals(lost: os.PathLike[str], prefix: str, how: str) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
         order(process, "bom")
         taken_away(prefix, how)
@@ -145,7 +141,7 @@ def test_a_thread_that_had_ended_before_is_not_forgotten(lost: os.PathLike[str],
 
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("number", ["n", "N"])
-def test_a_number_that_is_given_while_another_thread_opens_the_next_segment_has_its_name_there(
+def test_a_number_interned_during_a_reopen_has_its_name_in_the_new_segment(
     lost: os.PathLike[str], prefix: str, how: str, number: str
 ) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
@@ -158,7 +154,7 @@ def test_a_number_that_is_given_while_another_thread_opens_the_next_segment_has_
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_thread_that_comes_while_the_next_segment_is_opened_goes_on_with_what_the_last_one_of_its_lane_left(
+def test_a_thread_that_arrives_during_a_reopen_continues_its_lanes_totals(
     lost: os.PathLike[str], prefix: str, how: str
 ) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
@@ -171,7 +167,7 @@ def test_a_thread_that_comes_while_the_next_segment_is_opened_goes_on_with_what_
 
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize(("before", "left"), [("", 0), ("k", 100)], ids=["a new lane", "a lane that was used before"])
-def test_a_thread_that_binds_its_lane_while_another_opens_the_next_segment_records_into_the_next_one(
+def test_a_thread_that_binds_its_lane_during_a_reopen_records_into_the_new_segment(
     lost: os.PathLike[str], prefix: str, how: str, before: str, left: int
 ) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
@@ -183,7 +179,7 @@ def test_a_thread_that_binds_its_lane_while_another_opens_the_next_segment_recor
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_thread_that_follows_while_another_opens_the_segment_after_next_loses_no_span(
+def test_a_thread_that_follows_during_a_second_reopen_loses_no_span(
     lost: os.PathLike[str], prefix: str, how: str
 ) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
@@ -197,9 +193,7 @@ def test_a_thread_that_follows_while_another_opens_the_segment_after_next_loses_
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_lane_that_moves_without_a_thread_is_given_to_none_before_it_has_moved(
-    lost: os.PathLike[str], prefix: str, how: str
-) -> None:
+def test_a_lane_is_not_reassigned_before_it_has_moved(lost: os.PathLike[str], prefix: str, how: str) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
         order(process, "bmk")
         taken_away(prefix, how)
@@ -213,7 +207,7 @@ def test_a_lane_that_moves_without_a_thread_is_given_to_none_before_it_has_moved
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_worker_whose_spans_are_given_when_they_are_over_sees_that_its_segment_is_gone(
+def test_a_worker_that_only_records_given_times_notices_its_lost_segment(
     lost: os.PathLike[str], prefix: str, how: str
 ) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
@@ -223,9 +217,7 @@ def test_a_worker_whose_spans_are_given_when_they_are_over_sees_that_its_segment
         assert exact(reading(prefix)) == {"begun": 100 + more, "summarized": 100 + more}
 
 
-def test_a_thread_that_ends_while_another_opens_the_next_segment_takes_its_totals_along(
-    lost: os.PathLike[str], prefix: str
-) -> None:
+def test_a_thread_that_ends_during_a_reopen_keeps_its_totals(lost: os.PathLike[str], prefix: str) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
         order(process, "bm")
         more, _ = order(process, "lm")
@@ -233,9 +225,7 @@ def test_a_thread_that_ends_while_another_opens_the_next_segment_takes_its_total
         assert exact(reading(prefix)) == {"begun": 300 + more, "summarized": 300 + more}
 
 
-def test_a_category_that_is_declared_while_another_thread_opens_the_next_segments_is_kept(
-    lost: os.PathLike[str], prefix: str
-) -> None:
+def test_a_category_declared_during_a_reopen_is_kept(lost: os.PathLike[str], prefix: str) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
         order(process, "mK")
         after = reading(prefix)
@@ -254,7 +244,7 @@ def only_uuid(prefix: str) -> str | None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("how", WAYS)
-def test_a_thread_that_records_all_the_while_is_counted_exactly(lost: os.PathLike[str], prefix: str, how: str) -> None:
+def test_a_thread_that_records_throughout_is_counted_exactly(lost: os.PathLike[str], prefix: str, how: str) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
         done = 0
         order(process, "m")
@@ -274,7 +264,7 @@ def test_a_thread_that_records_all_the_while_is_counted_exactly(lost: os.PathLik
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_threads_that_record_while_another_opens_the_next_segment_lose_nothing_uncounted(
+def test_threads_that_record_during_a_reopen_lose_nothing_uncounted(
     lost: os.PathLike[str], prefix: str, how: str
 ) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
@@ -290,7 +280,7 @@ def test_threads_that_record_while_another_opens_the_next_segment_lose_nothing_u
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_rings_and_what_they_dropped_stay_in_the_lost_segment(lost: os.PathLike[str], prefix: str, how: str) -> None:
+def test_rings_and_their_dropped_counts_stay_in_the_lost_segment(lost: os.PathLike[str], prefix: str, how: str) -> None:
     with native(lost, BRICKD_EVENTS="64") as process:  # type: ignore[arg-type]
         order(process, "b")
         (file,) = find(prefix)
@@ -310,7 +300,7 @@ def test_rings_and_what_they_dropped_stay_in_the_lost_segment(lost: os.PathLike[
         assert not any(lane["event_dropped"])
 
 
-def test_every_path_comes_along_up_to_the_last_that_there_is_room_for(lost: os.PathLike[str], prefix: str) -> None:
+def test_every_path_up_to_the_limit_is_copied(lost: os.PathLike[str], prefix: str) -> None:
     with native(lost, BRICKD_PATHS="8192") as process:  # type: ignore[arg-type]
         order(process, "bPox")
         taken_away(prefix, "rm")
@@ -320,9 +310,7 @@ def test_every_path_comes_along_up_to_the_last_that_there_is_room_for(lost: os.P
         assert (found[0], found[1:]) == (more, [1] * 8190 + [100])
 
 
-def test_a_summary_is_marked_as_changing_while_it_is_copied_into_the_next_segment(
-    lost: os.PathLike[str], prefix: str
-) -> None:
+def test_a_summary_is_marked_as_changing_while_it_is_copied(lost: os.PathLike[str], prefix: str) -> None:
     with native(lost) as process:  # type: ignore[arg-type]
         order(process, "bm")
         process.process.stdin.write(b"D")  # type: ignore[union-attr]
@@ -335,9 +323,7 @@ def test_a_summary_is_marked_as_changing_while_it_is_copied_into_the_next_segmen
 
 
 @needs_namespaces
-def test_a_thread_that_finds_no_memory_in_the_next_segment_records_no_more_and_its_host_goes_on(
-    lost: os.PathLike[str], prefix: str
-) -> None:
+def test_a_thread_without_memory_in_the_new_segment_stops_recording(lost: os.PathLike[str], prefix: str) -> None:
     small = 'mount -t tmpfs -o size=8m none /dev/shm && exec "$@"'
     with native(Path("unshare"), "-m", "sh", "-c", small, "sh", os.fspath(lost)) as process:
         order(process, "mW")
@@ -348,7 +334,7 @@ def test_a_thread_that_finds_no_memory_in_the_next_segment_records_no_more_and_i
 # ---- the descriptor ----------------------------------------------------------------------------------------------
 
 
-def test_a_host_that_closes_every_descriptor_is_recorded_on_and_seen_to_move(worker: Start, prefix: str) -> None:
+def test_a_host_that_closes_every_descriptor_is_still_recorded(worker: Start, prefix: str) -> None:
     process = worker(
         """
         b = brick.brick("b")
@@ -374,7 +360,7 @@ def test_a_host_that_closes_every_descriptor_is_recorded_on_and_seen_to_move(wor
     assert process.end() == 0
 
 
-def test_a_lock_that_a_stray_close_dropped_does_not_stop_the_counting(worker: Start, prefix: str) -> None:
+def test_a_lock_dropped_by_a_stray_close_does_not_stop_the_counting(worker: Start, prefix: str) -> None:
     process = worker(
         """
         b = brick.brick("b")
@@ -413,7 +399,7 @@ os.write(number, b"the host's")
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_a_file_of_the_host_that_took_the_descriptors_number_is_not_closed(
+def test_a_host_file_that_reused_the_descriptor_is_not_closed(
     worker: Start, prefix: str, tmp_path: Path, beside: bool
 ) -> None:
     theirs = SHM / f"{prefix}theirs" if beside else tmp_path / "theirs"
@@ -434,7 +420,7 @@ assert os.waitpid(child, 0)[1] == 0
     assert theirs.read_text() == "the host's, still, and a child's"
 
 
-def test_a_file_of_the_host_that_took_the_descriptors_number_does_not_grow(
+def test_a_host_file_that_reused_the_descriptor_does_not_grow(
     worker: Start, prefix: str, tmp_path: os.PathLike[str]
 ) -> None:
     process = worker(
@@ -551,7 +537,7 @@ def filled(worker: Start, prefix: str, tail: tuple[int, int]) -> tuple[Worker, s
         (4097, 4097 ^ MASK),
     ],
 )
-def test_a_tail_that_cannot_be_is_not_believed_and_counted(worker: Start, prefix: str, tail: tuple[int, int]) -> None:
+def test_an_impossible_tail_is_rejected_and_counted(worker: Start, prefix: str, tail: tuple[int, int]) -> None:
     process, file = filled(worker, prefix, tail)
     got = read_file(file)
     ((number, lane, _),) = got.lanes
@@ -568,7 +554,7 @@ def test_a_tail_that_cannot_be_is_not_believed_and_counted(worker: Start, prefix
     assert process.end() == 0
 
 
-def test_without_a_consumer_a_full_ring_drops_and_counts_and_keeps_what_it_has(worker: Start, prefix: str) -> None:
+def test_a_full_ring_without_a_consumer_drops_and_counts_new_records(worker: Start, prefix: str) -> None:
     process, file = filled(worker, prefix, (0, 0))
     ((_, lane, _),) = read_file(file).lanes
     assert (lane["span_head"], lane["span_attempts"], lane["span_dropped"]) == (4096, 5000, (904, 0))
@@ -577,7 +563,7 @@ def test_without_a_consumer_a_full_ring_drops_and_counts_and_keeps_what_it_has(w
     assert process.end() == 0
 
 
-def test_an_order_to_stop_is_obeyed_and_spans_that_are_open_still_end(worker: Start, prefix: str) -> None:
+def test_a_request_to_stop_is_obeyed_and_open_spans_still_end(worker: Start, prefix: str) -> None:
     process = worker(
         """
         b = brick.brick("b")

@@ -39,7 +39,7 @@ def unharmed(process: Worker, complaint: str) -> None:
 # ---- limits that need no privilege -------------------------------------------------------------------------------
 
 
-def test_a_limit_on_file_sizes_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
+def test_a_file_size_limit_stops_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
     process = worker(
         "import resource, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
@@ -49,7 +49,7 @@ def test_a_limit_on_file_sizes_costs_the_recording_and_not_the_host(worker: Star
     assert readings(prefix) == []
 
 
-def test_a_limit_on_file_sizes_set_later_costs_nothing(worker: Start, prefix: str) -> None:
+def test_a_file_size_limit_set_later_has_no_effect(worker: Start, prefix: str) -> None:
     process = worker(
         """
         import resource, signal, threading
@@ -71,7 +71,7 @@ def test_a_limit_on_file_sizes_set_later_costs_nothing(worker: Start, prefix: st
     assert process.end() == 0
 
 
-def test_a_limit_on_address_space_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
+def test_an_address_space_limit_stops_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
     process = worker(
         "import resource\n"
         "pages = int(open('/proc/self/statm').read().split()[0])\n"
@@ -91,7 +91,7 @@ def narrow(size):
 """
 
 
-def test_an_address_space_that_holds_the_segment_alone_leaves_none_behind(worker: Start, prefix: str) -> None:
+def test_an_address_space_for_only_the_segment_leaves_no_file(worker: Start, prefix: str) -> None:
     other = worker("brick.init(); report(os.fstat(_core._segment_fd()).st_size)")
     size = other.next_report()
     other.end()
@@ -109,7 +109,7 @@ sys.exit(6 if any("/dev/shm/" in each for each in kept) else 5)
     assert list(SHM.glob(prefix + "*")) == []
 
 
-def test_each_block_of_names_has_memory_for_all_of_them_before_the_first_is_written(worker: Start, prefix: str) -> None:
+def test_each_block_of_names_has_memory_before_its_first_write(worker: Start, prefix: str) -> None:
     """Without memory, writing a name would end the host."""
     block = 4_096  # its first name
     source = f"for n in range({block + 4}):\n    with brick.span(f'name {{n}}'): pass\npause()"
@@ -123,9 +123,7 @@ def test_each_block_of_names_has_memory_for_all_of_them_before_the_first_is_writ
         assert os.lseek(segment.fileno(), begin, os.SEEK_HOLE) >= end
 
 
-def test_each_block_of_summaries_has_memory_for_all_of_them_before_the_first_is_written(
-    worker: Start, prefix: str
-) -> None:
+def test_each_block_of_summaries_has_memory_before_its_first_write(worker: Start, prefix: str) -> None:
     """Without it, a write into the file ends the host when /dev/shm is full."""
     process = worker(f"for n in range({BLOCK + 4}):\n    with brick.span(f'path {{n}}'): pass\npause()")
     process.paused()
@@ -137,9 +135,7 @@ def test_each_block_of_summaries_has_memory_for_all_of_them_before_the_first_is_
         assert os.lseek(segment.fileno(), begin, os.SEEK_HOLE) >= end
 
 
-def test_a_child_whose_address_space_holds_its_segment_alone_leaves_none_and_its_parents_as_it_was(
-    worker: Start, prefix: str
-) -> None:
+def test_a_child_with_too_little_address_space_leaves_no_file(worker: Start, prefix: str) -> None:
     process = worker(
         NARROW
         + """
@@ -161,7 +157,7 @@ pause()
     assert process.stderr.startswith("brickd: this process is not recorded: no memory: ")
 
 
-def test_no_descriptor_left_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
+def test_a_host_without_free_descriptors_is_unharmed(worker: Start, prefix: str) -> None:
     process = worker(
         "import resource, threading\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))\n"
@@ -174,7 +170,7 @@ def test_no_descriptor_left_costs_the_recording_and_not_the_host(worker: Start, 
     assert list(SHM.glob(prefix + "*")) == []
 
 
-def test_children_of_a_host_that_could_not_record_stay_silent(worker: Start, prefix: str) -> None:
+def test_children_of_a_host_that_could_not_record_print_nothing(worker: Start, prefix: str) -> None:
     process = worker(
         "import resource\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
@@ -208,7 +204,7 @@ def test_a_host_without_standard_streams_does_not_print_into_its_segment(worker:
 
 
 @needs_namespaces
-def test_where_there_is_no_proc_a_host_is_recorded_and_when_it_began_is_not_told(worker: Start, prefix: str) -> None:
+def test_without_proc_a_host_is_recorded_without_its_start_time(worker: Start, prefix: str) -> None:
     process = worker(PRIVATE + 'mount(b"tmpfs", b"/proc", b"tmpfs", 0, None)\nwith brick.span("b"): pass\npause()')
     process.paused()
     got = reading(prefix)
@@ -243,31 +239,31 @@ with open("/dev/shm/filler", "wb", buffering=0) as filler:
 
 
 @needs_namespaces
-def test_a_full_dev_shm_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
+def test_a_full_dev_shm_stops_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
     process = worker(small("1m") + FILL + 'assert os.listdir("/dev/shm") == ["filler"]\n' + HOST)
     unharmed(process, "/dev/shm or the memory cgroup is full")
 
 
 @needs_namespaces
-def test_a_dev_shm_that_cannot_hold_the_first_pages_is_left_as_it_was(worker: Start, prefix: str) -> None:
+def test_a_dev_shm_without_space_for_the_first_pages_is_left_unchanged(worker: Start, prefix: str) -> None:
     process = worker(small("32k") + 'brick.init()\nassert os.listdir("/dev/shm") == []\n' + HOST)
     unharmed(process, "/dev/shm or the memory cgroup is full")
 
 
 @needs_namespaces
-def test_no_dev_shm_at_all_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
+def test_a_missing_dev_shm_stops_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
     process = worker(PRIVATE + 'mount(b"tmpfs", b"/dev", b"tmpfs", 0, None)\n' + HOST)
     unharmed(process, "cannot create a file in /dev/shm: No such file or directory")
 
 
 @needs_namespaces
-def test_a_read_only_dev_shm_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
+def test_a_read_only_dev_shm_stops_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
     process = worker(PRIVATE + 'mount(b"tmpfs", b"/dev/shm", b"tmpfs", 1, None)\n' + HOST)
     unharmed(process, "cannot create a file in /dev/shm: Read-only file system")
 
 
 @needs_namespaces
-def test_a_dev_shm_that_fills_up_later_folds_new_paths_into_other(worker: Start, prefix: str) -> None:
+def test_a_dev_shm_that_fills_up_later_turns_new_paths_into_other(worker: Start, prefix: str) -> None:
     process = worker(
         small("2m")
         + """
@@ -292,7 +288,7 @@ pause()
 
 
 @needs_namespaces
-def test_a_dev_shm_that_fills_up_later_gives_no_more_lanes_and_counts_their_spans(worker: Start, prefix: str) -> None:
+def test_a_dev_shm_that_fills_up_later_gives_no_more_lanes_and_counts_spans(worker: Start, prefix: str) -> None:
     process = worker(
         small("2m")
         + """
@@ -344,7 +340,7 @@ pause()
 
 
 @needs_namespaces
-def test_deferred_work_without_memory_is_counted_as_dropped_and_does_not_pend(worker: Start, prefix: str) -> None:
+def test_deferred_work_without_memory_is_dropped_and_not_pending(worker: Start, prefix: str) -> None:
     process = worker(
         small("2m")
         + 'kernel = brick.brick("kernel")\nwith kernel: pass\n'
@@ -410,7 +406,7 @@ report(os.listdir("/dev/shm"))
 
 @pytest.mark.slow
 @needs_namespaces
-def test_more_workers_than_a_container_holds_count_what_they_could_not_record(worker: Start, prefix: str) -> None:
+def test_more_workers_than_a_container_can_hold_count_unrecorded_work(worker: Start, prefix: str) -> None:
     process = worker(
         small("4m")
         + """
@@ -522,7 +518,7 @@ def kills(group: Path) -> int:
     return int(dict(line.split() for line in events.read_text().splitlines())["oom_kill"])
 
 
-def test_a_full_memory_cgroup_costs_the_recording_and_not_the_host(worker: Start, prefix: str, group: Path) -> None:
+def test_a_full_memory_cgroup_stops_the_recording_and_not_the_host(worker: Start, prefix: str, group: Path) -> None:
     # The agent leaves its host 1 MiB. With half of it, the host's own memory sometimes caused a kill.
     process = worker(JOINING + "fill(1 << 20)\n" + HOST, GROUP=str(group))
     unharmed(process, "/dev/shm or the memory cgroup is full")
@@ -530,7 +526,7 @@ def test_a_full_memory_cgroup_costs_the_recording_and_not_the_host(worker: Start
     assert list(SHM.glob(prefix + "*")) == []
 
 
-def test_lanes_and_paths_are_refused_before_a_memory_cgroup_would_kill(worker: Start, prefix: str, group: Path) -> None:
+def test_lanes_and_paths_are_refused_before_a_memory_cgroup_kills(worker: Start, prefix: str, group: Path) -> None:
     process = worker(
         JOINING
         + """

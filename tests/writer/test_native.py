@@ -77,7 +77,7 @@ needs_rustc = pytest.mark.skipif(shutil.which("rustc") is None, reason="no rustc
 
 
 @pytest.mark.parametrize("name", ["engine.c", "engine.cpp", pytest.param("engine.rs", marks=needs_rustc)])
-def test_an_engine_is_built_as_it_says_and_every_span_of_its_threads_is_counted(
+def test_the_engine_example_builds_as_documented_and_counts_every_span(
     example: Example, prefix: str, name: str
 ) -> None:
     assert example(name) == "200 requests, 4 failed\n"
@@ -107,13 +107,13 @@ def test_an_engine_is_built_as_it_says_and_every_span_of_its_threads_is_counted(
         assert [each["stream"] for each in logged[::3]] == [each["stream"] for each in logged[2::3]]
 
 
-def test_the_readme_builds_the_engine_as_the_engine_says() -> None:
+def test_the_readme_and_the_engine_example_have_the_same_build_command() -> None:
     head = (ROOT / "agent" / "examples" / "engine.c").read_text().partition("*/")[0]
     lines = [line for line in head.splitlines() if line.startswith(" *   $ ")]
     assert "\n".join(line.removeprefix(" *   ") for line in lines[:-1]) in (ROOT / "agent" / "README.md").read_text()
 
 
-def test_an_extension_is_built_as_it_says_and_shares_its_processs_segment(example: Example, prefix: str) -> None:
+def test_the_extension_example_builds_as_documented_and_shares_its_segment(example: Example, prefix: str) -> None:
     example("extension.c")
     got = reading(prefix)
     assert paths(got) == {("multiply",): 5, ("multiply", "gemm"): 110}
@@ -121,7 +121,7 @@ def test_an_extension_is_built_as_it_says_and_shares_its_processs_segment(exampl
 
 
 @pytest.mark.slow
-def test_what_a_constructor_records_is_counted(compiled: Compile, prefix: str, tmp_path: Path) -> None:
+def test_spans_recorded_by_a_constructor_are_counted(compiled: Compile, prefix: str, tmp_path: Path) -> None:
     source = tmp_path / "early.c"
     source.write_text(
         """
@@ -149,7 +149,7 @@ def test_what_a_constructor_records_is_counted(compiled: Compile, prefix: str, t
         assert process.end() == 0
 
 
-def test_a_kernels_number_that_was_never_given_has_no_site_and_touches_no_memory(
+def test_an_unassigned_kernel_number_has_no_site_and_touches_no_memory(
     compiled: Compile, prefix: str, tmp_path: Path
 ) -> None:
     """If /dev/shm is full, an access to a page without memory would end the process."""
@@ -197,7 +197,7 @@ def test_a_kernels_number_that_was_never_given_has_no_site_and_touches_no_memory
         assert process.end() == 0
 
 
-def test_a_writer_that_is_unloaded_ends_as_at_exit_and_can_be_loaded_again(compiled: Compile, prefix: str) -> None:
+def test_an_unloaded_writer_ends_as_at_exit_and_can_be_loaded_again(compiled: Compile, prefix: str) -> None:
     writer = compiled("writer.so", WRITER, "-shared", "-fPIC")
     with native(compiled("unload", (NATIVE / "unload.c",)), str(writer)) as process:
         assert process.next_report() == 5
@@ -212,9 +212,7 @@ def test_a_writer_that_is_unloaded_ends_as_at_exit_and_can_be_loaded_again(compi
         assert process.end() == 0
 
 
-def test_two_writers_in_one_process_both_live_however_many_segments_lie_about(
-    worker: Start, compiled: Compile, prefix: str
-) -> None:
+def test_two_writers_in_one_process_coexist(worker: Start, compiled: Compile, prefix: str) -> None:
     for n in range(65):  # with this many, a writer that opens its segment looks for dead ones
         (SHM / f"{prefix}{n}").touch()
     writer = compiled("writer.so", WRITER, "-shared", "-fPIC")
@@ -240,7 +238,7 @@ def test_two_writers_in_one_process_both_live_however_many_segments_lie_about(
 DONE, FIRST, LAST, JOINED, REFUSED, UNMATCHED = 0, 1, 2, 4, 8, 16
 
 
-def test_a_program_in_c_draws_nodes_and_is_told_of_each_that_is_refused(compiled: Compile, prefix: str) -> None:
+def test_a_c_program_makes_graph_nodes_and_gets_each_refusal(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "nodes")) as process:
         outcomes = process.next_report()
         got = reading(prefix)

@@ -11,7 +11,7 @@ from recorded import Start, counts, record, spans, summaries
 pytestmark = pytest.mark.interpreter
 
 
-def test_a_pool_of_threads_records_what_its_threads_do(worker: Start, prefix: str) -> None:
+def test_a_thread_pool_records_the_work_of_its_threads(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -74,9 +74,7 @@ if __name__ == "__main__":
     ("method", "how"),
     [("fork", "executor"), ("spawn", "executor"), ("forkserver", "executor"), ("fork", "pool")],
 )
-def test_a_pool_of_processes_counts_each_job_once(
-    worker: Start, prefix: str, tmp_path: Path, method: str, how: str
-) -> None:
+def test_a_process_pool_counts_each_job_once(worker: Start, prefix: str, tmp_path: Path, method: str, how: str) -> None:
     program = tmp_path / "program.py"  # a spawned child imports it again
     program.write_text(PROCESSES)
     process = worker(
@@ -94,7 +92,7 @@ def test_a_pool_of_processes_counts_each_job_once(
     assert [got.header["pid"] for got in readings(prefix)] == [process.pid], "the others ended cleanly"
 
 
-def test_threads_that_init_at_once_open_one_segment(worker: Start, prefix: str) -> None:
+def test_threads_that_init_concurrently_open_one_segment(worker: Start, prefix: str) -> None:
     process = worker(
         """
         import threading
@@ -147,7 +145,7 @@ def test_greenlets_of_gevent_keep_their_own_spans(worker: Start, prefix: str) ->
     assert spans(got) == {"begun": 441, "summarized": 441}
 
 
-def test_a_greenlet_that_is_killed_inside_a_span_ends_it(worker: Start, prefix: str) -> None:
+def test_a_greenlet_killed_inside_a_span_ends_it(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,

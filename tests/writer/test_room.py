@@ -15,7 +15,7 @@ places = st.builds(ServiceSite, st.sampled_from(SERVICES), st.integers(0, KERNEL
 
 
 @given(st.lists(st.tuples(places, st.integers(0, WORKERS - 1), st.booleans()), max_size=80))
-def test_there_is_never_more_than_the_bounds_and_nobody_with_two_keeps_another_from_one(
+def test_places_are_bounded_and_shared_fairly(
     wanted: list[tuple[ServiceSite, int, bool]],
 ) -> None:
     room, taken = PlaceQuota(5, 8, ()), dict[ServiceSite, str]()
@@ -39,7 +39,7 @@ def test_there_is_never_more_than_the_bounds_and_nobody_with_two_keeps_another_f
         assert max(Counter(each.service for each in taken).values()) <= 5
 
 
-def test_the_newest_of_who_has_the_most_leaves() -> None:
+def test_the_newest_place_of_the_largest_holder_is_freed() -> None:
     first, second, third = (ServiceSite("a", name, 0) for name in ("k", "l", "m"))
     room = PlaceQuota(2, 2, [(first, "one"), (second, "one")])
     assert not room.take(third, "two")
@@ -48,14 +48,14 @@ def test_the_newest_of_who_has_the_most_leaves() -> None:
     assert room.take(third, "two")
 
 
-def test_a_place_that_changes_its_worker_counts_for_the_new_one_alone() -> None:
+def test_a_place_that_changes_its_worker_counts_only_for_the_new_one() -> None:
     first, second, third = (ServiceSite("a", name, 0) for name in ("k", "l", "m"))
     room = PlaceQuota(2, 2, [(first, "one"), (second, "two")])
     assert room.take(first, "two")
     assert room.make(third, "one") == second
 
 
-def test_a_place_that_was_left_counts_for_nobody() -> None:
+def test_a_freed_place_counts_for_no_worker() -> None:
     first, second, third = (ServiceSite("a", name, 0) for name in ("k", "l", "m"))
     room = PlaceQuota(2, 2, [(first, "one"), (second, "one")])
     room.leave(first)

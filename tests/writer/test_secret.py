@@ -15,7 +15,7 @@ from faults import NATIVE, Start
 PASSING = {"EMFILE", "ENFILE", "ENOMEM", "EINTR", "EAGAIN", "ENOSPC", "EDQUOT"}
 
 
-def test_errors_of_the_moment_are_these_and_no_others(compiled: Callable[..., Path]) -> None:
+def test_these_errors_are_temporary_and_no_others(compiled: Callable[..., Path]) -> None:
     others = [source for source in WRITER if source.name != "key_file.c"]
     library = ctypes.CDLL(str(compiled("secret.so", (NATIVE / "secret.c", *others), "-shared", "-fPIC")))
     found = {name for number, name in errno.errorcode.items() if library.secret_passes(number)}
@@ -34,7 +34,7 @@ def test_errors_of_the_moment_are_these_and_no_others(compiled: Callable[..., Pa
         ("", "", None),
     ],
 )
-def test_without_a_place_of_its_own_the_key_is_where_state_is_kept(
+def test_without_a_configured_file_the_key_is_in_the_state_directory(
     worker: Start, tmp_path: Path, home: str, state: str, expected: str | None
 ) -> None:
     places = {"HOME": home.format(tmp_path), "XDG_STATE_HOME": state.format(tmp_path), "BRICKD_STATE_DIR": ""}

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.interpreter
 needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="steps single instructions of an x86")
 
 
-def test_python_handlers_of_a_timer_record_beside_what_they_interrupt(worker: Start, prefix: str) -> None:
+def test_python_timer_handlers_record_next_to_what_they_interrupt(worker: Start, prefix: str) -> None:
     process = worker(
         """
         import signal
@@ -50,7 +50,7 @@ def test_python_handlers_of_a_timer_record_beside_what_they_interrupt(worker: St
     assert process.end() == 0
 
 
-def test_native_handlers_that_interrupt_a_record_are_refused_and_counted(compiled: Compile, prefix: str) -> None:
+def test_native_handlers_that_interrupt_the_writer_are_refused_and_counted(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "signals"), "timers", "20000") as process:
         reported = process.next_report()
         got = reading(prefix)
@@ -66,7 +66,7 @@ def test_native_handlers_that_interrupt_a_record_are_refused_and_counted(compile
 
 @needs_x86
 @pytest.mark.parametrize("of", ["steps", pytest.param("opening", marks=pytest.mark.slow)])
-def test_a_handler_after_every_instruction_of_a_record_corrupts_nothing(
+def test_a_handler_after_every_instruction_of_the_writer_corrupts_nothing(
     compiled: Compile, prefix: str, of: str
 ) -> None:
     with native(program(compiled, "signals"), of, "3") as process:
@@ -86,9 +86,7 @@ def test_a_handler_after_every_instruction_of_a_record_corrupts_nothing(
 
 @pytest.mark.ci
 @needs_x86
-def test_a_handler_that_forks_in_the_middle_of_a_record_leaves_the_parents_ledger_exact(
-    compiled: Compile, prefix: str
-) -> None:
+def test_a_fork_in_a_handler_during_a_record_keeps_the_parents_ledger_exact(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "signals"), "forks", "1") as process:
         reported = process.next_report()
         assert reported["children"] > 20
@@ -128,9 +126,7 @@ def test_a_handler_after_every_instruction_of_deferred_work_corrupts_nothing(com
 
 @pytest.mark.ci
 @needs_x86
-def test_a_handler_that_forks_in_the_middle_of_deferred_work_leaves_parent_and_children_exact(
-    compiled: Compile, prefix: str
-) -> None:
+def test_a_fork_in_a_handler_during_deferred_work_keeps_all_ledgers_exact(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "signals"), "forks-deferred", "1") as process:
         reported = process.next_report()
         assert reported["children"] > 20
@@ -147,7 +143,7 @@ def test_a_handler_that_forks_in_the_middle_of_deferred_work_leaves_parent_and_c
         assert process.end() == 0
 
 
-def test_finalizers_that_the_collector_calls_at_any_moment_record(worker: Start, prefix: str) -> None:
+def test_finalizers_called_by_the_garbage_collector_record(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -197,7 +193,7 @@ def test_finalizers_that_the_collector_calls_at_any_moment_record(worker: Start,
     assert exact(got) == {"begun": 4860, "summarized": 4860}
 
 
-def test_a_forked_signal_handler_of_python_counts_apart(worker: Start, prefix: str) -> None:
+def test_a_forked_python_signal_handler_counts_separately(worker: Start, prefix: str) -> None:
     process = worker(
         """
         import signal

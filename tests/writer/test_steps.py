@@ -21,7 +21,7 @@ from brickd.shm.losses import losses
 from brickd.shm.segment import open_segment
 
 
-def test_a_step_is_a_span_of_its_kind_that_counts_its_valid_rows(worker: Start, prefix: str) -> None:
+def test_a_step_is_a_span_that_counts_its_valid_rows(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -47,7 +47,7 @@ def test_a_step_is_a_span_of_its_kind_that_counts_its_valid_rows(worker: Start, 
     ("amounts", "elements", "wrong"),
     [("rows=8, valid=9", 8, 1), ("rows=-1", 0, 1), ("rows=8, valid=-1", 0, 1), ("valid=3", 0, 1), ("rows='x'", 0, 1)],
 )
-def test_rows_that_are_none_are_counted_and_the_step_kept(
+def test_invalid_rows_are_counted_and_the_step_kept(
     worker: Start, prefix: str, amounts: str, elements: int, wrong: int
 ) -> None:
     got = record(worker, prefix, f"with brick.step(1, {amounts}): pass")
@@ -55,7 +55,7 @@ def test_rows_that_are_none_are_counted_and_the_step_kept(
     assert [lane["amounts"] for _, lane, _ in got.lanes] == [wrong]
 
 
-def test_spans_inside_a_step_inherit_its_key_and_the_ring_tells_its_rows(worker: Start, prefix: str) -> None:
+def test_spans_inside_a_step_inherit_its_key_and_the_ring_has_its_rows(worker: Start, prefix: str) -> None:
     process = worker(
         """
         brick.init()
@@ -88,7 +88,7 @@ def test_spans_inside_a_step_inherit_its_key_and_the_ring_tells_its_rows(worker:
     assert shown["lanes"][0]["spans"][2]["duration_ns"] == 1500
 
 
-def test_a_given_time_is_counted_exactly_and_taken_from_what_is_around_it(worker: Start, prefix: str) -> None:
+def test_a_given_time_is_counted_exactly_and_subtracted_from_its_parent(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -113,7 +113,7 @@ def test_a_given_time_is_counted_exactly_and_taken_from_what_is_around_it(worker
 
 
 @pytest.mark.parametrize("elapsed", ["-1", "-0.6", "float('nan')", "float('inf')", "2**49", "2**64", "'x'", "None"])
-def test_a_given_time_that_cannot_be_is_rejected_and_counted(worker: Start, prefix: str, elapsed: str) -> None:
+def test_an_impossible_given_time_is_rejected_and_counted(worker: Start, prefix: str, elapsed: str) -> None:
     got = record(worker, prefix, f'brick.brick("kernel").record({elapsed})\nwith brick.span("good"): pass')
     assert counts(got) == {("good",): 1}
     assert spans(got) == {"begun": 2, "summarized": 1, "rejected": 1}
@@ -136,7 +136,7 @@ def in_the_ring(worker: Start, prefix: str, program: str) -> list[dict[str, Any]
     return found
 
 
-def test_a_text_as_a_steps_key_is_its_fnv_1a_and_a_number_is_itself(worker: Start, prefix: str) -> None:
+def test_the_key_of_a_text_step_is_its_fnv_1a_hash(worker: Start, prefix: str) -> None:
     program = """
     for key in ("", "a", "foobar", "request-9", "Anfrage \u00e4", 0, 7, -1, 2**64 - 1, 2**64 + 5):
         with brick.step(key): pass
@@ -149,7 +149,7 @@ def test_a_text_as_a_steps_key_is_its_fnv_1a_and_a_number_is_itself(worker: Star
     ]
 
 
-def test_a_span_keeps_nothing_of_the_one_whose_memory_it_has(worker: Start, prefix: str) -> None:
+def test_a_span_keeps_nothing_of_another_that_used_its_memory(worker: Start, prefix: str) -> None:
     program = """
     b = brick.brick("b")
     with brick.step(17):
@@ -171,20 +171,18 @@ def test_a_span_keeps_nothing_of_the_one_whose_memory_it_has(worker: Start, pref
     ("elapsed", "total"),
     [("0.49", 0), ("0.5", 1), ("1.5", 2), ("2.5", 3), ("999.99", 1000), ("2.0**48", 2**48), ("2**48", 2**48)],
 )
-def test_a_given_time_is_rounded_to_whole_nanoseconds_and_a_half_upward(
-    worker: Start, prefix: str, elapsed: str, total: int
-) -> None:
+def test_a_given_time_is_rounded_half_up_to_nanoseconds(worker: Start, prefix: str, elapsed: str, total: int) -> None:
     got = record(worker, prefix, f'brick.brick("kernel").record({elapsed})')
     assert [(row["count"], row["total_ns"]) for row in summaries(got).values()] == [(1, total)]
 
 
 @pytest.mark.parametrize("elapsed", ["2**48 + 1", "2.0**48 + 1", "2.0**63", "1e300"])
-def test_a_given_time_beyond_the_greatest_is_rejected(worker: Start, prefix: str, elapsed: str) -> None:
+def test_a_given_time_above_the_maximum_is_rejected(worker: Start, prefix: str, elapsed: str) -> None:
     got = record(worker, prefix, f'brick.brick("kernel").record({elapsed})')
     assert (counts(got), spans(got)) == ({}, {"begun": 1, "rejected": 1})
 
 
-def test_the_highest_layer_is_16777214_and_the_next_is_none(worker: Start, prefix: str) -> None:
+def test_the_highest_layer_is_16777214(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -198,9 +196,7 @@ def test_the_highest_layer_is_16777214_and_the_next_is_none(worker: Start, prefi
     assert [lane["amounts"] for _, lane, _ in got.lanes] == [2]
 
 
-def test_a_given_time_without_a_path_of_its_own_is_rejected_rather_than_mixed_with_ticks(
-    worker: Start, prefix: str
-) -> None:
+def test_a_given_time_without_its_own_path_is_rejected(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -215,7 +211,7 @@ def test_a_given_time_without_a_path_of_its_own_is_rejected_rather_than_mixed_wi
     assert summaries(got)[("other",)]["max_ns"] < 10**12
 
 
-def test_a_given_time_is_not_recorded_while_disabled_and_disturbs_no_end(worker: Start, prefix: str) -> None:
+def test_a_given_time_while_disabled_is_not_recorded_and_disturbs_no_end(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -233,7 +229,7 @@ def test_a_given_time_is_not_recorded_while_disabled_and_disturbs_no_end(worker:
     assert spans(got) == {"begun": 2, "summarized": 2}
 
 
-def test_the_innermost_layer_counts_and_the_outer_one_again_after_it(worker: Start, prefix: str) -> None:
+def test_the_innermost_layer_counts_and_then_the_outer_one_again(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -255,9 +251,7 @@ def test_the_innermost_layer_counts_and_the_outer_one_again_after_it(worker: Sta
 @pytest.mark.parametrize("call", ["b.stop(1, 2, 3, 4)", "b.stop(1, elements=2)", "b.stop(1, 2, bytes=3)", "b.stop(x=1)",
                                   "b.record()", "b.record(1, 2, 3, 4, 5)", "b.record(1, 2, elements=3)",
                                   "brick.step()", "brick.step(1, 2)", "brick.step(1, wrong=2)"])  # fmt: skip
-def test_a_call_that_no_signature_allows_is_a_type_error_and_records_nothing(
-    worker: Start, prefix: str, call: str
-) -> None:
+def test_an_impossible_call_is_a_type_error_and_records_nothing(worker: Start, prefix: str, call: str) -> None:
     process = worker(
         f"""
         b = brick.brick("b")

@@ -108,7 +108,7 @@ def test_a_task_that_ends_with_a_span_open_is_counted_as_abandoned(worker: Start
     assert spans(got) == {"begun": 64 * 306 + 50, "summarized": 64 * 306, "abandoned": 50}
 
 
-def test_threads_have_lanes_of_their_own_and_give_them_back(worker: Start, prefix: str) -> None:
+def test_threads_have_their_own_lanes_and_return_them(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -128,7 +128,7 @@ def test_threads_have_lanes_of_their_own_and_give_them_back(worker: Start, prefi
     assert [lane["thread"] for _, lane, _ in got.lanes] == [0]
 
 
-def test_threads_beyond_the_lanes_are_counted(worker: Start, prefix: str) -> None:
+def test_threads_above_the_number_of_lanes_are_counted(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -166,7 +166,7 @@ def test_a_thread_that_ends_with_a_span_open_abandons_it(worker: Start, prefix: 
 @pytest.mark.interpreter
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 @pytest.mark.parametrize("early", ["import brick_agent", ""], ids=["imported early", "by the child's work"])
-def test_a_child_of_multiprocessing_that_ended_well_leaves_nothing(
+def test_a_multiprocessing_child_that_ended_cleanly_leaves_nothing(
     prefix: str, tmp_path: Path, method: str, early: str
 ) -> None:
     program = tmp_path / "program.py"  # multiprocessing imports it again in a child that it does not fork

@@ -41,7 +41,7 @@ def test_ten_thousand_threads_share_eight_lanes_and_lose_nothing(worker: Start, 
     churned(worker, prefix, 1250)
 
 
-def test_threads_that_all_record_first_at_once_are_all_counted(compiled: Compile, prefix: str) -> None:
+def test_threads_that_all_start_recording_at_once_are_all_counted(compiled: Compile, prefix: str) -> None:
     for _ in range(5):
         with native(program(compiled, "first"), "8") as process:
             tried, strangers = process.next_report()
@@ -86,7 +86,7 @@ def test_layers_and_stray_ends_of_a_thread_without_a_lane_count_as_no_spans(work
     assert exact(got) == {"begun": 1, "summarized": 1, "no_lane": 10}
 
 
-def test_a_thread_that_was_refused_is_given_a_lane_that_becomes_free(worker: Start, prefix: str) -> None:
+def test_a_refused_thread_gets_a_lane_that_becomes_free(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -119,7 +119,7 @@ def test_a_thread_that_was_refused_is_given_a_lane_that_becomes_free(worker: Sta
 
 
 @pytest.mark.parametrize("round_", range(5))
-def test_daemon_threads_that_record_on_do_not_disturb_the_end(worker: Start, prefix: str, round_: int) -> None:
+def test_daemon_threads_that_keep_recording_do_not_disturb_the_exit(worker: Start, prefix: str, round_: int) -> None:
     process = worker(
         """
         import threading
@@ -140,7 +140,7 @@ def test_daemon_threads_that_record_on_do_not_disturb_the_end(worker: Start, pre
     assert readings(prefix) == []
 
 
-def test_what_atexit_handlers_record_is_counted(worker: Start, prefix: str) -> None:
+def test_spans_recorded_by_atexit_handlers_are_counted(worker: Start, prefix: str) -> None:
     process = worker(
         """
         import atexit
@@ -162,7 +162,7 @@ def test_what_atexit_handlers_record_is_counted(worker: Start, prefix: str) -> N
     assert readings(prefix) == []
 
 
-def test_finalizers_that_record_while_the_interpreter_goes_down_are_harmless(worker: Start, prefix: str) -> None:
+def test_finalizers_that_record_during_interpreter_shutdown_are_harmless(worker: Start, prefix: str) -> None:
     process = worker(
         """
         import threading, weakref
@@ -204,7 +204,7 @@ b = brick.brick("b")
         ("with b: pass\nb.stop(); sys.exit(5)", 5, {"begun": 1, "summarized": 1, "unmatched": 1}),
     ],
 )
-def test_a_host_that_ends_inside_a_span_ends_as_it_wanted_to(
+def test_a_host_that_exits_inside_a_span_exits_normally(
     worker: Start, prefix: str, program: str, status: int, ledger: dict[str, int]
 ) -> None:
     process = worker(LAST_LOOK + program)
@@ -216,7 +216,7 @@ def test_a_host_that_ends_inside_a_span_ends_as_it_wanted_to(
     assert len(readings(prefix)) == (status < 0), "who dies of a signal leaves it"
 
 
-def test_a_number_that_no_name_has_is_recorded_as_other(compiled: Compile, prefix: str, tmp_path: Path) -> None:
+def test_an_unassigned_name_number_is_recorded_as_other(compiled: Compile, prefix: str, tmp_path: Path) -> None:
     source = tmp_path / "unknown.c"
     source.write_text(
         """

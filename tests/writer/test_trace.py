@@ -6,7 +6,7 @@ import pytest
 from recorded import Start, counts, record, spans, summaries
 
 
-def test_a_traced_function_is_a_brick_of_its_own_name(worker: Start, prefix: str) -> None:
+def test_a_traced_function_is_a_brick_with_its_own_name(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -37,7 +37,7 @@ def test_a_traced_function_is_a_brick_of_its_own_name(worker: Start, prefix: str
     assert (categories["sampling"], categories["sampled"]) == ("scheduler", "scheduler")
 
 
-def test_what_a_class_calls_by_itself_may_be_traced(worker: Start, prefix: str) -> None:
+def test_special_methods_of_a_class_can_be_traced(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -75,7 +75,7 @@ def test_what_a_class_calls_by_itself_may_be_traced(worker: Start, prefix: str) 
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_an_object_that_is_called_is_timed_as_what_its_call_is(worker: Start, prefix: str, named: bool) -> None:
+def test_a_callable_object_is_timed_by_its_call_method(worker: Start, prefix: str, named: bool) -> None:
     got = record(
         worker,
         prefix,
@@ -118,7 +118,7 @@ def test_an_object_that_is_called_is_timed_as_what_its_call_is(worker: Start, pr
     }
 
 
-def test_a_class_attribute_gets_self_where_it_did_before_it_was_traced(worker: Start, prefix: str) -> None:
+def test_a_traced_class_attribute_receives_self_as_before(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -171,7 +171,7 @@ def test_a_class_attribute_gets_self_where_it_did_before_it_was_traced(worker: S
     }
 
 
-def test_what_is_traced_looks_as_it_did(worker: Start, prefix: str) -> None:
+def test_a_traced_function_keeps_its_metadata(worker: Start, prefix: str) -> None:
     record(
         worker,
         prefix,
@@ -203,7 +203,7 @@ def test_what_is_traced_looks_as_it_did(worker: Start, prefix: str) -> None:
     )
 
 
-def test_a_traced_function_that_raises_is_counted_and_its_exception_is_the_callers(worker: Start, prefix: str) -> None:
+def test_an_exception_of_a_traced_function_is_counted_and_raised(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -231,7 +231,7 @@ def test_a_traced_function_that_raises_is_counted_and_its_exception_is_the_calle
     assert spans(got) == {"begun": 5, "summarized": 5}
 
 
-def test_arguments_that_do_not_fit_are_refused_where_the_function_begins(worker: Start, prefix: str) -> None:
+def test_wrong_arguments_are_refused_by_the_function_itself(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -269,7 +269,7 @@ def test_a_traced_recursion_takes_one_path(worker: Start, prefix: str) -> None:
     assert row["total_ns"] == pytest.approx(row["self_ns"])
 
 
-def test_a_traced_function_records_in_whatever_thread_and_child_it_runs(worker: Start, prefix: str) -> None:
+def test_a_traced_function_records_in_any_thread_and_child(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -292,7 +292,7 @@ def test_a_traced_function_records_in_whatever_thread_and_child_it_runs(worker: 
 
 
 @pytest.mark.parametrize("what", ["3", "int", "object()"])
-def test_what_is_no_function_is_left_as_it_is(worker: Start, prefix: str, what: str) -> None:
+def test_an_object_that_is_not_a_function_is_left_unchanged(worker: Start, prefix: str, what: str) -> None:
     program = f"""
     thing = {what}
     try: report(brick.trace(thing) is thing)
@@ -302,7 +302,7 @@ def test_what_is_no_function_is_left_as_it_is(worker: Start, prefix: str, what: 
     assert "BRICKD_STRICT=1" in worker(program, BRICKD_STRICT="1").next_report()
 
 
-def test_a_traced_function_that_refers_to_itself_is_collected(worker: Start, prefix: str) -> None:
+def test_a_self_referencing_traced_function_is_garbage_collected(worker: Start, prefix: str) -> None:
     process = worker(
         """
         import gc, weakref
@@ -324,7 +324,7 @@ def test_a_traced_function_that_refers_to_itself_is_collected(worker: Start, pre
     assert process.end() == 0
 
 
-def test_a_traced_function_whose_end_is_refused_raises_its_own_exception_first(worker: Start, prefix: str) -> None:
+def test_a_traced_function_with_a_refused_end_raises_its_own_exception(worker: Start, prefix: str) -> None:
     process = worker(
         """
         b = brick.brick("f")

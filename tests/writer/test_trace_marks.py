@@ -11,7 +11,7 @@ from brickd.shm import _reader, dtypes
 from brickd.shm.segment_copy import Reading
 
 
-def test_where_a_function_is_defined_is_told_once_at_its_first_call(
+def test_the_definition_of_a_function_is_sent_once_at_its_first_call(
     worker: Start, prefix: str, tmp_path: object
 ) -> None:
     got = recorded(
@@ -76,7 +76,7 @@ for _ in range(3):
     }
 
 
-def test_what_is_in_no_file_that_is_imported_is_told_by_its_last_two_parts(worker: Start, prefix: str) -> None:
+def test_an_unimported_file_is_named_by_its_last_two_parts(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -93,7 +93,7 @@ made("/nowhere/\ud800/x.py")()
     assert marks(got) == {("f:ticks", "deep/kernels.py@1:defined"): 1, ("f:ticks", "\\ud800/x.py@1:defined"): 1}
 
 
-def test_a_forked_child_tells_where_its_functions_are_defined(worker: Start, prefix: str) -> None:
+def test_a_forked_child_sends_the_definitions_of_its_functions(worker: Start, prefix: str) -> None:
     process = worker(
         """
 exec(compile("@brick.trace\\ndef f(): pass", "/deep/f.py", "exec"))
@@ -114,7 +114,7 @@ os.waitpid(child, 0)
     assert process.end() == 0
 
 
-def test_what_was_called_while_recording_was_off_is_told_when_it_is_on(worker: Start, prefix: str) -> None:
+def test_a_definition_called_while_off_is_sent_once_recording_is_on(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,
@@ -146,9 +146,7 @@ assert brick.trace("f")(f)() == 7
         ("fail.append(1)\n    try: await t\n    except KeyError: pass", 2),
     ],
 )
-def test_the_last_stretch_of_a_task_is_marked_where_its_spans_stand(
-    worker: Start, prefix: str, end: str, polls: int
-) -> None:
+def test_the_last_resumption_of_a_task_is_marked_at_its_spans(worker: Start, prefix: str, end: str, polls: int) -> None:
     got = recorded(
         worker,
         prefix,

@@ -7,7 +7,7 @@ from conftest import reading
 from recorded import Start, counts, record, spans
 
 
-def test_a_generator_is_timed_while_it_runs_and_not_while_its_consumer_does(worker: Start, prefix: str) -> None:
+def test_a_generator_is_timed_only_while_it_runs(worker: Start, prefix: str) -> None:
     process = worker(
         """
         consumer = brick.brick("consumer")
@@ -32,7 +32,7 @@ def test_a_generator_is_timed_while_it_runs_and_not_while_its_consumer_does(work
     assert process.end() == 0
 
 
-def test_a_generator_closed_early_is_closed_within_a_span_and_leaves_nothing_open(worker: Start, prefix: str) -> None:
+def test_a_generator_closed_early_is_closed_inside_a_span(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -56,7 +56,7 @@ def test_a_generator_closed_early_is_closed_within_a_span_and_leaves_nothing_ope
     assert spans(got) == {"begun": 6, "summarized": 6}
 
 
-def test_a_generator_takes_what_is_sent_and_thrown_and_returns_its_value(worker: Start, prefix: str) -> None:
+def test_a_generator_passes_on_sent_values_exceptions_and_its_result(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -100,7 +100,7 @@ def test_a_span_left_open_across_a_yield_is_abandoned_and_ends_no_other(worker: 
     assert spans(got) == {"begun": 3, "summarized": 2, "abandoned": 1, "unmatched": 1}
 
 
-def test_a_generator_that_may_be_awaited_still_may(worker: Start, prefix: str) -> None:
+def test_an_awaitable_generator_stays_awaitable(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -140,7 +140,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize(("options", "resumptions", "waiting"), [("", 1, 3), (", waits=False", 2, 0)])
-def test_a_coroutine_is_one_span_with_its_waits_or_one_a_resumption_without(
+def test_a_coroutine_is_one_span_with_waits_or_one_per_resumption_without(
     worker: Start, prefix: str, options: str, resumptions: int, waiting: int
 ) -> None:
     process = worker(WAITING.format(options) + "pause()")
@@ -196,7 +196,7 @@ def test_a_task_cancelled_inside_a_span_leaves_nothing_open(worker: Start, prefi
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_what_a_generator_yields_is_its_consumers_alone(worker: Start, prefix: str, waits: bool) -> None:
+def test_a_yielded_value_is_not_kept(worker: Start, prefix: str, waits: bool) -> None:
     process = worker(
         f"""
         import gc, weakref
@@ -296,7 +296,9 @@ def left(way, make):
 
 @pytest.mark.parametrize("way", ["caught_and_not", "dropped", "cancelled", "thrown_async"])
 @pytest.mark.parametrize("waits", [True, False])
-def test_what_is_thrown_in_is_freed_without_the_collector(worker: Start, prefix: str, way: str, waits: bool) -> None:
+def test_a_thrown_exception_is_freed_without_the_garbage_collector(
+    worker: Start, prefix: str, way: str, waits: bool
+) -> None:
     process = worker(
         THROWN + f"report([left({way!r}, lambda f: f), left({way!r}, lambda f: brick.trace(f, waits={waits}))])"
     )

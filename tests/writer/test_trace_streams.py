@@ -8,7 +8,7 @@ from recorded import Start, counts, record, spans
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_an_asynchronous_generator_is_timed_while_it_is_asked(worker: Start, prefix: str, waits: bool) -> None:
+def test_an_asynchronous_generator_is_timed_while_it_runs(worker: Start, prefix: str, waits: bool) -> None:
     got = record(
         worker,
         prefix,
@@ -50,7 +50,7 @@ def test_an_asynchronous_generator_is_timed_while_it_is_asked(worker: Start, pre
     assert spans(got)["begun"] == spans(got)["summarized"] == sum(counts(got).values())
 
 
-def test_an_asynchronous_generator_that_is_dropped_is_closed_by_the_loop(worker: Start, prefix: str) -> None:
+def test_a_dropped_asynchronous_generator_is_closed_by_the_loop(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
@@ -77,7 +77,7 @@ def test_an_asynchronous_generator_that_is_dropped_is_closed_by_the_loop(worker:
 
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("asked", [1, 2])
-def test_an_asynchronous_generator_that_outlives_its_loop_is_closed_once_by_it(
+def test_an_asynchronous_generator_that_outlives_its_loop_is_closed_once(
     worker: Start, prefix: str, waits: bool, asked: int
 ) -> None:
     process = worker(
@@ -113,7 +113,7 @@ def test_an_asynchronous_generator_that_outlives_its_loop_is_closed_once_by_it(
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_an_asynchronous_generator_that_is_dropped_without_a_loop_closes_itself(
+def test_an_asynchronous_generator_dropped_without_a_loop_closes_itself(
     worker: Start, prefix: str, waits: bool
 ) -> None:
     process = worker(

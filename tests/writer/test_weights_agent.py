@@ -9,7 +9,7 @@ from watched import left_by
 # ---- what is recorded --------------------------------------------------------------------------------------------
 
 
-def test_all_of_a_model_are_recorded_where_their_names_say(worker: Start, prefix: str) -> None:
+def test_all_tensors_of_a_model_are_recorded_by_their_names(worker: Start, prefix: str) -> None:
     got, records, results, reported = left_by(
         worker,
         prefix,
@@ -39,7 +39,7 @@ def test_all_of_a_model_are_recorded_where_their_names_say(worker: Start, prefix
     assert reported == ""
 
 
-def test_weights_wait_for_a_key_that_cannot_be_had_for_now(worker: Start, prefix: str) -> None:
+def test_weights_wait_for_a_temporarily_unavailable_key(worker: Start, prefix: str) -> None:
     got, records, reported, _ = left_by(
         worker,
         prefix,
@@ -59,7 +59,7 @@ def test_weights_wait_for_a_key_that_cannot_be_had_for_now(worker: Start, prefix
     assert (got.process["weights"], got.process["tensors_refused"]) == (3, 0)
 
 
-def test_a_weight_that_is_a_bfloat16_of_ml_dtypes_is_read(worker: Start, prefix: str) -> None:
+def test_an_ml_dtypes_bfloat16_weight_is_read(worker: Start, prefix: str) -> None:
     got, records, reported, _ = left_by(
         worker,
         prefix,
@@ -74,7 +74,7 @@ def test_a_weight_that_is_a_bfloat16_of_ml_dtypes_is_read(worker: Start, prefix:
     assert got.process["tensors_refused"] == 0
 
 
-def test_what_is_called_other_is_recorded_as_any_other(worker: Start, prefix: str) -> None:
+def test_a_weight_named_other_is_recorded_like_any_other(worker: Start, prefix: str) -> None:
     """So is a name without room, which has no site."""
     got, records, reported, _ = left_by(
         worker,
@@ -91,7 +91,7 @@ def test_what_is_called_other_is_recorded_as_any_other(worker: Start, prefix: st
     assert got.process["sites_refused"] == 0
 
 
-def test_a_kernel_that_is_off_and_a_weight_of_its_name_are_two_sites(worker: Start, prefix: str) -> None:
+def test_a_disabled_kernel_and_a_weight_of_its_name_are_two_sites(worker: Start, prefix: str) -> None:
     got, records, _, _ = left_by(
         worker,
         prefix,
@@ -141,7 +141,7 @@ class Module:
 """
 
 
-def test_a_module_gives_its_parameters_and_its_buffers(worker: Start, prefix: str) -> None:
+def test_a_module_provides_its_parameters_and_buffers(worker: Start, prefix: str) -> None:
     _, records, results, reported = left_by(
         worker,
         prefix,
@@ -157,7 +157,7 @@ reported = [checksum(each) for each in (np.float32([1]), np.float32([2]), np.ara
     assert reported == ""
 
 
-def test_a_buffer_that_is_a_cache_is_none_of_the_weights(worker: Start, prefix: str) -> None:
+def test_a_cache_buffer_is_not_a_weight(worker: Start, prefix: str) -> None:
     _, records, _, reported = left_by(
         worker,
         prefix,
@@ -173,7 +173,7 @@ brick.weights(Module({"cache": Parameter([1])}, {name: np.arange(3.0) for name i
     assert reported == ""
 
 
-def test_a_module_is_not_kept_and_what_is_gone_is_watched_no_more(worker: Start, prefix: str) -> None:
+def test_a_module_is_not_kept_alive_and_freed_tensors_are_not_watched(worker: Start, prefix: str) -> None:
     got, _, reported, _ = left_by(
         worker,
         prefix,
@@ -213,7 +213,7 @@ class Part(Module):
 )
 
 
-def test_what_a_module_puts_in_a_tensors_place_is_watched_there(worker: Start, prefix: str) -> None:
+def test_a_tensor_replaced_in_its_module_is_watched_there(worker: Start, prefix: str) -> None:
     """As when a model is loaded or converted; torch does not swap tensors with weak references."""
     got, records, results, reported = left_by(
         worker,
@@ -241,7 +241,7 @@ reported += [[each() for each in alive], checksum(np.float32([1])), checksum(np.
     assert (got.process["tensors_refused"], reported) == (0, "")
 
 
-def test_a_tensor_that_is_not_where_a_module_says_is_watched_itself(worker: Start, prefix: str) -> None:
+def test_a_tensor_not_found_in_its_module_is_watched_directly(worker: Start, prefix: str) -> None:
     _, records, results, reported = left_by(
         worker,
         prefix,
@@ -267,7 +267,7 @@ reported = [checksum(each) for each in (np.float32([1]), two, b"3")] * 3
     assert reported == ""
 
 
-def test_what_cannot_be_read_is_counted_and_the_first_of_it_named_once(worker: Start, prefix: str) -> None:
+def test_unreadable_tensors_are_counted_and_the_first_is_named_once(worker: Start, prefix: str) -> None:
     got, records, _, reported = left_by(
         worker,
         prefix,
@@ -319,7 +319,7 @@ strange += [Restless(a=b"", b=b"")]
 """
 
 
-def test_nothing_that_is_given_raises(worker: Start, prefix: str) -> None:
+def test_no_argument_raises_an_exception(worker: Start, prefix: str) -> None:
     got, _, _, reported = left_by(
         worker,
         prefix,
@@ -350,14 +350,14 @@ for word in ("rescan_s", "generation", "share"):
         "brick.weights({'a': b''}, generation=1.5)",
     ],
 )
-def test_in_strict_mode_a_mistake_raises(worker: Start, call: str) -> None:
+def test_strict_mode_raises_mistakes(worker: Start, call: str) -> None:
     process = worker(f"try: {call}\nexcept (TypeError, ValueError, AttributeError): pause()", BRICKD_STRICT="1")
     process.paused()
     process.go()
     assert process.end() == 0
 
 
-def test_an_interrupt_is_not_swallowed_and_the_scan_goes_on_behind_it(worker: Start, prefix: str) -> None:
+def test_an_interrupt_passes_and_the_scan_continues_after_it(worker: Start, prefix: str) -> None:
     _, records, reported, _ = left_by(
         worker,
         prefix,
@@ -381,7 +381,7 @@ def test_an_interrupt_is_not_swallowed_and_the_scan_goes_on_behind_it(worker: St
     assert [each.name for each in records] == ["a", "b", "c"]
 
 
-def test_an_interrupts_signal_ends_a_load_which_the_steps_go_on_with(worker: Start, prefix: str) -> None:
+def test_a_signal_that_interrupts_a_load_leaves_it_to_the_steps(worker: Start, prefix: str) -> None:
     _, records, reported, _ = left_by(
         worker,
         prefix,

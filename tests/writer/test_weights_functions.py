@@ -110,7 +110,7 @@ def place(native: Any, name: str) -> Place:
         ("my_orig_mod.w._orig_mods.x", "my_orig_mod.w._orig_mods.x", None, None),
     ],
 )
-def test_the_numbers_of_layers_and_experts_are_taken_out_of_a_name(
+def test_layer_and_expert_numbers_are_removed_from_a_name(
     native: Any, name: str, left: str, layer: int | None, position: int | None
 ) -> None:
     assert place(native, name) == (left, layer, position)
@@ -122,7 +122,7 @@ parts = st.sampled_from(["layers", "h", "blocks", "experts", "expert", "mlp", "w
 @given(
     st.lists(parts, min_size=1, max_size=9).map(".".join) | st.text(max_size=60).filter(lambda text: "*" not in text)
 )
-def test_no_other_name_has_the_same_place(native: Any, name: str) -> None:
+def test_no_two_names_have_the_same_place(native: Any, name: str) -> None:
     """The removed parts can be put back: there is one name for a place."""
     try:
         name.encode()
@@ -169,7 +169,7 @@ def test_all_slices_together_take_their_share_of_the_time(
 
 
 @pytest.mark.parametrize("gap", [1, 99, 100_000])
-def test_no_time_is_lost_however_short_the_steps_are(native: Any, gap: int) -> None:
+def test_no_time_is_lost_with_short_steps(native: Any, gap: int) -> None:
     weights = Weights(share_ppm=500_000)
     turns = 0
     while not native.brick_weights_allowed(ctypes.byref(weights), ctypes.c_uint64(turns * gap)):
@@ -177,7 +177,7 @@ def test_no_time_is_lost_however_short_the_steps_are(native: Any, gap: int) -> N
     assert turns * gap == pytest.approx(2 * LEAST_NS, abs=gap)
 
 
-def test_a_long_pause_is_no_credit_for_a_long_slice_and_time_that_runs_backwards_none(native: Any) -> None:
+def test_a_long_pause_earns_no_credit_and_backward_time_none(native: Any) -> None:
     weights = Weights(share_ppm=0)
     for now, allowed in ((2**63, SLICE_NS), (5, SLICE_NS), (2**63, SLICE_NS)):
         assert native.brick_weights_allowed(ctypes.byref(weights), ctypes.c_uint64(now)) == allowed
@@ -196,7 +196,7 @@ AUTO = 2**64 - 1
     (AUTO, 3 * SECOND_NS // 2 + 1, 300 * SECOND_NS + 200), (AUTO, 3600 * SECOND_NS, 720_000 * SECOND_NS),
     (AUTO, 2**63, AUTO),
 ])  # fmt: skip
-def test_by_default_the_next_scan_begins_after_five_minutes_or_200_times_what_the_last_took(
+def test_by_default_the_next_scan_begins_after_five_minutes_or_200_durations(
     native: Any, given: int, lasted: int, interval: int
 ) -> None:
     weights = Weights(rescan_ns=given, lasted_ns=lasted)
