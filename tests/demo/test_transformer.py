@@ -15,7 +15,7 @@ from brickd.demo.transformer import rotated
 from brickd.shm.segment import open_segment
 
 
-def test_replicas_of_a_seed_record_the_same_and_those_of_another_do_not(worker: Start, prefix: str) -> None:
+def test_replicas_of_one_seed_record_the_same_and_of_another_do_not(worker: Start, prefix: str) -> None:
     reported, recorded = replicas(
         worker, prefix, *(f"report(report_of(Model(size, drawn(size, {seed}))))" for seed in (7, 7, 8))
     )
@@ -27,7 +27,7 @@ def test_replicas_of_a_seed_record_the_same_and_those_of_another_do_not(worker: 
     assert len(others) == len(recorded[0])
 
 
-def test_each_operator_is_timed_in_its_layer_and_its_category(worker: Start, prefix: str) -> None:
+def test_each_operator_is_timed_in_its_layer_and_category(worker: Start, prefix: str) -> None:
     process = worker(MODEL + "report_of(Model(size, drawn(size, 1)))\npause()")
     process.paused()
     (of,) = readings(prefix)
@@ -44,7 +44,7 @@ def test_each_operator_is_timed_in_its_layer_and_its_category(worker: Start, pre
     assert process.end() == 0
 
 
-def test_tokens_are_the_likeliest_or_drawn_by_a_seed(worker: Start) -> None:
+def test_tokens_are_the_most_likely_or_drawn_by_a_seed(worker: Start) -> None:
     process = worker(
         MODEL + "m = Model(size, drawn(size, 1)); report([report_of(m, seed=s) for s in (None, None, 1, 1, 2)])"
     )
@@ -54,7 +54,7 @@ def test_tokens_are_the_likeliest_or_drawn_by_a_seed(worker: Start) -> None:
     assert process.end() == 0
 
 
-def test_what_the_cache_holds_is_what_a_prefill_of_all_would_compute(worker: Start) -> None:
+def test_the_cache_holds_what_a_prefill_of_everything_would_compute(worker: Start) -> None:
     process = worker(
         MODEL
         + """
@@ -77,7 +77,7 @@ report([float(np.abs(last[5] - last[6]).max()), float(np.abs(last[5]).max())])
     assert process.end() == 0
 
 
-def test_rotary_tells_how_far_two_rows_are_apart_and_not_where_they_are() -> None:
+def test_rotary_embeddings_depend_on_the_distance_of_two_rows_only() -> None:
     random = np.random.default_rng(1)
     one, other = random.standard_normal((2, 1, 16)).astype("f")
 
@@ -88,7 +88,7 @@ def test_rotary_tells_how_far_two_rows_are_apart_and_not_where_they_are() -> Non
     assert dot(0, 3) != pytest.approx(dot(0, 4), abs=1e-3)
 
 
-def test_a_context_that_is_full_ends_the_answer(worker: Start) -> None:
+def test_a_full_context_ends_the_answer(worker: Start) -> None:
     process = worker(MODEL + "report(len(list(Model(size, drawn(size, 1)).generate(range(10)))))")
     assert process.next_report() == 1 + (SMALL.context - 10)
     assert process.end() == 0

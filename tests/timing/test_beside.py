@@ -31,7 +31,7 @@ def apart(
     return [seen[f"api/{number}"].apart for number in range(len(workers))]
 
 
-def test_a_brick_is_compared_if_a_worker_spends_a_thousandth_of_the_time_in_it() -> None:
+def test_a_brick_is_compared_from_a_thousandth_of_a_workers_time_on() -> None:
     seen = looked({"enough": [(9, 1e7), (9, 0.0)], "small": [(9, 9_999_999.0)] * 9})
     assert set(seen.bricks) == {("api", "enough")}
     assert seen.left == {("api", "small"): "small"}
