@@ -106,8 +106,9 @@ class Application:
             ),
             self._control("/down", NoParameters, self._down, "Stop the daemon."),
         ]
+        prefix = served.daemon().prefix
         self.asgi = Starlette(
-            routes=[endpoint.route(limits, served.daemon().prefix) for endpoint in self._endpoints],
+            routes=[endpoint.route(limits, prefix) for endpoint in self._endpoints],
             exception_handlers=HANDLERS,
         )
         self.asgi.router.redirect_slashes = False

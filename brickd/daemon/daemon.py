@@ -12,7 +12,6 @@ import signal
 import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +48,7 @@ from brickd.daemon.process_usage import Usages
 from brickd.daemon.sampler import Sampler
 from brickd.daemon.saving import Saver
 from brickd.datasources.world import DaemonStatus, Details, Source
+from brickd.doctor.versions import installed
 from brickd.errors import BrickdError, DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.model.event_log import KEPT, Log
 from brickd.model.kernel_sources.files import Filed
@@ -91,6 +91,7 @@ class Daemon:
         With `stays` False it drains only temporarily: workers that end later remove their own segments.
         """
         self.prefix, self.shelf = prefix(), Shelf(runtime().recordings)
+        self._version = installed("brickd")  # of the code that it runs, whatever is installed later
         memory, broken = home.memory(self.prefix)
         weights, unweighed = home.weights(self.prefix)
         self._memory = memory
@@ -181,14 +182,10 @@ class Daemon:
 
     def daemon(self) -> DaemonStatus:
         """The status of the daemon."""
-        try:
-            release = version("brickd")
-        except PackageNotFoundError:
-            release = None
         recorder, came_round_ns = self._recordings.running, self._loop.came_round_ns
         now_ns = time.monotonic_ns()  # in this order: the loop may come round at any time
         return DaemonStatus(
-            release,
+            self._version,
             os.getpid(),
             self._began_at_ns,
             now_ns - self._began_ns,

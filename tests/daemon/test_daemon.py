@@ -19,6 +19,7 @@ from brickd.base.paths import runtime
 from brickd.base.state_file import framed
 from brickd.cli.logfile import MOST_BYTES
 from brickd.daemon.daemon import Daemon
+from brickd.doctor.versions import installed
 from brickd.shm.segment_files import find
 from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
@@ -229,6 +230,19 @@ def test_the_last_event_number_is_saved_when_two_threads_log_at_once(prefix: str
             daemon.log_event("first", "")
         assert [event.kind for event in daemon.events.since(0).events] == ["first", "second"]
         assert daemon._memory.newest_event == daemon.events.since(0).newest
+        os.close(daemon._loop._wake)
+
+
+def test_a_daemon_reports_the_version_with_which_it_started(
+    prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Home(runtime()) as home:
+        daemon = Daemon(home)
+        (tmp_path / "brickd-99.dist-info").mkdir()
+        (tmp_path / "brickd-99.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: brickd\nVersion: 99\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        assert installed("brickd") == "99", "an upgrade"
+        assert daemon.daemon().version not in ("99", None)
         os.close(daemon._loop._wake)
 
 
