@@ -12,6 +12,7 @@ import gc
 import hashlib
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -146,6 +147,20 @@ class Worker:
         return self.process.wait()
 
 
+# What takes longer to load than the rest of a worker, and by what a program that needs it is recognized.
+_LOADED = {
+    "numpy": "import numpy",
+    "profiler": r"\b(BrickProfiler|KernelTrace|TraceRun)\b",
+    "asyncio": "import asyncio",
+}
+
+
+def _loads(program: str) -> str:
+    """The kind of process from which a worker with this program is forked."""
+    found = [f"worker with {what}" for what, pattern in _LOADED.items() if re.search(pattern, program)]
+    return found[0] if found else "worker"
+
+
 @contextmanager
 def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
     """Starts workers: `start(program, **environment)`; kills those that still run at the end.
@@ -161,8 +176,7 @@ def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
         text = _PROGRAM + textwrap.dedent(program)
         process: Process
         if forked and not before and not python and all(name.startswith("BRICKD") for name in environment):
-            what = "worker with numpy" if "import numpy" in text else "worker"
-            process = loaded(what).start((text,), os.environ | environment)
+            process = loaded(_loads(text)).start((text,), os.environ | environment)
         else:
             process = subprocess.Popen(
                 [*before, sys.executable, *python, "-c", text],

@@ -129,9 +129,31 @@ def _worker_with_numpy() -> Callable[[], None]:
     return _worker()
 
 
+def _worker_with_asyncio() -> Callable[[], None]:
+    """The same with asyncio loaded, which takes eight times as long as the rest of a worker."""
+    import asyncio  # noqa: F401
+
+    return _worker()
+
+
+def _worker_with_profiler() -> Callable[[], None]:
+    """The same with profilers and traces loaded, which takes six times as long as the rest of a worker."""
+    import json  # noqa: F401
+
+    from brick_agent import BrickProfiler, TraceReport  # noqa: F401
+
+    return _worker_with_asyncio()
+
+
 if __name__ == "__main__":
     what, number = sys.argv[1:]
-    becomes = {"brickd": _verb, "worker": _worker, "worker with numpy": _worker_with_numpy}[what]()
+    becomes = {
+        "brickd": _verb,
+        "worker": _worker,
+        "worker with asyncio": _worker_with_asyncio,
+        "worker with numpy": _worker_with_numpy,
+        "worker with profiler": _worker_with_profiler,
+    }[what]()
     gc.freeze()  # otherwise each child copies everything at its first collection, or at its end
     _serve(int(number))
     becomes()

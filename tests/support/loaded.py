@@ -2,7 +2,8 @@
 
 Such a process has its own arguments, environment, directory, input and output, as if started by a shell. A verb of
 `brickd` skips the interpreter's shutdown, which would free everything loaded; `test_cli_skeleton.py` tests the
-shutdown. A worker runs all of it; its parent has brick_agent without a segment, and numpy if the worker imports that.
+shutdown. A worker runs all of it; its parent has brick_agent without a segment, and what takes long to load if the
+worker needs it.
 """
 
 from __future__ import annotations
@@ -133,5 +134,5 @@ class Loaded:
 
 @functools.cache
 def loaded(what: str = "brickd") -> Loaded:
-    """This process's forking parent of verbs of `brickd`, workers, or workers with numpy."""
+    """This process's forking parent of verbs of `brickd`, or of workers of one kind: see `forking.py`."""
     return Loaded(what)
