@@ -147,9 +147,11 @@ def _refuse(devices: Sequence[Device]) -> None:
 
     if not (found := contradictions(devices)):
         return
-    loads = [each.others_percent for each in devices if each.name == "machine" and each.under_load]
-    why = f"other work took {units.percent(loads[0])} of the processors" if loads else "not all cores ran at full speed"
-    then = "repeat it on a quieter machine" if loads else "repeat it"
+    load = max(
+        (each.others_processors or 0 for each in devices if each.name == "machine" and each.under_load), default=0
+    )
+    why = f"other work took {peak_words.processors(load)}" if load else "not all cores ran at full speed"
+    then = "repeat it on a quieter machine" if load else "repeat it"
     raise BrickdError(f"the results contradict each other: {'; '.join(found)}: {why}; the known peaks stay: {then}")
 
 

@@ -39,13 +39,22 @@ def machine(of: Mapping[str, Any]) -> str:
     return f"{of['cpu_model']}, {units.plural(of['cpus'], 'processor')}"
 
 
+def processors(number: float) -> str:
+    """A number of processors, on average.
+
+    >>> processors(6.44)
+    '6.4 processors'
+    """
+    return f"{number:,.1f} processors"
+
+
 def load(device: Mapping[str, Any], of: Collection[str] | None = None) -> str:
     """A suffix about other work during the measurement of peaks; "": none, or not measured."""
     evidence = [each for what, each in device["evidence"].items() if of is None or what in of]
     if any(each["under_load"] for each in evidence):
-        others = max(each["others_percent"] for each in evidence if each["under_load"])
-        return f", under load: other work took {units.percent(others)} of the processors"
-    return ", load not known" if any(each["others_percent"] is None for each in evidence) else ""
+        others = max(each["others_processors"] for each in evidence if each["under_load"])
+        return f", under load: other work took {processors(others)}"
+    return ", load not known" if any(each["others_processors"] is None for each in evidence) else ""
 
 
 def bounds(device: Mapping[str, Any], of: Collection[str] | None = None) -> Sequence[str]:

@@ -68,7 +68,7 @@ def with_evidence(device: Device, evidence: Evidence) -> Device:
 evidences = st.builds(
     Evidence,
     at=st.text(),
-    others_percent=st.none() | st.floats(0, 1e6),
+    others_processors=st.none() | st.floats(0, 1e6),
     rounds=st.integers(10, 2**40),
     undisturbed_rounds=st.integers(1, 10),
     disturbed_by=st.dictionaries(st.text(), st.integers(0, 2**40)),
@@ -79,11 +79,11 @@ def given_device(name: str = "given") -> Device:
     return Device(name, "given", "", None, None, {"any": 1.0}, (Bandwidth("memory", 1.0),))
 
 
-def seen(rate: float | None, *, rounds: int = 20, others_percent: float | None = 0.0, at: str = "then") -> Evidence:
+def seen(rate: float | None, *, rounds: int = 20, others_processors: float | None = 0.0, at: str = "then") -> Evidence:
     """Rounds that were all undisturbed, or all disturbed if there is no rate."""
     if rate is None:
-        return Evidence(at, others_percent, rounds, disturbed_by={"waited": rounds})
-    return Evidence(at, others_percent, rounds, rounds, rate)
+        return Evidence(at, others_processors, rounds, disturbed_by={"waited": rounds})
+    return Evidence(at, others_processors, rounds, rounds, rate)
 
 
 def core(rates: dict[str, tuple[float, Evidence]], name: str = "core", **more: Any) -> Device:
@@ -145,8 +145,7 @@ def test_an_invalid_rate_is_refused_despite_a_valid_checksum(tmp_path: Path, wro
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"others_percent": 10**400},
-        {"others_percent": "nan"},
+        {"bandwidths": 7},
         {"machine": {"cpu_model": "x", "cpus": 1e999}},
         {"bandwidths": [{"level": "L1", "bytes_per_second": 1, "working_set_bytes": "1"}]},
         {"bandwidths": [{"level": "L1", "bytes_per_second": 1, "working_set_bytes": -1}]},
@@ -188,7 +187,7 @@ def test_a_failed_save_keeps_the_file_and_leaves_no_draft(tmp_path: Path, monkey
 
 def old(**changes: object) -> dict[str, Any]:
     """A device as brickd 0.1.0 before evidence wrote it."""
-    device = core({"float32": (2.0, seen(2.0)), "memory": (1.0, seen(1.0))}).document() | {"others_percent": 7.5}
+    device = core({"float32": (2.0, seen(2.0)), "memory": (1.0, seen(1.0))}).document()
     del device["evidence"]
     return device | changes
 
@@ -198,10 +197,10 @@ def test_rates_of_a_file_without_evidence_are_not_confirmed(tmp_path: Path) -> N
     path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [old()]}).encode()]))
     (device,) = load(path)
     assert device.rates == {"float32": 2.0, "memory": 1.0}
-    assert device.evidence["memory"] == Evidence("now", 7.5)
+    assert device.evidence["memory"] == Evidence("now", None)
     assert device.is_bound("float32")
     assert device.is_bound("memory")
-    assert device.under_load
+    assert not device.under_load
 
 
 @pytest.mark.parametrize(
@@ -215,7 +214,8 @@ def test_rates_of_a_file_without_evidence_are_not_confirmed(tmp_path: Path) -> N
         {"undisturbed_per_second": math.nan},
         {"disturbed_by": {"waited": -1}},
         {"disturbed_by": 7},
-        {"others_percent": "much"},
+        {"others_processors": "much"},
+        {"others_processors": 10**400},
         {"at": None},
     ],
 )
@@ -251,15 +251,15 @@ def test_a_rate_above_all_undisturbed_rounds_is_a_lower_bound(evidence: Evidence
 
 
 @pytest.mark.parametrize(
-    ("percent", "under_load"), [(None, False), (0.0, False), (4.9, False), (5.0, True), (99.0, True)]
+    ("processors", "under_load"), [(None, False), (0.0, False), (0.49, False), (0.5, True), (6.0, True)]
 )
-def test_other_work_of_five_percent_or_more_is_load(percent: float | None, under_load: bool) -> None:
-    assert core({"L1": (1.0, seen(1.0, others_percent=percent))}).under_load is under_load
+def test_other_work_of_half_a_processor_or_more_is_load(processors: float | None, under_load: bool) -> None:
+    assert core({"L1": (1.0, seen(1.0, others_processors=processors))}).under_load is under_load
 
 
 def test_a_lower_rate_never_replaces_a_higher_one_and_rounds_add_up() -> None:
     before = core({"float32": (9.0, seen(9.0)), "L1": (5.0, seen(5.0))}, at="then")
-    now = core({"float32": (4.0, seen(4.0, at="now")), "L1": (6.0, seen(None, at="now", others_percent=50.0))})
+    now = core({"float32": (4.0, seen(4.0, at="now")), "L1": (6.0, seen(None, at="now", others_processors=50.0))})
     (found,), kept = merged([now], [before])
     assert found.rates == {"float32": 9.0, "L1": 6.0}
     assert found.at == "now"
@@ -406,18 +406,18 @@ def test_each_working_set_fits_only_its_level_or_is_skipped_with_a_reason(
         assert sets[-1].size_bytes > factor * below - 4096
 
 
-def lines(*, shared: bool, others_percent: float | None) -> Calibration:
+def lines(*, shared: bool, others_processors: float | None) -> Calibration:
     found = Calibration()
     found.add(Begun("core", "AVX2"))
     for of in ("float32", "L1"):
-        found.add(Rounds(of, 2.0, 9, 7, 1.5, {"waited": 2}, shared, None if of == "float32" else others_percent))
+        found.add(Rounds(of, 2.0, 9, 7, 1.5, {"waited": 2}, shared, None if of == "float32" else others_processors))
         found.add(Flops(of, 2.0) if of == "float32" else Bandwidth(of, 2.0, 4))
     found.add(Skipped("memory", "room"))
     return found
 
 
 def test_reports_of_measuring_programs_become_devices() -> None:
-    found = lines(shared=False, others_percent=90.0)
+    found = lines(shared=False, others_processors=90.0)
     (device,) = found.devices
     assert (device.name, device.source, device.by, device.machine) == ("core", "measured", "AVX2", here())
     assert (device.flops_per_second, device.bandwidths) == ({"float32": 2.0}, (Bandwidth("L1", 2.0, 4),))
@@ -428,15 +428,15 @@ def test_reports_of_measuring_programs_become_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shared", "others_percent", "confirmed"),
-    [(False, 90.0, True), (True, 90.0, False), (True, 5.0, False), (True, 4.9, True), (True, None, True)],
+    ("shared", "others_processors", "confirmed"),
+    [(False, 9.0, True), (True, 9.0, False), (True, 0.5, False), (True, 0.49, True), (True, None, True)],
 )
 def test_next_to_other_work_a_shared_unit_has_no_undisturbed_round(
-    shared: bool, others_percent: float | None, confirmed: bool
+    shared: bool, others_processors: float | None, confirmed: bool
 ) -> None:
-    found = lines(shared=shared, others_percent=others_percent)
+    found = lines(shared=shared, others_processors=others_processors)
     disturbed = {"waited": 2} if confirmed else {"waited": 2, "shared": 7}
-    expected = Evidence(found.devices[0].at, others_percent, 9, disturbed_by=disturbed)
+    expected = Evidence(found.devices[0].at, others_processors, 9, disturbed_by=disturbed)
     if confirmed:
         expected = replace(expected, undisturbed_rounds=7, undisturbed_per_second=1.5)
     assert found.evidence(found.devices[0]) == {"float32": expected, "L1": expected}
@@ -453,7 +453,7 @@ def lying(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
 
 def rounds(rate: float, undisturbed: int) -> Rounds:
     reached = rate if undisturbed else None
-    return Rounds("float32", rate, 30, undisturbed, reached, {"waited": 30 - undisturbed}, False, 40.0)
+    return Rounds("float32", rate, 30, undisturbed, reached, {"waited": 30 - undisturbed}, False, 1.4)
 
 
 def printing(*devices: tuple[str, float, int]) -> str:
@@ -578,7 +578,7 @@ def test_all_cores_below_one_core_fails_and_keeps_the_known_peaks(
     assert found.exception.exit_code == 2
     assert str(found.exception) == (
         "the results contradict each other: float32: all cores reach 1e+09 per second, one core reaches 2e+09: other"
-        " work took 40 % of the processors; the known peaks stay: repeat it on a quieter machine"
+        " work took 1.4 processors; the known peaks stay: repeat it on a quieter machine"
     )
     assert [each.name for each in load(path)] == ["given"]
 
@@ -672,7 +672,7 @@ def test_a_lower_bound_is_not_shown_as_measured_and_load_is_mentioned(
         ["core", "float32", "1.0GFLOP/s", "29", "of", "30", "measured"],
         ["machine", "float32", "≥", "2.0GFLOP/s", "0", "of", "30", "lower", "bound"],
     ]
-    assert "under load: other work took 40 % of the processors" in lines[3]
+    assert "under load: other work took 1.4 processors" in lines[3]
     assert lines[5:7] == [
         "machine, float32: a lower bound: none of 30 rounds was undisturbed: 30 waited for a processor",
         "to measure lower bounds again, with less other work: brickd calibrate",
@@ -690,7 +690,7 @@ def test_a_measured_machine_has_a_peak_of_each_kind(prefix: str) -> None:
     assert {"core", "machine"} <= set(devices)
     for name in ("core", "machine"):
         device = devices[name]
-        assert 0 <= device["others_percent"] <= 100
+        assert 0 <= device["others_processors"] <= len(os.sched_getaffinity(0))
         assert set(device["evidence"]) == {
             *device["flops_per_second"],
             *(each["level"] for each in device["bandwidths"]),

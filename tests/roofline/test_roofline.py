@@ -187,7 +187,7 @@ def test_bricks_above_peak_or_bandwidth_are_counted_even_if_cut_off() -> None:
 
 def bounded(*of: str) -> Device:
     """The device, of which only lower bounds of these are known."""
-    without = Evidence("2025-05-05T00:00:00.000Z", 40.0, 12, disturbed_by={"waited": 12})
+    without = Evidence("2025-05-05T00:00:00.000Z", 1.4, 12, disturbed_by={"waited": 12})
     return replace(DEVICE, evidence={**DEVICE.evidence, **dict.fromkeys(of, without)})
 
 
@@ -534,7 +534,7 @@ def test_lower_bounds_and_peaks_under_load_are_marked(worker: Start) -> None:
     save(runtime().state / "peaks", [replace(bounded("float32", "L1"), machine=here())])
     lines = brickd("roofline", COLUMNS="200").stdout.splitlines()
     assert lines[0] == (
-        "machine: float32 ≥ 100GFLOP/s, memory 10.0GB/s; measured 2025-05-05, under load: other work took 40 % of the"
+        "machine: float32 ≥ 100GFLOP/s, memory 10.0GB/s; measured 2025-05-05, under load: other work took 1.4"
         " processors"
     )
     assert "≥ 100G  compute   ≤ 20 %   ≤ 20 %    ≥ 80 %  ≥ 800 µs" in lines[2]
@@ -558,7 +558,7 @@ def test_peaks_of_a_file_without_evidence_are_lower_bounds(worker: Start) -> Non
     del device["evidence"]
     path = runtime().state / "peaks"
     path.parent.mkdir(parents=True)
-    path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [device | {"others_percent": None}]}).encode()]))
+    path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [device]}).encode()]))
     lines = brickd("roofline", COLUMNS="200").stdout.splitlines()
     assert lines[0].endswith("; measured 2026-01-01, load not known")
     assert "machine, memory: a lower bound: an earlier brickd measured it, which did not check for other work" in lines

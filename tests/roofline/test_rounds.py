@@ -105,9 +105,9 @@ def test_only_time_taken_from_the_measured_processors_counts(tmp_path: Path) -> 
 
 def test_the_best_round_and_the_best_undisturbed_round_are_kept_separately() -> None:
     found = [Round(5.0, "waited"), Round(3.0, None), Round(4.0, None), Round(9.0, "stolen"), Round(1.0, "stolen")]
-    best = Rounds.best("float32", found, shared=True, others_percent=3.0)
+    best = Rounds.best("float32", found, shared=True, others_processors=3.0)
     assert best == ("float32", 9.0, 5, 2, 4.0, {"waited": 1, "stolen": 2}, True, 3.0)
-    assert Rounds.best("L1", found[:1], shared=False, others_percent=None)[3:5] == (0, None)
+    assert Rounds.best("L1", found[:1], shared=False, others_processors=None)[3:5] == (0, None)
 
 
 def test_only_rounds_of_the_fastest_instruction_set_count() -> None:
@@ -157,18 +157,22 @@ def test_next_to_a_process_on_the_same_processor_rounds_are_disturbed() -> None:
 
 def test_the_time_of_others_is_the_used_time_minus_ours() -> None:
     before = ProcessorUse(passed=100.0, taken=50.0, ours=10.0)
-    assert ProcessorUse(passed=120.0, taken=65.0, ours=20.0).others_percent(before) == 25
-    assert ProcessorUse(passed=120.0, taken=60.0, ours=21.0).others_percent(before) == 0
-    assert before.others_percent(before) is None
+    assert ProcessorUse(passed=102.0, taken=65.0, ours=20.0).others_processors(before) == 2.5
+    assert ProcessorUse(passed=102.0, taken=60.0, ours=21.0).others_processors(before) == 0
+    assert before.others_processors(before) is None
     now = ProcessorUse.now()
-    assert now.passed > now.taken > 0
+    assert now.passed > 0
+    assert now.taken > 0
 
 
 def test_stolen_time_counts_as_used_and_idle_time_does_not(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     tick = os.sysconf("SC_CLK_TCK")
-    (tmp_path / "proc/stat").write_text(f"cpu  {tick} 0 0 {7 * tick} {tick} 0 0 {2 * tick} 500 0\n")
-    assert ProcessorUse.now(tmp_path)[:2] == (11, 3)
+    all_cpus = f"cpu  {tick} 0 0 {7 * tick} {tick} 0 0 {2 * tick} 500 0\n"
+    for cpus in (1, 2):
+        each = "".join(f"cpu{cpu} 0 0\n" for cpu in range(cpus))
+        (tmp_path / "proc/stat").write_text(f"{all_cpus}{each}intr 1\n")
+        assert ProcessorUse.now(tmp_path)[:2] == (11 / cpus, 3)
     assert ProcessorUse.now(tmp_path / "none")[:2] == (0, 0)
 
 

@@ -52,12 +52,12 @@ class Calibration:
         """
         evidence = {}
         rounds = [self.rounds[device.name, of] for of in device.rates]
-        others_percent = rounds[-1].others_percent  # covers the longest time
+        others_processors = rounds[-1].others_processors  # covers the longest time
         for each in rounds:
-            found = Evidence(device.at, others_percent, *each[2:6])
+            found = Evidence(device.at, others_processors, *each[2:6])
             if each.shared and found.under_load and found.undisturbed_rounds:
                 shared = {**found.disturbed_by, "shared": found.undisturbed_rounds}
-                found = Evidence(device.at, others_percent, found.rounds, disturbed_by=shared)
+                found = Evidence(device.at, others_processors, found.rounds, disturbed_by=shared)
             evidence[each.of] = found
         return evidence
 

@@ -146,7 +146,7 @@ def _figure(
     if not found:
         yield Skipped(of, "other work kept the processors from working at the same time")
         return
-    best = Rounds.best(of, found, shared=shared, others_percent=ProcessorUse.now().others_percent(before))
+    best = Rounds.best(of, found, shared=shared, others_processors=ProcessorUse.now().others_processors(before))
     yield best
     yield Flops(of, best.per_second) if size_bytes is None else Bandwidth(of, best.per_second, size_bytes)
 

@@ -31,8 +31,10 @@ ANY = "any"
 # Every rate of a device is between these; sums and quotients of such rates are finite.
 _LEAST, _MOST = 1.0, 1e30
 
-# If other work takes at least this share of the processors' time, shared memory or clock rates can be slower.
-_BUSY_PERCENT = 5
+# If other work takes at least this many processors, on average, shared memory or clock rates can be slower. Work that
+# takes less leaves half of the rounds alone, and the best of all counts. Not a share of the machine: 5 % of 128
+# processors are six that are never idle.
+_BUSY_PROCESSORS = 0.5
 # Rates of undisturbed rounds differ by less than this factor.
 _SAME = 0.98
 # Fewer undisturbed rounds than these confirm no rate: after an interruption, caches are empty. The best of 5 rounds was
@@ -63,7 +65,7 @@ class Evidence:
 
     Attributes:
         at: when the best round was measured, in RFC 3339.
-        others_percent: the share of all processors that other work took then; None: unknown.
+        others_processors: how many processors other work took on average; None: unknown.
         rounds: the number of rounds; 0: measured by an earlier brickd, which stored no evidence.
         undisturbed_rounds: the number of those in which nothing took time from the measurement.
         undisturbed_per_second: the best rate of the undisturbed rounds; None: there are none.
@@ -71,7 +73,7 @@ class Evidence:
     """
 
     at: str
-    others_percent: float | None
+    others_processors: float | None
     rounds: int = 0
     undisturbed_rounds: int = 0
     undisturbed_per_second: float | None = None
@@ -80,7 +82,7 @@ class Evidence:
     @property
     def under_load(self) -> bool:
         """Whether other work ran at that time."""
-        return self.others_percent is not None and self.others_percent >= _BUSY_PERCENT
+        return self.others_processors is not None and self.others_processors >= _BUSY_PROCESSORS
 
     def confirms(self, per_second: float) -> bool:
         """Whether there are enough undisturbed rounds, and one of them reached this rate."""
@@ -129,9 +131,9 @@ class Device:
         return {**self.flops_per_second, **{each.level: each.bytes_per_second for each in self.bandwidths}}
 
     @property
-    def others_percent(self) -> float | None:
-        """The largest share that other work took of the processors during its measurements."""
-        known = (each.others_percent for each in self.evidence.values())
+    def others_processors(self) -> float | None:
+        """How many processors other work took on average during its measurements, at most; None: unknown."""
+        known = (each.others_processors for each in self.evidence.values())
         return max((each for each in known if each is not None), default=None)
 
     @property
@@ -151,7 +153,7 @@ class Device:
             "at": self.at,
             "by": self.by,
             "machine": None if self.machine is None else asdict(self.machine),
-            "others_percent": self.others_percent,
+            "others_processors": self.others_processors,
             "beside_others": self.under_load,
             "flops_per_second": dict(self.flops_per_second),
             "bandwidths": [each._asdict() for each in self.bandwidths],
@@ -294,7 +296,7 @@ def _device(document: dict[str, Any]) -> Device:
     if len(device.rates) < len(device.flops_per_second) + len(device.bandwidths):
         raise ValueError(f"two rates of one name, of {', '.join(device.rates)}")
     # An earlier brickd stored no evidence: nothing confirms its rates.
-    without = Evidence(device.at, optional(document["others_percent"], number))
+    without = Evidence(device.at, None)
     if source == "given":
         return device
     written = document.get("evidence", {})
@@ -311,7 +313,7 @@ def _evidence(document: dict[str, Any], per_second: float) -> Evidence:
         raise ValueError(f"{undisturbed} of {rounds} rounds do not reach {reached} where the best is {per_second}")
     return Evidence(
         text(document["at"]),
-        optional(document["others_percent"], number),
+        optional(document.get("others_processors"), number),  # an earlier brickd stored a share of the machine
         rounds,
         undisturbed,
         reached,

@@ -141,7 +141,7 @@ def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, e
 
 
 class ProcessorUse(NamedTuple):
-    """Processor seconds: all, those that anything took, and those of this process."""
+    """Seconds that passed, processor seconds that anything took, and those of this process."""
 
     passed: float
     taken: float
@@ -150,16 +150,16 @@ class ProcessorUse(NamedTuple):
     @classmethod
     def now(cls, root: Path = Path("/")) -> ProcessorUse:
         """Read it; zeros if the kernel does not say."""
-        first, *_ = (read(root / _STAT) or "").splitlines() or [""]
+        first, *lines = (read(root / _STAT, 1 << 20) or "").splitlines() or [""]
         ticks = [int(each) for each in first.split()[1:9] if each.isdigit()] or [0]
         idle = sum(ticks[3:5])  # and waiting for a disk
-        second = os.sysconf("SC_CLK_TCK")
-        return cls(sum(ticks) / second, (sum(ticks) - idle) / second, time.process_time())
+        second, cpus = os.sysconf("SC_CLK_TCK"), sum(each.startswith("cpu") for each in lines)
+        return cls(sum(ticks) / second / max(1, cpus), (sum(ticks) - idle) / second, time.process_time())
 
-    def others_percent(self, before: ProcessorUse) -> float | None:
-        """The share that other work took since `before`, in percent; None if it is unknown."""
+    def others_processors(self, before: ProcessorUse) -> float | None:
+        """How many processors other work took on average since `before`; None if it is unknown."""
         passed, taken, ours = (now - then for now, then in zip(self, before, strict=True))
-        return round(100 * max(0.0, taken - ours) / passed, 1) if passed > 0 else None
+        return round(max(0.0, taken - ours) / passed, 2) if passed > 0 else None
 
 
 class Rounds(NamedTuple):
@@ -169,7 +169,7 @@ class Rounds(NamedTuple):
         per_second: the best rate of all.
         undisturbed_per_second: the best of the undisturbed ones; None: there are none.
         shared: whether processors that were not measured use the same unit, cache or memory.
-        others_percent: the share of all processors that other work took since the device began; None: unknown.
+        others_processors: how many processors other work took on average since the device began; None: unknown.
     """
 
     of: str
@@ -179,13 +179,13 @@ class Rounds(NamedTuple):
     undisturbed_per_second: float | None
     disturbed_by: dict[str, int]
     shared: bool
-    others_percent: float | None
+    others_processors: float | None
 
     @classmethod
-    def best(cls, of: str, found: Sequence[Round], *, shared: bool, others_percent: float | None) -> Rounds:
+    def best(cls, of: str, found: Sequence[Round], *, shared: bool, others_processors: float | None) -> Rounds:
         """Sum up at least one round."""
         undisturbed = [each.per_second for each in found if each.disturbed_by is None]
         disturbed = Counter(each.disturbed_by for each in found if each.disturbed_by is not None)
         best = max(each.per_second for each in found)
         reached = max(undisturbed, default=None)
-        return cls(of, best, len(found), len(undisturbed), reached, dict(disturbed), shared, others_percent)
+        return cls(of, best, len(found), len(undisturbed), reached, dict(disturbed), shared, others_processors)
