@@ -18,8 +18,8 @@ import click
 from brickd.analysis.roofline import peaks
 from brickd.analysis.roofline.peaks import ANY, MEMORY, Bandwidth, Device, Kept, Skipped
 from brickd.base import escape, units
-from brickd.base.machine import here
 from brickd.base.paths import runtime
+from brickd.base.processors import here
 from brickd.base.timestamps import rfc3339
 from brickd.cli import peak_words, progress
 from brickd.cli import table as tables

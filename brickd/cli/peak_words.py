@@ -35,8 +35,8 @@ def at_most(text: str, bounded: bool) -> str:
 
 
 def machine(of: Mapping[str, Any]) -> str:
-    """The processors of a machine."""
-    return f"{of['cpu_model']}, {units.plural(of['cpus'], 'processor')}"
+    """The processors of a machine: their model, and how many cores were available."""
+    return f"{of['cpu_model']}, {units.plural(of['cpus'], 'core')}"
 
 
 def processors(number: float) -> str:

@@ -19,8 +19,8 @@ import click
 from brickd.analysis.roofline import peaks
 from brickd.analysis.roofline.roofline import chosen, document
 from brickd.base import escape, state_file, units
-from brickd.base.machine import here
 from brickd.base.paths import runtime
+from brickd.base.processors import here
 from brickd.cli import peak_words, roofline_svg, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import asked

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from brickd.base.machine import here
+from brickd.base.processors import here
 
 _CLOCKSOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 
@@ -25,4 +25,4 @@ def facts() -> dict[str, object]:
 
 def line(of: Mapping[str, object]) -> str:
     """The facts as a caption of a picture."""
-    return f"{of['cpu_model']}, {of['cpus']} processors; Python {of['python']}, Linux {of['kernel']}."
+    return f"{of['cpu_model']}, {of['cpus']} cores; Python {of['python']}, Linux {of['kernel']}."

@@ -65,7 +65,7 @@ def _bars(rows: Sequence[Mapping[str, Any]], bottom: float) -> Iterator[str]:
 def _captions(title: str, rows: Sequence[Mapping[str, Any]], facts: Mapping[str, object]) -> list[str]:
     lines = [
         f"{title}. Solid to the minimum, pale to the median; logarithmic.",
-        f"{facts['cpu_model']}, {facts['cpus']} processors; brickd reads {facts['agent_clock']}; "
+        f"{facts['cpu_model']}, {facts['cpus']} cores; brickd reads {facts['agent_clock']}; "
         f"Python {facts['python']}, Linux {facts['kernel']}.",
     ]
     absent = dict.fromkeys(row["by"] for row in rows if row["skipped"] is not None)

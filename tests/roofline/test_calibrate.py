@@ -19,7 +19,7 @@ from verbs import brickd, document
 
 from brickd.analysis.roofline import calibration
 from brickd.analysis.roofline.calibration import Calibration, contradictions, measure
-from brickd.analysis.roofline.measure import Begun, Flops, Next, Plan, cores, decode, encode, measured, processors
+from brickd.analysis.roofline.measure import Begun, Flops, Next, Plan, decode, encode, measured, processors
 from brickd.analysis.roofline.peaks import (
     UNDISTURBED_MIN,
     Bandwidth,
@@ -32,9 +32,9 @@ from brickd.analysis.roofline.peaks import (
     save,
 )
 from brickd.analysis.roofline.rounds import Rounds
-from brickd.analysis.roofline.working_sets import CpuCache, WorkingSet, caches, neighbours, online, working_sets
-from brickd.base.machine import Machine, here
+from brickd.analysis.roofline.working_sets import CpuCache, WorkingSet, caches, working_sets
 from brickd.base.paths import runtime
+from brickd.base.processors import Machine, cores, here
 from brickd.base.state_file import framed
 from brickd.cli import brickd as group
 from brickd.cli import peak_words
@@ -356,18 +356,6 @@ def test_one_core_is_measured_on_one_processor_and_a_single_core_once() -> None:
     assert names == (["core"] if len(cores()) == 1 else ["core", "machine"])
 
 
-def test_processors_of_the_same_core_are_neighbours(tmp_path: Path) -> None:
-    for cpu, siblings in ((0, "0,4\n"), (4, "0,4\n"), (1, "1\n")):
-        (tmp_path / f"cpu{cpu}/topology").mkdir(parents=True)
-        (tmp_path / f"cpu{cpu}/topology/thread_siblings_list").write_text(siblings)
-    assert neighbours([0], tmp_path) == {0, 4}
-    assert neighbours([1, 4], tmp_path) == {0, 1, 4}
-    assert neighbours([7], tmp_path) == {7}
-    assert online(tmp_path) == frozenset()
-    (tmp_path / "online").write_text("0-1,4\n")
-    assert online(tmp_path) == {0, 1, 4}
-
-
 def test_data_caches_are_listed_nearest_first(tmp_path: Path) -> None:
     for index, (kind, level, size) in enumerate(
         [("Unified", "2", "2048K"), ("Data", "1", "48K"), ("Instruction", "1", "64K"), ("Unified", "?", "1K")]
@@ -651,7 +639,7 @@ def test_peaks_of_another_machine_are_replaced_only_on_request(
     save(path, [core({"float32": (9e9, seen(9e9))}, machine=Machine("a processor", 4))])
     found = calibrated()
     assert isinstance(found.exception, BrickdError)
-    assert str(found.exception).startswith("the known peaks are those of another machine (a processor, 4 processors), ")
+    assert str(found.exception).startswith("the known peaks are those of another machine (a processor, 4 cores), ")
     assert str(found.exception).endswith(": to replace them: brickd calibrate --replace")
     assert load(path)[0].rates == {"float32": 9e9}
     assert calibrated("--peak-flops", "1", "--bandwidth", "1").exception is None
@@ -696,7 +684,7 @@ def test_a_measured_machine_has_a_peak_of_each_kind(prefix: str) -> None:
             *(each["level"] for each in device["bandwidths"]),
         }
         assert all(each["rounds"] for each in device["evidence"].values())
-        assert (device["source"], device["machine"]["cpus"]) == ("measured", len(os.sched_getaffinity(0)))
+        assert (device["source"], device["machine"]["cpus"]) == ("measured", len(cores()))
         reported = {*device["evidence"], *(each["what"] for each in device["skipped"])}
         assert reported >= {"float32", "float64", "memory"}
     assert "gpu0" in devices or [each["what"] for each in answer["skipped"]] == ["gpu"]

@@ -24,8 +24,8 @@ from verbs import brickd, document, sheet, started
 from brickd.analysis.roofline.peaks import Bandwidth, Device, Evidence, save
 from brickd.analysis.roofline.roofline import Roof, chosen, place, roof_of
 from brickd.analysis.roofline.roofline import document as roofline_document
-from brickd.base.machine import Machine, here
 from brickd.base.paths import runtime
+from brickd.base.processors import Machine, here
 from brickd.base.state_file import framed
 from brickd.cli import roofline_svg
 from brickd.cli.roofline import _elsewhere as elsewhere
@@ -571,6 +571,6 @@ def test_peaks_of_another_machine_are_marked_as_such(worker: Start) -> None:
     assert found.returncode == 0
     assert (
         found.stderr
-        == "brickd: the peaks are those of another machine, a processor, 2 processors: brickd calibrate --replace\n"
+        == "brickd: the peaks are those of another machine, a processor, 2 cores: brickd calibrate --replace\n"
     )
     assert document("roofline")["device_is_here"] is False

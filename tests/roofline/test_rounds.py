@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from brickd.analysis.roofline import _peaks
-from brickd.analysis.roofline.measure import Plan, chosen, computing, cores, fastest, reading
+from brickd.analysis.roofline.measure import Plan, computing, fastest, reading
 from brickd.analysis.roofline.rounds import ProcessorUse, Round, Rounds, SlotWork, Taken, judged, rounds
 
 CPUS = sorted(os.sched_getaffinity(0))
@@ -245,22 +245,9 @@ for kind, size in (("float32", 4), ("float64", 8)):
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize(
-    ("limit", "cpus"), [(None, [0, 1, 3]), (3.0, [0, 1, 3]), (2.0, [0, 1]), (1.1, [0, 1]), (1.0, [0]), (0.2, [0])]
-)
-def test_one_processor_of_each_core_is_measured_up_to_the_limit(limit: float | None, cpus: list[int]) -> None:
-    pairs = {0: {0, 4}, 4: {0, 4}, 1: {1, 5}, 5: {1, 5}, 3: {3}}
-    assert chosen([5, 4, 3, 1, 0], limit, pairs.__getitem__) == cpus
-
-
 def test_each_figure_gets_its_share_of_the_remaining_time() -> None:
     before_ns = soon(0)
     part = Plan(7, before_ns + 4_000_000_000_000).shared_by(4)
     assert part.enough == 7
     assert before_ns + 1_000_000_000_000 <= part.until_ns <= soon(1000)
     assert Plan(7, 0).shared_by(4).is_over
-
-
-def test_cores_are_processors_that_this_process_may_use() -> None:
-    assert set(cores()) <= set(CPUS)
-    assert cores()

@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from brickd.analysis.roofline.measure import Begun, Flops, Line, Next, cores, decode
+from brickd.analysis.roofline.measure import Begun, Flops, Line, Next, decode
 from brickd.analysis.roofline.peaks import Bandwidth, Device, Evidence, Skipped
 from brickd.analysis.roofline.rounds import Rounds
-from brickd.base.machine import here
+from brickd.base.processors import cores, here
 from brickd.base.timestamps import rfc3339
 
 # The latest end of the measurement, in seconds from the start; an idle machine needs a few. This leaves time to start

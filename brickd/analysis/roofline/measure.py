@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import math
 import mmap
 import os
 import sys
@@ -31,12 +30,10 @@ from brickd.analysis.roofline.working_sets import (
     CpuCache,
     WorkingSet,
     caches,
-    neighbours,
-    online,
     room,
     working_sets,
 )
-from brickd.base import cgroups
+from brickd.base.processors import cores, neighbours, online
 
 _TYPES = {"float32": 4, "float64": 8}
 _GPU_TYPES = ("float64", "float32", "tf32", "bfloat16", "float16")
@@ -242,20 +239,6 @@ def _gpu_rounds(amount: int, work: Callable[[], object], plan: Plan) -> list[Rou
         ended.synchronize()
         found.append(Round(amount / begun.elapsed_time(ended) * 1e3, "unseen"))
     return found
-
-
-def cores() -> list[int]:
-    """One processor of each allowed core, up to the processor limit of the control groups."""
-    return chosen(os.sched_getaffinity(0), cgroups.processors(os.getpid()), lambda cpu: neighbours([cpu]))
-
-
-def chosen(cpus: Iterable[int], limit: float | None, core: Callable[[int], Collection[int]]) -> list[int]:
-    """One processor of each core, up to the limit; `core`: the processors of the same core."""
-    found: list[int] = []
-    for cpu in sorted(cpus):
-        if not set(core(cpu)) & set(found):
-            found.append(cpu)
-    return found if limit is None else found[: max(1, math.ceil(limit))]
 
 
 def measured(what: str, plan: Plan) -> Iterator[Line]:

@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from brickd.base import state_file
 from brickd.base.json_values import number, optional, parsed, text, validating, whole
-from brickd.base.machine import Machine
 from brickd.base.paths import Runtime
+from brickd.base.processors import Machine
 from brickd.base.state_file import framed, unframed
 from brickd.errors import BrickdError, CheckpointRefused, CheckpointTooNew, PeaksRefused
 

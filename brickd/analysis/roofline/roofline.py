@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brickd.analysis.roofline.peaks import ANY, Bandwidth, Device
-from brickd.base.machine import Machine
+from brickd.base.processors import Machine
 from brickd.errors import BrickdError
 from brickd.query.queries import RooflineQuery
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from brickd.analysis.roofline.peaks import MEMORY, Skipped
 from brickd.base import cgroups
 from brickd.base.machine import read
+from brickd.base.processors import CPUS, listed
 
 PAGE = 4096
-_CPUS = Path("/sys/devices/system/cpu")
 # Larger than any cache, for a machine that does not report cache sizes.
 _LAST_CACHE_BYTES = 64 << 20
 # The part of the free memory that may be taken is 1 / this.
@@ -39,7 +39,7 @@ class WorkingSet(NamedTuple):
     size_bytes: int
 
 
-def caches(cpu: int, cpus: Path = _CPUS) -> list[CpuCache]:
+def caches(cpu: int, cpus: Path = Path("/", CPUS)) -> list[CpuCache]:
     """The data caches of a processor, the nearest first; empty if the kernel does not say."""
     found = []
     for folder in (cpus / f"cpu{cpu}" / "cache").glob("index*"):
@@ -49,30 +49,6 @@ def caches(cpu: int, cpus: Path = _CPUS) -> list[CpuCache]:
         if kind in ("Data", "Unified") and level.isdigit() and size[:-1].isdigit() and size[-1:] == "K":
             found.append(CpuCache(f"L{level}", int(size[:-1]) << 10, frozenset(listed(shared))))
     return sorted(found)
-
-
-def neighbours(cpus: Iterable[int], under: Path = _CPUS) -> set[int]:
-    """The processors of the same cores, including these."""
-    return {*cpus}.union(
-        *(listed((read(under / f"cpu{cpu}/topology/thread_siblings_list") or "").strip()) for cpu in cpus)
-    )
-
-
-def online(under: Path = _CPUS) -> frozenset[int]:
-    """All online processors of this machine; empty if the kernel does not say."""
-    return frozenset(listed((read(under / "online") or "").strip()))
-
-
-def listed(numbers: str) -> Iterator[int]:
-    """The numbers in a list in the kernel's format.
-
-    >>> list(listed("0-2,8"))
-    [0, 1, 2, 8]
-    """
-    for part in numbers.split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            yield from range(int(first), int(last or first) + 1)
 
 
 def working_sets(

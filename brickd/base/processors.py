@@ -1,0 +1,73 @@
+"""The processors of this machine: which share a core, and which of them this process may use.
+
+Owns: how the kernel is asked for that. Must not know: what is measured on them. Invariants: equal machines and equal
+rights to use their processors give equal facts; a CPU limit of a control group is such a right, as a number of cores.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from brickd.base import cgroups
+from brickd.base.machine import read
+
+CPUS = "sys/devices/system/cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The model of the processors, and the number of cores that this process may use."""
+
+    cpu_model: str
+    cpus: int
+
+
+def here(root: Path = Path("/")) -> Machine:
+    """This machine."""
+    lines = (line.partition(":") for line in (read(root / "proc/cpuinfo") or "").splitlines())
+    models = (value.strip() for key, _, value in lines if key.strip() in {"model name", "Model", "CPU part"})
+    return Machine(next(models, platform.machine()), len(cores(root)))
+
+
+def cores(root: Path = Path("/")) -> list[int]:
+    """One processor of each allowed core, up to the processor limit of the control groups."""
+    limit = cgroups.processors(os.getpid(), root)
+    return chosen(os.sched_getaffinity(0), limit, lambda cpu: neighbours([cpu], root / CPUS))
+
+
+def chosen(cpus: Iterable[int], limit: float | None, core: Callable[[int], Collection[int]]) -> list[int]:
+    """One processor of each core, up to the limit; `core`: the processors of the same core."""
+    found: list[int] = []
+    for cpu in sorted(cpus):
+        if not set(core(cpu)) & set(found):
+            found.append(cpu)
+    return found if limit is None else found[: max(1, math.ceil(limit))]
+
+
+def neighbours(cpus: Iterable[int], under: Path = Path("/", CPUS)) -> set[int]:
+    """The processors of the same cores, including these."""
+    return {*cpus}.union(
+        *(listed((read(under / f"cpu{cpu}/topology/thread_siblings_list") or "").strip()) for cpu in cpus)
+    )
+
+
+def online(under: Path = Path("/", CPUS)) -> frozenset[int]:
+    """All online processors of this machine; empty if the kernel does not say."""
+    return frozenset(listed((read(under / "online") or "").strip()))
+
+
+def listed(numbers: str) -> Iterator[int]:
+    """The numbers in a list in the kernel's format.
+
+    >>> list(listed("0-2,8"))
+    [0, 1, 2, 8]
+    """
+    for part in numbers.split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and (last or first).isdigit():
+            yield from range(int(first), int(last or first) + 1)
