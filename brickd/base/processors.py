@@ -34,6 +34,12 @@ def here(root: Path = Path("/")) -> Machine:
     return Machine(next(models, platform.machine()), len(cores(root)))
 
 
+def virtual(root: Path = Path("/")) -> bool:
+    """Whether this is a virtual machine; False if the kernel does not say, as on arm64."""
+    lines = (line.partition(":") for line in (read(root / "proc/cpuinfo") or "").splitlines())
+    return any(key.strip() == "flags" and "hypervisor" in value.split() for key, _, value in lines)
+
+
 def cores(root: Path = Path("/")) -> list[int]:
     """One processor of each allowed core, up to the processor limit of the control groups."""
     limit = cgroups.processors(os.getpid(), root)

@@ -18,6 +18,7 @@ _WHY = {
     "throttled": "were throttled by a limit of a control group",
     "stolen": "lost time to the hypervisor",
     "shared": "ran next to other work that shares a core, cache or memory",
+    "virtual": "cannot be checked, as other virtual machines may share it",
     "unseen": "cannot be checked, as nothing reports other work on a GPU",
 }
 _AGAIN = "to measure lower bounds again, with less other work: brickd calibrate"
@@ -62,7 +63,7 @@ def bounds(device: Mapping[str, Any], of: Collection[str] | None = None) -> Sequ
     evidence = [(what, each) for what, each in device["evidence"].items() if of is None or what in of]
     lower = [(what, each) for what, each in evidence if each["lower_bound"]]
     lines = [f"{device['name']}, {what}: a lower bound: {_why(each)}" for what, each in lower]
-    again = _GIVE if all(each["disturbed_by"].keys() == {"unseen"} for _, each in lower) else _AGAIN
+    again = _GIVE if all(each["disturbed_by"].keys() & {"unseen", "virtual"} for _, each in lower) else _AGAIN
     return [*lines, again] if lines else []
 
 

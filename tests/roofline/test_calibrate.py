@@ -34,7 +34,7 @@ from brickd.analysis.roofline.peaks import (
 from brickd.analysis.roofline.rounds import Rounds
 from brickd.analysis.roofline.working_sets import CpuCache, WorkingSet, caches, working_sets
 from brickd.base.paths import runtime
-from brickd.base.processors import Machine, cores, here
+from brickd.base.processors import Machine, cores, here, virtual
 from brickd.base.state_file import framed
 from brickd.cli import brickd as group
 from brickd.cli import peak_words
@@ -395,7 +395,7 @@ def test_each_working_set_fits_only_its_level_or_is_skipped_with_a_reason(
 
 
 def lines(*, shared: bool, others_processors: float | None) -> Calibration:
-    found = Calibration()
+    found = Calibration(virtual=False)
     found.add(Begun("core", "AVX2"))
     for of in ("float32", "L1"):
         found.add(Rounds(of, 2.0, 9, 7, 1.5, {"waited": 2}, shared, None if of == "float32" else others_processors))
@@ -410,7 +410,7 @@ def test_reports_of_measuring_programs_become_devices() -> None:
     assert (device.name, device.source, device.by, device.machine) == ("core", "measured", "AVX2", here())
     assert (device.flops_per_second, device.bandwidths) == ({"float32": 2.0}, (Bandwidth("L1", 2.0, 4),))
     assert device.skipped == (Skipped("memory", "room"),)
-    without = Calibration()
+    without = Calibration(virtual=False)
     without.add(Skipped("gpu", "none"))
     assert (without.devices, without.skipped) == ([], [Skipped("gpu", "none")])
 
@@ -428,6 +428,22 @@ def test_next_to_other_work_a_shared_unit_has_no_undisturbed_round(
     if confirmed:
         expected = replace(expected, undisturbed_rounds=7, undisturbed_per_second=1.5)
     assert found.evidence(found.devices[0]) == {"float32": expected, "L1": expected}
+
+
+@pytest.mark.parametrize(
+    ("virtual", "busy", "why"), [(True, 0.0, "virtual"), (True, 1.0, "shared"), (False, 0.0, None)]
+)
+def test_on_a_virtual_machine_memory_and_caches_between_cores_have_no_undisturbed_round(
+    virtual: bool, busy: float, why: str | None
+) -> None:
+    found = Calibration(virtual)
+    found.add(Begun("core", "AVX2"))
+    for of in ("float32", "L1", "L2", "L3", "memory"):
+        found.add(Rounds(of, 2.0, 9, 7, 1.5, {"waited": 2}, of in ("L3", "memory"), busy))
+        found.add(Flops(of, 2.0) if of == "float32" else Bandwidth(of, 2.0, 4))
+    disturbed = {of: dict(each.disturbed_by) for of, each in found.evidence(found.devices[0]).items()}
+    own, between = {"waited": 2}, {"waited": 2} | ({why: 7} if why else {})
+    assert disturbed == {"float32": own, "L1": own, "L2": own, "L3": between, "memory": between}
 
 
 def lying(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
@@ -468,6 +484,13 @@ def test_a_killed_program_loses_only_unreported_results_and_that_is_reported(
     assert (machine.rates, list(machine.skipped)) == ({"float32": 3.0}, died)
     lying(tmp_path, monkeypatch, "kill -9 $$")
     assert measure(quick=True, progress=lambda *_: None).skipped[:1] == died
+
+
+def test_what_is_measured_is_judged_as_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = Begun("core", "AVX2"), Rounds("L3", 2.0, 30, 30, 2.0, {}, False, 0.0), Bandwidth("L3", 2.0, 4)
+    lying(tmp_path, monkeypatch, "\n".join(["cat <<'END'", *map(encode, lines), "END"]))
+    core, *_ = measure(quick=True, progress=lambda *_: None).devices
+    assert core.is_bound("L3") is virtual()
 
 
 def test_a_program_over_the_time_limit_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -610,6 +633,11 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
             "the best of 24 rounds was disturbed: 4 waited for a processor",
         ),
         (
+            Evidence("", 0.0, 3, disturbed_by={"waited": 1, "virtual": 2}),
+            "none of 3 rounds was undisturbed: 2 cannot be checked, as other virtual machines may share it, 1 waited"
+            " for a processor",
+        ),
+        (
             Evidence("", 0.0, 3, disturbed_by={"unseen": 3}),
             "none of 3 rounds was undisturbed: 3 cannot be checked, as nothing reports other work on a GPU",
         ),
@@ -618,7 +646,7 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
 def test_a_lower_bound_has_its_reason_and_the_next_command(evidence: Evidence, why: str) -> None:
     device = core({"float32": (100.0, evidence), "L1": (100.0, seen(100.0))}).document()
     again = "to measure lower bounds again, with less other work: brickd calibrate"
-    if "unseen" in evidence.disturbed_by:  # to measure it again would not help
+    if {"unseen", "virtual"} & evidence.disturbed_by.keys():  # to measure it again would not help
         again = "to use the peaks of a data sheet: brickd calibrate --device NAME --peak-flops N --bandwidth N"
     assert peak_words.bounds(device) == [f"core, float32: a lower bound: {why}", again]
     assert peak_words.bounds(device, ("L1",)) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from brickd.base.processors import CPUS, Machine, chosen, cores, here, neighbours, online
+from brickd.base.processors import CPUS, Machine, chosen, cores, here, neighbours, online, virtual
 
 ALLOWED = sorted(os.sched_getaffinity(0))
 
@@ -37,15 +37,22 @@ def test_cores_are_processors_that_this_process_may_use() -> None:
     assert cores()
 
 
-def machine(root: Path, cpu_max: str = "max 100000", siblings: str = "") -> Path:
+def machine(root: Path, cpu_max: str = "max 100000", siblings: str = "", flags: str = "fpu avx2") -> Path:
     """A machine whose processors share a core with these siblings, and this process in a control group."""
-    files = {"proc/cpuinfo": "model name\t: a processor\n", "sys/fs/cgroup/cpu.max": cpu_max}
+    files = {"proc/cpuinfo": f"model name\t: a processor\nflags\t\t: {flags}\n", "sys/fs/cgroup/cpu.max": cpu_max}
     files |= {f"proc/{os.getpid()}/cgroup": "0::/\n"}
     files |= {f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": siblings for cpu in ALLOWED}
     for name, content in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content)
     return root
+
+
+def test_a_virtual_machine_is_one_whose_processor_says_so(tmp_path: Path) -> None:
+    assert not virtual(tmp_path)
+    assert not virtual(machine(tmp_path))
+    assert virtual(machine(tmp_path, flags="fpu hypervisor avx2"))
+    assert not virtual(machine(tmp_path, flags="nohypervisor"))
 
 
 def test_a_machine_has_the_cores_that_affinity_and_cpu_limit_leave(tmp_path: Path) -> None:

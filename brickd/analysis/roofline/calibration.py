@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from brickd.analysis.roofline.measure import Begun, Flops, Line, Next, decode
 from brickd.analysis.roofline.peaks import Bandwidth, Device, Evidence, Skipped
 from brickd.analysis.roofline.rounds import Rounds
-from brickd.base.processors import cores, here
+from brickd.base.processors import cores, here, virtual
 from brickd.base.timestamps import rfc3339
 
 # The latest end of the measurement, in seconds from the start; an idle machine needs a few. This leaves time to start
@@ -33,6 +33,8 @@ _ENOUGH, _QUICK_ENOUGH = 100, 20
 _GRACE_SECONDS = 2.0
 # If all cores together reach less than this part of one core's rate, something is wrong; a smaller gap is noise.
 _SAME = 0.95
+# The levels that a core does not share with another one.
+_IN_CORE = {"L1", "L2"}
 
 _NO_TORCH = "no torch in the Python that brickd runs in: install it there, or give the peaks"
 
@@ -41,6 +43,7 @@ _NO_TORCH = "no torch in the Python that brickd runs in: install it there, or gi
 class Calibration:
     """The measured devices, and the measurements skipped for lack of a device."""
 
+    virtual: bool  # whether this is a virtual machine
     devices: list[Device] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     rounds: dict[tuple[str, str], Rounds] = field(default_factory=dict)
@@ -48,16 +51,20 @@ class Calibration:
     def evidence(self, device: Device) -> dict[str, Evidence]:
         """The evidence of each rate of a device.
 
-        While other work runs, no round on a unit that other processors share is undisturbed.
+        No round on a unit that other processors share is undisturbed while other work runs, or while it may run unseen:
+        other virtual machines have the same memory and the caches between the cores.
         """
         evidence = {}
         rounds = [self.rounds[device.name, of] for of in device.rates]
         others_processors = rounds[-1].others_processors  # covers the longest time
         for each in rounds:
             found = Evidence(device.at, others_processors, *each[2:6])
-            if each.shared and found.under_load and found.undisturbed_rounds:
-                shared = {**found.disturbed_by, "shared": found.undisturbed_rounds}
-                found = Evidence(device.at, others_processors, found.rounds, disturbed_by=shared)
+            why = "shared" if each.shared and found.under_load else ""
+            if self.virtual and each.of in {bandwidth.level for bandwidth in device.bandwidths} - _IN_CORE:
+                why = why or "virtual"
+            if why and found.undisturbed_rounds:
+                disturbed = {**found.disturbed_by, why: found.undisturbed_rounds}
+                found = Evidence(device.at, others_processors, found.rounds, disturbed_by=disturbed)
             evidence[each.of] = found
         return evidence
 
@@ -85,12 +92,12 @@ class Calibration:
 
 def measure(*, quick: bool, progress: Callable[[str, str], object]) -> Calibration:
     """Measure all devices; `progress` gets the device and the measurement that begins."""
-    found, began = Calibration(), time.monotonic()
+    found, began = Calibration(virtual()), time.monotonic()
     for what, seconds in (_QUICK_SECONDS if quick else _UNTIL_SECONDS).items():
         if what == "gpus" and importlib.util.find_spec("torch") is None:
             found.skipped.append(Skipped("gpu", _NO_TORCH))
             continue
-        part = Calibration()
+        part = Calibration(found.virtual)
         for line in _output(what, began + seconds, _QUICK_ENOUGH if quick else _ENOUGH):
             if isinstance(line, Next):
                 progress(part.devices[-1].name, line.what)
