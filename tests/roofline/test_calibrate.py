@@ -486,9 +486,9 @@ def test_a_killed_program_loses_only_unreported_results_and_that_is_reported(
     assert measure(quick=True, progress=lambda *_: None).skipped[:1] == died
 
 
-def test_what_is_measured_is_judged_as_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = Begun("core", "AVX2"), Rounds("L3", 2.0, 30, 30, 2.0, {}, False, 0.0), Bandwidth("L3", 2.0, 4)
-    lying(tmp_path, monkeypatch, "\n".join(["cat <<'END'", *map(encode, lines), "END"]))
+def test_rates_are_judged_by_whether_this_machine_is_virtual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = encode(Rounds("L3", 2.0, 30, 30, 2.0, {}, False, 0.0)), encode(Bandwidth("L3", 2.0, 4))
+    lying(tmp_path, monkeypatch, "\n".join(["cat <<'END'", encode(Begun("core", "AVX2")), *figure, "END"]))
     core, *_ = measure(quick=True, progress=lambda *_: None).devices
     assert core.is_bound("L3") is virtual()
 
