@@ -224,7 +224,8 @@ def _remedy(refused: RefusedSegment) -> tuple[State, str, str]:
         why = "a live worker writes it: its brick-agent and this brickd have different versions"
         return "broken", "pip install ./agent .", why
     if not refused.regular:
-        return "advice", f"rm -r -- {shlex.quote(_path(refused.file))}", "it has a segment's name, but is not a file"
+        why = "it has a segment's prefix, but no worker made it"
+        return "advice", f"rm -r -- {shlex.quote(_path(refused.file))}", why
     return "advice", "brickd prune --refused", "it is not a segment, or has another format"
 
 

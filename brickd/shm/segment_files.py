@@ -3,31 +3,47 @@
 Owns: their names, which files may be opened and how, which process holds and which drains a file. Must not know: their
 content. Invariants: a process opens only files of its own effective user, even as root; opening follows no link and
 waits for no process; a process never opens a file twice while it holds a lock on it; a file that cannot be a segment
-raises `SegmentRefused` with a reason, never another exception.
+raises `SegmentRefused` with a reason, never another exception; a name that no worker writes is refused before its file
+is opened, so that file is never removed.
+
+posix_ipc unlinks segments: shm_unlink is the counterpart of the agent's shm_open. It does not open them, because
+shm_open has no O_NONBLOCK and waits for the other end of a FIFO. Its semaphores are no locks for workers: they stay
+taken when a process is killed.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
+import posix_ipc
+
 from brickd.base.locks import holder, take
 from brickd.base.users import as_user, user_name
-from brickd.errors import NoDescriptor, NotPermitted, SegmentRefused, SegmentUndrained, SegmentUnopened
+from brickd.errors import BrickdError, NoDescriptor, NotPermitted, SegmentRefused, SegmentUndrained, SegmentUnopened
 from brickd.shm import _reader
 
 # A file's identity, independent of its name: device and inode.
 Identifier = tuple[int, int]
 
+# What may follow the prefix: a worker writes hexadecimal digits. A name of these characters is text and no path.
+_BEHIND_PREFIX = re.compile(r"[A-Za-z0-9._-]*")
+
 
 def prefix() -> str:
-    """The prefix of segments' names."""
-    return os.environ.get("BRICKD_SHM_PREFIX") or _reader.PREFIX
+    """The prefix of segments' names; raises BrickdError if it is not text."""
+    given = os.environ.get("BRICKD_SHM_PREFIX") or _reader.PREFIX
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise BrickdError(f"BRICKD_SHM_PREFIX is {os.fsencode(given)!r}, expected UTF-8") from None
+    return given
 
 
 # The owners of other users' files, by name and inode. The owner of a file that is known here is not looked up again. An
@@ -147,12 +163,11 @@ class SegmentFile:
         if not self.same_file():
             return False
         try:
-            # Not posix_ipc: it refuses a name that is not UTF-8, which any process may have created.
-            os.unlink(os.path.join(_reader.DIRECTORY, self.name))
-        except FileNotFoundError:
+            posix_ipc.unlink_shared_memory(self.name)
+        except posix_ipc.ExistentialError:
             return False
-        except PermissionError as error:
-            raise NotPermitted(f"{self.name}: cannot be removed: {error.strerror}") from error
+        except posix_ipc.PermissionsError as error:
+            raise NotPermitted(f"{self.name}: cannot be removed: {os.strerror(errno.EACCES)}") from error
         return True
 
     def close(self) -> None:
@@ -173,10 +188,12 @@ EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left: not an e
 
 def opened(name: str, access: int) -> int:
     """Open a descriptor; raises the errors of `open_file`."""
-    if "/" in name:
-        raise SegmentUnopened(name, "cannot be opened: its name contains a slash, expected a file's name")
+    if not _BEHIND_PREFIX.fullmatch(name.removeprefix(prefix())):
+        reason = (
+            "cannot be opened: its name has other characters than letters, digits, '.', '_' and '-' behind the prefix"
+        )
+        raise SegmentUnopened(name, reason)
     try:
-        # Not shm_open: glibc's waits for the other end of a FIFO, and posix_ipc's crashes on a name with a NUL.
         flags = access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(os.path.join(_reader.DIRECTORY, name), flags)
     except PermissionError as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import forge
+import posix_ipc
 import pytest
 from conftest import SHM
 from faults import Start
@@ -73,14 +73,14 @@ def life(prefix: str) -> Iterator[Life]:
 
 def irremovable(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no process remove a segment from now on."""
-    unlink = os.unlink
+    unlink = posix_ipc.unlink_shared_memory
 
-    def refused(path: Any, **also: Any) -> None:
-        if os.path.basename(os.fspath(path)).startswith(prefix):
-            raise PermissionError(1, "Operation not permitted", path)
-        unlink(path, **also)
+    def refused(name: str) -> None:
+        if name.startswith(prefix):
+            raise posix_ipc.PermissionsError
+        unlink(name)
 
-    monkeypatch.setattr(os, "unlink", refused)
+    monkeypatch.setattr(posix_ipc, "unlink_shared_memory", refused)
 
 
 DENIED = "its worker ended, its totals are kept, and the file cannot be removed: permission denied"

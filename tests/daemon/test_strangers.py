@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import SHM, reading
 from faults import Start
-from forge import put, seal, with_header
+from forge import placed, put, seal, with_header
 from running import running
 from serving import ask
 from verbs import SPANS, brickd, document, started
@@ -34,7 +34,7 @@ STRANGER = 65534
 def theirs(file: Path, image: bytes = b"x\n", mode: int = 0o666, uid: int = STRANGER) -> Path:
     """A stranger's file, complete when it gets its name."""
     draft = SHM / f".{file.name}"
-    draft.write_bytes(image)
+    placed(draft.name, image)
     draft.chmod(mode)
     os.chown(draft, uid, uid)
     return draft.rename(file)
@@ -187,10 +187,10 @@ def test_an_own_file_with_a_reused_inode_number_is_accepted(prefix: str) -> None
 
 
 def test_ownership_of_a_file_is_judged_by_the_effective_user(prefix: str) -> None:
-    (SHM / f"{prefix}0").write_bytes(b"")
+    placed(f"{prefix}0", b"")
     os.seteuid(STRANGER)
     try:
-        (SHM / f"{prefix}1").write_bytes(b"")
+        placed(f"{prefix}1", b"")
         assert listing(prefix) == ([f"{prefix}1"], listing(prefix).others)
         assert listing(prefix).counts() == {0: 1}
         open_file(f"{prefix}1").close()
@@ -198,6 +198,18 @@ def test_ownership_of_a_file_is_judged_by_the_effective_user(prefix: str) -> Non
             open_file(f"{prefix}0")
     finally:
         os.seteuid(0)
+
+
+def test_a_file_that_this_user_may_not_remove_stays(prefix: str) -> None:
+    placed(f"{prefix}0", b"")
+    with open_file(f"{prefix}0") as file:
+        os.seteuid(STRANGER)
+        try:
+            with pytest.raises(NotPermitted, match=f"{prefix}0: cannot be removed: Permission denied"):
+                file.unlink()
+        finally:
+            os.seteuid(0)
+        assert (SHM / file.name).exists()
 
 
 KEYED = """
@@ -234,6 +246,6 @@ def test_root_reads_no_segment_of_another_user_though_it_could(prefix: str) -> N
 
 
 def test_a_segment_named_for_another_user_is_refused(prefix: str) -> None:
-    (SHM / f"{prefix}0").write_bytes(with_header(uid=4321))
+    placed(f"{prefix}0", with_header(uid=4321))
     with pytest.raises(SegmentRefused, match="says that user 4321 made it, but user 0 owns it"):
         open_segment(f"{prefix}0")

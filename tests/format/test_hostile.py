@@ -7,10 +7,10 @@ import json
 import math
 import os
 import random
+import re
 import struct
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import forge
@@ -20,14 +20,15 @@ from forge import PAGE, U64, golden, place, put, seal, segment_of, with_header
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brickd.errors import NotPermitted, SegmentRefused
+from brickd.daemon.prune import prune
+from brickd.errors import BrickdError, NotPermitted, SegmentRefused
 from brickd.model.summary_fold import Fold
 from brickd.model.workers import survey
 from brickd.shm import _reader, dtypes, records
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment import Segment, open_segment
 from brickd.shm.segment_copy import Reading
-from brickd.shm.segment_files import find
+from brickd.shm.segment_files import SegmentFile, find, opened
 
 SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -83,7 +84,7 @@ def put_file(prefix: str) -> Callable[[bytes], str]:
 
     def write(image: bytes) -> str:
         name = f"{prefix}{next(numbers)}"
-        (SHM / name).write_bytes(image)
+        forge.placed(name, image)
         return name
 
     return write
@@ -591,12 +592,12 @@ def test_values_in_the_consumers_lines_change_no_total() -> None:
 def odd_files(prefix: str) -> dict[str, str]:
     """One of everything that a name in /dev/shm may be other than a segment."""
     names = {kind: f"{prefix}{kind}" for kind in ("link", "hard", "fifo", "folder", "real", "empty")}
-    (SHM / names["real"]).write_bytes(golden())
+    forge.placed(names["real"], golden())
     os.link(SHM / names["real"], SHM / names["hard"])
     os.symlink(names["real"], SHM / names["link"])
     os.mkfifo(SHM / names["fifo"])
     (SHM / names["folder"]).mkdir()
-    (SHM / names["empty"]).touch()
+    forge.placed(names["empty"], b"")
     if os.geteuid() == 0:
         names["device"] = f"{prefix}device"
         os.mknod(SHM / names["device"], 0o600 | 0o020000, os.makedev(1, 5))  # /dev/zero
@@ -625,14 +626,44 @@ def test_a_dangling_link_is_refused(prefix: str, name: str) -> None:
         open_segment(name if name in ("", ".", "..", "/") else prefix + name)
 
 
-def test_a_name_that_is_not_utf8_is_found_and_judged(prefix: str) -> None:
-    raw = os.fsencode(SHM / prefix) + b"\xff\xfe"
-    Path(os.fsdecode(raw)).write_bytes(golden())
-    (name,) = find(prefix)
-    with open_segment(name) as segment:
+@pytest.mark.parametrize("behind", [os.fsdecode(b"\xff\xfe"), "ä", "a b", "a\n", "a;b", "a\u0661", "~", "$(rm)"])
+def test_a_name_that_no_worker_writes_is_found_and_refused_and_stays(prefix: str, behind: str) -> None:
+    name = prefix + behind
+    (SHM / name).write_bytes(golden())
+    assert find(prefix) == [name]
+    (refused,) = prune(remove=True, wait=lambda _: None, refused_too=True).refused
+    assert refused.path == name
+    assert "other characters than letters, digits, '.', '_' and '-' behind the prefix" in refused.reason
+    assert (SHM / name).exists()
+
+
+def test_a_prefix_may_have_any_characters_of_text_and_its_segments_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = f"test-brickd-{os.getpid()} ä\n;-"
+    monkeypatch.setenv("BRICKD_SHM_PREFIX", prefix)
+    forge.placed(f"{prefix}aZ09._-", golden())
+    with open_segment(f"{prefix}aZ09._-") as segment:
         assert digest(segment) is not None
         assert segment.unlink()
+        assert not segment.unlink()
     assert find(prefix) == []
+
+
+def test_a_file_that_another_process_removes_first_was_not_removed_here(put_file: Callable[[bytes], str]) -> None:
+    class Raced(SegmentFile):
+        def same_file(self) -> bool:
+            same = super().same_file()
+            os.unlink(SHM / self.name)
+            return same
+
+    name = put_file(golden())
+    with Raced(name, opened(name, os.O_RDONLY)) as file:
+        assert not file.unlink()
+
+
+def test_a_prefix_that_is_not_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRICKD_SHM_PREFIX", os.fsdecode(b"brickd-\xff-"))
+    with pytest.raises(BrickdError, match=re.escape("BRICKD_SHM_PREFIX is b'brickd-\\xff-', expected UTF-8")):
+        find()
 
 
 def test_a_file_of_an_exbibyte_is_refused_by_its_size(put_file: Callable[[bytes], str]) -> None:
@@ -780,7 +811,7 @@ def test_a_constantly_replaced_name_opens_one_whole_file_or_none(prefix: str) ->
     images = [with_header(index=n) for n in (1, 2)]
     reasons: set[str] = set()
     name = f"{prefix}name"
-    (SHM / name).write_bytes(images[0])
+    forge.placed(name, images[0])
 
     def change(n: int) -> None:
         (SHM / f"{prefix}next").write_bytes(images[n % 2])

@@ -225,6 +225,17 @@ int unlinkat(int directory, const char *name, int flags)
 }
 int unlink(const char *name) { return unlinkat(AT_FDCWD, name, 0); }
 
+/* As glibc's: a daemon removes segments with it. */
+int shm_unlink(const char *name)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "/dev/shm/%s", name + strspn(name, "/"));
+    const int failed = unlink(path);
+    if (failed != 0 && errno == EPERM)
+        errno = EACCES;
+    return failed;
+}
+
 static int open_at(int directory, const char *name, int flags, mode_t mode)
 {
     struct effect it = {"open", SYS_openat, directory, P(name), flags, (long)mode, 0};

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import forge
+import posix_ipc
 import pytest
 from conftest import SHM
 from test_deferred import History
@@ -441,10 +442,24 @@ class _Os:
 
     def unlink(self, path: Any) -> None:
         self._faults.meet("unlink")
+        os.unlink(path)
+
+
+class _PosixIpc:
+    """The module posix_ipc, as the daemon sees it."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(posix_ipc, name)
+
+    def unlink_shared_memory(self, name: str) -> None:
+        self._faults.meet("unlink")
         if self._faults.chance.random() < self._faults.refuse:
             self._faults.refused = True
-            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), path)
-        os.unlink(path)
+            raise posix_ipc.PermissionsError
+        posix_ipc.unlink_shared_memory(name)
 
 
 @dataclass
@@ -477,6 +492,7 @@ class World:
         self.faults = Faults(self.chance, self.meanwhile)
         self.patch.setattr(checkpoint, "os", _Os(self.faults))
         self.patch.setattr(segment_files, "os", _Os(self.faults))
+        self.patch.setattr(segment_files, "posix_ipc", _PosixIpc(self.faults))
         self.patch.setattr(removed_file, "os", _Os(self.faults))
         self.patch.setattr(_reader, "write_all", self.faults.write_all)
         self.patch.setattr(workers, "_WATCH_SECONDS", 0.0)  # no process here records without a lock
