@@ -93,7 +93,7 @@ def _verb() -> Callable[[], None]:
         brickd.get_command(click.Context(brickd), verb)
     # Also what they load if no daemon answers, and what a daemon loads.
     late = ["brickd.cli.inprocess_daemon", "brickd.api.server", "brickd.daemon.sd_notify", "brickd.doctor.run_checks"]
-    late += ["hashlib", "tempfile"]
+    late += ["brickd.cli.dot", "click._textwrap", "difflib", "hashlib", "tempfile"]
     for room in (views, datasources):
         late += [each.name for each in pkgutil.iter_modules(room.__path__, f"{room.__name__}.")]
     for module in late:

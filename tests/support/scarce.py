@@ -18,7 +18,7 @@ from typing import Any
 
 import rings
 import tapes
-from checked_record import CheckedRecord, Tensor, add
+from checked_record import NUMBERS, CheckedRecord, Tensor
 
 from brickd.shm import _reader
 
@@ -29,20 +29,27 @@ _SPANS = rings.spans(*({"path": 0, "start": n, "duration": 100 + n} for n in ran
 _EVENTS = rings.events(*({"id": n, "path": 0} for n in range(8)))
 
 
+def _checked(worker: int) -> bytes:
+    records = [
+        CheckedRecord(
+            Tensor(step + (worker == 2 and site == 3), nan=worker == 1 and site == 2), (Tensor(7 + step),),
+            site=site, step=step, ticks=step * _SITES + site, flags=_reader.CHECKED_STEP, position=worker % 2,
+        )
+        for step in range(_STEPS)
+        for site in range(_SITES)
+    ]  # fmt: skip
+    return b"".join(each.slots() for each in (*records, replace(records[0], flags=_reader.CHECKED_WEIGHT)))
+
+
+_CHECKED = [_checked(worker) for worker in range(3)]
+
+
 def _fingerprints() -> object:
     """Workers that differ, and NaN that is born: counted, matched, selected, dropped."""
     held = _reader.Fingerprints(1 << 20, True)
     found: list[object] = []
-    for worker in range(3):
-        records = [
-            CheckedRecord(
-                Tensor(step + (worker == 2 and site == 3), nan=worker == 1 and site == 2), (Tensor(7 + step),),
-                site=site, step=step, ticks=step * _SITES + site, flags=_reader.CHECKED_STEP, position=worker % 2,
-            )
-            for step in range(_STEPS)
-            for site in range(_SITES)
-        ]  # fmt: skip
-        found.append(add(held, worker, [*records, replace(records[0], flags=_reader.CHECKED_WEIGHT)]))
+    for worker, records in enumerate(_CHECKED):
+        found += [held.add(worker, 0, 0, NUMBERS, NUMBERS, records, True), held.unlike()]
     found += [held.births(), held.counts(), held.unlike(), held.read(1), held.group(1), held.rounded(0, 1)]
     part, numbers = held.select([0, 1, 2], [0, 1, 2], [0, 0, 0])
     found += [numbers, part.counts()]
@@ -139,6 +146,7 @@ def _told(name: str, use: Callable[[], object]) -> dict[str, Any]:
         gc.collect()
         return int(control.allocations_held())
 
+    gc.freeze()  # search only what `use` makes
     first = repr(use())
     control.allocations_watch(*_range(_reader.__file__))
     use()
