@@ -185,6 +185,7 @@ def test_an_unknown_category_column_or_group_is_refused_with_the_choices(worker:
         assert "\x1b" not in ended.stderr
 
 
+@pytest.mark.ci
 def test_the_sort_column_is_shown_on_a_screen_of_any_width(worker: Start) -> None:
     started(worker, SPANS, BRICKD_SERVICE="a service with a long name")
     for sort, title in (

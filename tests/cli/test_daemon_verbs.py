@@ -205,6 +205,7 @@ def test_a_watched_status_as_json_is_one_document_per_line(worker: Start, daemon
         assert process.wait() == 0, "its reader went away"
 
 
+@pytest.mark.ci
 def test_a_watched_status_on_a_pipe_prints_screen_after_screen(worker: Start) -> None:
     started(worker, BRICKD_SERVICE="api")
     with running("status", "api", "--watch", "0.1") as (process, printed):

@@ -81,6 +81,7 @@ def test_hostile_names_are_escaped_in_every_format(worker: Start, verb: str) -> 
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in cells for cell in row.values())
 
 
+@pytest.mark.ci
 def test_h_prints_the_help_of_brickd_and_of_every_verb() -> None:
     assert brickd("-h").stdout == brickd("--help").stdout
     for verb in VERBS:
@@ -97,6 +98,7 @@ def test_an_unknown_worker_is_refused_with_similar_names(worker: Start) -> None:
         assert missing.stderr == "brickd: no worker or service apo/0: did you mean api/0? (brickd status lists them)\n"
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_without_workers_every_verb_names_the_next_command() -> None:
     for verb, rows in ASKED.items():

@@ -153,6 +153,7 @@ report([off, work()])
     assert on >= 60, "or this test could not fail"
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="counts instructions by the trap flag of x86")
 def test_f106_looking_up_the_last_of_2000_bricks_takes_as_many_instructions_as_the_first(
     worker: Start, prefix: str, compiled: Callable[..., Path]

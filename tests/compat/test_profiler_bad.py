@@ -147,6 +147,7 @@ report(p.summary() and p.to_json())
     assert sum(each["count"] for each in json.loads(text)["bricks"]) == 4
 
 
+@pytest.mark.ci
 def test_the_number_of_names_is_limited(worker: Start, prefix: str) -> None:
     kept, count, text = report_of(
         worker,

@@ -181,6 +181,7 @@ report([report_.diagnosis, [repr(each) for each in report_.divergences], runs[1]
 """
 
 
+@pytest.mark.ci
 @pytest.mark.interpreter
 def test_the_report_does_not_depend_on_the_hash_seed(worker: Start) -> None:
     def run_with_seed(seed: str) -> Any:

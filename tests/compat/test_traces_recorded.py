@@ -86,6 +86,7 @@ def test_the_majority_of_three_workers_names_the_outlier(worker: Start) -> None:
     assert [run.compare(runs[0]).verdict for run in runs] == ["identical", "diverged", "identical"]
 
 
+@pytest.mark.ci
 def test_recordings_of_different_backends_are_compared_as_runs_are(worker: Start, tmp_path: Path) -> None:
     names, runs = [], []
     for number, backend in enumerate(("cpu", "cuda")):
@@ -205,6 +206,7 @@ reported = [len(run.traces), all(each.output_checksum for each in run.traces)]
     assert 0 < len(left.events) < 64
 
 
+@pytest.mark.ci
 def test_a_trace_above_the_limit_of_a_run_is_still_recorded(worker: Start, prefix: str) -> None:
     source = """
 run = brick.TraceRun("r")

@@ -494,6 +494,7 @@ def test_a_test_message_needs_a_target_and_waits_no_longer_than_its_limit() -> N
 # ---- a daemon
 
 
+@pytest.mark.ci
 def test_a_daemon_sends_a_problem_once_and_survives_failing_targets(worker: Start, prefix: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.touch(0o600)

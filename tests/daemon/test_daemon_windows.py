@@ -90,6 +90,7 @@ def test_a_worker_that_dies_removes_nothing_from_a_window(worker: Start) -> None
         assert counts(asked("bricks")) == {"early": 30, "late": 10}
 
 
+@pytest.mark.ci
 def test_the_screen_names_the_time_of_its_counts(worker: Start) -> None:
     process = late(worker)
     with running():

@@ -127,6 +127,7 @@ def no_descriptor_left(pid: int, but: int = 0) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("what", ["a new worker", "the checkpoint"])
 def test_without_free_descriptors_clients_are_disconnected(worker: Start, prefix: str, what: str) -> None:
     with running() as daemon, ExitStack() as stack:

@@ -114,6 +114,7 @@ def test_a_prompt_repeated_in_each_epoch_is_sampled_in_both_workers_at_once(work
     assert sum(map(bool, times)) > 1, "not all of them at once"
 
 
+@pytest.mark.ci
 def test_at_an_epoch_border_workers_differ_only_while_the_epoch_is_written(worker: Start, prefix: str) -> None:
     # One of 500 rounds is between the two writes: 10 ms of 5 s. They took 0.05 ms for 64 workers, 32 ms at worst.
     one, two = (Server(worker, number, "1/4") for number in range(2))

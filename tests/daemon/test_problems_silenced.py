@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from faults import Start
 from running import Running, running, until
 from verbs import brickd, document, started
@@ -46,6 +47,7 @@ def test_a_silenced_problem_is_counted_but_not_listed_until_unsilenced(worker: S
         assert after["problems"][0]["since"] <= status["silenced"][0]["seen"], "and since when it lasts"
 
 
+@pytest.mark.ci
 def test_a_status_stream_has_problems_seen_within_the_requested_time(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api").kill()
 

@@ -352,7 +352,10 @@ def test_one_new_worker_removes_the_oldest_32_segments_and_the_next_continues(co
     assert [each["begun"] for each in records(prefix)] == list(range(1, 41))
 
 
-@pytest.mark.parametrize("step_ns", [10**9, 10**6], ids=["in seconds", "in milliseconds"])
+@pytest.mark.parametrize(
+    "step_ns",
+    [pytest.param(10**9, id="in seconds", marks=pytest.mark.ci), pytest.param(10**6, id="in milliseconds")],
+)
 def test_the_oldest_segments_go_first_whatever_their_order_of_creation(
     compiled: Compile, prefix: str, step_ns: int
 ) -> None:

@@ -153,6 +153,7 @@ def test_invalid_records_are_removed_with_the_folded_ones(prefix: str, content: 
         assert (counted(daemon), file_of(prefix).stat().st_size) == ((0, 5), 0)
 
 
+@pytest.mark.ci
 def test_a_full_file_takes_records_again_after_a_daemons_look(worker: Start, prefix: str) -> None:
     append(prefix, ONE, 5)
     file_of(prefix).write_bytes(file_of(prefix).read_bytes() * _reader.REMOVED_MAX)

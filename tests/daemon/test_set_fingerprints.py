@@ -127,6 +127,7 @@ def test_settings_reach_running_workers_and_new_sites_until_the_daemon_ends(work
         assert one.round() == at(MLP | NORM | ATTN)
 
 
+@pytest.mark.ci
 def test_settings_override_the_configuration_of_new_workers(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = Served(worker, 0)
@@ -180,6 +181,7 @@ def test_settings_are_shown_next_to_the_initial_configuration(worker: Start, pre
         assert "  live, set " in brickd("workers", COLUMNS="200").stdout
 
 
+@pytest.mark.ci
 def test_coverage_names_the_excluded_sites_and_how_to_include_them(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = Served(worker, 0)
@@ -223,6 +225,7 @@ pause()
 """
 
 
+@pytest.mark.ci
 def test_coverage_shows_the_default_rate_of_instrumented_models(worker: Start, prefix: str) -> None:
     def line() -> str | None:
         screen = brickd("coverage").stdout.splitlines()
@@ -250,6 +253,7 @@ def kept() -> Memory:
     return memory
 
 
+@pytest.mark.ci
 def test_settings_of_a_killed_daemon_are_reported_and_restored(worker: Start, prefix: str) -> None:
     one = Served(worker, 0)
     with running() as daemon:

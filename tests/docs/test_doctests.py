@@ -40,6 +40,7 @@ def test_the_arguments_of_a_brick_are_explained() -> None:
     assert all(f"{keyword}: " in text for keyword in ("elements", "bytes", "step"))
 
 
+@pytest.mark.ci
 def test_the_examples_run_and_are_recorded(worker: Start, prefix: str) -> None:
     # The example of shutdown is last, because nothing is recorded after it.
     names = sorted(EXAMPLES, key=lambda name: name == "shutdown")

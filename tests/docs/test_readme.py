@@ -66,6 +66,7 @@ def test_the_readme_has_its_sections_in_order_and_at_most_200_lines() -> None:
     assert len(README.splitlines()) <= LINES_MAX
 
 
+@pytest.mark.ci
 def test_the_quick_start_of_the_readme_prints_what_it_shows(reader: Typist) -> None:
     text = section(README, "Quick start")
     (program,) = [block for block in blocks(text) if block.title]

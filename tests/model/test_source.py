@@ -88,7 +88,9 @@ def until_known(daemon: Any, known: int = 1) -> None:
 # ---- from workers
 
 
-@pytest.mark.parametrize("length", [0, 1, 39, 40, 41, 100_000])
+@pytest.mark.parametrize(
+    "length", [0, 41, *(pytest.param(length, marks=pytest.mark.ci) for length in (1, 39, 40, 100_000))]
+)
 def test_a_source_is_printed_unchanged_with_and_without_a_daemon(worker: Start, length: int) -> None:
     process, text = sender(worker, length), text_of(length)
     known = fnv1a(text)
@@ -104,6 +106,7 @@ def test_a_source_is_printed_unchanged_with_and_without_a_daemon(worker: Start, 
     assert (entry["kernels"], entry["workers"]) == ([{"name": "gemm_kernel", "launches": 1}], ["api/0"])
 
 
+@pytest.mark.ci
 def test_the_longest_source_is_sent_in_parts_and_a_daemon_may_start_late(worker: Start) -> None:
     process, text = sender(worker, MEBIBYTE), text_of(MEBIBYTE)
     known = _reader.source_hash(text)
@@ -163,6 +166,7 @@ pause()
         assert terms["deferred"]["started"] + terms["events"]["dropped"].get("defer", 0) == 5_000
 
 
+@pytest.mark.ci
 def test_eight_workers_with_one_source_have_one_file(worker: Start) -> None:
     for number in range(8):
         sender(worker, 30_000, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
@@ -258,6 +262,7 @@ def test_a_recording_has_the_sources_sent_before_it_began(worker: Start, tmp_pat
     assert (entry["name"], entry["path"], entry["workers"]) == ("gemm", "gemm.ptx", ["api/0"])
 
 
+@pytest.mark.ci
 def test_a_recording_has_the_sources_sent_while_it_is_made(worker: Start, tmp_path: Path) -> None:
     process = worker(
         'brick.init()\npause()\nbrick.kernel("k", 1, 1, source=brick.source("late"))\npause()', BRICKD_SERVICE="api"

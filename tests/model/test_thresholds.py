@@ -96,6 +96,7 @@ def test_a_daemon_does_not_start_with_an_invalid_file(prefix: str, tmp_path: Pat
     )
 
 
+@pytest.mark.ci
 def test_a_daemon_accepts_saves_and_shows_its_thresholds(prefix: str, tmp_path: Path) -> None:
     path = tmp_path / "thresholds.toml"
     path.write_text('stuck_min = "45s"\n')

@@ -96,6 +96,7 @@ def test_recursion_that_resembles_a_cycle_is_a_tree(worker: Start) -> None:
     assert answer["nodes"][0]["total_ns"] == pytest.approx(answer["recorded_ns"], abs=2)
 
 
+@pytest.mark.ci
 def test_a_chain_of_thousands_fits_the_screen(worker: Start) -> None:
     program = """
     brick.init(paths=4096, names=4096)

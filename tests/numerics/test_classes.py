@@ -72,7 +72,14 @@ def coverage_when(daemon: Any, workers: int, findings: int = 0) -> dict[str, Any
     return answer
 
 
-@pytest.mark.parametrize("parts", [(False, True), (False, False, True), (False, True, False, True)])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (False, True),
+        pytest.param((False, False, True), marks=pytest.mark.ci),
+        pytest.param((False, True, False, True), marks=pytest.mark.ci),
+    ],
+)
 def test_replicas_with_another_order_of_summation_are_within_without_alarm(
     worker: Start, prefix: str, parts: Sequence[bool]
 ) -> None:
@@ -97,7 +104,9 @@ def test_replicas_with_another_order_of_summation_are_within_without_alarm(
     assert f"in 2 numeric classes: {names}: half, linear" in screen or f"{names}: linear, half" in screen
 
 
-@pytest.mark.parametrize("damage", ["bit", "row", "channel", "nan"])
+@pytest.mark.parametrize(
+    "damage", ["bit", *(pytest.param(damage, marks=pytest.mark.ci) for damage in ("row", "channel", "nan"))]
+)
 def test_a_fault_in_a_replica_of_another_class_is_found_and_named(worker: Start, prefix: str, damage: str) -> None:
     replicas(worker, (False, False, True), bad=2, damage=damage)
     answer = document("diff", "api", code=1)
@@ -108,6 +117,7 @@ def test_a_fault_in_a_replica_of_another_class_is_found_and_named(worker: Start,
     assert [(each["kernel"], each["workers"]) for each in findings] == [("linear", ["api/2"]), ("half", ["api/2"])]
 
 
+@pytest.mark.ci
 def test_the_lowest_bit_of_one_element_is_found_within_a_class(worker: Start, prefix: str) -> None:
     replicas(worker, (False, False, True, True, True), bad=3, damage="lowest bit")
     answer = document("diff", "api", code=1)

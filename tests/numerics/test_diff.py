@@ -98,7 +98,7 @@ def place(given: Any) -> tuple[Any, ...]:
 # ---- known faults
 
 
-@pytest.mark.parametrize("by", [(), ("--by", "run")])
+@pytest.mark.parametrize("by", [(), pytest.param(("--by", "run"), marks=pytest.mark.ci)])
 def test_a_damaged_weight_is_found_and_named_where_it_is_first_read(worker: Start, by: tuple[str, ...]) -> None:
     for number, fault in enumerate(("", WEIGHT, "")):
         replica(worker, number, fault + WATCHED)
@@ -291,6 +291,7 @@ def test_the_document_is_the_same_from_a_daemon_memory_recordings_or_a_mix(worke
         assert (mixed["source"], still(mixed, {f"{base}:": ""})) == ("several", wanted)
 
 
+@pytest.mark.ci
 def test_workers_of_two_recordings_are_compared_with_each_other(worker: Start, tmp_path: Path) -> None:
     base, new = before_and_after(worker, tmp_path)
     for words in ((f"{base}:api/0", f"{new}:api/0"), (base, new), (base, new, "api/0"), (base, new, "api")):
@@ -304,6 +305,7 @@ def test_workers_of_two_recordings_are_compared_with_each_other(worker: Start, t
     assert brickd("diff", base, str(tmp_path / "copy.brick")).returncode == 2
 
 
+@pytest.mark.ci
 def test_fingerprints_drained_by_a_daemon_are_compared_with_recordings(worker: Start, tmp_path: Path) -> None:
     base = str(tmp_path / "base.brick")
     with running():
@@ -322,6 +324,7 @@ def test_fingerprints_drained_by_a_daemon_are_compared_with_recordings(worker: S
         assert place(document("diff", f"{base}:api/0", "api/1", code=1)) == place(answer)
 
 
+@pytest.mark.ci
 def test_a_recording_without_values_shows_where_workers_differ_but_not_how_much(worker: Start, tmp_path: Path) -> None:
     base = str(tmp_path / "base.brick")
     with running():
@@ -338,6 +341,7 @@ def test_a_recording_without_values_shows_where_workers_differ_but_not_how_much(
     assert shown[4:6] == ["-", "-"]
 
 
+@pytest.mark.ci
 def test_weights_of_a_recording_are_compared_with_those_of_a_daemon(worker: Start, tmp_path: Path) -> None:
     base = str(tmp_path / "base.brick")
     idle = "\nbrick.init(); pause()\n" + WATCHED + "pause()\n"
@@ -353,6 +357,7 @@ def test_weights_of_a_recording_are_compared_with_those_of_a_daemon(worker: Star
         assert document("diff", f"{base}:api/0", "api/0", "--by", "weights")["verdict"] == "identical"
 
 
+@pytest.mark.ci
 def test_a_redacted_recording_is_compared_only_within_itself(worker: Start, tmp_path: Path) -> None:
     base = str(tmp_path / "base.brick")
     with running():

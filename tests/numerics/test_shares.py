@@ -174,6 +174,7 @@ pause()
 """
 
 
+@pytest.mark.ci
 def test_a_busy_service_evicts_only_its_own_fingerprints_and_reports_it(worker: Start, prefix: str) -> None:
     for service, checks in (("quiet", 5), ("loud", 120)):
         for number in range(2):

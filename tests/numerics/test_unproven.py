@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from faults import Start
 from running import running
 from test_coverage import OF_A_ROUND, settled, workers
@@ -92,6 +93,7 @@ def test_without_workers_the_check_fails_unless_that_is_allowed(prefix: str) -> 
     assert brickd("status", "--check", "--allow-empty").returncode == 0
 
 
+@pytest.mark.ci
 def test_a_comparison_of_two_workers_mentions_the_outlier_named_by_the_daemon(worker: Start, prefix: str) -> None:
     workers(worker, (0, 1, 0))
     with running() as daemon:

@@ -512,6 +512,7 @@ def add_sites(fingerprints: _reader.Fingerprints, service: int, first: int, coun
     assert fingerprints.add(9, service, 0, sites, array("Q"), table.tobytes(), True)[0] == len(table) * 64
 
 
+@pytest.mark.ci
 def test_evictions_of_a_forgotten_service_count_for_no_other() -> None:
     fingerprints = _reader.Fingerprints(256 * MiB)
     add(fingerprints, 1, [record(GOOD)] * 3, 1)

@@ -84,6 +84,7 @@ def test_a_recording_without_workers_is_unhealthy_and_is_not_this_machine(prefix
         assert brickd(verb, file).stdout.splitlines()[0] == "no workers: the recording has none"
 
 
+@pytest.mark.ci
 def test_a_recording_by_the_daemon_is_moved_to_the_requested_path(worker: Start, tmp_path: Path) -> None:
     with running() as daemon:
         started(worker, BRICKD_WORKER="0", **STILL)
@@ -168,6 +169,7 @@ def test_a_signal_ignored_at_the_start_of_a_recording_stays_ignored(worker: Star
         assert json.loads(process.communicate()[0])["why"] == "asked"
 
 
+@pytest.mark.ci
 def test_a_recording_whose_client_is_gone_ends_and_restores_the_settings(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     with running() as daemon:
@@ -213,6 +215,7 @@ def test_a_killed_recording_without_a_daemon_restores_the_settings(worker: Start
         assert daemon.ask("/workers")["workers"][0]["state"] == "live"
 
 
+@pytest.mark.ci
 def test_unread_spans_are_reported_if_the_guardian_was_killed_too(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     with recording("--spans", "-o", str(tmp_path / "run.brick")) as process:

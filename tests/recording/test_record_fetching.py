@@ -158,6 +158,7 @@ def test_an_unfetched_recording_can_be_fetched_later_with_or_without_a_daemon(tm
     assert (both.returncode, "--fetch records nothing" in both.stderr) == (2, True)
 
 
+@pytest.mark.ci
 def test_all_files_of_a_recording_are_fetched(elsewhere: Path) -> None:
     path = lying(snapshots=300, max_size=1 << 16)
     files = len(list(runtime().recordings.iterdir()))
@@ -206,6 +207,7 @@ def test_a_daemon_killed_during_a_fetch_loses_nothing_and_the_next_serves_it(els
         fetched(path, elsewhere / "run.brick")
 
 
+@pytest.mark.ci
 def test_a_file_that_does_not_fit_on_the_disk_stays_in_its_place(elsewhere: Path) -> None:
     path = lying()
     limited = ["prlimit", f"--fsize={path.stat().st_size - 1}", "env", "PYTHONFAULTHANDLER=0"]

@@ -52,6 +52,7 @@ def commands(answer: dict[str, Any]) -> list[str]:
     return [each["command"] for each in entries if isinstance(each, dict) and each.get("command") is not None]
 
 
+@pytest.mark.ci
 def test_each_command_shown_for_a_recording_runs_on_it(recorded: str) -> None:
     shown = {each: commands(document(each, recorded)) for each in ("status", "workers", "coverage")}
     shown["check"] = commands(document("status", recorded, "--check", code=1))

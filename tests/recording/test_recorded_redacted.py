@@ -203,7 +203,7 @@ def test_only_listed_fields_of_each_record_are_kept_across_chunks_and_files(
         keyed.apart()
 
 
-@pytest.mark.parametrize("room", [2_000, 5_000, 20_000])
+@pytest.mark.parametrize("room", [2_000, 5_000, pytest.param(20_000, marks=pytest.mark.ci)])
 def test_slots_dropped_from_a_full_spool_reveal_nothing(room: int) -> None:
     made, tape = Made(room), Tape([], 1 << 20)
     with rings(event_slots=1 << 13) as r:
@@ -513,7 +513,7 @@ def made_of_many() -> Made:
 
 
 @pytest.mark.parametrize(("room", "lost"), [(1 << 24, 0), (3_000 * SLOT, 4 * 4096)])
-@pytest.mark.parametrize("redacts", [False, True])
+@pytest.mark.parametrize("redacts", [pytest.param(False, marks=pytest.mark.ci), True])
 def test_a_checksum_in_two_pieces_is_redacted_in_both_and_blank_without_its_head(
     redacts: bool, room: int, lost: int
 ) -> None:

@@ -215,6 +215,7 @@ def test_a_file_that_is_not_a_recording_is_refused_in_one_line(file: Path, tmp_p
         assert reported.stderr.startswith(f"brickd: {path}: "), reported.stderr
 
 
+@pytest.mark.ci
 def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     recorder = recorded(tmp_path / "run.brick", snapshots=120, max_size=1 << 16, files=3)

@@ -87,6 +87,7 @@ def test_a_killed_writer_leaves_no_lock(prefix: str) -> None:
     assert shelf().find(id_of(path)).files[0].path == path
 
 
+@pytest.mark.ci
 def test_doctor_reports_unfetched_recordings_with_or_without_a_daemon(prefix: str) -> None:
     def finding() -> tuple[str, str | None, list[str]]:
         answer = json.loads(brickd("doctor", "--json").stdout)["findings"]

@@ -336,6 +336,7 @@ def test_every_file_has_the_weights_of_the_recorded_workers_only(tmp_path: Path)
     assert len(made.files()) > 1
 
 
+@pytest.mark.ci
 def test_weights_that_do_not_fit_are_counted(tmp_path: Path) -> None:
     made = Written(tmp_path / "run.brick", Weighing(400))
     made.writer.weigh()

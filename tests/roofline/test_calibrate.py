@@ -332,7 +332,12 @@ def test_processors_report_each_type_and_level_or_the_reason_why_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("others", "shared"), [(set(), False), ({4095}, True), (None, True)], ids=["none", "others", "unknown"]
+    ("others", "shared"),
+    [
+        pytest.param(set(), False, id="none", marks=pytest.mark.ci),
+        pytest.param({4095}, True, id="others"),
+        pytest.param(None, True, id="unknown", marks=pytest.mark.ci),
+    ],
 )
 def test_a_cache_used_by_other_processors_is_shared(others: set[int] | None, shared: bool) -> None:
     cpus = sorted(os.sched_getaffinity(0))[:1]

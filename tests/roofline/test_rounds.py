@@ -115,6 +115,7 @@ def test_only_rounds_of_the_fastest_instruction_set_count() -> None:
     assert fastest([few, many]) == fastest([many, [], few]) == few
 
 
+@pytest.mark.ci
 def test_several_threads_compute_and_read_in_common_rounds() -> None:
     instructions = _peaks.sets()[0]
     for found in (computing(instructions, 4, CPUS, Plan(1, soon(20))), reading(4096, CPUS, Plan(1, soon(20)))):

@@ -226,6 +226,7 @@ def test_a_command_with_a_wrong_answer_misses_its_goal_at_any_speed() -> None:
     assert cli._row(command, [151.0, 200.0], "")["passed"] is False
 
 
+@pytest.mark.ci
 def test_a_fleet_records_and_leaves_no_file() -> None:
     with workplace() as place:
         prefix = place.environment["BRICKD_SHM_PREFIX"]

@@ -280,6 +280,7 @@ def test_norms_of_sketches_reveal_tokens_despite_another_key() -> None:
     assert recovery.by_norms(of(tokens, 7, kept=False), of(range(64), 8)).tolist() == [0] * 32
 
 
+@pytest.mark.ci
 def test_the_sketch_of_a_small_tensor_reveals_it_despite_any_key() -> None:
     embeddings = drawn(SIZE, SEED)["embed_tokens.weight"].astype(np.float64)
 

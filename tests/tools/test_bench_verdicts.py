@@ -444,6 +444,7 @@ def test_a_flipped_bit_is_one_bit_and_flips_back(kind: str, index: int, bit: int
     assert array.tobytes() == before
 
 
+@pytest.mark.ci
 def test_one_process_answers_many_queries() -> None:
     with workplace() as place, asking(place) as ask:
         assert [each["problems"] for each in ask([("status",)])] == [[]]

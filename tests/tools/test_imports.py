@@ -205,6 +205,7 @@ with inprocess_daemon.draining(runtime(), None):
 """
 
 
+@pytest.mark.ci
 def test_a_command_disables_garbage_collection_and_a_daemon_keeps_it(prefix: str) -> None:
     result = subprocess.run([sys.executable, "-P", "-c", SEARCHES], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[1:] == ["0", " ".join(map(str, gc.get_threshold()))]

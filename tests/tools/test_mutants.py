@@ -98,6 +98,7 @@ def outcome(text: str, number: int, *arguments: int) -> object:
         return "raised"
 
 
+@pytest.mark.ci
 def test_each_change_of_python_is_selected_by_its_number() -> None:
     calls = ((0,), (1,), (3,), (4,), (-1,), (8, 7))
     assert [outcome(PYTHON, 0, *call) for call in calls] == [False, False, False, True, "raised", False]

@@ -156,6 +156,7 @@ while not hear.wait(0.001):
 """
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_weights_changed_after_the_load_are_named_with_the_outputs(worker: Start) -> None:
     key = str(runtime().directory / "key")

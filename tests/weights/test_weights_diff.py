@@ -293,7 +293,7 @@ def spoil(path: Path, since: int, until: int | None) -> None:
     path.write_bytes(spoilt)
 
 
-@pytest.mark.parametrize("what", ["a rescan", "all from a rescan on"])
+@pytest.mark.parametrize("what", ["a rescan", pytest.param("all from a rescan on", marks=pytest.mark.ci)])
 def test_a_rescan_partly_lost_in_a_recording_makes_weights_incomplete(
     worker: Start, prefix: str, tmp_path: Path, what: str
 ) -> None:

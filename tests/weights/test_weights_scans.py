@@ -392,6 +392,7 @@ def plan(of: Reading) -> tuple[int, int]:
     return lane["weights_every"], lane["weights_once"]
 
 
+@pytest.mark.ci
 def test_a_segment_has_the_scan_period_and_the_number_of_load_only_tensors(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         order(process, "l")

@@ -67,6 +67,7 @@ def test_the_outlier_has_a_line_among_many_workers(worker: Start, prefix: str) -
     assert [line.split()[0] for line in brickd("status").stdout.splitlines() if line.startswith("api/")] == ["api/2"]
 
 
+@pytest.mark.ci
 def test_a_recording_shows_the_worker_with_differing_weights(worker: Start, prefix: str, tmp_path: Path) -> None:
     path = str(tmp_path / "w.brick")
     program = "brick.init(); pause(); from array import array; brick.weights({'w': array('f', [n == '2'])}); pause()"

@@ -243,6 +243,7 @@ def test_a_flipped_bit_is_found_and_reported_by_a_rescan(worker: Start) -> None:
         )
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_weights_are_read_whatever_fingerprints_are_excluded(worker: Start) -> None:
     with running() as daemon:
@@ -354,7 +355,7 @@ def again(daemon: Running, *, killed: bool) -> Iterator[Running]:
         yield successor
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.ci), True])
 @pytest.mark.usefixtures("prefix")
 def test_weights_read_once_are_known_to_all_later_daemons(worker: Start, killed: bool) -> None:
     with running() as daemon:
@@ -405,7 +406,9 @@ def test_a_damaged_weights_file_is_moved_aside_and_reported(worker: Start) -> No
 
 
 @pytest.mark.usefixtures("prefix")
-@pytest.mark.parametrize("degree", [[], ["--values"], ["--redact"]])
+@pytest.mark.parametrize(
+    "degree", [[], *(pytest.param([degree], marks=pytest.mark.ci) for degree in ("--values", "--redact"))]
+)
 def test_a_recording_has_weights_known_at_its_start_and_read_meanwhile(
     worker: Start, tmp_path: Path, degree: list[str]
 ) -> None:

@@ -56,6 +56,7 @@ def test_the_quantile_is_that_of_independent_draws() -> None:
     assert (1 - 1 / 64) ** 776 <= MISSED < (1 - 1 / 64) ** 775
 
 
+@pytest.mark.ci
 def test_every_prompt_is_sampled_before_the_quantile_and_within_127_epochs(draws: Drawn) -> None:
     found = draws(2**32 // 64, quantile(64), (0, 37, 345_678_901))
     assert max(each[0] for each in found) <= 126 < quantile(64)

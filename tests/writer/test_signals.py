@@ -15,6 +15,7 @@ pytestmark = pytest.mark.interpreter
 needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="steps single instructions of an x86")
 
 
+@pytest.mark.ci
 def test_python_timer_handlers_record_next_to_what_they_interrupt(worker: Start, prefix: str) -> None:
     process = worker(
         """

@@ -164,7 +164,7 @@ def test_a_thread_that_ends_with_a_span_open_abandons_it(worker: Start, prefix: 
 
 
 @pytest.mark.interpreter
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("forkserver", marks=pytest.mark.ci), "spawn"])
 @pytest.mark.parametrize("early", ["import brick_agent", ""], ids=["imported early", "by the child's work"])
 def test_a_multiprocessing_child_that_ended_cleanly_leaves_nothing(
     prefix: str, tmp_path: Path, method: str, early: str
