@@ -60,7 +60,13 @@ def test_a_category_is_found_by_enumeration_number_and_name() -> None:
     assert cats[BrickCategory.Attention] is cats[1] is cats["Attention"]
     assert cats[1].count == 3
     assert list(cats) == ["Norm", "Attention", "FFN", "Other"], "names alone are keys"
+    for category in (*BrickCategory, *range(4), *cats):
+        assert category in cats
+        assert cats.get(category) is cats.get(category, 7) is cats[category]
+    assert all(of is cats.get(name) for name, of in cats.items())
     for wrong in (4, -1, True, "attention"):
+        assert wrong not in cats
+        assert (cats.get(wrong), cats.get(wrong, 7)) == (None, 7)
         with pytest.raises(KeyError):
             cats[wrong]
 

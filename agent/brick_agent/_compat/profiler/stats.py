@@ -17,6 +17,10 @@ from enum import IntEnum
 
 from brick_agent._compat.profiler.brick_ids import BrickCategory
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _PERCENT = 100.0
 _SECOND_NS = 1e9
 # Elements per cycle: the seed concludes memory-bound below the first, and compute-bound above the second.
@@ -218,9 +222,21 @@ class CategoryTotals(dict[str, CategoryStats]):
     """Totals by the category's name; each of the four also by its BrickCategory or number."""
 
     def __getitem__(self, category: str | int) -> CategoryStats:
-        if isinstance(category, int) and not isinstance(category, bool) and 0 <= category < len(BrickCategory):
-            category = BrickCategory(category).name
-        return super().__getitem__(category)  # type: ignore[index]  # else a KeyError
+        return super().__getitem__(_name(category))
+
+    def __contains__(self, category: object) -> bool:
+        return super().__contains__(_name(category))
+
+    def get(self, category: str | int, default: Any = None) -> CategoryStats | Any:
+        """The totals of a category, or the default."""
+        return super().get(_name(category), default)
+
+
+def _name(category: Any) -> Any:
+    """The name of one of the four categories; another key as it is."""
+    if isinstance(category, int) and not isinstance(category, bool) and 0 <= category < len(BrickCategory):
+        return BrickCategory(category).name
+    return category
 
 
 def by_category(bricks: list[BrickStats], always: tuple[str, ...]) -> CategoryTotals:
