@@ -37,6 +37,15 @@ first.run(p.graph_push_scope, N.Function("f"))
 second = first.copy()
 popped = [second.run(p.graph_pop_scope), first.run(p.graph_pop_scope)]
 """,
+    "a context at the address of one that has ended": """
+import contextvars
+def push(): return p.graph_push_scope(N.Function("f")) and contextvars.copy_context()
+first = contextvars.copy_context()
+inherited, popped, address, others = first.run(push), first.run(p.graph_pop_scope), id(first), []
+del first
+while id(second := inherited.copy()) != address: others.append(second)
+popped = [second.run(p.graph_pop_scope), popped]
+""",
     "a child": """
 p.graph_push_scope(N.Function("f"))
 child = os.fork()
@@ -101,6 +110,51 @@ with brick.span("span"): pass
     got = recorded(worker, prefix, BEGIN + program)
     assert marks(got)["next:node",] == 1, "at the top"
     assert ("span",) in summaries(got)
+
+
+def test_if_one_end_of_a_scope_raises_in_strict_mode_the_others_still_end(worker: Start, prefix: str) -> None:
+    program = """
+from brick_agent._compat.profiler.scopes import Scope
+from brick_agent._core import _node_end
+os.environ["BRICKD_STRICT"] = "1"
+scope, node = Scope(p), brick.brick("inner")
+scope.enter(brick.layer(3))
+scope.begin(brick.brick("outer"))
+scope.begin(node, timed=True)
+_node_end(node)
+try: scope.end(); raise SystemExit("accepted")
+except RuntimeError: pass
+with brick.span("span"): pass
+"""
+    got = recorded(worker, prefix, BEGIN + program)
+    assert marks(got) == {("inner:node",): 1}
+    assert ("span",) in summaries(got)
+
+
+NESTED = {
+    "in one with a stated time": 'p.graph_push_scope(N.Brick("f", 1_000_000_000))',
+    "in one that is not timed": """
+p.set_sync_mode("Off"); p.graph_push_scope(N.Function("f"))
+p.graph_record_brick("f", 1_000_000_000); p.set_sync_mode("Deferred")
+""",
+}
+
+
+@pytest.mark.parametrize("outer", NESTED)
+def test_a_recursive_function_has_its_own_time_if_no_outer_call_is_timed(worker: Start, outer: str) -> None:
+    program = f"""
+import time
+{NESTED[outer]}
+for _ in range(3): p.graph_push_scope(N.Function("f"))
+before = time.monotonic_ns()
+while time.monotonic_ns() < before + 2_000_000: pass
+while p.graph_pop_scope(): pass
+report([time.monotonic_ns() - before, p.execution_graph().nodes])
+"""
+    process = worker(BEGIN + program)
+    took_ns, (node,) = process.next_report()
+    assert 2_000_000 <= node["stated"]["total_ns"] - 1_000_000_000 < 2 * took_ns, "once"
+    assert process.end() == 0
 
 
 def test_a_recursive_functions_time_counts_once(worker: Start) -> None:

@@ -222,7 +222,7 @@ static PyMethodDef core_methods[] = {
     {"_traced", core_traced, METH_VARARGS, "Wrap a function; each call is a span of a brick, if `spans`; the first one marks its definition."},
     {"_node", core_node, METH_VARARGS, "Record a node of the graph, with the time that the host states for it."},
     {"_node_begin", core_node_begin, METH_O, "Open a node: what is recorded now is below it. Whether it is in itself."},
-    {"_context_key", core_context_key, METH_NOARGS, "The number of the running context: what is open in one must end in it."},
+    {"_context", core_context, METH_NOARGS, "The running context: what is open in one must end in it."},
     {"_node_end", core_node_end, METH_O, "Close a node."},
     {"_node_defined", core_node_defined, METH_VARARGS, "Record where the function is defined that the open node is."},
     {"_node_task", core_node_task, METH_VARARGS, "Record how often the task was polled that the open node is."},

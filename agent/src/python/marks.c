@@ -206,7 +206,11 @@ PyObject *core_node_begin(PyObject *module, PyObject *node)
     return PyBool_FromLong((outcome & BRICK_AGAIN) != 0);
 }
 
-PyObject *core_context_key(PyObject *module, PyObject *unused) { return PyLong_FromVoidPtr((void *)(uintptr_t)core_key()); }
+PyObject *core_context(PyObject *module, PyObject *unused)
+{
+    PyObject *context = (PyObject *)(uintptr_t)core_key();
+    return context != NULL ? Py_NewRef(context) : PyErr_NoMemory();
+}
 
 PyObject *core_node_end(PyObject *module, PyObject *node)
 {

@@ -2,20 +2,24 @@
 
 Owns: which scopes are open in which thread or task, and what ends with each. Must not know: kinds of nodes, what a host
 may state. Invariants: a scope ends once, in the context that opened it: a task, a thread or a forked child begins with
-none, even though it inherits the variables of its parent; a scope that cannot be opened leaves nothing open.
+none, even though it inherits the variables of its parent; a scope that cannot be opened leaves nothing open; if one end
+raises (in strict mode), the others still end.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from weakref import ref
 
 from brick_agent._compat.profiler.local_totals import now_ns
-from brick_agent._core import _context_key, _node, _node_begin, _node_end
+from brick_agent._core import _context, _node, _node_begin, _node_end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from contextvars import Context
     from typing import SupportsIndex
 
     from brick_agent._core import Brick, Layer
@@ -27,38 +31,40 @@ class Scope:
 
     owner: object
     name: str = ""
-    layer: Layer | None = None
-    nodes: list[Brick] = field(default_factory=list)  # that were opened for it, the outermost first
     timed: Brick | None = None  # the node whose time is that for which it is open
     elements: SupportsIndex = 0
     _since_ns: int | None = None  # None: the time is part of an outer one
+    _ends: ExitStack = field(default_factory=ExitStack)  # of what was opened for it
 
     def enter(self, layer: Layer) -> None:
         """Open a layer."""
-        layer.__enter__()
-        self.layer = layer
+        self._ends.enter_context(layer)
 
     def begin(self, node: Brick, *, elements: SupportsIndex = 0, timed: bool = False) -> None:
         """Open a node."""
         in_itself = _node_begin(node)
-        self.nodes.append(node)
+        self._ends.callback(_node_end, node)
         if timed:
             self.timed, self.elements = node, elements
-            self._since_ns = None if in_itself else now_ns()
+            self._since_ns = None if in_itself and _is_timed(node) else now_ns()
 
     def close(self) -> None:
         """End what was opened."""
-        while self.nodes:
-            _node_end(self.nodes.pop())
-        if self.layer is not None:
-            self.layer.__exit__(None, None, None)
+        self._ends.close()
 
     def end(self) -> None:
         """End what was opened, and record for how long it was open."""
         timed, self.timed = self.timed, None  # a signal handler may end it in the middle of this
-        self.close()
-        if timed is not None:
-            _node(timed, 0 if self._since_ns is None else now_ns() - self._since_ns, self.elements, 0, 0)
+        try:
+            self.close()
+        finally:
+            if timed is not None:
+                _node(timed, 0 if self._since_ns is None else now_ns() - self._since_ns, self.elements, 0, 0)
+
+
+def _is_timed(node: Brick) -> bool:
+    """Whether the time of an open scope of this node is measured."""
+    return any(each.timed is not None and each.timed.name == node.name for each in scopes_here().open)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,8 @@ class Scopes:
     `launchers` has one more entry than `open`: of no scope and of each scope, the brick that was recorded last in it.
     """
 
-    context: tuple[int, int]
+    process: int
+    context: ref[Context]  # not its address, which a later context may have
     open: tuple[Scope, ...] = ()
     launchers: tuple[Brick | None, ...] = (None,)
 
@@ -95,8 +102,10 @@ _inherited: ContextVar[Scopes | None] = ContextVar("brick_agent_scopes", default
 
 def scopes_here() -> Scopes:
     """The scopes of the running context."""
-    scopes, context = _inherited.get(), (os.getpid(), _context_key())
-    return scopes if scopes is not None and scopes.context == context else Scopes(context)
+    scopes, process, context = _inherited.get(), os.getpid(), _context()
+    if scopes is not None and scopes.process == process and scopes.context() is context:
+        return scopes
+    return Scopes(process, ref(context))
 
 
 def set_scopes(scopes: Scopes) -> None:
