@@ -19,11 +19,12 @@ from brickd.cli.dot import dot
 from brickd.cli.output import Screen
 from brickd.cli.tree import render
 from brickd.errors import SegmentRefused
+from brickd.model.calltree import tree_node
+from brickd.model.calltree.graph_marks import SHOWN_MAX, Shape, ends, shape
 from brickd.model.calltree.tree import Node, Tree, tree
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
-from brickd.shm.marks import SHOWN_MAX, Shape, ends, shape
 from brickd.shm.segment_copy import CallPath
 
 LAUNCHED, SHAPED, NEEDS = _reader.UNIT_LAUNCHED, _reader.UNIT_SHAPED, _reader.UNIT_NEEDS
@@ -342,7 +343,7 @@ def test_a_given_time_is_shown_with_its_launch() -> None:
     made.give("k", 30)
     made.end()
     node = nodes(made)["k"]
-    assert (node.place.kind, node.place.given, node.place.total_ns, node.count) == ("kernel", True, 30, 1)
+    assert (node.place.kind, node.place.given, node.place.total_ns, node.place.count) == ("kernel", True, 30, 1)
     document = whole(tree(named([made]), layers=False))
     assert any(line.endswith("k  (1 of 2 timed)") for line in render(document, Screen(None, False)))
     assert "slowest kernel: k in norm, 30 ns in 1 of 2 launches" in render(document, Screen(None, False))
@@ -542,10 +543,40 @@ def test_a_node_with_only_a_dependency_is_shown() -> None:
     made.mark("up", NEEDS, below=made._path("down", -1, 0, None))
     made.end()
     nodes = tree(named([made]), layers=False).nodes
-    assert [(node.place.name, node.count) for node in nodes] == [
+    assert [(node.place.name, node.place.count) for node in nodes] == [
         ("block", 1),
         ("down", 0),
     ]
+
+
+def test_a_node_that_is_there_for_a_need_alone_keeps_its_earlier_marks() -> None:
+    made = MadeUp()
+    above = made._path("f", -1, 0, None)
+    made.mark("f.py", _reader.UNIT_DEFINED, below=above, layer=3)
+    made.mark("up", NEEDS, below=above)
+    (node,) = tree(named([made]), layers=False).nodes
+    assert (node.place.kind, node.place.definitions, node.place.needs) == ("function", {("f.py", 3)}, {"up": 1})
+
+
+def test_needs_at_two_units_of_a_place_have_one_node_in_any_order_of_workers() -> None:
+    made = []
+    for units in ((0, _reader.UNIT_NODE), (_reader.UNIT_NODE, 0)):
+        each = MadeUp()
+        for unit in units:
+            each.mark(f"up{unit}", NEEDS, below=each._path("down", -1, unit, None))
+        made.append(each)
+    one, other = (tree(named(order), layers=False).document()["nodes"] for order in (made, made[::-1]))
+    assert one == other
+    assert [(node["name"], len(node["needs"])) for node in one] == [("down", 2)]
+
+
+def test_the_units_of_nodes_are_those_of_the_format() -> None:
+    units = ("TICKS", "NS", "DEFERRED", "BOUND", "LAUNCHED", "SHAPED", "RETURNED", "NEEDS", "DEFINED", "ENDED")
+    for unit in (*units, "NODE", "TASK"):
+        assert getattr(tree_node, unit) == getattr(_reader, f"UNIT_{unit}")
+    assert {name: getattr(_reader, f"UNIT_{name}") for name in ("H2D", "D2H", "D2D")} == {
+        name: unit for unit, name in tree_node.DIRECTIONS.items()
+    }
 
 
 # ---- the critical path

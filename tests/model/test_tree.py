@@ -243,7 +243,7 @@ def test_a_node_has_what_its_paths_recorded(made: list[MadeUp]) -> None:
             counts[place] += len(sums.durations)
             own[place] += max((sum(sums.durations) - sums.child) * tick_ns - given_inside[number], 0)  # type: ignore[assignment]
     merged = tree(named(made), layers=True)
-    assert {outside_layers(merged, node): node.count for node in merged.nodes if node.count} == +counts
+    assert {outside_layers(merged, node): node.place.count for node in merged.nodes if node.place.count} == +counts
     assert Counter({outside_layers(merged, node): node.place.self_ns for node in bricks(merged)}) == own
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from brickd.model.brick_totals import per_second, percent_of
 from brickd.model.calltree.dependencies import Graph
 from brickd.model.calltree.merge import MergedTree
-from brickd.model.calltree.node import OmittedNodes, TreeNode
+from brickd.model.calltree.tree_node import OmittedNodes, TreeNode
 from brickd.model.workers import Worker
-from brickd.shm.marks import SHOWN_MAX
+from brickd.shm import _reader
 
 _SINGLE = ("mean", "min", "max", "p50", "p90", "p95", "p99")
 _EXTREMES = ("min", "max")
@@ -28,6 +28,7 @@ class Node:
 
     Attributes:
         number: its index in the tree's list, which is in preorder.
+        category: of its brick; of a layer, "layer".
         parent: the number of the node above it; None at a root.
         recorded_ns: the recorded time of the whole tree.
         left: the omitted nodes below it.
@@ -39,7 +40,8 @@ class Node:
     number: int
     parent: int | None
     depth: int
-    place: TreeNode
+    place: TreeNode[_reader.Row]
+    category: str
     recorded_ns: float
     left: OmittedNodes = field(default_factory=OmittedNodes)
     needs: list[dict[str, Any]] = field(default_factory=list)
@@ -51,43 +53,25 @@ class Node:
         """The layer of all its spans; None if they have none, or several."""
         return next(iter(self.place.layers)) if len(self.place.layers) == 1 else None
 
-    @property
-    def count(self) -> int:
-        """The number of its ended spans, or of its timed launches or transfers."""
-        return 0 if self.place.row is None else self.place.row["count"]
-
     def document(self, *, windowed: bool = False) -> dict[str, Any]:
         """The JSON document; the shortest and longest span of a window are unknown."""
-        place, count, amounts, timeless = self.place, self.count, self.place.amounts, self.place.timeless
-        known = {time for time in _SINGLE if count and not (windowed and time in _EXTREMES)}
+        place, timeless = self.place, self.place.timeless
+        known = {time for time in _SINGLE if place.count and not (windowed and time in _EXTREMES)}
         return {
             "id": self.number,
             "parent": self.parent,
             "depth": self.depth,
-            "kind": place.kind,
-            "name": place.name,
+            **place.document(),
             "layer": self.layer,
             "layers": len(place.layers),
-            "category": place.category,
-            "given": place.given or (place.drawn and not timeless),
+            "category": self.category,
             "bounded": place.bounded,
-            "count": count,
-            "order": place.first,
-            "stated": None if place.stated is None else place.stated.document(),
-            "total_ns": None if timeless else round(place.total_ns),
             "self_ns": None if timeless else round(place.self_ns),
             "share_percent": None if timeless else percent_of(place.total_ns, self.recorded_ns),
             **{f"{time}_ns": self._time(f"{time}_ns") if time in known else None for time in _SINGLE},
             "cv": self._variation(),
-            "elements": amounts.elements,
-            "bytes": amounts.size_bytes,
-            "flops": round(amounts.flops),
             "flops_per_second": None if place.bounded else per_second(place.timed_flops, place.total_ns),
-            "flops_per_byte": amounts.intensity,
-            "kernel": None if place.kernel is None else place.kernel.document(count),
-            "transfer": None if place.transfer is None else place.transfer.document(count),
-            "definitions": [each.document() for each in sorted(place.definitions, key=str)[:SHOWN_MAX]],
-            "task": None if place.task is None else place.task.document(0 if place.drawn else count),
+            "flops_per_byte": place.amounts.intensity,
             "needs": self.needs,
             "slack_ns": None if self.slack_ns is None else round(self.slack_ns),
             "critical": self.critical,
@@ -169,6 +153,7 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
                 parent=None if parent is None else parent.number,
                 depth=level,
                 place=place,
+                category="layer" if place.unit is None else places.categories[place.name],
                 recorded_ns=places.recorded_ns,
                 slack_ns=graph.critical.slack_ns[number] if graph.is_timed(number) else None,
                 critical=number in on_path and graph.is_timed(number),
@@ -176,5 +161,5 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
         )
         number += 1
     for number, shown in result.shown.items():
-        result.nodes[shown].needs.extend(need.document(result.shown) for need in graph.needs[number])
+        result.nodes[shown].needs.extend(graph.needs_document(number, result.shown))
     return result

@@ -1,13 +1,14 @@
 """The execution graph of this process, without a daemon: the seed profiler's reports on it.
 
 Owns: these reports. Must not know: how a graph is recorded, which rows of the segment become one node (`graph_nodes`).
-Invariants: nodes have the keys of `brickd tree --json`; the critical path is brickd's; nothing in the segment changes.
+Invariants: nodes have the order and the keys of `brickd tree --json`; nothing in the segment changes.
 """
 
 from __future__ import annotations
 
-from brick_agent._compat.profiler.critical_path import critical
-from brick_agent._compat.profiler.graph_nodes import needs_of, pieces_of, places_of
+from brick_agent._compat.profiler.graph_needs import GraphNeeds
+from brick_agent._compat.profiler.graph_nodes import GraphNodes
+from brick_agent._compat.profiler.graph_rows import rows_of
 from brick_agent._compat.profiler.own_segment import OwnTotals
 from brick_agent._compat.profiler.plain_tree import micros, plain_tree, stated_or_measured_ns
 from brick_agent._compat.profiler.report import printable
@@ -38,13 +39,16 @@ class ExecutionGraph:
     """
 
     def __init__(self, totals: OwnTotals) -> None:
-        places = places_of(totals.paths)
-        self.nodes = [place.node for place in places]
-        self._needs = needs_of(places)
-        self._timed = [place.time is not None for place in places]
-        pieces = pieces_of(places, self._needs)
-        self._own_ns = [piece.own_ns for piece in pieces]
-        self._critical = critical(pieces)
+        order = GraphNodes(rows_of(totals.paths), layers=True).order
+        graph = GraphNeeds(order)
+        self.nodes: list[dict[str, Any]] = [
+            {"id": number, "parent": graph.parent(number), "layer": node.layer, **node.document()}
+            for number, node in enumerate(order)
+        ]
+        self._needs = [graph.needed(number) for number in range(len(order))]
+        self._timed = [graph.is_timed(number) for number in range(len(order))]
+        self._own_ns = graph.own_ns
+        self._critical = graph.critical
 
     def __repr__(self) -> str:
         return f"ExecutionGraph({len(self.nodes)} node{'' if len(self.nodes) == 1 else 's'})"

@@ -1,289 +1,299 @@
-"""The nodes of this process's graph, from the rows of its own segment.
+"""The nodes of a call tree, made of its rows: the paths of one name, layer and unit in one place, added up.
 
-Owns: the keys of a node, its own time, which node a needed name means. Must not know: reports, how a graph is recorded.
-Invariants: brickd makes the same nodes from one segment (`brickd/model/calltree`), with the same keys; parents come
-first; the time is linear in rows and needs, and in the depth of needed names.
+Owns: which paths are one row, which rows are one node, which mark belongs to which node, totals while spans are open.
+Must not know: where rows come from, what is shown. brickd links to this file: its rows are those of many workers, the
+agent's those of its own segment. Invariants: the self times of nodes add up to the recorded time; launches add up to
+those of the marks; a time and the mark of its work share a node, if only one mark is possible; an unknown time stays
+unknown; neither separate layers nor the order of rows change a sum; the walk uses no recursion.
 """
 
 from __future__ import annotations
 
-import sys
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Generic, NamedTuple
 
-from brick_agent._compat.profiler.critical_path import Piece
-from brick_agent._compat.profiler.graph_rows import (
+from .graph_marks import Definition, KernelMark, Stated, Task, TransferMark
+from .tree_node import (
+    BOUND,
+    DEFERRED,
     DEFINED,
     DIRECTIONS,
     ENDED,
     LAUNCHED,
     NEEDS,
     NODE,
+    NOTHING,
     NS,
+    RETURNED,
     SHAPED,
     TASK,
     TICKS,
-    TIMES,
-    Row,
-    marked_rows,
-    rows_of,
-)  # fmt: skip
+    F,
+    TreeNode,
+    amounts_of,
+)
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+_GIVEN = (NS, BOUND)
+_TIMES = (TICKS, *_GIVEN)
+_LAUNCHED_OR_MOVED = (LAUNCHED, *DIRECTIONS)
+_PLACES = (*_TIMES, *_LAUNCHED_OR_MOVED, NODE)
+_OTHER = "other"  # the name of number 0: an unknown file
+_OF_BRICKS = (NEEDS, DEFINED, ENDED, TASK)
 
-    from brick_agent._compat.profiler.own_segment import Path
 
-_OTHER = "other"  # the name of number 0: a file that is not known
+class RowKey(NamedTuple):
+    """Paths with the same key are one row; `above` is the number of the row above it, or -1."""
+
+    above: int
+    name: str
+    layer: int | None
+    unit: int
+
+
+def key_of(keys: Sequence[RowKey], above: int, name: str, layer: int | None, unit: int) -> RowKey:
+    """The key of a path below the row `above`; a span in a drawn node of its name is that node.
+
+    A device measured the times of deferred work.
+    """
+    unit = NS if unit == DEFERRED else unit
+    if unit in _TIMES and above >= 0 and keys[above][1:] == (name, layer, NODE):
+        above = keys[above].above
+    return RowKey(above, name, layer, unit)
 
 
 @dataclass(slots=True)
-class Place:
-    """A node, its rows, and its times as brickd adds them up."""
+class TreeRow(Generic[F]):
+    """A row, which comes after the one above it.
 
-    node: dict[str, Any]
-    above: int  # the node around it; -1: none
-    layer: int | None  # its own, or that around it
-    level: int = -1  # the nearest node around it that is no layer
-    rows: list[Row] = field(default_factory=list)
-    needs: set[str] = field(default_factory=set)
-    time: Row | None = None  # that has its time: measured, else stated
-    given: bool = False  # its time is a device's, or was measured elsewhere
-    drawn: bool = False  # its host draws it, and nothing of it was measured
-    unit: int = 0  # of its time, or what its mark says
-    self_ns: int = 0
-    stated_ns: int = 0  # its own, if its time is stated; then what is stated in it, up to the next spans
-    ended_ns: int = 0
-    host_ns: int = 0
-    total_ns: int = 0
-
-
-def places_of(paths: Mapping[int, Path]) -> list[Place]:
-    """The nodes, parents first."""
-    places = _placed(rows_of(paths))
-    _add_up(places)
-    for place in places:
-        known = place.time is not None or place.node["kind"] == "layer"
-        place.node["total_ns"] = place.total_ns if known else None
-        if place.node["kind"] == "brick":
-            marked = "task" if place.node["task"] else "function" if place.node["definitions"] else "brick"
-            place.node["kind"] = marked
-    return places
-
-
-def pieces_of(places: list[Place], needs: list[list[int]]) -> list[Piece]:
-    """The nodes as pieces of work; device work does not reduce the own time of the brick that launched it."""
-    below = [0] * len(places)
-    for place in places:
-        if place.above >= 0:
-            below[place.above] += place.host_ns
-    pieces = []
-    for number, place in enumerate(places):
-        own_ns = 0
-        if place.given:
-            own_ns = place.total_ns
-        elif place.time is not None:
-            own_ns = max(place.self_ns, place.host_ns - below[number])
-        pieces.append(Piece(None if place.above < 0 else place.above, own_ns, place.given, tuple(needs[number])))
-    return pieces
-
-
-def needs_of(places: list[Place]) -> list[list[int]]:
-    """The nodes that each node needs.
-
-    A name means the nearest node: a sibling (of the same layer first), else a sibling of its parent, and so on, else
-    the first; of several the largest.
+    Attributes:
+        first: its place in the order in which a worker first reached all paths; of several workers, the smallest.
+        layers: all layers of its paths.
+        node: None: it is a mark.
+        there: whether it, or something below it, was recorded.
     """
-    first: dict[str, int] = {}
-    nearest: dict[tuple[int, str], int] = {}
-    same_layer: dict[tuple[int, str, int | None], int] = {}
-    for number in _by_size(places):
-        place = places[number]
-        if place.node["kind"] != "layer":
-            name = place.node["name"]
-            first.setdefault(name, number)
-            nearest.setdefault((place.level, name), number)
-            same_layer.setdefault((place.level, name, place.layer), number)
 
-    def meant(name: str, place: Place) -> int | None:
-        level, layer = place.level, place.layer
-        while (level, name) not in nearest:
-            if level < 0:
-                return first.get(name)
-            level = places[level].level
-        return same_layer.get((level, name, layer), nearest[level, name])
-
-    found = [{meant(name, place) for name in place.needs} for place in places]
-    return [sorted(number for number in each if number is not None) for each in found]
+    key: RowKey
+    totals: F
+    first: int
+    layers: set[int] = field(default_factory=set)
+    node: TreeNode[F] | None = None
+    there: bool = False
 
 
-def _by_size(places: list[Place]) -> list[int]:
-    """The order of brickd's tree: each node before those in it, the largest of these first."""
+class GraphNodes(Generic[F]):
+    """All nodes of these rows; `layers`: with a node for each layer.
 
-    def rank(number: int) -> tuple[int, int, str, int, int]:
-        place = places[number]
-        launches = place.node["kernel"]["launches"] if place.node["kernel"] is not None else 0
-        layer = -1 if place.node["layer"] is None else place.node["layer"]
-        unit = place.unit
-        return -place.total_ns, -launches, place.node["name"], layer, unit
+    Attributes:
+        order: the nodes in preorder, the largest first.
+        stray: the number of marks at paths where they have no meaning; our writers set none.
+    """
 
-    inside: list[list[int]] = [[] for _ in (*places, None)]  # the last one: of no node
-    for number, place in enumerate(places):
-        inside[place.above].append(number)
-    order: list[int] = []
-    to_visit = sorted(inside[-1], key=rank, reverse=True)
+    def __init__(self, rows: Sequence[TreeRow[F]], *, layers: bool) -> None:
+        self.stray = 0
+        self._rows = rows
+        self._beside: dict[tuple[int, str, int | None], list[int]] = defaultdict(list)
+        self._make()
+        self._find()
+        for row in rows:
+            if row.node is None:
+                self._add_mark(row)
+        top = self._joined()
+        if layers:
+            _grouped(top)
+        unordered = _preorder(top)
+        _add_up(unordered)
+        for node in (top, *unordered):
+            node.below.sort(key=_rank)
+        self.order = _preorder(top)
+
+    def _make(self) -> None:
+        """Make nodes; a time and the mark of its work share one.
+
+        A brick's given time and its span also share one.
+        """
+        rows = self._rows
+        around_times = {row.key.above for row in rows if row.key.unit in _TIMES}
+        for number, row in enumerate(rows):
+            if row.key.unit in _PLACES:
+                self._beside[row.key[:3]].append(number)
+        for numbers in self._beside.values():
+            numbers.sort(key=lambda number: rows[number].key.unit)
+            made = {number: _node(rows[number]) for number in numbers}
+            unit = {number: rows[number].key.unit for number in numbers}
+            counted = [number for number in numbers if rows[number].totals["count"]]
+            marks = [number for number in numbers if unit[number] in _LAUNCHED_OR_MOVED]
+            # In a window a time may belong to a launch before the window.
+            marks = [number for number in marks if number in counted] or marks
+            given = [number for number in counted if unit[number] in _GIVEN]
+            empty = [number for number in numbers if unit[number] == TICKS and number not in counted]
+            if len(marks) == 1 and given:
+                node, timed = made[marks[0]], made[given[0]]
+                node.unit, node.row, node.layers = timed.unit, timed.row, node.layers | timed.layers
+                made[given[0]] = node
+            elif not marks and given and empty and empty[0] not in around_times:
+                made[empty[0]] = made[given[0]]
+            shares = [number for number in counted if unit[number] in _TIMES] or (marks if len(marks) == 1 else [])
+            for number in (number for number in numbers if unit[number] == NODE and shares):
+                made[number] = _shared(made[shares[0]], made[number])
+            for number, node in made.items():
+                rows[number].node = node
+
+    def _find(self) -> None:
+        """Find the rows that are there; a node that has only a need is, too."""
+        for row in reversed(self._rows):
+            row.there |= row.key.unit in _PLACES and row.totals["count"] > 0
+            if row.there and row.key.above >= 0:
+                self._rows[row.key.above].there = True
+        needs = [row for row in self._rows if row.key.unit == NEEDS and row.totals["count"] and self._is_of_brick(row)]
+        for row in sorted(needs, key=lambda row: (row.first, row.key.name)):
+            above = row.key.above if self._marked(row) is None else -1
+            while above >= 0 and not self._rows[above].there:
+                self._rows[above].there = True
+                above = self._rows[above].key.above
+
+    def _is_of_brick(self, mark: TreeRow[F]) -> bool:
+        above = mark.key.above
+        return mark.key.unit in _OF_BRICKS and above >= 0 and self._rows[above].key.unit in (*_TIMES, NODE)
+
+    def _marked(self, mark: TreeRow[F]) -> TreeNode[F] | None:
+        """The node of a mark: that of its path, or the one of another unit if only that is there."""
+        above = mark.key.above
+        beside = (above, *self._beside[self._rows[above].key[:3]])
+        return next((self._rows[number].node for number in beside if self._rows[number].there), None)
+
+    def _add_mark(self, mark: TreeRow[F]) -> None:
+        count, above = mark.totals["count"], self._rows[mark.key.above] if mark.key.above >= 0 else None
+        node, unit = (None, None) if above is None else (above.node, above.key.unit)
+        kernel = node.kernel if node is not None and unit == LAUNCHED else None
+        transfer = node.transfer if node is not None and unit in DIRECTIONS else None
+        if mark.key.unit == SHAPED and kernel is not None:
+            kernel.shapes[mark.key.name] += count
+        elif mark.key.unit == RETURNED and transfer is not None:
+            transfer.returned += count
+            transfer.returned_bytes += mark.totals["bytes"]
+        elif not self._is_of_brick(mark):
+            self.stray += count
+        elif (marked := self._marked(mark)) is not None:
+            _add_to_brick(marked, mark)
+
+    def _joined(self) -> TreeNode[F]:
+        top = TreeNode[F]("", None, None)
+        homes: list[TreeNode[F] | None] = []  # the node of each row, or the nearest one above
+        joined: set[int] = set()
+        for row in self._rows:
+            node, above = row.node, homes[row.key.above] if row.key.above >= 0 else None
+            homes.append(above if node is None else node)
+            if node is None or not row.there or id(node) in joined:
+                continue
+            joined.add(id(node))
+            node.above = above
+            (top if above is None else above).below.append(node)
+        return top
+
+
+def _node(row: TreeRow[F]) -> TreeNode[F]:
+    (_, name, layer, unit), totals = row.key, row.totals
+    node = TreeNode[F](name, layer, unit, layers=row.layers, first=row.first)
+    if unit == LAUNCHED:
+        node.kernel, node.untimed = KernelMark(totals["count"]), amounts_of(totals)
+    elif unit in DIRECTIONS:
+        node.transfer = TransferMark(DIRECTIONS[unit], name, totals["count"], totals["bytes"])
+    elif unit == NODE:
+        stated_ns = totals["total_ns"]
+        node.stated = Stated(totals["count"], round(stated_ns), totals["elements"]) if totals["count"] else None
+        node.stated_ns, node.row = stated_ns, totals if stated_ns else None
+        node.untimed = NOTHING if stated_ns else amounts_of(totals)
+    else:
+        node.row = totals
+    return node
+
+
+def _shared(node: TreeNode[F], drawn: TreeNode[F]) -> TreeNode[F]:
+    """A node that the host also draws, with the host's figures unless it has a measured time."""
+    node.stated, node.layers = drawn.stated, node.layers | drawn.layers
+    node.first = min(node.first, drawn.first)
+    if node.row is None and drawn.row is not None:
+        node.unit, node.row, node.stated_ns = NS, drawn.row, drawn.stated_ns
+    return node
+
+
+def _add_to_brick(node: TreeNode[F], mark: TreeRow[F]) -> None:
+    (_, name, layer, unit), totals = mark.key, mark.totals
+    if unit == NEEDS:
+        node.needs[name] += totals["count"]
+    elif unit == DEFINED:
+        node.definitions.add(Definition(None if name == _OTHER else name, layer))
+    else:
+        node.task = node.task or Task()
+        if unit == TASK:
+            node.task.polls += totals["elements"]
+            node.task.yields += totals["bytes"]
+        else:
+            node.task.traced = True
+            node.task.ended += totals["count"]
+
+
+def _preorder(top: TreeNode[F]) -> list[TreeNode[F]]:
+    order: list[TreeNode[F]] = []
+    to_visit = top.below[::-1]
     while to_visit:
-        order.append(to_visit.pop())
-        to_visit += sorted(inside[order[-1]], key=rank, reverse=True)
+        node = to_visit.pop()
+        order.append(node)
+        to_visit += reversed(node.below)
     return order
 
 
-# ---- nodes -----------------------------------------------------------------------------------------------------------
+def _grouped(top: TreeNode[F]) -> None:
+    """Insert a node for each layer above the layer's outermost nodes."""
+    to_visit: list[tuple[TreeNode[F], int | None]] = [(top, None)]
+    while to_visit:
+        node, layer = to_visit.pop()
+        groups: dict[int, TreeNode[F]] = {}
+        below, node.below = node.below, []
+        for each in below:
+            around = node
+            if each.layer is not None and each.layer != layer:
+                if each.layer not in groups:
+                    group = groups[each.layer] = TreeNode[F](f"Layer {each.layer}", each.layer, None)
+                    group.above, group.layers = None if node is top else node, {each.layer}
+                    group.first = each.first
+                    node.below.append(group)
+                around = each.above = groups[each.layer]
+                around.first = min(around.first, each.first)
+            around.below.append(each)
+            to_visit.append((each, layer if each.layer is None else each.layer))
 
 
-def _placed(rows: list[Row]) -> list[Place]:
-    places: list[Place] = []
-    of_home: dict[int, int] = {}
-    inside: list[int] = []  # the node of each row, else that around it
-    layers: dict[tuple[int, int], int] = {}
-    for row in rows:
-        around = inside[row.above] if row.above >= 0 else -1
-        if row.home >= 0 and row.there and row.home not in of_home:
-            parent, layer = around, row.layer
-            if layer is not None and layer != (places[around].layer if around >= 0 else None):
-                if (around, layer) not in layers:
-                    layers[around, layer] = _new(places, around, "layer", f"Layer {layer}", layer)
-                parent = layers[around, layer]
-            of_home[row.home] = _new(places, parent, "brick", row.name, layer)
-        inside.append(of_home.get(row.home, around) if row.home >= 0 else around)
-    for row in rows:
-        if row.home in of_home:
-            places[of_home[row.home]].rows.append(row)
-    nodes = {home: places[number] for home, number in of_home.items()}
-    for place in reversed(places):
-        _fill(place, rows)
-        if place.above >= 0 and places[place.above].node["kind"] == "layer":
-            layer_node = places[place.above].node
-            layer_node["order"] = min(layer_node["order"], place.node["order"])
-    for row in rows:
-        if row.home < 0 and row.stats.count:
-            _mark(rows, row, nodes)
-    return places
+def _add_up(order: Sequence[TreeNode[F]]) -> None:
+    for node in reversed(order):
+        stated_ns = sum(each.stated_ns for each in node.below)
+        total_ns = 0.0 if node.row is None else node.row["total_ns"]
+        if node.row is not None and node.stated_ns:
+            node.self_ns = max(0.0, total_ns - sum(each.total_ns for each in node.below))
+            node.stated_ns = stated_ns + node.self_ns
+        elif node.row is None:
+            node.stated_ns = stated_ns
+        else:  # times that a host states inside a span are not self time
+            node.self_ns = max(0.0, node.row["self_ns"] - stated_ns)
+        node.ended_ns = node.self_ns + sum(each.ended_ns for each in node.below if not each.given)
+        if node.unit is None or (node.drawn and node.row is None):
+            node.host_ns = sum(each.host_ns for each in node.below)
+            node.total_ns = sum(each.total_ns for each in node.below)
+        elif node.row is not None and node.drawn:
+            node.total_ns = total_ns
+            node.host_ns = max(total_ns, sum(each.host_ns for each in node.below))
+        elif node.row is not None and node.given:
+            node.total_ns = total_ns
+        elif node.row is not None:
+            # An open span has not added to its own total, but the ended spans below it have added to theirs.
+            node.host_ns = node.total_ns = max(total_ns, node.ended_ns)
+        node.whole.self_ns = node.self_ns + sum(each.whole.self_ns for each in node.below)
+        node.whole.nodes = 1 + sum(each.whole.nodes for each in node.below)
 
 
-def _new(places: list[Place], above: int, kind: str, name: str, layer: int | None) -> int:
-    number = len(places)
-    node: dict[str, Any] = {
-        "id": number, "parent": None if above < 0 else above, "kind": kind, "name": name, "order": sys.maxsize,
-        "layer": layer, "given": False, "count": 0, "total_ns": None, "stated": None, "elements": 0, "bytes": 0,
-        "flops": 0.0, "kernel": None, "transfer": None, "definitions": [], "task": None,
-    }  # fmt: skip
-    place = Place(node, above, layer)
-    if above >= 0:
-        place.layer = places[above].layer if layer is None else layer
-        place.level = places[above].level if places[above].node["kind"] == "layer" else above
-    places.append(place)
-    return number
-
-
-def _mark(rows: list[Row], mark: Row, of_home: Mapping[int, Place]) -> None:
-    """Add a mark to its node."""
-    around, of = rows[mark.above] if mark.above >= 0 else None, mark.stats
-    if around is None:
-        return
-    if mark.unit == SHAPED:
-        kernel = of_home[around.home].node["kernel"] if around.unit == LAUNCHED and around.home in of_home else None
-        if kernel is not None:
-            kernel["shapes"].append({"text": of.name, "launches": of.count})
-            kernel["shapes"].sort(key=lambda shape: (-shape["launches"], shape["text"]))
-        return
-    candidates = marked_rows(rows, mark)
-    place = of_home.get(rows[candidates[0]].home) if candidates and around.unit in (*TIMES, NODE) else None
-    if place is None:
-        return
-    if mark.unit == NEEDS:
-        place.needs.add(of.name)
-    elif mark.unit == DEFINED:
-        file = None if of.name == _OTHER else of.name
-        defined = {"file": file, "line": mark.layer}
-        if defined not in place.node["definitions"]:
-            place.node["definitions"].append(defined)
-            place.node["definitions"].sort(key=str)
-    elif mark.unit in (TASK, ENDED):
-        task = place.node["task"] = place.node["task"] or {"polls": 0, "ended": 0, "yields": 0}
-        spans = place.node["count"]
-        polls, yields = (of.total_elements, of.total_bytes) if mark.unit == TASK else (spans, max(0, spans - of.count))
-        task["polls"] += polls
-        task["yields"] += yields
-        task["ended"] += of.count if mark.unit == ENDED else 0
-
-
-def _fill(place: Place, rows: list[Row]) -> None:
-    """Fill in what the rows of a node say."""
-    node, counted = place.node, [row for row in place.rows if row.stats.count]
-    launched = next((row.stats for row in counted if row.unit == LAUNCHED), None)
-    moved = next((row for row in counted if row.unit in DIRECTIONS), None)
-    stated = next((row for row in counted if row.unit == NODE), None)
-    measured = [row for row in place.rows if row.unit in TIMES]
-    measured = [row for row in measured if row.stats.count] or measured
-    place.time = measured[0] if measured else stated if stated is not None and stated.stats.total_ns else None
-    place.drawn = launched is None and moved is None and not measured
-    place.given = place.time is not None and not place.drawn and (place.time is stated or place.time.unit != TICKS)
-    if stated is not None:
-        of = stated.stats
-        node["stated"] = {"count": of.count, "total_ns": of.total_ns, "elements": of.total_elements}
-        place.stated_ns = of.total_ns if place.time is stated else 0
-    if node["kind"] == "layer":
-        return
-    time = place.time.stats if place.time is not None else None
-    place.unit = next(row.unit for row in place.rows if rows[row.home] is row)
-    if place.time is not None:
-        place.unit = NS if place.given and place.time is stated else place.time.unit
-    node["order"] = min(row.first for row in place.rows if row.unit == NODE or rows[row.home] is row)
-    node["given"] = place.given or (place.drawn and time is not None)
-    node["count"] = time.count if time is not None else 0
-    if moved is not None:
-        node["kind"], node["bytes"] = "transfer", moved.stats.total_bytes
-        node["transfer"] = {
-            "direction": DIRECTIONS[moved.unit],
-            "transfers": moved.stats.count,
-            "moved_bytes": moved.stats.total_bytes,
-        }
-        return
-    if launched is not None:
-        node["kind"], node["kernel"] = "kernel", {"launches": launched.count, "shapes": []}
-    for each in (launched, time if time is not None or stated is None else stated.stats):
-        if each is not None:
-            node["elements"] += each.total_elements
-            node["bytes"] += each.total_bytes
-            node["flops"] += each.total_flops
-
-
-def _add_up(places: list[Place]) -> None:
-    below: list[list[Place]] = [[] for _ in places]
-    for place in places:
-        if place.above >= 0:
-            below[place.above].append(place)
-    for number in reversed(range(len(places))):
-        place, inside = places[number], below[number]
-        of = place.time
-        total_ns = of.stats.total_ns - of.again_ns if of is not None else 0
-        stated_ns, host_ns = sum(each.stated_ns for each in inside), sum(each.host_ns for each in inside)
-        if of is not None and place.stated_ns:
-            place.self_ns = max(0, total_ns - sum(each.total_ns for each in inside))
-            place.stated_ns = stated_ns + place.self_ns
-        elif of is None:
-            place.stated_ns = stated_ns
-        else:  # what is stated in a span is not its own
-            place.self_ns = max(0, of.stats.self_ns - stated_ns)
-        place.ended_ns = place.self_ns + sum(each.ended_ns for each in inside if not each.given)
-        if of is None:
-            place.host_ns = host_ns if place.drawn else 0
-            place.total_ns = sum(each.total_ns for each in inside) if place.drawn else 0
-        elif place.drawn:
-            place.total_ns, place.host_ns = total_ns, max(total_ns, host_ns)
-        elif place.given:
-            place.total_ns = total_ns
-        else:  # a span that is still open has given nothing to its own total, and those in it have to theirs
-            place.host_ns = place.total_ns = max(total_ns, place.ended_ns)
+def _rank(node: TreeNode[F]) -> tuple[int, int, str, int, int, int]:
+    launches = 0 if node.kernel is None else node.kernel.launches
+    layer = -1 if node.layer is None else node.layer
+    return -round(node.total_ns), -launches, node.name, layer, node.unit or 0, node.first

@@ -1,8 +1,9 @@
 """Marks: facts other than times, such as the shape of a kernel's launch or the bytes moved.
 
 Owns: the facts about a launched kernel, a transfer, a function, a task; how the texts of shapes and of transfers' ends
-are parsed. Must not know: paths, trees, screens. Invariants: a text is a shape only if the writer would format that
-shape so (brick_shm.h); any other text stays as it is; counts add up to the launches, with or without a shape.
+are parsed. Must not know: paths, trees, screens; brickd links to this file. Invariants: a text is a shape only if the
+writer would format that shape so (brick_shm.h); any other text stays as it is; counts add up to the launches, with or
+without a shape.
 """
 
 from __future__ import annotations

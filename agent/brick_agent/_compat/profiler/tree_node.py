@@ -1,19 +1,38 @@
 """A node of the call tree: a brick, a kernel, a transfer, a layer, and its figures.
 
-Owns: the fields of a node, its kind, its amounts. Must not know: paths, how nodes are merged, screens. Invariant: a
-kernel or a transfer with an unknown time has no row.
+Owns: the units of paths, the fields of a node, its kind, its amounts, the part of its document that brickd and the
+agent have in common. Must not know: paths, how nodes are made, screens; brickd links to this file. Invariant: a kernel
+or a transfer with an unknown time has no row.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
-from brickd.shm import _reader
-from brickd.shm.marks import Definition, KernelMark, Stated, Task, TransferMark
+from .graph_marks import SHOWN_MAX, Definition, KernelMark, Stated, Task, TransferMark
+
+# enum brick_unit
+TICKS, NS, DEFERRED, BOUND, LAUNCHED, SHAPED = range(6)
+DIRECTIONS = {6: "H2D", 7: "D2H", 8: "D2D"}
+RETURNED, NEEDS, DEFINED, ENDED, NODE, TASK = range(9, 15)
 
 Kind = Literal["layer", "brick", "function", "task", "kernel", "transfer"]
+
+
+class Figures(TypedDict):
+    """The totals of a row; a row of brickd has more."""
+
+    count: int
+    total_ns: float
+    self_ns: float
+    elements: int
+    bytes: int
+    flops: float
+
+
+F = TypeVar("F", bound=Figures)
 
 
 @dataclass(slots=True)
@@ -41,7 +60,7 @@ NOTHING = Amounts()
 
 
 @dataclass(slots=True)
-class TreeNode:
+class TreeNode(Generic[F]):
     """A node of the call tree.
 
     Attributes:
@@ -56,6 +75,7 @@ class TreeNode:
         stated_ns: its time, if its row has its host's figures; later, the sum of the self times that the host states
             for it and below, down to the next spans.
         untimed: the amounts of launches without a known time.
+        self_ns: the time in its spans that no other node has.
         total_ns: the time of its ended spans, and of ended spans below while it is open; of a layer, of all below it.
         host_ns: the part of that time that is not a device's.
         ended_ns: the self times of it and all below, without given times.
@@ -66,16 +86,16 @@ class TreeNode:
 
     name: str
     layer: int | None
-    category: str
     unit: int | None
-    above: TreeNode | None = None
-    below: list[TreeNode] = field(default_factory=list)
+    above: TreeNode[F] | None = None
+    below: list[TreeNode[F]] = field(default_factory=list)
     layers: set[int] = field(default_factory=set)
     first: int = 0
-    row: _reader.Row | None = None
+    row: F | None = None
     stated: Stated | None = None
     stated_ns: float = 0.0
     untimed: Amounts = NOTHING
+    self_ns: float = 0.0
     total_ns: float = 0.0
     host_ns: float = 0.0
     ended_ns: float = 0.0
@@ -96,6 +116,11 @@ class TreeNode:
         if self.task is not None:
             return "task"
         return "function" if self.definitions else "brick"
+
+    @property
+    def count(self) -> int:
+        """The number of its ended spans, or of its timed launches or transfers."""
+        return 0 if self.row is None else self.row["count"]
 
     @property
     def amounts(self) -> Amounts:
@@ -120,29 +145,44 @@ class TreeNode:
     @property
     def given(self) -> bool:
         """Whether its times were measured elsewhere."""
-        return self.unit in (_reader.UNIT_NS, _reader.UNIT_BOUND)
+        return self.unit in (NS, BOUND)
 
     @property
     def drawn(self) -> bool:
         """Whether its host draws it and none of its time was measured."""
-        return self.unit == _reader.UNIT_NODE
+        return self.unit == NODE
 
     @property
     def bounded(self) -> bool:
         """Whether its times are only bounds: parts of the time until a sync."""
-        return self.unit == _reader.UNIT_BOUND
-
-    @property
-    def self_ns(self) -> float:
-        """The time in its spans that no other node has."""
-        return 0.0 if self.row is None else self.row["self_ns"]
+        return self.unit == BOUND
 
     @property
     def timeless(self) -> bool:
         """Whether its time is unknown."""
         return self.row is None and self.unit is not None
 
+    def document(self) -> dict[str, Any]:
+        """The part of its JSON document that is the same in brickd and in the agent."""
+        count, amounts = self.count, self.amounts
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "given": self.given or (self.drawn and not self.timeless),
+            "count": count,
+            "order": self.first,
+            "stated": None if self.stated is None else self.stated.document(),
+            "total_ns": None if self.timeless else round(self.total_ns),
+            "elements": amounts.elements,
+            "bytes": amounts.size_bytes,
+            "flops": round(amounts.flops),
+            "kernel": None if self.kernel is None else self.kernel.document(count),
+            "transfer": None if self.transfer is None else self.transfer.document(count),
+            "definitions": [each.document() for each in sorted(self.definitions, key=str)[:SHOWN_MAX]],
+            "task": None if self.task is None else self.task.document(0 if self.drawn else count),
+        }
 
-def amounts_of(row: _reader.Row) -> Amounts:
+
+def amounts_of(row: Figures) -> Amounts:
     """The amounts in the spans of a row."""
     return Amounts(row["elements"], row["bytes"], row["flops"])

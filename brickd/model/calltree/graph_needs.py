@@ -1,0 +1,1 @@
+../../../agent/brick_agent/_compat/profiler/graph_needs.py

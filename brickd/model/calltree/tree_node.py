@@ -1,0 +1,1 @@
+../../../agent/brick_agent/_compat/profiler/tree_node.py
