@@ -54,7 +54,7 @@ class StreamQuery(Query):
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     seconds: float = given(Duration(0.1, 3600, "Send the status again after this time."), default=2.0)
-    over: str | None = given(OVER, default=None)
+    over: float | str | None = given(OVER, default=None)
     active_for: float | None = given(ACTIVE_FOR, default=None)
 
 

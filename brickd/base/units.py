@@ -1,4 +1,4 @@
-"""Formats of numbers, counts, durations and tensors' names, and the parser of durations.
+"""Formats of numbers, counts, durations and tensors' names, and the parsers of durations and sizes.
 
 Owns: units, rounding, singular and plural. Must not know: what is measured, or where it is printed. Invariants: a
 number always has the same format; a figure is rounded once, from the exact number, ties away from zero; it moves to the
@@ -28,6 +28,8 @@ _NS = (
 _DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(ms|s|m|h|)", re.ASCII)
 _UNIT_SECONDS = {"h": 3_600, "m": 60, "s": 1, "": 1}  # `ms` divides instead, because 1/1000 is not an exact float
 _COUNTS = ((1, ""), (10**6, "M"), (10**9, "G"), (10**12, "T"), (10**15, "P"), (10**18, "E"))
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)(?:B|([KMGT])(?:iB)?|)", re.ASCII | re.IGNORECASE)
+_SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _BYTES = ((1, "B"), (2**10, "K"), (2**20, "M"), (2**30, "G"), (2**40, "T"), (2**50, "P"), (2**60, "E"))
 
 
@@ -69,6 +71,36 @@ def write_duration(seconds: float) -> str:
         if number >= 1 and number == int(number) and parse_duration(text := f"{number:.0f}{unit}") == seconds:
             return text
     return f"{float(seconds)!r}s" if seconds else "0s"
+
+
+def parse_size(text: str) -> int:
+    """Parse a size into bytes: a number with a unit of 1024 such as `M` or `MiB`, or a number of bytes.
+
+    Raises:
+        ValueError: the text is not a size, or not a whole number of bytes. `MB` is none: some mean 1000 by it.
+
+    >>> [parse_size(text) for text in ("64MiB", "64m", "1.5K", "512B", "512", "0")]
+    [67108864, 67108864, 1536, 512, 512, 0]
+    """
+    match = _SIZE.fullmatch(text)
+    if match := _SIZE.fullmatch(text):
+        number = float(match[1]) if "." in match[1] else int(match[1])
+        size_bytes = number * _SIZE_UNITS[(match[2] or "").upper()]
+        if size_bytes == int(size_bytes):
+            return int(size_bytes)
+    raise ValueError(f"{text!r} is not a size, expected a number with or without B, KiB, MiB, GiB or TiB")
+
+
+def write_size(size_bytes: int) -> str:
+    """Format a size for `parse_size`, in the largest unit that makes it a whole number.
+
+    >>> [write_size(n) for n in (0, 1000, 1024, 1536, 64 << 20, 1 << 40)]
+    ['0', '1000', '1KiB', '1536', '64MiB', '1TiB']
+    """
+    for unit, size_unit in reversed(_SIZE_UNITS.items()):
+        if size_bytes >= size_unit and size_bytes % size_unit == 0:
+            return f"{size_bytes // size_unit}{unit + 'iB' if unit else ''}"
+    return str(size_bytes)
 
 
 def count(n: Number) -> str:

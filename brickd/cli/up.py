@@ -22,11 +22,12 @@ from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
 from brickd.base import escape
 from brickd.base.paths import Runtime, runtime
 from brickd.base.thresholds import of_file
+from brickd.base.units import write_size
 from brickd.cli import logfile
 from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import ParameterType
 from brickd.errors import DaemonRefused
-from brickd.query.parameters import Whole
+from brickd.query.parameters import ByteSize
 
 if TYPE_CHECKING:
     from brickd.daemon.notify import Target
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
 @click.option("-d", "--detach", is_flag=True, help="Run in the background and write a log into the runtime directory.")
 @click.option(
     "--numerics-bytes",
-    type=ParameterType(Whole(0, 1 << 40, "")),
-    metavar="BYTES",
-    default=WINDOW_BYTES,
+    type=ParameterType(ByteSize(0, 1 << 40, "")),
+    metavar="SIZE",
+    default=write_size(WINDOW_BYTES),
     show_default=True,
     help="Keep at most this much of the newest fingerprints in memory, to compare them. 0 keeps none.",
 )

@@ -201,9 +201,9 @@ class Daemon:
         """All workers, as they are now."""
         return self._usages.laid_over(self._found())
 
-    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
+    def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
         """What workers recorded lately."""
-        return self._windows.over(of, time.monotonic_ns(), slots)
+        return self._windows.over(of, time.monotonic_ns(), length_ns)
 
     def stragglers(self) -> StragglerVerdict:
         """The stragglers."""

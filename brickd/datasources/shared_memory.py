@@ -84,7 +84,7 @@ class SharedMemory:
                 break
         return found
 
-    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> None:
+    def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> None:
         """None: there is no earlier survey."""
 
     def stragglers(self) -> None:

@@ -114,8 +114,8 @@ class World(Protocol):
     def survey(self) -> Survey:
         """All workers at one time."""
 
-    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
-        """The work of a survey's workers in the last slots of ten seconds; None: unknown."""
+    def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
+        """The work of a survey's workers in the last `length_ns`, as far as it is kept; None: unknown."""
 
     def stragglers(self) -> StragglerVerdict | None:
         """The stragglers; None: nothing compares workers."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from brickd.base.units import count, duration, percent
+from brickd.base.units import count, duration, percent, write_size
 from brickd.client import client
 from brickd.doctor.check import CheckResult, fine, mib
 from brickd.errors import BrickdError
@@ -59,5 +59,5 @@ def judge(window: HeldFingerprints | None) -> CheckResult:
     gone = f"{count(window.gone)} of {count(window.fingerprints)} ({percent(100 * window.gone / window.fingerprints)})"
     seen += f": {gone} were dropped before another worker had the same"
     needed = 1 << (window.bytes * _WANTED_NS // max(1, window.age_ns)).bit_length()
-    fix = f"brickd down && brickd up -d --numerics-bytes {min(needed, _MOST_BYTES)}"
+    fix = f"brickd down && brickd up -d --numerics-bytes {write_size(min(needed, _MOST_BYTES))}"
     return CheckResult(name, "advice", seen, wanted, fix, "until then fewer outputs are compared")

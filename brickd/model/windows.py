@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from brickd.model.survey_snapshot import EVERY_NS, Snapshot
+from brickd.model.survey_snapshot import Snapshot
 from brickd.model.worker_origins import Origin
 from brickd.model.workers import Worker
 from brickd.shm import _reader
@@ -58,8 +58,8 @@ class Windows:
         readings = (worker.reading for each in self._kept for worker in each.survey.workers)
         return sum(kept_of(readings, packed_size))
 
-    def over(self, of: Sequence[Worker], now_ns: int, slots: int) -> Window | None:
-        """The work of the last `slots` times ten seconds, since the snapshot nearest to that time.
+    def over(self, of: Sequence[Worker], now_ns: int, length_ns: int) -> Window | None:
+        """The work of the last `length_ns`, since the snapshot nearest to that time.
 
         The window is shorter if no snapshot is old enough. Returns None if there is no snapshot.
         """
@@ -67,7 +67,7 @@ class Windows:
             snapshots = [each for each in self._kept if each.now_ns < now_ns]
         if not snapshots:
             return None
-        began = min(snapshots, key=lambda each: abs(now_ns - each.now_ns - slots * EVERY_NS))
+        began = min(snapshots, key=lambda each: abs(now_ns - each.now_ns - length_ns))
         return Window(since(snapshots[snapshots.index(began) :], of), now_ns - began.now_ns)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from brickd.base.json_values import flag, listed, require, text, unicode
 from brickd.errors import WrongQuestion
-from brickd.query.parameters import Choice, Duration, Name, Names, Parameter, Switch, Whole
+from brickd.query.parameters import ByteSize, Choice, Duration, Name, Names, Parameter, Switch, Whole
 from brickd.query.query import Query, given
 from brickd.shm import sampling
 
@@ -136,9 +136,7 @@ class Recording(Query):
     redact: bool = given(
         Switch("Make the file safe to give away: of tensors and requests it shows only which are equal."), default=False
     )
-    max_size: int = given(
-        Whole(1 << 16, 1 << 40, "Start another file when one reaches this size.", metavar="BYTES"), default=1 << 30
-    )
+    max_size: int = given(ByteSize(1 << 16, 1 << 40, "Start another file when one reaches this size."), default=1 << 30)
     max_age: float | None = given(Duration(1, 31_536_000, "Start another file when one is this old."), default=None)
     files: int = given(Whole(1, 10_000, "Keep the newest N files.", metavar="N"), default=8)
 

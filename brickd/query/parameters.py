@@ -1,4 +1,4 @@
-"""The kinds of parameters of a query: a choice, a switch, a number, a duration, a name.
+"""The kinds of parameters of a query: a choice, a switch, a number, a size, a duration, a period, a name.
 
 Owns: how each kind is parsed from text, which values it accepts. Must not know: queries, click, HTTP. Invariants: a
 value parsed from text is validated like any other; a value is accepted unchanged or refused, never adjusted.
@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from brickd.base.units import parse_duration, write_duration
+from brickd.base.units import parse_duration, parse_size, write_duration, write_size
 
 
 class Parameter:
@@ -116,6 +116,26 @@ class Whole(Parameter):
         return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
 
 
+class ByteSize(Whole):
+    """A number of bytes; its text may have a unit of 1024."""
+
+    def __init__(self, least: int, most: int, help: str, **more: Any) -> None:
+        super().__init__(least, most, help, **{"metavar": "SIZE"} | more)
+        range_text = f"{write_size(least)} to {write_size(most)}"
+        self.wanted = f"a size of {range_text} (such as 512KiB, 64MiB, 64M, 1.5G; without a unit: bytes)"
+
+    def read(self, text: str) -> Any:
+        """Parse a size with or without a unit."""
+        try:
+            return parse_size(text)
+        except ValueError:
+            return text
+
+    def write(self, value: Any) -> str:
+        """The size in the largest unit that makes it a whole number."""
+        return write_size(value)
+
+
 class Number(Parameter):
     """A finite number."""
 
@@ -159,6 +179,24 @@ class Duration(Number):
     def write(self, value: Any) -> str:
         """The duration in the largest unit that makes it a whole number."""
         return write_duration(value)
+
+
+class Period(Duration):
+    """A recent time, in seconds, or the word for all of the time."""
+
+    def __init__(self, everything: str, least: float, most: float, help: str, **more: Any) -> None:
+        super().__init__(least, most, help, **more)
+        self.everything = everything
+        range_text = f"{write_duration(least)} to {write_duration(most)}"
+        self.wanted = f"a duration of {range_text} (without a unit: seconds), or {everything} for all of the time"
+
+    def takes(self, value: object) -> bool:
+        """Whether the value is the word, or a duration within the range."""
+        return value == self.everything or super().takes(value)
+
+    def write(self, value: Any) -> str:
+        """The word, or the duration in seconds."""
+        return str(value) if value == self.everything else f"{float(value)!r}".removesuffix(".0") + "s"
 
 
 class Name(Parameter):

@@ -33,7 +33,7 @@ class BricksQuery(Query):
     top: int | None = given(
         Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N"), default=None
     )
-    over: str = given(OVER, default=START)
+    over: float | str = given(OVER, default=START)
 
     def rules(self) -> None:
         """Refuse invalid combinations."""
@@ -41,7 +41,7 @@ class BricksQuery(Query):
             raise WrongQuestion("sort spread contradicts by worker: one worker has no spread: give one of them")
         if self.sort == "max" and self.over != START:
             raise WrongQuestion(
-                f"sort max contradicts over {self.over}: the longest span is known only since the start:"
+                f"sort max contradicts over {OVER.write(self.over)}: the longest span is known only since the start:"
                 " use sort p99, or over start"
             )
 
@@ -174,7 +174,7 @@ class RooflineQuery(Query):
     top: int | None = given(
         Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N"), default=None
     )
-    over: str = given(OVER, default=START)
+    over: float | str = given(OVER, default=START)
 
 
 class SourceQuery(Query):
@@ -197,7 +197,7 @@ class StatusQuery(Query):
     """The status; `over`: None: the last 60 seconds if known, otherwise since the start."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
-    over: str | None = given(OVER, default=None)
+    over: float | str | None = given(OVER, default=None)
     active_for: float | None = given(ACTIVE_FOR, default=None)
 
 
@@ -219,7 +219,7 @@ class TreeQuery(Query):
         Number(0, 100, "Leave out what took less than PERCENT of the time, but count it.", metavar="PERCENT"),
         default=0.0,
     )
-    over: str = given(OVER, default=START)
+    over: float | str = given(OVER, default=START)
 
 
 class WeightsQuery(Query):

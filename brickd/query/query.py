@@ -12,14 +12,19 @@ from dataclasses import MISSING
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 from brickd.errors import WrongQuestion
-from brickd.query.parameters import Choice, Names, Parameter
+from brickd.query.parameters import Names, Parameter, Period
 
 ABOUT_WORKERS = Names("names of workers or services", metavar="[WORKER|SERVICE]...", key="name", positional=True)
 
-# The times over which totals may be counted, in slots of ten seconds.
+# The times over which totals may be counted. Windows keep a minute, in steps of ten seconds.
 START = "start"
-SLOTS = {"10s": 1, "60s": 6}
-OVER = Choice([*SLOTS, START], "Count the last 10 s, the last 60 s, or everything since each worker's start.")
+OVER = Period(
+    START,
+    10,
+    60,
+    "Count the last DURATION, from 10s to 60s in steps of ten seconds, or everything since each worker's start.",
+    metavar="DURATION|start",
+)
 
 
 class _Given(NamedTuple):

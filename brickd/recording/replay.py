@@ -174,12 +174,12 @@ class Replay:
         """All workers at that time."""
         return self._shown().snapshot.survey
 
-    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
+    def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
         """The work in the time before the shown snapshot."""
         windows = Windows()
         for shown in reversed(self._last(SLOTS + 1)[1:]):
             windows.take(shown.snapshot)
-        return windows.over(of, self._shown().snapshot.now_ns, slots)
+        return windows.over(of, self._shown().snapshot.now_ns, length_ns)
 
     def stragglers(self) -> StragglerVerdict:
         """The stragglers at that time."""

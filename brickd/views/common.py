@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Protocol
 from brickd.base.users import others_have
 from brickd.datasources.world import Source, World
 from brickd.errors import BrickdError, NoDaemon
+from brickd.model.survey_snapshot import SECOND
 from brickd.model.workers import Survey, Worker, select
-from brickd.query.query import SLOTS, START
+from brickd.query.query import OVER, START
 
 Document = dict[str, Any]
 
@@ -77,7 +78,7 @@ def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
     return ChosenWorkers(found, workers, found.words + foreign_words(found))
 
 
-def counted(world: World, found: ChosenWorkers, over: str | None) -> Counted:
+def counted(world: World, found: ChosenWorkers, over: float | str | None) -> Counted:
     """The chosen workers with what they recorded in a period.
 
     `over` None: the last 60 seconds if known, else since the start.
@@ -87,8 +88,9 @@ def counted(world: World, found: ChosenWorkers, over: str | None) -> Counted:
     """
     if over == START:
         return Counted(found.workers)
-    length = over or "60s"
-    window = world.window(found.survey, found.workers, SLOTS[length])
+    seconds = OVER.most if over is None else float(over)
+    length = OVER.write(seconds)
+    window = world.window(found.survey, found.workers, round(seconds * SECOND))
     if window is not None:
         return Counted(window.workers, length, window.length_ns)
     if over is None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from brickd.cli.query_options import asks
 from brickd.errors import WrongQuestion
-from brickd.query.orders import Forgetting, RecordedFile
+from brickd.query.orders import Forgetting, RecordedFile, Recording
 from brickd.query.parameters import Switch
 from brickd.query.queries import (
     SORTS,
@@ -29,11 +29,12 @@ from brickd.query.query import key as key_of
 
 KINDS: list[type[Query]] = [
     BricksQuery, HangQuery, InspectQuery, StatusQuery, TreeQuery, WeightsQuery,
-    WorkersQuery,
+    WorkersQuery, Recording,
 ]  # fmt: skip
 TEXTS = [
     "", "0", "1", "7", "-1", "+1", " 1", "1.5", "0.01", "1e2", "1e999", "nan", "inf", "-0", "٣", "9" * 25, "self",
-    "500ms", "3s", "1.5m", "1h", "2d", "m", "1 s", "1ms2", "1e305h",
+    "500ms", "3s", "1.5m", "1h", "2d", "m", "1 s", "1ms2", "1e305h", "30", "60s", "61s", "start", "Start",
+    "64KiB", "64m", "64MB", "0.0001M", "65536",
     "SELF", "spread", "worker", "true", "on", "a\x1b[2J", "\udc80",
 ]  # fmt: skip
 
@@ -45,7 +46,11 @@ QUESTIONS: st.SearchStrategy[Query] = st.one_of(
         BricksQuery, NAMES, st.sampled_from([sort for sort in SORTS if sort != "spread"]),
         st.sampled_from([None, *get_args(By)]), st.none() | st.text(min_size=1), st.none() | st.integers(1, 2**60),
     ),
-    st.builds(TreeQuery, NAMES, st.booleans(), st.none() | st.integers(1, 10**6), st.floats(0, 100)),
+    st.builds(
+        TreeQuery, NAMES, st.booleans(), st.none() | st.integers(1, 10**6), st.floats(0, 100),
+        st.just("start") | st.floats(10, 60),
+    ),
+    st.builds(Recording, NAMES, max_size=st.integers(1 << 16, 1 << 40)),
     st.builds(WeightsQuery, NAMES, st.booleans()),
     st.builds(HangQuery, NAMES, st.floats(0.01, 3600), st.floats(0, 86400)),
     st.builds(InspectQuery, st.none() | st.text(min_size=1), st.integers(0, 100_000)),
@@ -86,6 +91,15 @@ def test_default_values_are_left_out_of_a_query_string() -> None:
         (TreeQuery, "min=nan", "min is nan, expected a number of 0 to 100"),
         (HangQuery, "watch=2h", "watch is 7200.0, expected a duration of 10ms to 1h (such as 500ms, 3s, 5m, 1h"),
         (HangQuery, "watch=1d", "watch is '1d', expected a duration"),
+        (
+            BricksQuery,
+            "over=2h",
+            "over is 7200.0, expected a duration of 10s to 1m (without a unit: seconds), or start",
+        ),
+        (BricksQuery, "over=ever", "over is 'ever', expected a duration of 10s to 1m"),
+        (BricksQuery, "sort=max over=10s", "sort max contradicts over 10s"),
+        (Recording, "max-size=64MB", "max-size is '64MB', expected a size of 64KiB to 1TiB (such as 512KiB, 64MiB"),
+        (Recording, "max-size=1K", "max-size is 1024, expected a size of 64KiB to 1TiB"),
         (TreeQuery, "layers=yes", "layers is 'yes', expected true or false"),
         (InspectQuery, "records=100001", "expected a whole number of 0 to 100000"),
     ],
@@ -103,6 +117,21 @@ def test_a_duration_without_a_unit_is_in_seconds() -> None:
 
 def test_a_duration_is_written_with_a_unit() -> None:
     assert to_query(HangQuery(watch=0.25, longer=5400.0)) == [("watch", "250ms"), ("longer", "90m")]
+
+
+def test_a_period_is_a_duration_or_the_whole_time() -> None:
+    texts = ("30s", "30", "0.5m", "1m", "60s", "start")
+    assert [from_query(BricksQuery, [("over", text)]).over for text in texts] == [30, 30, 30, 60, 60, "start"]
+    assert [to_query(BricksQuery(over=over)) for over in (60.0, 12.5, "start")] == [
+        [("over", "60s")], [("over", "12.5s")], [],
+    ]  # fmt: skip
+
+
+def test_a_size_has_a_unit_of_1024_or_is_in_bytes() -> None:
+    texts = ("65536", "64K", "64KiB", "0.0625M", "65536B")
+    assert {from_query(Recording, [("max-size", text)]).max_size for text in texts} == {1 << 16}
+    assert to_query(Recording(max_size=64 << 20)) == [("max-size", "64MiB")]
+    assert to_query(Recording(max_size=(1 << 16) + 1)) == [("max-size", "65537")]
 
 
 def test_a_refusal_is_short_for_a_value_of_any_length() -> None:

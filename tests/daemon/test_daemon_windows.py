@@ -58,7 +58,8 @@ def test_a_window_holds_what_was_recorded_since_the_daemons_first_look(worker: S
         process.paused()
         for verb in ("bricks", "tree"):
             assert counts(asked(verb)) == {"early": 30, "late": 10}
-            assert counts(asked(verb, "--over", "60s")) == counts(asked(verb, "--over", "10s")) == {"late": 10}
+            assert counts(asked(verb, "--over", "60s")) == {"late": 10}
+            assert counts(asked(verb, "--over", "30")) == counts(asked(verb, "--over", "0.5m")) == {"late": 10}
         assert counts(asked("status")) == {"late": 10}
         assert counts(asked("status", "--over", "start")) == {"early": 30, "late": 10}
 
@@ -102,6 +103,13 @@ def test_the_screen_names_the_time_of_its_counts(worker: Start) -> None:
             assert ", last " in shown
             assert "early" not in shown
             assert ", last " not in brickd(verb, "--over", "start").stdout
+
+
+def test_a_window_that_is_not_kept_is_refused_with_those_that_are() -> None:
+    for verb in ("status", "bricks", "tree", "roofline"):
+        refused = brickd(verb, "--over", "2h")
+        assert refused.returncode == 2
+        assert "2h is not a duration of 10s to 1m (without a unit: seconds), or start for all" in refused.stderr
 
 
 def test_without_a_daemon_there_are_no_windows(worker: Start) -> None:

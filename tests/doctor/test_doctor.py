@@ -666,7 +666,7 @@ def test_a_window_that_is_too_small_is_reported_with_a_sufficient_size() -> None
     found = numerics.judge(numerics.HeldFingerprints(64 * MIB, 7 * SECOND, 1_000, 20))
     assert found.state == "advice"
     assert found.seen == "the last 7.0 s in 64 MiB: 20 of 1,000 (2.0 %) were dropped before another worker had the same"
-    assert found.fix == f"brickd down && brickd up -d --numerics-bytes {1024 * MIB}"
+    assert found.fix == "brickd down && brickd up -d --numerics-bytes 1GiB"
     for fine in (
         None,
         numerics.HeldFingerprints(64 * MIB, 61 * SECOND, 1_000, 20),

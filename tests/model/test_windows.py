@@ -15,10 +15,11 @@ from made_up import MadeUp, programs
 from brickd.model.brick_totals import bricks
 from brickd.model.retained_workers import RetainedTotals
 from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
-from brickd.model.windows import Window, Windows, since
+from brickd.model.windows import SLOTS, Window, Windows, since
 from brickd.model.worker_origins import Lately, Origin
 from brickd.model.worker_totals import Share, Slot, slot
 from brickd.model.workers import Survey, Worker
+from brickd.query.query import OVER
 from brickd.shm.ledger import Ledger, ledger_of
 from brickd.shm.memory_budget import kept_of, packed_size
 from brickd.shm.records import named_later
@@ -175,8 +176,8 @@ def test_a_worker_that_continues_an_unseen_segment_is_not_in_the_window() -> Non
 def test_a_snapshot_of_the_same_moment_starts_no_window() -> None:
     windows = Windows()
     windows.take(snapshot(now_ns=SECOND))
-    assert windows.over([], SECOND, 1) is None
-    assert windows.over([], SECOND + 1, 1) == Window([], 1)
+    assert windows.over([], SECOND, 10 * SECOND) is None
+    assert windows.over([], SECOND + 1, 10 * SECOND) == Window([], 1)
 
 
 def test_a_worker_that_died_keeps_its_work_in_the_window() -> None:
@@ -278,31 +279,35 @@ def test_a_worker_missing_in_the_first_snapshot_counts_from_the_next_one() -> No
         work(made, "a", 7)
         work(goes_on, "b", *durations)
         windows.take(snapshot(worker(made, 1), worker(goes_on, 2, took=UUID[3]), now_ns=seconds * SECOND))
-    window = windows.over([worker(made, 1), worker(goes_on, 2, took=UUID[3])], 40 * SECOND, 6)
+    window = windows.over([worker(made, 1), worker(goes_on, 2, took=UUID[3])], 40 * SECOND, 60 * SECOND)
     assert window is not None
     assert counts(window.workers) == {"a": (3, 3, 21), "b": (4, 4, 20)}
 
 
 def test_a_window_begins_at_the_snapshot_nearest_to_its_length() -> None:
     windows, made = Windows(), MadeUp()
-    assert windows.over([], 0, 1) is None
+    assert windows.over([], 0, 10 * SECOND) is None
     for seconds in range(0, 200, 10):
         windows.take(snapshot(worker(made, 1), now_ns=seconds * SECOND))
         work(made, "a", seconds)
     now = [worker(made, 1)]
     lengths = {}
-    for slots in (1, 6, 20):
-        window = windows.over(now, 194 * SECOND, slots)
+    for seconds in (10, 28, 60, 200):
+        window = windows.over(now, 194 * SECOND, seconds * SECOND)
         assert window is not None
-        lengths[slots] = (window.length_ns // SECOND, counts(window.workers)["a"][0])
-    assert lengths == {1: (14, 2), 6: (64, 7), 20: (64, 7)}
+        lengths[seconds] = (window.length_ns // SECOND, counts(window.workers)["a"][0])
+    assert lengths == {10: (14, 2), 28: (24, 3), 60: (64, 7), 200: (64, 7)}
+
+
+def test_a_query_may_ask_for_every_window_that_is_kept() -> None:
+    assert (OVER.least * SECOND, OVER.most * SECOND) == (EVERY_NS, SLOTS * EVERY_NS)
 
 
 def test_a_window_is_shorter_if_no_older_snapshot_exists() -> None:
     windows, made = Windows(), MadeUp()
     windows.take(snapshot(worker(made, 1), now_ns=SECOND))
     work(made, "a", 1)
-    window = windows.over([worker(made, 1)], 4 * SECOND, 6)
+    window = windows.over([worker(made, 1)], 4 * SECOND, 60 * SECOND)
     assert window is not None
     assert (window.length_ns, counts(window.workers)) == (3 * SECOND, {"a": (1, 1, 1)})
 
@@ -318,7 +323,7 @@ def test_over_the_memory_limit_the_oldest_snapshots_are_dropped(monkeypatch: pyt
         kept = Windows()
         for each in took:
             kept.take(each)
-        window = kept.over([worker(made, 1)], 60 * SECOND + 1, 6)
+        window = kept.over([worker(made, 1)], 60 * SECOND + 1, 60 * SECOND)
         assert window is not None
         sizes.append((window.length_ns - 1) // (10 * SECOND) + 1)
     assert sizes == [1, 1, 1, 2, 7]
@@ -359,7 +364,7 @@ def test_a_worker_forgotten_after_the_survey_counts_in_the_window() -> None:
     work(gone, "a", 5, 5)
     windows.take(snapshot(worker(gone, 1), now_ns=SECOND))
     work(gone, "a", 7)
-    window = windows.over([worker(gone, 1, alive=False)], 4 * SECOND, 6)
+    window = windows.over([worker(gone, 1, alive=False)], 4 * SECOND, 60 * SECOND)
     assert window is not None
     assert counts(window.workers) == {"a": (1, 1, 7)}
 

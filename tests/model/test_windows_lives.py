@@ -147,7 +147,7 @@ def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]
         if step in ("look", "restart"):
             continue
         # The window is that of the survey, also if a step came after it.
-        window = model.windows.over(everybody, (model.now - 1) * SECOND, 1 if which % 2 else 6)
+        window = model.windows.over(everybody, (model.now - 1) * SECOND, (10 if which % 2 else 60) * SECOND)
         assert window is not None
         began = model.now - 1 - window.length_ns // SECOND
         yield recorded(window.workers), sum(at > began for each in spans for at in each)

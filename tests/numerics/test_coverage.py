@@ -287,7 +287,7 @@ def test_a_daemon_without_memory_for_fingerprints_reports_that_it_compares_nothi
         assert document("status")["numerics"] is None
         screen = brickd("coverage").stdout.splitlines()
         assert screen[-1] == "nothing is compared: the daemon was started with --numerics-bytes 0"
-    assert "x is not a whole number" in brickd("up", "--numerics-bytes", "x").stderr
+    assert "x is not a size of 0 to 1TiB (such as 512KiB, 64MiB" in brickd("up", "--numerics-bytes", "x").stderr
 
 
 # ---- made-up workers

@@ -35,7 +35,7 @@ from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
 from brickd.model.worker_origins import Origin
 from brickd.model.workers import Survey, Usage, Worker
 from brickd.query.orders import Recording
-from brickd.query.queries import InspectQuery
+from brickd.query.queries import BricksQuery, InspectQuery
 from brickd.recording import body_codec as bodies
 from brickd.recording.chunks import open_recording
 from brickd.recording.replay import opened
@@ -43,7 +43,7 @@ from brickd.recording.ring_taps import Rings
 from brickd.recording.session import Recorder
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
-from brickd.views import inspect
+from brickd.views import bricks, inspect
 
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 
@@ -591,9 +591,22 @@ def test_a_recording_has_windows_of_up_to_a_minute_like_a_daemon(
     whole = [(_reader.CHUNK_SNAPSHOT, 1, bodies.snapshot(each, None, bodies.RecordingCounts())) for each in surveys]
     path.write_bytes(forged(whole))
     with opened([str(path)]) as world:
-        window = world.window(world.survey(), [], slots)
+        window = world.window(world.survey(), [], slots * EVERY_NS)
         assert (window and window.length_ns) == (seconds and seconds * SECOND)
         assert world.stragglers().slots == min(snapshots - 1, 6)
+
+
+def test_a_view_counts_the_period_that_a_query_names(tmp_path: Path) -> None:
+    path = tmp_path / "run.brick"
+    surveys = [Snapshot(at * EVERY_NS, at * EVERY_NS, Survey([], [])) for at in range(1, 8)]
+    path.write_bytes(forged([(_reader.CHUNK_SNAPSHOT, 1, bodies.snapshot(each, None, bodies.RecordingCounts()))
+                             for each in surveys]))  # fmt: skip
+    periods = {}
+    with opened([str(path)]) as world:
+        for over in (10.0, 30.0, 60.0, "start"):
+            document = bricks.answer(world, BricksQuery(over=over)).document
+            periods[document["over"]] = document["over_ns"]
+    assert periods == {"10s": 10 * SECOND, "30s": 30 * SECOND, "60s": 60 * SECOND, "start": None}
 
 
 def test_a_recording_names_the_straggler_that_the_daemon_named(worker: Start, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 def answers(world: Replay) -> Iterator[Callable[[], object]]:
     """Yield every view of a recording."""
     yield lambda: status.answer(world, StatusQuery())
-    yield lambda: status.answer(world, StatusQuery(over="10s"))
+    yield lambda: status.answer(world, StatusQuery(over=10.0))
     yield lambda: workers.answer(world, WorkersQuery())
     yield lambda: bricks.answer(world, BricksQuery(by="layer"))
     yield lambda: tree.answer(world, TreeQuery(layers=True))

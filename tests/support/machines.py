@@ -54,7 +54,7 @@ class Machine:
 
     def window(self, found: Survey | None = None) -> dict[str, int]:
         """The number of spans by brick."""
-        window = self.windows.over((found or self.survey()).workers, self.now_ns + 1, 6)
+        window = self.windows.over((found or self.survey()).workers, self.now_ns + 1, 60 * SECOND)
         assert window is not None
         return {each.name: each.row["count"] for each in bricks(window.workers) if each.row["count"]}
 
