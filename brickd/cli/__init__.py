@@ -22,7 +22,7 @@ from brickd.base import escape
 from brickd.cli.output import print_message
 from brickd.cli.shell_completion import VARIABLE, answer
 from brickd.errors import BrickdError, Exit
-from brickd.query.verbs import VERBS
+from brickd.query.verbs import VERBS, meant
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -57,13 +57,22 @@ class _Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in VERBS:
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], VERBS)
-            raise click.UsageError(
-                f"no verb {args[0]!r}{': did you mean ' + ', '.join(near) + '?' if near else ''}", ctx
-            )
+            raise click.UsageError(f"No such command {args[0]!r}.{_hint(args[0])}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def _hint(word: str) -> str:
+    """What a person probably meant with a word that is no verb, as a sentence; "": unknown."""
+    from brickd.model.worker_names import as_argument
+    from brickd.recording.mistaken_files import what_it_is
+
+    if (kind := what_it_is(word)) is not None:
+        following = (
+            f"brickd status {as_argument(word)}" if kind == "a recording" else "brickd run -- CMD times a program"
+        )
+        return f" It is {kind}: {following}"
+    names = " or ".join(f"`{name}`" for name in meant(word))
+    return f" Did you mean {names}?" if names else ""
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

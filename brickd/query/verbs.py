@@ -1,8 +1,9 @@
 """The table of the verbs of `brickd`.
 
-Owns: each verb's line in the help, its query, whether a daemon answers it. Must not know: how a query is answered or
-shown. Invariants: the command of the verb NAME is `brickd.cli.NAME:NAME`; the answer to its query is
-`brickd.views.NAME:answer`, or `GET /v1/NAME` of a daemon. It imports almost nothing: each start of `brickd` loads it.
+Owns: each verb's line in the help, its query, whether a daemon answers it, other words for it. Must not know: how a
+query is answered or shown. Invariants: the command of the verb NAME is `brickd.cli.NAME:NAME`; the answer to its query
+is `brickd.views.NAME:answer`, or `GET /v1/NAME` of a daemon. It imports almost nothing: each start of `brickd`
+loads it.
 """
 
 from __future__ import annotations
@@ -17,40 +18,72 @@ class Verb(NamedTuple):
         help: its line in the list of verbs.
         query: the name of a class in `brickd.query.queries`, which recordings also answer. Empty: the verb has none.
         served: whether a daemon answers the query.
+        also: words for which a person may mean this verb, separated by spaces.
     """
 
     help: str
     query: str = ""
     served: bool = True
+    also: str = ""
 
 
 VERBS = {
-    "status": Verb("Show totals over all workers, problems first.", "StatusQuery"),
-    "workers": Verb("List every worker: threads, spans, losses, memory, open spans.", "WorkersQuery"),
-    "bricks": Verb("Show the totals of every brick.", "BricksQuery"),
-    "tree": Verb("Show the call tree over all workers: totals, self times, shares.", "TreeQuery"),
-    "source": Verb("List the sources that kernels were compiled from, or print one.", "SourceQuery"),
-    "roofline": Verb("Compare each brick with the peak performance of a device.", "RooflineQuery", served=False),
-    "hang": Verb("Show which spans are open, and name the worker that is stuck.", "HangQuery"),
-    "stragglers": Verb("Name the worker that is slow, in which brick, at what cost.", "StragglersQuery"),
-    "coverage": Verb("Show which computed values were compared, and which were not.", "CoverageQuery"),
-    "diff": Verb("Show where the numbers of workers first differ, and why.", "DiffQuery"),
-    "weights": Verb("Check whether replicas hold the same parameters.", "WeightsQuery"),
-    "up": Verb("Start the daemon."),
-    "down": Verb("Stop the daemon; the next one continues from its state."),
-    "record": Verb("Record what workers do into a file."),
-    "inspect": Verb("Show one segment in full: header, lanes, ledger, rings.", "InspectQuery"),
-    "events": Verb("List the events that the daemon logged.", "EventsQuery"),
-    "set": Verb("Change what workers record, or a threshold of the daemon."),
-    "silence": Verb("Silence a problem for a time, or list the silenced ones."),
-    "notify": Verb("Send a test alarm to the daemon's targets."),
-    "prune": Verb("Remove the segments of workers that ended or died."),
-    "calibrate": Verb("Measure the peak performance of this machine."),
-    "doctor": Verb("Find what keeps brickd from working here, with the fix."),
-    "run": Verb("Run a command; time and compare its torch models."),
-    "demo": Verb("Run a demonstration: four workers, one damaged, one slow."),
-    "completion": Verb("Print the script that completes brickd commands in a shell."),
-    "version": Verb("Print the versions of brickd, Python and the segment format."),
+    "status": Verb(
+        "Show totals over all workers, problems first.",
+        "StatusQuery",
+        also="stat stats summary show info overview health top",
+    ),
+    "workers": Verb(
+        "List every worker: threads, spans, losses, memory, open spans.",
+        "WorkersQuery",
+        also="ps ls list processes threads top",
+    ),
+    "bricks": Verb("Show the totals of every brick.", "BricksQuery", also="top spans profile hotspots kernels"),
+    "tree": Verb(
+        "Show the call tree over all workers: totals, self times, shares.",
+        "TreeQuery",
+        also="calltree callgraph flamegraph flame graph",
+    ),
+    "source": Verb("List the sources that kernels were compiled from, or print one.", "SourceQuery", also="code"),
+    "roofline": Verb(
+        "Compare each brick with the peak performance of a device.",
+        "RooflineQuery",
+        served=False,
+        also="flops mfu utilization",
+    ),
+    "hang": Verb(
+        "Show which spans are open, and name the worker that is stuck.", "HangQuery", also="stuck deadlock stack stacks"
+    ),
+    "stragglers": Verb(
+        "Name the worker that is slow, in which brick, at what cost.", "StragglersQuery", also="slow slowest outliers"
+    ),
+    "coverage": Verb("Show which computed values were compared, and which were not.", "CoverageQuery", also="compared"),
+    "diff": Verb(
+        "Show where the numbers of workers first differ, and why.", "DiffQuery", also="compare numerics divergence"
+    ),
+    "weights": Verb("Check whether replicas hold the same parameters.", "WeightsQuery", also="params parameters"),
+    "up": Verb("Start the daemon.", also="start restart serve daemon"),
+    "down": Verb("Stop the daemon; the next one continues from its state.", also="stop restart kill shutdown quit"),
+    "record": Verb("Record what workers do into a file.", also="trace capture save"),
+    "inspect": Verb(
+        "Show one segment in full: header, lanes, ledger, rings.", "InspectQuery", also="segment show dump"
+    ),
+    "events": Verb(
+        "List the events that the daemon logged.", "EventsQuery", also="logs log journal history alarms alerts"
+    ),
+    "set": Verb(
+        "Change what workers record, or a threshold of the daemon.", also="config configure settings enable disable"
+    ),
+    "silence": Verb("Silence a problem for a time, or list the silenced ones.", also="mute snooze ack ignore"),
+    "notify": Verb("Send a test alarm to the daemon's targets.", also="alert"),
+    "prune": Verb("Remove the segments of workers that ended or died.", also="clean cleanup clear rm remove delete gc"),
+    "calibrate": Verb("Measure the peak performance of this machine.", also="bench benchmark peaks"),
+    "doctor": Verb("Find what keeps brickd from working here, with the fix.", also="check debug diagnose"),
+    "run": Verb("Run a command; time and compare its torch models.", also="exec launch attach"),
+    "demo": Verb("Run a demonstration: four workers, one damaged, one slow.", also="example tutorial try"),
+    "completion": Verb("Print the script that completes brickd commands in a shell.", also="complete bash zsh fish"),
+    "help": Verb("Show the help of brickd, or of a verb.", also="man usage"),
+    "version": Verb("Print the versions of brickd, Python and the segment format.", also="ver"),
 }
 
 
@@ -61,3 +94,18 @@ def takes_recordings(verb: str) -> bool:
     (True, False, False)
     """
     return verb in VERBS and VERBS[verb].query != ""
+
+
+def meant(word: str) -> list[str]:
+    """The verbs that a word probably means: by its meaning, or else by its spelling.
+
+    >>> meant("ps"), meant("restart"), meant("statsu"), meant("proceses"), meant("nonsense")
+    (['workers'], ['up', 'down'], ['status'], ['workers'], [])
+    """
+    if by_meaning := [name for name, verb in VERBS.items() if word.casefold() in verb.also.split()]:
+        return by_meaning
+    # Imported here: it takes 2 ms, which only an unknown verb costs.
+    from difflib import get_close_matches
+
+    spelled = {each: name for name, verb in VERBS.items() for each in (*verb.also.split(), name)}
+    return list(dict.fromkeys(spelled[each] for each in get_close_matches(word.casefold(), spelled)))

@@ -8,6 +8,7 @@ what was not examined is reported.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Protocol
@@ -18,7 +19,7 @@ from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.weights.verdicts import WeightsVerdict
-from brickd.base.units import listed
+from brickd.base.units import NOBODY, listed, plural
 from brickd.errors import WrongQuestion
 from brickd.model.workers import Survey, Worker, select
 from brickd.query.queries import DiffQuery, step_number
@@ -116,9 +117,9 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
     """
     everybody = [worker for worker in found.workers if worker.together == 1]
     if not names:
-        services = sorted({worker.service for worker in everybody})
+        services = {worker.service for worker in everybody}
         if len(services) > 1:
-            raise WrongQuestion(f"there are {len(services)} services, expected one: name it ({listed(services)})")
+            raise WrongQuestion(f"there are {len(services)} services, expected one: name it: {_choices(everybody)}")
         return everybody
     chosen: dict[int, Worker] = {}
     for name in names:
@@ -128,6 +129,14 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
         for worker in mine or select(everybody, [name], foreign=found.foreign):
             chosen[id(worker)] = worker
     return list(chosen.values())
+
+
+def _choices(workers: Sequence[Worker]) -> str:
+    """The services of workers, those with the most workers first."""
+    numbers = Counter(worker.service for worker in workers)
+    return listed(
+        [f"{name} ({plural(n, 'worker')})" for name, n in sorted(numbers.items(), key=lambda e: (-e[1], e[0]))]
+    )
 
 
 def _fits(worker: Worker, pattern: str) -> bool:
@@ -177,8 +186,11 @@ def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEviden
         return compare(sides.numerics, sides.parties, evidence, step=step, rtol=question.rtol)
 
     if len(sides.workers) < 2:
+        if not (sides.workers or question.names):
+            return NothingCompared(NOBODY)
         only = sides.workers[0].name if sides.workers else "none"
-        why = f"a comparison needs two workers or more, the arguments match {only} (see brickd workers)"
+        what = "the arguments match" if question.names else "there is"
+        why = f"a comparison needs two workers or more, {what} {only} (see brickd workers)"
         return NothingCompared(why, None if question.by == "weights" else by_outputs())
     if question.by == "weights":
         return ChosenEvidence(None, by_weights=True) if weighed.known else NothingCompared(why_none(weighed))

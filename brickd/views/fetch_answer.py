@@ -8,13 +8,14 @@ is loaded that reads segments or builds views.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from brickd.client import client
 from brickd.client.client import NoAnswer, TurnedAway
-from brickd.query.query import Query, to_query
+from brickd.errors import NoSuchWorker
+from brickd.query.query import Query, parameters, to_query
 from brickd.views.next_command import rewritten
 
 if TYPE_CHECKING:
@@ -73,26 +74,42 @@ def find(
         reading: shows the progress of reading recordings.
     """
     view = view or f"brickd.views.{name}:answer"
-    if recordings:
-        return _recorded(view, question, recordings, reading)
-    missing = None
-    try:
-        pending = client.ask(name, to_query(question), seconds=seconds)
-        if meanwhile is not None:
-            meanwhile(pending.arrives)
-        return received(pending.document())
-    except NoAnswer as error:
-        # No daemon, or a daemon of other segments: not missing.
-        if error.why not in ("none", "elsewhere"):
-            missing = Missing(error.what, ended=error.why == "stale")
-    except TurnedAway as error:
-        missing = Missing(str(error), ended=False)
-    from brickd.datasources.shared_memory import SharedMemory
+    with _naming_files(question):
+        if recordings:
+            return _recorded(view, question, recordings, reading)
+        missing = None
+        try:
+            pending = client.ask(name, to_query(question), seconds=seconds)
+            if meanwhile is not None:
+                meanwhile(pending.arrives)
+            return received(pending.document())
+        except NoAnswer as error:
+            # No daemon, or a daemon of other segments: not missing.
+            if error.why not in ("none", "elsewhere"):
+                missing = Missing(error.what, ended=error.why == "stale")
+        except TurnedAway as error:
+            missing = Missing(str(error), ended=False)
+        from brickd.datasources.shared_memory import SharedMemory
 
-    here = _answer(view)(SharedMemory(), question)
-    # Only `status --check` reports a daemon that has ended.
-    notes = (f"{missing.what}; shared memory is read instead",) if missing is not None and not missing.ended else ()
-    return FetchedAnswer(here.document, notes + here.words, missing)
+        here = _answer(view)(SharedMemory(), question)
+        # Only `status --check` reports a daemon that has ended.
+        notes = (f"{missing.what}; shared memory is read instead",) if missing is not None and not missing.ended else ()
+        return FetchedAnswer(here.document, notes + here.words, missing)
+
+
+@contextmanager
+def _naming_files(question: Query) -> Iterator[None]:
+    """Say of a name that no worker has that it is a file, and no recording."""
+    try:
+        yield
+    except NoSuchWorker as error:
+        from brickd.recording.mistaken_files import what_it_is
+
+        given = [getattr(question, name) for name, each in parameters(type(question)).items() if each.positional]
+        words = [word for value in given for word in (value if isinstance(value, tuple) else [value]) if word]
+        kinds = {word: kind for word in words if (kind := what_it_is(word)) is not None}
+        files = (f"{word} is {kind}, expected a recording (brickd record -o FILE): " for word, kind in kinds.items())
+        raise NoSuchWorker("".join(files) + str(error)) from None
 
 
 def _recorded(view: str, question: Query, recordings: Sequence[str], reading: Reading) -> FetchedAnswer:

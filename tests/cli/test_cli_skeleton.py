@@ -128,7 +128,33 @@ def test_without_arguments_it_prints_its_help() -> None:
 def test_an_unknown_verb_exits_2_and_names_similar_ones() -> None:
     ended = brickd("statsu")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "brickd: no verb 'statsu': did you mean status? (see brickd --help)\n"
+    assert ended.stderr == "brickd: No such command 'statsu'. Did you mean `status`? (see brickd --help)\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "verbs"),
+    [("ps", "`workers`"), ("LS", "`workers`"), ("top", "`status` or `workers` or `bricks`"), ("logs", "`events`"),
+     ("restart", "`up` or `down`"), ("kil", "`down`")],
+)  # fmt: skip
+def test_an_unknown_verb_names_those_of_its_meaning(word: str, verbs: str) -> None:
+    assert brickd(word).stderr == f"brickd: No such command '{word}'. Did you mean {verbs}? (see brickd --help)\n"
+
+
+def test_no_other_word_for_a_verb_is_a_verb_itself() -> None:
+    words = [word for verb in VERBS.values() for word in verb.also.split()]
+    assert not set(words) & set(VERBS)
+    assert all(word == word.casefold() for word in words)
+
+
+def test_an_unknown_word_without_a_neighbour_names_none() -> None:
+    assert brickd("qqqq").stderr == "brickd: No such command 'qqqq'. (see brickd --help)\n"
+
+
+def test_help_shows_what_the_option_shows() -> None:
+    assert brickd("help").stdout == brickd("--help").stdout
+    for verb in ("status", "help"):
+        assert (brickd("help", verb).returncode, brickd("help", verb).stdout) == (0, brickd(verb, "--help").stdout)
+    assert "No such command 'ps'. Did you mean `workers`?" in brickd("help", "ps").stderr
 
 
 @pytest.mark.parametrize("arguments", [["--nope"], ["version", "-o", "xml"], ["version", "x"], ["q\x1b[2J\n"]])

@@ -43,6 +43,7 @@ NO_DOCUMENT = {
     "run": "it ends as another program",
     "demo": "it shows the screens of other verbs",
     "completion": "it prints a program for a shell",
+    "help": "it prints texts for a person",
 }
 
 _CODE = re.compile(r"`([^`]+)`")

@@ -20,6 +20,7 @@ from test_record import recording
 from verbs import brickd, document, sheet
 
 import brickd as brickd_package
+from brickd.base.units import NOBODY
 from brickd.errors import NothingComparable
 from brickd.views.diff_operands import Term, term
 
@@ -498,6 +499,20 @@ def test_a_daemon_gives_the_same_answer_and_the_same_exit_code(worker: Start) ->
     alone = brickd("diff", "api/1")
     assert (alone.returncode, alone.stdout) == (6, "")
     assert "the arguments match api/1 " in alone.stderr
+
+
+def test_without_operands_it_shows_the_services_to_choose_from(worker: Start) -> None:
+    nothing = brickd("diff")
+    assert (nothing.returncode, nothing.stderr) == (6, f"brickd: {NOBODY}\n")
+    plain(worker, 0)
+    assert "needs two workers or more, there is api/0 " in brickd("diff").stderr
+    for service, number in (("beta", 0), ("beta", 1), ("gamma", 0)):
+        plain(worker, number, BRICKD_SERVICE=service)
+    refused = brickd("diff")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "brickd: there are 3 services, expected one: name it: beta (2 workers), api (1 worker), gamma (1 worker)\n",
+    )
 
 
 def test_a_hostile_name_is_escaped(worker: Start) -> None:

@@ -1,0 +1,51 @@
+"""Files that a person gave as recordings and that are none.
+
+Owns: what such a file is, in words. Must not know: verbs, workers. Invariants: nothing is raised, and nothing waits: a
+pipe is not opened; at most a KiB is read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from brickd.recording.rotation import parted
+
+_LOOK_BYTES = 1024
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def what_it_is(word: str) -> str | None:
+    """The kind of the file with this path; None: there is none."""
+    if parted([word])[0]:
+        return "a recording"
+    try:
+        mode = os.stat(word).st_mode
+        for applies, kind in _KINDS:
+            if applies(mode):
+                return kind
+        with open(word, "rb") as file:
+            return _content(file.read(_LOOK_BYTES))
+    except PermissionError:
+        return "a file that you may not read"
+    except (OSError, ValueError):  # no such file; a name with a NUL
+        return None
+
+
+def _content(begin: bytes) -> str:
+    """What a file with this beginning is.
+
+    >>> _content(b""), _content("größe".encode()), _content(b"import os"), _content(bytes(9))
+    ('an empty file', 'a text file', 'a text file', 'a binary file')
+    """
+    if not begin:
+        return "an empty file"
+    # The last character may be cut.
+    text = begin.decode("utf-8", "ignore").encode()
+    return "a text file" if b"\0" not in begin and len(begin) - len(text) < 4 else "a binary file"

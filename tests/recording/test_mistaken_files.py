@@ -1,0 +1,83 @@
+"""A file that is no recording, given where a recording or a worker is expected: the refusal says what it is."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from faults import Start
+from verbs import brickd, started
+
+from brickd.recording.mistaken_files import what_it_is
+from brickd.recording.rotation import MAGIC
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(os.fspath(path))
+
+
+FILES: dict[str, Callable[[Path], object]] = {
+    "a text file": lambda path: path.write_text("import brick_agent\n"),
+    "a binary file": lambda path: path.write_bytes(b"\x7fELF\0"),
+    "an empty file": lambda path: path.touch(),
+    "a directory": lambda path: path.mkdir(),
+    "a pipe": os.mkfifo,
+    "a socket": _socket,
+    "a recording": lambda path: path.write_bytes(MAGIC),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_is_named_by_its_kind(tmp_path: Path, kind: str) -> None:
+    FILES[kind](tmp_path / "x")
+    assert what_it_is(str(tmp_path / "x")) == kind
+
+
+def test_a_text_file_may_be_cut_in_a_character(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("x" * 1023 + "ß" * 9)
+    assert what_it_is(str(tmp_path / "x")) == "a text file"
+    (tmp_path / "x").write_bytes(b"\xff\xfe\xfd\xfc" * 9)
+    assert what_it_is(str(tmp_path / "x")) == "a binary file"
+
+
+@pytest.mark.parametrize("word", ["", "not-there", "not/there", "x\0y", "x" * 5000])
+def test_what_is_no_path_has_no_kind(word: str) -> None:
+    assert what_it_is(word) is None
+
+
+@pytest.mark.parametrize("verb", ["status", "workers", "inspect", "diff", "hang", "weights"])
+def test_a_file_that_is_no_recording_is_named(worker: Start, tmp_path: Path, verb: str) -> None:
+    started(worker)
+    path = tmp_path / "night.txt"
+    path.write_text("notes")
+    refused = brickd(verb, str(path))
+    assert (refused.returncode, refused.stdout) == (4, "")
+    assert refused.stderr.startswith(
+        f"brickd: {path} is a text file, expected a recording (brickd record -o FILE): no worker"
+    )
+
+
+def test_a_file_with_the_name_of_a_worker_is_not_in_its_way(
+    worker: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    monkeypatch.chdir(tmp_path)
+    Path("api").mkdir()
+    assert brickd("status", "api").returncode == 0
+    assert "a directory" not in brickd("status", "nobody").stderr
+
+
+def test_a_file_in_the_place_of_a_verb_is_named(tmp_path: Path) -> None:
+    recording, program = tmp_path / "run.brick", tmp_path / "server.py"
+    recording.write_bytes(MAGIC)
+    program.write_text("import os")
+    assert f"No such command '{recording}'. It is a recording: brickd status {recording} (see" in (
+        brickd(str(recording)).stderr
+    )
+    assert f"No such command '{program}'. It is a text file: brickd run -- CMD times a program (see" in (
+        brickd(str(program)).stderr
+    )
