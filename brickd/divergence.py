@@ -39,7 +39,7 @@ class KernelTrace:
     statistics: Mapping[str, Any] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Divergence:
     """The result of a comparison.
 
@@ -48,8 +48,11 @@ class Divergence:
         words: the messages of `brickd diff`.
     """
 
-    document: Mapping[str, Any] = field(repr=False)
+    document: Mapping[str, Any]
     words: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Divergence(verdict={self.verdict!r}, evidence={self.evidence!r}, diagnosis={self.diagnosis!r})"
 
     @property
     def verdict(self) -> str:

@@ -235,11 +235,12 @@ def _times(timing: dict[str, Any] | None, screen: Screen, every: bool) -> list[s
     """The bricks whose times differ; `~`: that may be chance."""
     if timing is None or not timing["bricks"]:
         return []
+    a, b = (units.listed(timing[side], most=1) for side in ("a", "b"))
     rows = timing["bricks"] if every else timing["bricks"][:_BRICKS]
     significant = sum(row["significant"] for row in timing["bricks"])
     title = f"time: {units.many(significant, 'brick differs', 'bricks differ')}, of {len(timing['bricks']):,}"
     shown = [{**row, "shown": _difference(row)} for row in rows]
-    return ["", title, *tables.figures(_PACES, shown, screen.width)]
+    return ["", title, *tables.figures(_paces(a, b), shown, screen.width)]
 
 
 def _difference(row: dict[str, Any]) -> str:
@@ -304,9 +305,13 @@ _SITES_APART = (
     Figure(Column("MISSING", "right", spare=1), "missing", units.count),
     Figure(Column("WHY"), "not_comparable", _why),
 )
-_PACES = (
-    Figure(Column("BRICK"), "brick", str),
-    Figure(Column("A", "right"), "a", _median),
-    Figure(Column("B", "right"), "b", _median),
-    Figure(Column("DIFFERENCE", "right"), "shown", str),
-)
+
+
+def _paces(a: str, b: str) -> tuple[Figure, ...]:
+    """The columns of times, under the names of the workers."""
+    return (
+        Figure(Column("BRICK"), "brick", str),
+        Figure(Column(a, "right"), "a", _median),
+        Figure(Column(b, "right"), "b", _median),
+        Figure(Column("DIFFERENCE", "right"), "shown", str),
+    )

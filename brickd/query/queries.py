@@ -80,6 +80,15 @@ def step_number(text: str) -> int:
     return number
 
 
+def step_text(text: str | None) -> str | None:
+    """The text of a step that is text, which the worker recorded as a number; None for a number.
+
+    >>> step_text("req-1"), step_text("17"), step_text("0000000000000011"), step_text(None)
+    ('req-1', None, None, None)
+    """
+    return None if text is None or _DIGITS.fullmatch(text) or _NUMBER.fullmatch(text) else text
+
+
 class DiffQuery(Query):
     """The comparison of workers: which workers, by which evidence, how far back."""
 

@@ -22,7 +22,7 @@ from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.base.units import NOBODY, listed, plural
 from brickd.errors import WrongQuestion
 from brickd.model.workers import Survey, Worker, select
-from brickd.query.queries import DiffQuery, step_number
+from brickd.query.queries import DiffQuery, step_number, step_text
 from brickd.views import diff_evidence, numerics_summary
 from brickd.views.common import Answer, Sourced, begun, foreign_words
 from brickd.views.diff_document import Sides, document, nothing
@@ -182,8 +182,8 @@ def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEviden
 
     def by_outputs() -> Comparison:
         evidence = EvidenceClass(question.by or EvidenceClass.INPUT)
-        step = None if question.step is None else step_number(question.step)
-        return compare(sides.numerics, sides.parties, evidence, step=step, rtol=question.rtol)
+        step, text = None if question.step is None else step_number(question.step), step_text(question.step)
+        return compare(sides.numerics, sides.parties, evidence, step=step, step_text=text, rtol=question.rtol)
 
     if len(sides.workers) < 2:
         if not (sides.workers or question.names):

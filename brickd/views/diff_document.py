@@ -173,6 +173,7 @@ def _first(leads: Comparison, site: Site, first: Difference, blamed: Sequence[Di
         "layer": or_none(site.layer),
         "position": sides["b"]["position"],
         "step": sides["b"]["step"],
+        "step_text": leads.step_text,
         "verdict": judgement.verdict,
         "blame": judgement.blame,
         "not_finite": judgement.not_finite,

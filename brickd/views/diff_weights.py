@@ -251,6 +251,7 @@ def _first(row: Differing) -> Document:
         "layer": numbers["layer"],
         "position": numbers["expert"],
         "step": None,
+        "step_text": None,
         "verdict": Verdict.DIVERGED,
         "blame": Blame.UNKNOWN if row.why == "disagree" else Blame.CULPRIT,
         "not_finite": None,

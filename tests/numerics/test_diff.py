@@ -177,7 +177,11 @@ pause()
     assert document("diff", "api", "--step", "req-1")["compared"] == 1
     answer = document("diff", "api", "--step", "Anfrage ä", code=1)
     assert answer["compared"] == 1
-    assert document("diff", "api", "--step", answer["first"]["step"], code=1)["first"] == answer["first"]
+    assert (answer["first"]["step_text"], ", step Anfrage ä, position 0" in answer["diagnosis"]) == ("Anfrage ä", True)
+    digest = answer["first"]["step"]
+    unnamed = document("diff", "api", "--step", digest, code=1)
+    assert unnamed["first"] == answer["first"] | {"step_text": None}
+    assert f", step {digest}, position 0" in unnamed["diagnosis"]
     ended = brickd("diff", "api", "--step", "req-2")
     assert (ended.returncode, ended.stdout) == (6, "")
     assert brickd_package.diff("api", step="req-1").matched
@@ -499,6 +503,14 @@ def test_a_daemon_gives_the_same_answer_and_the_same_exit_code(worker: Start) ->
     alone = brickd("diff", "api/1")
     assert (alone.returncode, alone.stdout) == (6, "")
     assert "the arguments match api/1 " in alone.stderr
+
+
+def test_the_columns_of_times_have_the_names_of_the_workers(worker: Start) -> None:
+    for number, bad in enumerate((0, 0.5)):
+        plain(worker, number, bad)
+    assert re.search(r"^BRICK +api/0 +api/1  DIFFERENCE$", brickd("diff", "api").stdout, re.MULTILINE)
+    plain(worker, 2)
+    assert re.search(r"^BRICK +api/0 and 1 more +api/1  DIFFERENCE$", brickd("diff", "api").stdout, re.MULTILINE)
 
 
 def test_without_operands_it_shows_the_services_to_choose_from(worker: Start) -> None:

@@ -26,6 +26,12 @@ def test_the_first_divergence_has_expected_and_actual() -> None:
     assert found.actual == KernelTrace("api/2", "mlp", 0, 0, 1, f"{1041:016x}", f"{1:016x}", first["b"])
 
 
+def test_its_repr_shows_the_verdict() -> None:
+    found = divergence()
+    assert repr(found) == f"Divergence(verdict='diverged', evidence='input', diagnosis={found.diagnosis!r})"
+    assert "mlp" in found.diagnosis
+
+
 def test_without_a_difference_there_is_no_expected_value() -> None:
     found = Divergence(compared(chain(), chain()))
     assert (found.verdict, found.matched, found.outlier) == ("identical", True, None)

@@ -85,12 +85,18 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of a comparison; `differences` are the first ones, in the order of execution."""
+    """The result of a comparison.
+
+    Attributes:
+        differences: the first ones, in the order of execution.
+        step_text: the text of the only step that was compared, if it is known.
+    """
 
     evidence: EvidenceClass
     parties: Sequence[Party]
     matched: Matched
     differences: Sequence[Difference]
+    step_text: str | None = None
 
     @cached_property
     def counts(self) -> Counter[Class]:
@@ -166,9 +172,10 @@ def compare(
     evidence: EvidenceClass,
     *,
     step: int | None = None,
+    step_text: str | None = None,
     rtol: float | None = None,
 ) -> Comparison:
-    """Compare workers by input or by run; `step` and `rtol` as for `match`."""
+    """Compare workers by input or by run; `step` and `rtol` as for `match`, `step_text`: what the step is called."""
     found = match(
         numerics.fingerprints,
         [party.number for party in parties],
@@ -181,7 +188,7 @@ def compare(
         worn=[party.worn for party in parties],
     )
     differences = [each for row in found.rows if (each := _difference(numerics, row)) is not None]
-    return Comparison(evidence, parties, found, differences)
+    return Comparison(evidence, parties, found, differences, step_text)
 
 
 def _difference(numerics: Numerics, row: MatchRow) -> Difference | None:

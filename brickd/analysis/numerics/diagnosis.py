@@ -38,20 +38,20 @@ def listed(names: Sequence[str], most: int = _NAMED) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def step(number: int) -> str:
-    """The number of a step; for a step that was text, its digest.
+def step(number: int, text: str | None = None) -> str:
+    """A step by its text, or by its number; if the text of a step is unknown, by its digest.
 
-    >>> step(17), step(0xFEDCBA9876543210)
-    ('step 17', 'step fedcba9876543210')
+    >>> step(17), step(0xFEDCBA9876543210), step(0xFEDCBA9876543210, "req-1")
+    ('step 17', 'step fedcba9876543210', 'step req-1')
     """
-    return f"step {number}" if number < _HASHED else f"step {number:016x}"
+    return f"step {text or (number if number < _HASHED else f'{number:016x}')}"
 
 
-def place(site: Site, difference: Difference) -> str:
+def place(of: Comparison, site: Site, difference: Difference) -> str:
     """The place of a difference."""
     record = difference.worst.record
     layer = [f"layer {site.layer}"] if site.layer >= 0 else []
-    return ", ".join([site.kernel, *layer, step(record["step"]), f"position {record['position']}"])
+    return ", ".join([site.kernel, *layer, step(record["step"], of.step_text), f"position {record['position']}"])
 
 
 def headline(of: Comparison, site: Site | None) -> str:
@@ -60,7 +60,7 @@ def headline(of: Comparison, site: Site | None) -> str:
     first = of.first
     match of.verdict:
         case Verdict.DIVERGED | Verdict.ROUTING if first is not None and site is not None:
-            return f"by {of.evidence}: {of.verdict}: {_who(first, names)}, first at {place(site, first)}"
+            return f"by {of.evidence}: {of.verdict}: {_who(first, names)}, first at {place(of, site, first)}"
         case Verdict.DIVERGED:
             return f"by {of.evidence}: diverged: {listed(names)} disagree"
         case Verdict.INCOMPLETE:
@@ -140,7 +140,7 @@ def diagnosis(of: Comparison, site: Site, difference: Difference) -> str:
     """One difference in a line: the expected and the actual value, each with its worker."""
     expected, actual = of.parties[difference.expected].name, of.parties[difference.actual].name
     return (
-        f"{place(site, difference)}: expected {difference.against.output['checksum']:016x} ({expected}), actual"
+        f"{place(of, site, difference)}: expected {difference.against.output['checksum']:016x} ({expected}), actual"
         f" {difference.worst.output['checksum']:016x} ({actual}); {explained(difference)}"
     )
 
