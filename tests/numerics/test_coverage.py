@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import signal
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +106,32 @@ def test_the_outlier_of_three_is_reported_once_and_leads_every_screen(worker: St
         assert brickd("status", "--check", "--ignore", "diverged").returncode == 0
         assert document("status", "api/0")["problems"] == []
         assert [each["kind"] for each in daemon.ask("/events")["events"]].count("diverged") == 1
+
+
+def test_only_bricks_are_listed_as_never_compared(worker: Start) -> None:
+    program = """
+    from array import array
+    gemm, hidden = brick.brick("gemm"), brick.brick("hidden")
+    source = "@brick.trace\\ndef helper():\\n    with brick.span('inside'): pass"
+    exec(compile(source, "model.py", "exec"))
+    with brick.step(1, kind="decode"):
+        with gemm:
+            brick.kernel("flash", 8, 32, elapsed_ns=1000)
+            brick.kernel("untimed", 8, 32)
+            brick.kernel(gemm, 8, 32)
+            brick.transfer("h2d", 64, elapsed_ns=1000)
+            brick.needs("elsewhere")
+        helper()
+        brick.checksum("mlp", array("f", [1]), input=array("f", [2]))
+        with brick.span("mlp"): pass
+    hidden.record(1000)
+    with brick.span("launched"): pass
+    brick.kernel("launched", 8, 32, elapsed_ns=1000)
+    pause()
+    """
+    started(worker, textwrap.dedent(program))
+    bricks = {each["brick"] for each in document("coverage")["bricks_without_sites"]}
+    assert bricks == {"decode", "gemm", "inside", "hidden", "launched"}
 
 
 def test_coverage_shows_how_much_of_every_site_was_compared(worker: Start, prefix: str) -> None:

@@ -14,7 +14,7 @@ from brickd.analysis.numerics.numeric_classes import classes_of
 from brickd.analysis.numerics.online_state import Compared, ServiceSite, SiteCounts
 from brickd.model.workers import Worker
 from brickd.shm import _reader
-from brickd.shm.segment_copy import Reading
+from brickd.shm.segment_copy import CallPath, Reading
 
 _CLOSED = "closed"  # the category that a worker gives to the kernel of such a site
 
@@ -202,6 +202,20 @@ def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:
     for worker in workers:
         reading = worker.reading
         checked |= {(worker.service, reading.name(site.name)) for site in reading.sites if site is not None}
-        names = {path.name for path in reading.paths[1:] if path is not None}
-        bricks |= dict.fromkeys((worker.service, reading.name(name)) for name in sorted(names))
+        bricks |= dict.fromkeys((worker.service, reading.name(name)) for name in sorted(_bricks(reading.paths)))
     return [brick for brick in bricks if brick not in checked]
+
+
+def _bricks(paths: Sequence[CallPath | None]) -> set[int]:
+    """The names of bricks: not those of kernels, transfers, functions, tasks and files, which compute no outputs."""
+    known = [(number, path) for number, path in enumerate(paths) if number and path is not None]
+    functions = {path.parent for _, path in known if path.unit == _reader.UNIT_DEFINED}
+    kernels = {(path.parent, path.name) for _, path in known if path.unit == _reader.UNIT_LAUNCHED}
+    return {
+        path.name
+        for number, path in known
+        if not path.marks
+        and number not in functions
+        # The time of a kernel has the same place.
+        and (path.unit == _reader.UNIT_TICKS or (path.parent, path.name) not in kernels)
+    }
