@@ -14,6 +14,7 @@ from brickd.base import escape
 from brickd.base.units import duration, plural
 from brickd.cli.ask import noted
 from brickd.cli.output import Screen, emit
+from brickd.cli.wording import lost
 from brickd.errors import Exit
 from brickd.query.parameters import Choices, Switch, Whole
 from brickd.query.queries import OUTPUTS_BY
@@ -103,12 +104,11 @@ def _line(judged: Sequence[Condition], well: bool, screen: Screen) -> str:
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
     """Judge a status; `missing`: a daemon that does not answer, None if it does or never ran."""
     workers = status["workers"]
-    lost = sum(worker["lost"] for worker in workers)
     died = sum(worker["together"] for worker in workers if worker["state"] == "died")
     quarantined = sum(worker["together"] for worker in workers if worker["state"] == "quarantined")
     keeps = "brickd up -d" if status["daemon"] is None else "brickd prune"
     found = [
-        _few("lost", lost, bounds.max_lost, "brickd workers"),
+        _few("lost", sum(worker["lost"] for worker in workers), bounds.max_lost, "brickd workers", parts=lost(status)),
         _few("dead", died, bounds.max_dead, "brickd prune", "died"),
         _few("quarantined", quarantined, 0, "brickd workers"),
         _daemon(status, missing, needed=bounds.need_daemon),
@@ -144,8 +144,9 @@ def _judged(name: str, healthy: bool, seen: str, wanted: str, command: str | Non
     return Condition(name, healthy, seen, wanted, None if healthy else command)
 
 
-def _few(name: str, seen: int, most: int, command: str, what: str = "") -> Condition:
-    return _judged(name, seen <= most, f"{seen} {what or name}", f"at most {most}" if most else "none", command)
+def _few(name: str, seen: int, most: int, command: str, what: str = "", parts: str = "") -> Condition:
+    text = f"{seen} {what or name}{f' ({parts})' if parts else ''}"
+    return _judged(name, seen <= most, text, f"at most {most}" if most else "none", command)
 
 
 def _workers(workers: Sequence[Document], *, empty: bool) -> Condition:

@@ -43,7 +43,7 @@ _WORKER_FIGURES = (
     Figure(Column("PID", "right"), "pid", lambda pid: str(pid or "-")),
     Figure(Column("STATE"), "state", str),
     Figure(Column("SPANS", "right"), "spans", units.count),
-    Figure(Column("LOST", "right"), "lost", units.count),
+    Figure(Column("LOST", "right"), "lost", str),
     Figure(Column("OPEN NOW"), "open", str),
 )
 _BRICK_FIGURES = (
@@ -122,12 +122,14 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
     for worker in document["workers"]:
         if worker["service"] is not None:
             services.setdefault(worker["service"], []).append(worker)
+    whole = wording.lost(document)
     count, silenced = len(document["problems"]), len(document["silenced"])
     unproven = sum(each["verdict"] == "unproven" and each["recorded"] for each in living(document))
     verdict = units.many(count, "PROBLEM", "PROBLEMS") if count else "no problem"
     if unproven and not count:
         verdict += f", {unproven:,} unproven"
     verdict += f", {units.count(silenced)} silenced" if silenced else ""
+    verdict += f", lost: {whole}" if whole else ""
     lines = []
     for name, workers in list(services.items())[:_SERVICES]:
         spans = sum(worker["ledger"]["spans"]["summarized"] for worker in workers)

@@ -87,8 +87,18 @@ def nothing(document: dict[str, Any]) -> str:
     return "no spans yet" if document["over_ns"] is None else f"no spans in the{over(document)[1:]}"
 
 
+def lost(entry: dict[str, Any]) -> str:
+    """What was lost, from an entry with a ledger; "": nothing.
+
+    >>> lost({"ledger": {"lost": {"spans": 1, "details": 0, "events": 2_000}}}), lost({})
+    ('1 span, 2,000 events', '')
+    """
+    kinds = entry.get("ledger", {}).get("lost", {})  # older daemons do not send it
+    return ", ".join(units.many(n, kind.removesuffix("s")) for kind, n in kinds.items() if n)
+
+
 def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
-    """The entry of a worker with its cells STATE, SPANS and OPEN NOW.
+    """The entry of a worker with its cells STATE, SPANS, LOST and OPEN NOW.
 
     The state is marked if the worker does not record as usual. OPEN NOW is the youngest span of a thread; of all
     threads, the one that is open the longest.
@@ -100,6 +110,7 @@ def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
     return worker | {
         "state": f"{worker['state']}{mark}",
         "spans": worker["ledger"]["spans"]["summarized"],
+        "lost": lost(worker) or units.count(worker["lost"]),
         "open": "".join(f"{span['brick']} {units.duration(span['since_ns'])}" for span in worker["open"][:1]),
     }
 

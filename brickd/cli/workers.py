@@ -33,7 +33,7 @@ _FIGURES = (
     Figure(Column("THREADS", "right"), "threads", units.count),
     Figure(Column("LANES", "right", spare=3), "lanes", _share),
     Figure(Column("SPANS", "right"), "spans", units.count),
-    Figure(Column("LOST", "right"), "lost", units.count),
+    Figure(Column("LOST", "right"), "lost", str),
     Figure(Column("PATHS", "right", spare=4), "paths", _share),
     Figure(Column("MEMORY", "right", spare=1), "memory_bytes", units.size),
 )
@@ -62,6 +62,8 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     workers, removed = document["workers"], document["removed"]
     of = {"workers": sum(each["together"] for each in removed), "spans": sum(each["spans"] for each in removed)}
     notes = [line for problem in document["problems"] for line in wording.problem(problem, screen)]
+    if lost := wording.lost(document):
+        notes.append(f"lost in all: {lost}")
     notes += [*wording.silenced(document["silenced"]), *wording.removed(of, screen)]
     if not workers:
         return [wording.no_workers(document), *notes]

@@ -60,11 +60,17 @@ class Ledger:
             lost=self.lost(),
         )
 
+    def lost_by_kind(self) -> dict[str, int]:
+        """The numbers of spans, details and events that were attempted and lost."""
+        return {
+            "spans": self.rejected.total() + self.spans["no_lane"] + self.spans["nested"],
+            "details": self.details_dropped.total() + self.details["lost_with_daemon"],
+            "events": self.events_dropped.total(),
+        }
+
     def lost(self) -> int:
-        """The number of spans, details and events that were attempted and lost."""
-        spans = self.rejected.total() + self.spans["no_lane"] + self.spans["nested"]
-        dropped = self.details_dropped.total() + self.events_dropped.total()
-        return spans + dropped + self.details["lost_with_daemon"]
+        """The sum of what was lost."""
+        return sum(self.lost_by_kind().values())
 
     def document(self) -> dict[str, Any]:
         """The JSON document."""
@@ -74,6 +80,7 @@ class Ledger:
             "events": _stream(self.events, self.events_dropped),
             "marks": {term: self.marks[term] for term in MARKS},
             "deferred": {term: self.deferred[term] for term in DEFERRED},
+            "lost": self.lost_by_kind(),
         }
 
 

@@ -12,29 +12,24 @@ from brickd.analysis.problem_book import SECOND
 from brickd.datasources.world import World
 from brickd.model.brick_totals import bricks, categories
 from brickd.query.queries import StatusQuery
-from brickd.shm.ledger import Ledger
 from brickd.views import evidence_summary, numerics_summary, removed_summary
 from brickd.views.common import Answer, Document, begun, chosen, counted
 from brickd.views.problems import Seen, active
-from brickd.views.workers import entries
+from brickd.views.workers import entries, whole_ledger
 
 
 def answer(world: World, question: StatusQuery) -> Answer:
     """Add up the workers."""
     found, workers, words = them = chosen(world, question.names)
     over = counted(world, them, question.over)
-    partial, whole, totals = bool(question.names), Ledger(), bricks(over.workers)
+    partial, totals = bool(question.names), bricks(over.workers)
     seen = Seen.of(world, found, workers, question.names)
     active_ns = None if question.active_for is None else round(question.active_for * SECOND)
     slow = seen.slow
-    for worker in workers:
-        whole.add(worker.ledger)
-    for each in seen.removed:
-        whole.add_removed(each.counts)
     document = {
         **begun(world),
         "daemon": None if seen.daemon is None else seen.daemon.document(),
-        "ledger": whole.document(),
+        "ledger": whole_ledger(workers, seen.removed).document(),
         "removed": removed_summary.summary(seen.removed),
         "workers": entries(found, workers, partial=partial),
         **over.document(),

@@ -20,10 +20,9 @@ from brickd.query.queries import WorkersQuery
 from brickd.shm import open_spans
 from brickd.shm.ledger import Ledger
 from brickd.shm.losses import losses
-from brickd.shm.removed_workers import OTHERS
+from brickd.shm.removed_workers import OTHERS, RemovedWorker
 from brickd.shm.sampling import words_of
 from brickd.shm.segment_copy import Reading
-from brickd.views import removed_summary
 from brickd.views.common import Answer, begun, chosen
 from brickd.views.problems import LISTED_MAX, Seen, active
 
@@ -34,13 +33,25 @@ def answer(world: World, question: WorkersQuery) -> Answer:
     """Describe each of the workers."""
     found, workers, words = chosen(world, question.names)
     partial = bool(question.names)
+    seen = Seen.of(world, found, workers, question.names)
     document = {
         **begun(world),
+        "ledger": whole_ledger(workers, seen.removed).document(),
         "workers": entries(found, workers, partial=partial),
-        "removed": [each.document() for each in removed_summary.chosen(found, question.names)],
-        **active(Seen.of(world, found, workers, question.names), time.time_ns())._asdict(),
+        "removed": [each.document() for each in seen.removed],
+        **active(seen, time.time_ns())._asdict(),
     }
     return Answer(document, words)
+
+
+def whole_ledger(workers: Sequence[Worker], removed: Sequence[RemovedWorker]) -> Ledger:
+    """The sum of the ledgers of workers, and of removed ones."""
+    whole = Ledger()
+    for worker in workers:
+        whole.add(worker.ledger)
+    for each in removed:
+        whole.add_removed(each.counts)
+    return whole
 
 
 def entries(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> list[Entry]:

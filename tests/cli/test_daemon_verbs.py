@@ -28,6 +28,7 @@ from verbs import LOSING, brickd, document, started
 
 from brickd.analysis.timing.alarms import KINDS
 from brickd.base.paths import runtime
+from brickd.base.units import plural
 from brickd.cli.health import NAMES, Bounds, conditions, healthy
 from brickd.model.workers import survey
 from brickd.query.orders import Setting
@@ -301,7 +302,8 @@ def test_check_prints_each_failed_condition_with_what_is_expected(worker: Start,
     started(worker, BRICKD_SERVICE="batch").kill()
     assert checked("--max-dead", "1") == (
         1,
-        f"unhealthy: {lost} lost, expected none (brickd workers); 2 died, expected at most 1 (brickd prune);"
+        f"unhealthy: {lost} lost ({plural(lost, 'span')}), expected none (brickd workers);"
+        " 2 died, expected at most 1 (brickd prune);"
         " 1 quarantined, expected none (brickd workers);"
         " no checkpoint: No space left on device, expected one that is written (brickd doctor)",
     )

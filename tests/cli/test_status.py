@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import verbs
 from conftest import SHM, readings
 from faults import Start
-from verbs import LOSING, brickd, started
+from verbs import LOSING, brickd, document, started
 
 from brickd.model.workers import survey
 from brickd.views.problems import Seen, problems
@@ -70,6 +71,7 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
         "events": stream,
         "marks": ["wanted", "refused", "removed"],
         "deferred": ["started", "measured", "bounded", "pending", "orphaned", "late", "unmatched", "refused"],
+        "lost": ["spans", "details", "events"],
     }  # fmt: skip
 
 
@@ -290,6 +292,24 @@ def test_losses_are_problems_with_a_fix(worker: Start) -> None:
     texts = " ".join(problem["text"] for problem in status()["problems"])
     assert "BRICKD_LANES" in texts
     assert "BRICKD_NAMES" in texts
+
+
+def test_what_was_lost_is_named_and_summed_the_same_everywhere(worker: Start) -> None:
+    started(worker, LOSING, BRICKD_SERVICE="api")
+    started(worker, "with brick.span('a'): pass\npause()", BRICKD_SERVICE="api")
+    found = status()
+    (spans,) = {each["lost"] for each in found["workers"] if each["lost"]}
+    assert found["ledger"]["lost"] == {"spans": spans, "details": 0, "events": 0}
+    assert document("workers")["ledger"] == found["ledger"]
+    text = f"{spans} span{'s' if spans > 1 else ''}"
+    first, *lines = brickd("status").stdout.splitlines()
+    assert first.endswith(f", lost: {text}")
+    screen = brickd("workers").stdout.splitlines()
+    for table, at in ((lines, next(n for n, line in enumerate(lines) if line.startswith("WORKER"))), (screen, 0)):
+        cells = [re.split(" {2,}", line) for line in table[at : at + 3]]
+        assert {row[cells[0].index("LOST")] for row in cells[1:]} == {text, "0"}
+    assert f"lost in all: {text}" in screen
+    assert f"unhealthy: {spans} lost ({text}), expected none" in brickd("status", "--check").stdout
 
 
 @pytest.mark.nightly

@@ -65,6 +65,11 @@ def account(*, times: int = 1, alive: bool = False, **process: int) -> dict[str,
         },
         "marks": {"wanted": times * 9, "refused": times * 5, "removed": 0},
         "deferred": DEFERRED,
+        "lost": {
+            "spans": times * (300 + 3) + process.get("no_lane", 0),
+            "details": times * (300 + 20),
+            "events": times * sum(EVENTS),
+        },
     }
 
 
