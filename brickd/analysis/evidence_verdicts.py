@@ -143,23 +143,30 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
         judged.tensors,
         judged.compared,
         reasons,
-        max(map(_window_ns, judged.workers)),
+        max(window_ns for worker in judged.workers for _, window_ns in _ages(worker)),
         why,
         None if proof == "equal" else command,
     )
 
 
-def _window_ns(worker: ComparedWorker) -> int:
-    """How long a reading of all of its weights counts."""
-    if worker.once:  # read at load only: neither the plan nor the time between scans is about these
-        return WEIGHTS_WINDOW_NS
-    return max(WEIGHTS_WINDOW_SET_NS if worker.every_ns else WEIGHTS_WINDOW_NS, 2 * worker.period_ns)
+def _ages(worker: ComparedWorker) -> list[tuple[int | None, int]]:
+    """The age of its weights, and how long a reading counts: of those that it reads again, of those read at load only.
+
+    Neither the plan nor the time between scans is about weights that are read at load only.
+    """
+    times, found = worker.times, list[tuple[int | None, int]]()
+    if times.at_load:
+        found.append((times.age_ns, WEIGHTS_WINDOW_NS))
+    if not times.at_load or times.at_load.bit_count() < worker.known:
+        window_ns = max(WEIGHTS_WINDOW_SET_NS if times.every_ns else WEIGHTS_WINDOW_NS, 2 * times.period_ns)
+        found.append((times.rescanned_age_ns, window_ns))
+    return found
 
 
 def _late_ns(worker: ComparedWorker) -> int:
     """How old the comparison of its weights is, if that is too old to count; else 0."""
-    age_ns = worker.age_ns or 0
-    return age_ns if worker.compared and age_ns > _window_ns(worker) else 0
+    late = [age_ns for age_ns, window_ns in _ages(worker) if age_ns is not None and age_ns > window_ns]
+    return max(late, default=0) if worker.compared else 0
 
 
 def _partly(workers: Sequence[ComparedWorker]) -> str:

@@ -170,7 +170,7 @@ def _verdict(service: Mapping[str, Any], manifest: str) -> str:
     text = f"{service['equal']} of {units.many(service['workers'], 'worker')} equal"
     text += f" to {manifest}" if manifest else ""
     text += f", {units.many(service['compared'], 'tensor')}"
-    return text if service["age_ns"] is None else f"{text}, {units.duration(service['age_ns'])} ago"
+    return ", ".join([text, *wording.weights_read([service])])
 
 
 def _differing(document: Document, screen: Screen) -> Iterator[str]:

@@ -7,7 +7,7 @@ finished lines are escaped here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from brickd.base import escape, units
@@ -200,11 +200,8 @@ def _by_weights(services: Sequence[dict[str, Any]]) -> str:
         return f"weights: not read yet in {workers}"
     if not total("workers_equal") and not total("workers_odd"):
         return f"weights: nothing comparable in {workers}"
-    ages = [service["age_ns"] for service in services if service["verdict"] != "nothing"]
-    when = [] if None in ages else [f"{units.duration(max(ages))} ago"]
+    when = weights_read([service for service in services if service["verdict"] != "nothing"])
     differ, compared, unreadable = total("differ"), total("compared"), total("unreadable")
-    if once := sum(service.get("load_only", 0) for service in services):  # an older daemon does not know
-        when += ["read at load only" if once >= compared else f"{units.count(once)} read at load only"]
     age = f" ({', '.join(when)})" if when else ""
     what = units.many(compared, "tensor")
     if differ:
@@ -214,6 +211,24 @@ def _by_weights(services: Sequence[dict[str, Any]]) -> str:
     if unreadable:
         what += f"; {units.count(unreadable)} cannot be read"
     return f"weights: {units.count(total('workers_equal'))} of {workers} equal, {what}{age}"
+
+
+def weights_read(services: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How old the readings of compared weights are: of those that are read again, and of those read at load only."""
+    once = sum(service.get("load_only", 0) for service in services)  # an older daemon does not know
+    if not once:
+        return _ago([service["age_ns"] for service in services])
+    of_load = _ago([service["age_ns"] for service in services if service.get("load_only", 0)])
+    if once >= sum(service["tensors"] for service in services):
+        return [" ".join(["read at load only", *of_load])]
+    again = [age for service in services if (age := service.get("rescanned_age_ns")) is not None]
+    return [*(_ago(again) if again else []), " ".join([f"{units.count(once)} read at load only", *of_load])]
+
+
+def _ago(ages: Sequence[int | None]) -> list[str]:
+    """The largest age; nothing if one is unknown."""
+    known = [age for age in ages if age is not None]
+    return [f"{units.duration(max(known))} ago"] if known and len(known) == len(ages) else []
 
 
 def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:

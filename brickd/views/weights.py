@@ -56,7 +56,9 @@ def _service(judged: WeightsVerdict) -> Document:
         "tensors": judged.tensors,
         "compared": judged.compared,
         "changed_alike": judged.alike,
+        "load_only": judged.load_only,
         "age_ns": judged.age_ns,
+        "rescanned_age_ns": judged.rescanned_age_ns,
     }
 
 
@@ -73,7 +75,8 @@ def _worker(found: ComparedWorker) -> Document:
         "tensors_load_only": found.load_only,
         "scans": found.scans,
         "generation": None if found.generation is None else f"{found.generation:016x}",
-        "age_ns": found.age_ns,
+        "age_ns": found.times.age_ns,
+        "rescanned_age_ns": found.times.rescanned_age_ns,
         "compared": found.compared,
         "differing": found.differing,
         "disagreeing": found.disagreeing,

@@ -140,10 +140,11 @@ def summary(judged: WeightsVerdict) -> dict[str, Any] | None:
         "tensors": judged.tensors,
         "watched": max((worker.watched for worker in judged.workers), default=0),
         "unreadable": max((worker.unreadable for worker in judged.workers), default=0),
-        "load_only": max((worker.load_only for worker in judged.workers), default=0),
+        "load_only": judged.load_only,
         "compared": judged.compared,
         "differ": len({row.tensor for row in judged.differing}),
         "age_ns": judged.age_ns,
+        "rescanned_age_ns": judged.rescanned_age_ns,
         "unseen": {
             "workers_without": sum(not (worker.known or worker.watched) for worker in judged.workers),
             "unread": sum(worker.unread for worker in judged.workers),

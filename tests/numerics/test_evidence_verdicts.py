@@ -24,6 +24,7 @@ from brickd.analysis.evidence_verdicts import (
 from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, KeptEvidence, ServiceSite, SiteCounts
 from brickd.analysis.numerics.recent_counts import WINDOW_NS, FingerprintCounts, added
 from brickd.analysis.weights.monitor import Weighing
+from brickd.analysis.weights.scan_times import ScanTimes
 from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
 from brickd.base.thresholds import Thresholds
 from brickd.cli.health import Bounds, conditions
@@ -163,7 +164,7 @@ def test_weights_are_unproven_until_two_workers_have_the_same_tensor() -> None:
 
 
 def test_weights_with_an_unseen_part_in_any_worker_are_unproven() -> None:
-    row = ComparedWorker("api/0", "u", "api", "", 16, 16, 1, 1, 0, 7, compared=16)
+    row = ComparedWorker("api/0", "u", "api", "", 16, 16, 1, 1, ScanTimes(0, 0), 7, compared=16)
     others = {"unread": row._replace(watched=17), "no_room": row._replace(refused=1)}
     rows = {"": row, **others, "unreadable": row._replace(watched=59, unreadable=43)}
 
@@ -181,11 +182,13 @@ def test_weights_with_an_unseen_part_in_any_worker_are_unproven() -> None:
     assert found.command == "brickd weights api"
 
 
-def test_weights_compared_hours_ago_are_unproven() -> None:
-    row = ComparedWorker("api/0", "u", "api", "", 1, 1, 1, 1, WEIGHTS_WINDOW_NS, 7, compared=1)
+def weighed(times: ScanTimes, known: int = 1) -> ComparedWorker:
+    return ComparedWorker("api/0", "u", "api", "", known, known, 1, 1, times, 7, compared=known)
 
+
+def test_weights_compared_hours_ago_are_unproven() -> None:
     def judged(age_ns: int | None) -> EvidenceVerdict:
-        return of(None, weights=[WeightsVerdict("api", (row._replace(age_ns=age_ns),), 1, 1, (), 0)])["weights"]
+        return of(None, weights=[WeightsVerdict("api", (weighed(ScanTimes(age_ns, age_ns)),), 1, 1, (), 0)])["weights"]
 
     assert judged(WEIGHTS_WINDOW_NS).verdict == "equal"
     late = judged(WEIGHTS_WINDOW_NS + 1)
@@ -198,10 +201,10 @@ def test_weights_compared_hours_ago_are_unproven() -> None:
 
 
 def test_the_window_of_a_slowly_scanned_worker_is_two_scans() -> None:
-    row = ComparedWorker("api/0", "u", "api", "", 1, 1, 1, 1, 0, 7, compared=1)
+    row = weighed(ScanTimes(0, 0))
 
     def judged(age_ns: int, interval_ns: int) -> EvidenceVerdict:
-        workers = (row, row._replace(age_ns=age_ns, interval_ns=interval_ns))
+        workers = (row, weighed(ScanTimes(age_ns, age_ns, interval_ns=interval_ns)))
         return of(None, weights=[WeightsVerdict("api", workers, 1, 1, (), 0)])["weights"]
 
     far = WEIGHTS_WINDOW_NS
@@ -210,10 +213,10 @@ def test_the_window_of_a_slowly_scanned_worker_is_two_scans() -> None:
     assert judged(2 * far + 1, far).verdict == "unproven"
     found = judged(WEIGHTS_WINDOW_NS + 1, WEIGHTS_WINDOW_NS // 3)
     assert (found.verdict, found.window_ns) == ("unproven", WEIGHTS_WINDOW_NS)
-    fresh = row._replace(every_ns=SECOND, age_ns=700 * SECOND)
-    both = WeightsVerdict("api", (row._replace(age_ns=WEIGHTS_WINDOW_NS), fresh), 1, 1, (), 0)
+    fresh = weighed(ScanTimes(700 * SECOND, 700 * SECOND, every_ns=SECOND))
+    both = WeightsVerdict("api", (weighed(ScanTimes(WEIGHTS_WINDOW_NS, WEIGHTS_WINDOW_NS)), fresh), 1, 1, (), 0)
     assert of(None, weights=[both])["weights"].why == "not compared for 11.7 min", "by the worker that is late"
-    alone = WeightsVerdict("api", (row, row, row._replace(compared=0, age_ns=2 * far)), 1, 1, (), 0)
+    alone = WeightsVerdict("api", (row, row, weighed(ScanTimes(2 * far, 2 * far))._replace(compared=0)), 1, 1, (), 0)
     assert of(None, weights=[alone])["weights"].verdict == "equal", "what was not compared has no age"
 
 
@@ -221,20 +224,36 @@ def test_the_window_of_a_slowly_scanned_worker_is_two_scans() -> None:
 def test_the_window_of_a_worker_with_its_own_scan_period_is_two_periods(
     every_s: int, interval_s: int, window_s: int
 ) -> None:
-    row = ComparedWorker("api/0", "u", "api", "", 1, 1, 1, 1, 0, 7, compared=1)
-    set_ = row._replace(every_ns=every_s * SECOND, interval_ns=interval_s * SECOND)
+    times = ScanTimes(0, 0, every_s * SECOND, interval_s * SECOND)
 
     def judged(age_ns: int) -> EvidenceVerdict:
-        return of(None, weights=[WeightsVerdict("api", (set_._replace(age_ns=age_ns),), 1, 1, (), 0)])["weights"]
+        row = weighed(times.later(age_ns))
+        return of(None, weights=[WeightsVerdict("api", (row,), 1, 1, (), 0)])["weights"]
 
     found = judged(window_s * SECOND)
     assert (found.verdict, found.window_ns) == ("equal", window_s * SECOND)
     assert judged(window_s * SECOND + 1).verdict == "unproven"
-    set_ = set_._replace(once=1, interval_ns=WEIGHTS_WINDOW_NS)
-    assert judged(WEIGHTS_WINDOW_NS).verdict == "equal", (
+    times = times._replace(rescanned_age_ns=None, at_load=1, interval_ns=WEIGHTS_WINDOW_NS)
+    found = judged(WEIGHTS_WINDOW_NS)
+    assert (found.verdict, found.window_ns) == ("equal", WEIGHTS_WINDOW_NS), (
         "neither its plan nor its scans are about what is read at load only"
     )
     assert judged(WEIGHTS_WINDOW_NS + 1).verdict == "unproven"
+
+
+@pytest.mark.parametrize(
+    ("age_s", "rescanned_s", "why"),
+    [
+        (10_800, 600, None),
+        (10_800, 601, "not compared for 10.0 min"),
+        (10_801, 600, "not compared for 3.0 h"),
+        (10_801, 601, "not compared for 3.0 h"),
+    ],
+)
+def test_load_only_tensors_have_a_window_of_their_own(age_s: int, rescanned_s: int, why: str | None) -> None:
+    row = weighed(ScanTimes(age_s * SECOND, rescanned_s * SECOND, every_ns=SECOND, at_load=1), known=2)
+    found = of(None, weights=[WeightsVerdict("api", (row,), 2, 2, (), 0)])["weights"]
+    assert (found.verdict, found.why, found.window_ns) == ("unproven" if why else "equal", why, WEIGHTS_WINDOW_NS)
 
 
 # ---- events

@@ -17,6 +17,7 @@ from weighed import NOW, SECOND, Weighed, several
 
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.weights.replicas import judge
+from brickd.analysis.weights.scan_times import PERIOD_MAX_NS
 from brickd.analysis.weights.shards import shard_of
 from brickd.analysis.weights.store import Weights
 from brickd.analysis.weights.tensors import TENSORS_MAX, Tensor
@@ -719,8 +720,9 @@ def test_a_copy_for_a_reader_never_changes() -> None:
 def test_tensors_read_at_load_only_are_counted_up_to_those_known() -> None:
     weighed = Weighed()
     for number, once in enumerate((0, 1, 9)):
-        weighed.add(f"api/{number}", watched=9, scans=2, once=once)
-    add_to_all(weighed, tensors=2)
+        weighed.add(f"api/{number}", watched=9, once=once)
+        for layer in range(2):
+            weighed.add_weight(f"api/{number}", 1, "w", layer, ticks=NOW)
     assert [worker.load_only for worker in weighed.judged().workers] == [0, 1, 2]
 
 
@@ -736,7 +738,7 @@ def test_the_duration_of_a_load_does_not_change_the_planned_scan_period() -> Non
     for tensor, second in (("a", 10), ("b", 40)):
         weighed.add_weight("api/0", 1, tensor, ticks=second * SECOND)
     (worker,) = weighed.judged().workers
-    assert (worker.interval_ns, worker.period_ns) == (0, 60 * SECOND)
+    assert (worker.times.interval_ns, worker.times.period_ns) == (0, 60 * SECOND)
 
 
 @pytest.mark.parametrize(("every_s", "period_s"), [(0, 300), (1, 1), (900, 900)])
@@ -744,13 +746,54 @@ def test_a_tensor_not_reread_for_two_periods_counts_as_load_only(every_s: int, p
     weighed = several("api/0", watched=2, every=every_s * SECOND)
     weighed.add_weight("api/0", 1, ticks=NOW)
     (worker,) = weighed.judged().workers
-    assert (worker.age_ns, worker.every_ns, worker.period_ns) == (0, every_s * SECOND, period_s * SECOND)
-    assert worker._replace(age_ns=2 * worker.period_ns).load_only == 0
-    assert worker._replace(age_ns=2 * worker.period_ns + 1).load_only == 1
-    assert worker._replace(age_ns=2 * worker.period_ns + 1, scans=2).load_only == 0, "it was read again"
-    assert worker._replace(age_ns=None).load_only == 0, "of a worker that has ended nothing is overdue"
-    longer = worker._replace(interval_ns=1_000 * SECOND)
-    assert longer.period_ns == 1_000 * SECOND
+    times, two_ns = worker.times, 2 * period_s * SECOND
+    assert times[:4] == (0, 0, every_s * SECOND, 0)
+    assert [times.later(by_ns).load_only for by_ns in (0, two_ns, two_ns + 1)] == [0, 0, 1]
+    assert times._replace(rescanned_age_ns=None).load_only == 0, "of a worker that has ended nothing is overdue"
+    assert times._replace(interval_ns=1_000 * SECOND).period_ns == 1_000 * SECOND
+    weighed.add_weight("api/0", 1, ticks=NOW + 1)
+    assert weighed.judged().later(two_ns + 1).load_only == 0, "it was read again"
+    weighed.add_weight("api/0", 1, generation=2, ticks=NOW + 2)
+    weighed.workers[0].reading.process["scans"] = 3
+    assert weighed.judged().later(two_ns).load_only == 0
+    assert weighed.judged().later(two_ns + 1).load_only == 1, "after the second load, no scan followed"
+
+
+def test_a_load_only_tensor_makes_the_others_seem_neither_old_nor_rarely_read() -> None:
+    weighed = several("api/0", "api/1", watched=3, scans=3, once=1)
+    for name in ("api/0", "api/1"):
+        for tensor, at_s in (("a", (1, 400, 800)), ("packed", (2,)), ("b", (3, 403, 803))):
+            for second in at_s:
+                weighed.add_weight(name, 1, tensor, ticks=second * SECOND)
+    judged = weighed.judged()
+    assert (judged.age_ns, judged.rescanned_age_ns, judged.load_only) == (998 * SECOND, 200 * SECOND, 1)
+    assert judged.workers[0].times.interval_ns == 401 * SECOND
+    weighed.workers[1].reading.lanes.clear()
+    assert weighed.judged().rescanned_age_ns == 998 * SECOND, "this worker plans to read all again"
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_load_only_tensors_of_shards_add_up(planned: bool) -> None:
+    weighed = Weighed()
+    for name, tensors in (("api/0.pp0", "ab"), ("api/1.pp0", "ab"), ("api/0.pp1", "cd"), ("api/1.pp1", "cd")):
+        weighed.add(name, watched=2, once=2 if planned else 0)
+        for tensor in tensors:
+            weighed.add_weight(name, 1, tensor, ticks=SECOND)
+    judged = weighed.judged()
+    assert (judged.tensors, judged.compared, judged.load_only) == (4, 4, 4)
+    assert [worker.load_only for worker in judged.workers] == [2, 2, 2, 2]
+    assert judged.rescanned_age_ns is None
+
+
+@pytest.mark.parametrize("every_ns", [PERIOD_MAX_NS + 1, 2**64 - 1])
+def test_no_time_between_scans_is_longer_than_an_agent_can_plan(every_ns: int) -> None:
+    weighed = several("api/0", watched=2, every=every_ns, once=2**64 - 1)
+    weighed.add_weight("api/0", 1, "a", ticks=0)
+    weighed.add_weight("api/0", 1, "b", ticks=2**64 - 1)
+    times = weighed.judged().workers[0].times
+    assert (times.period_ns, times.load_only.bit_count()) == (PERIOD_MAX_NS, 2)
+    weighed.workers[0].reading.lanes.clear()
+    assert weighed.judged().workers[0].times.period_ns == PERIOD_MAX_NS, "nor do its readings show a longer one"
 
 
 @pytest.mark.parametrize(
@@ -759,6 +802,7 @@ def test_a_tensor_not_reread_for_two_periods_counts_as_load_only(every_s: int, p
         (1, {"a": [10], "b": [13]}, 600),  # a load of 3 s
         (1, {"a": [10, 40], "b": [13]}, 600),  # the second scan has begun
         (2, {"a": [10, 40], "b": [13, 70]}, 60),  # 30 s from the first to the second, which lasted 30 s
+        (2, {"a": [10], "b": [13]}, 600),  # both were loads
         (2, {"a": [10, 40], "b": [13]}, 30),  # the second has not read all
         (4, {"a": [10, 100], "b": [13, 103]}, 31),  # 90 s for three scans of 3 s each
         (0, {"a": [10]}, 0),
@@ -772,4 +816,4 @@ def test_the_scan_interval_follows_from_the_times_of_reading(
         for second in at_s:
             weighed.add_weight("api/0", 1, tensor, ticks=second * SECOND)
     (worker,) = weighed.judged().workers
-    assert worker.interval_ns == interval_s * SECOND
+    assert worker.times.interval_ns == interval_s * SECOND

@@ -15,11 +15,12 @@ from running import running
 from test_record import recording
 from test_weights_verb import settled, watching
 from verbs import brickd, document, started
-from weighed import Weighed, several
+from weighed import SECOND, Weighed, several
 
 from brickd.analysis.weights.monitor import Weighing
 from brickd.analysis.weights.replicas import holdings
-from brickd.analysis.weights.verdicts import WeightsVerdict
+from brickd.analysis.weights.scan_times import ScanTimes
+from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
 from brickd.cli.wording import numerics
 from brickd.views import weights_summary as views
 from brickd.views.problems import Seen, problems
@@ -120,6 +121,10 @@ def test_the_status_line_shows_how_much_was_compared() -> None:
     assert line(weighed.judged()).startswith("weights: 2 of 3 workers equal, 1 of 1 tensor differs (")
 
 
+def aged(worker: ComparedWorker, **changes: Any) -> ComparedWorker:
+    return worker._replace(times=worker.times._replace(**changes))
+
+
 def test_the_status_line_shows_load_only_tensors_and_the_age() -> None:
     weighed = Weighed()
     for name in THREE:
@@ -128,12 +133,20 @@ def test_the_status_line_shows_load_only_tensors_and_the_age() -> None:
             weighed.add_weight(name, layer, "w", layer)
     judged = weighed.judged()
     age = "16.7 min ago"
-    assert line(judged) == f"weights: 3 of 3 workers equal, 2 tensors ({age}, read at load only)"
-    again = [each._replace(scans=2, once=once) for each, once in zip(judged.workers, (1, 0, 0), strict=True)]
-    partly = judged._replace(workers=tuple(again))
-    assert line(partly) == f"weights: 3 of 3 workers equal, 2 tensors ({age}, 1 read at load only)"
-    ended = judged._replace(workers=tuple(each._replace(age_ns=None) for each in judged.workers))
+    assert line(judged) == f"weights: 3 of 3 workers equal, 2 tensors (read at load only {age})"
+    partly = judged._replace(workers=tuple(aged(each, at_load=1, rescanned_age_ns=SECOND) for each in judged.workers))
+    assert line(partly) == f"weights: 3 of 3 workers equal, 2 tensors (1.0 s ago, 1 read at load only {age})"
+    ended = judged._replace(workers=tuple(aged(each, age_ns=None, rescanned_age_ns=None) for each in judged.workers))
     assert line(ended) == "weights: 3 of 3 workers equal, 2 tensors (read at load only)"
+    one = aged(partly.workers[0], age_ns=None, rescanned_age_ns=None)
+    one_ended = partly._replace(workers=(one, *partly.workers[1:]))
+    assert line(one_ended) == "weights: 3 of 3 workers equal, 2 tensors (1 read at load only)"
+    assert line(partly, one_ended) == ("weights: 6 of 6 workers equal, 4 tensors (1.0 s ago, 2 read at load only)")
+    slow = ScanTimes(2_000 * SECOND, 2_000 * SECOND, interval_ns=2_000 * SECOND)
+    other = judged._replace(workers=tuple(each._replace(times=slow) for each in judged.workers))
+    assert line(partly, other) == (
+        f"weights: 6 of 6 workers equal, 4 tensors (33.3 min ago, 1 read at load only {age})"
+    )
 
 
 def test_several_services_are_summed_up() -> None:
@@ -216,6 +229,11 @@ def test_unchanged_weights_are_compared_once_and_age(monkeypatch: pytest.MonkeyP
     assert after.age_ns > before.age_ns
     weighed.add_weight("api/2", 2)
     assert weighing.judged(weighed.workers)[0].verdict == "differ"
+    lane: Any = {"weights_every": 10**12, "weights_once": 0}
+    consumer: Any = {}
+    weighed.workers[0].reading.lanes.append((0, lane, consumer))
+    planned, *_ = weighing.judged(weighed.workers)[0].workers
+    assert planned.times.every_ns == 10**12
     one = weighed.workers[0]
     weighed.workers[0] = one._replace(reading=replace(one.reading, pid=None))
     assert len(weighing.judged(weighed.workers)[0].workers) == 2

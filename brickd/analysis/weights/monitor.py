@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 
 from brickd.analysis.weights.replicas import judge, refused
+from brickd.analysis.weights.scan_times import plan
 from brickd.analysis.weights.store import Weights
 from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
 from brickd.base.units import plural
@@ -52,7 +53,7 @@ def _about(worker: Worker) -> tuple[object, ...]:
     """All properties of a worker that a comparison depends on."""
     process = worker.reading.process
     counts = process["weights"], process["scans"], process["key"], refused(worker)
-    return worker.name, worker.reading.uuid, worker.reading.alive, *counts
+    return worker.name, worker.reading.uuid, worker.reading.alive, plan(worker), *counts
 
 
 class Scales:

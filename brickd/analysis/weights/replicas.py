@@ -25,15 +25,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 
 from brickd.analysis.weights.contents import content
+from brickd.analysis.weights.scan_times import ScanTimes, scan_times
 from brickd.analysis.weights.shards import Alike, Group, grouped, shard_of, size, without_gone
 from brickd.analysis.weights.store import Weights
 from brickd.analysis.weights.tensors import Tensor
 from brickd.analysis.weights.verdicts import ComparedWorker, Differing, Holding, WeightOutlier, WeightsVerdict, Why
-from brickd.analysis.weights.worker_tensors import Holds
 from brickd.model.workers import Worker
 from brickd.shm import _reader
-
-_RESCAN_TIMES = 200  # in brick_agent: the next scan begins after this many times the length of the last
 
 
 def judge(weights: Weights, workers: Sequence[Worker]) -> list[WeightsVerdict]:
@@ -116,14 +114,10 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
     holds = weights.of(reading.uuid)
     if holds is None or alike is None:
         unreadable = min(watched, unreadable)
-        return ComparedWorker(name, uuid, service, shard, 0, watched, scans, None, None, key, unreadable=unreadable)
+        times = ScanTimes()
+        return ComparedWorker(name, uuid, service, shard, 0, watched, scans, None, times, key, unreadable=unreadable)
     holds = without_gone(holds, watched)
     known = holds.known
-    age_ns, interval_ns, (every_ns, once) = None, 0, _plan(worker)
-    if known and reading.alive and reading.now_ticks is not None:
-        oldest = min(compress(holds.ticks, holds.now))
-        age_ns = max(0, round((reading.now_ticks - oldest) * reading.tick_ns))
-        interval_ns = round(_interval(holds, scans, planned=every_ns > 0) * reading.tick_ns)
     return ComparedWorker(
         name,
         uuid,
@@ -133,35 +127,14 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
         watched,
         scans,
         max(compress(zip(holds.ticks, holds.generations, strict=True), holds.now))[1] if known else None,
-        age_ns,
+        scan_times(worker, holds),
         key,
         unreadable=min(max(0, watched - known), unreadable),
         refused=holds.refused,
-        every_ns=every_ns,
-        interval_ns=interval_ns,
-        once=once,
         holds=alike.elsewhere,
         reasons=dict(alike.reasons),
         **alike.counts,
     )
-
-
-def _interval(holds: Holds, scans: int, *, planned: bool) -> float:
-    """The ticks from one scan to the next, estimated from the times of its readings; 0: unknown.
-
-    After the load they are not known: if its host planned none, the next scan begins after 200 times the length of the
-    load. A scan that shares its time with the worker's steps can last as long as the time between two scans.
-    """
-    ticks, first = (list(compress(of, holds.now)) for of in (holds.ticks, holds.first_ticks))
-    if scans < 2:  # the second scan may have begun: the length of the load is in the first readings
-        return 0 if planned else _RESCAN_TIMES * (max(first) - min(first))
-    return max(max(ticks) - min(ticks), (max(ticks) - min(first)) / (scans - 1))
-
-
-def _plan(worker: Worker) -> tuple[int, int]:
-    """The ns between scans that the host set (0: none); the number of weights read only at load."""
-    lanes = (lane for number, lane, _ in worker.reading.lanes if number == 0)
-    return next(((lane["weights_every"], lane["weights_once"]) for lane in lanes), (0, 0))
 
 
 def refused(worker: Worker) -> int:

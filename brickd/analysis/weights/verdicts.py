@@ -6,12 +6,15 @@ next to the number compared.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from brickd.analysis.weights.contents import TensorContent, content
+from brickd.analysis.weights.scan_times import ScanTimes
 from brickd.analysis.weights.tensors import Tensor
 from brickd.base import units
 from brickd.base.units import called, plural
@@ -19,8 +22,6 @@ from brickd.base.units import called, plural
 Why = Literal["outlier", "changed", "disagree"]
 State = Literal["differs", "disagrees", "equal", "not comparable", "unknown"]
 Verdict = Literal["equal", "differ", "nothing"]
-
-RESCAN_NS = 300_000_000_000  # in brick_agent: the time from one scan to the next, unless the host sets another
 
 
 class WeightOutlier(NamedTuple):
@@ -100,7 +101,7 @@ class ComparedWorker(NamedTuple):
         watched: the tensors that it watches.
         scans: how often it has read all of them.
         generation: the newest of its weights.
-        age_ns: the time since the oldest reading of a tensor; None: unknown.
+        times: when it read them.
         key: the name of the key of its checksums.
         compared: tensors that were compared.
         differing: of these, those in which it is the outlier.
@@ -112,9 +113,6 @@ class ComparedWorker(NamedTuple):
         inf: tensors with any.
         unreadable: tensors that it cannot read, as far as its counts show.
         refused: the number of its records that had no room.
-        every_ns: the time from one scan to the next that its host set; 0: none set.
-        interval_ns: the time from one scan to the next that its readings show.
-        once: tensors that its host reads only at load.
         holds: the other shard whose tensors it holds; None: it holds its own.
         reasons: why tensors were not compared.
     """
@@ -127,7 +125,7 @@ class ComparedWorker(NamedTuple):
     watched: int
     scans: int
     generation: int | None
-    age_ns: int | None
+    times: ScanTimes
     key: int
     compared: int = 0
     differing: int = 0
@@ -138,9 +136,6 @@ class ComparedWorker(NamedTuple):
     inf: int = 0
     unreadable: int = 0
     refused: int = 0
-    every_ns: int = 0
-    interval_ns: int = 0
-    once: int = 0
     holds: str | None = None
     reasons: Mapping[str, int] = MappingProxyType({})
 
@@ -150,15 +145,9 @@ class ComparedWorker(NamedTuple):
         return max(0, self.watched - self.known - self.unreadable)
 
     @property
-    def period_ns(self) -> int:
-        """The time from one scan to the next: as planned, or longer if its readings show that."""
-        return max(self.every_ns or RESCAN_NS, self.interval_ns)
-
-    @property
     def load_only(self) -> int:
-        """The number of known tensors read at load only: as planned, or because no scan followed."""
-        overdue = self.scans < 2 and self.age_ns is not None and self.age_ns > 2 * self.period_ns
-        return self.known if overdue else min(self.known, self.once)
+        """The number of known tensors read at load only."""
+        return self.times.load_only.bit_count()
 
     @property
     def state(self) -> State:
@@ -220,9 +209,23 @@ class WeightsVerdict(NamedTuple):
     @property
     def age_ns(self) -> int | None:
         """The time since the oldest reading of a tensor of the compared workers; None: unknown."""
-        ages = [worker.age_ns for worker in self.workers if worker.compared or worker.differing]
+        ages = [times.age_ns for times in self._times()]
         known = [age for age in ages if age is not None]
         return max(known) if len(known) == len(ages) and known else None
+
+    @property
+    def rescanned_age_ns(self) -> int | None:
+        """The same of the tensors that are read again; None: unknown, or there are none."""
+        ages = [times.rescanned_age_ns for times in self._times() if not times.overdue]
+        return None if self.age_ns is None else max((age for age in ages if age is not None), default=None)
+
+    @property
+    def load_only(self) -> int:
+        """The number of tensors that any worker reads at load only."""
+        return functools.reduce(operator.or_, (worker.times.load_only for worker in self.workers), 0).bit_count()
+
+    def _times(self) -> list[ScanTimes]:
+        return [worker.times for worker in self.workers if worker.compared or worker.differing]
 
     def reasons(self) -> Counter[str]:
         """The number of tensors in all workers that were not compared, by reason."""
@@ -230,11 +233,7 @@ class WeightsVerdict(NamedTuple):
 
     def later(self, by_ns: int) -> WeightsVerdict:
         """The verdict after some more time without a change."""
-        aged = (
-            worker if worker.age_ns is None else worker._replace(age_ns=worker.age_ns + by_ns)
-            for worker in self.workers
-        )
-        return self._replace(workers=tuple(aged))
+        return self._replace(workers=tuple(each._replace(times=each.times.later(by_ns)) for each in self.workers))
 
     def headlines(self) -> list[Headline]:
         """One sentence for each worker that differs, and for each group that disagrees.
