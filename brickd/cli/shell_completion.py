@@ -91,7 +91,7 @@ def _shell(command: click.Command, shell: str) -> ShellComplete:
 def complete_workers(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """The services and workers whose names begin with `incomplete`."""
     from brickd.datasources.shared_memory import left_behind
-    from brickd.model.workers import identities
+    from brickd.model.worker_survey import identities
 
     found = identities(background=left_behind()[0])
     return _offered([who.service for _, who in found] + [name for name, _ in found], incomplete)
@@ -99,7 +99,7 @@ def complete_workers(_: click.Context, __: click.Parameter, incomplete: str) -> 
 
 def complete_services(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """The services whose names begin with `incomplete`."""
-    from brickd.model.workers import identities
+    from brickd.model.worker_survey import identities
 
     return _offered([who.service for _, who in identities()], incomplete)
 
@@ -107,7 +107,7 @@ def complete_services(_: click.Context, __: click.Parameter, incomplete: str) ->
 def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Workers whose names begin with `incomplete`; segment files, too, if it is not empty."""
     from brickd.datasources.shared_memory import left_behind
-    from brickd.model.workers import identities
+    from brickd.model.worker_survey import identities
     from brickd.shm.segment_files import find
 
     found = identities(background=left_behind()[0])

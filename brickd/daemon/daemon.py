@@ -55,7 +55,8 @@ from brickd.model.kernel_sources.files import Filed
 from brickd.model.kernel_sources.store import KnownSources
 from brickd.model.survey_snapshot import Takes
 from brickd.model.windows import Window, Windows
-from brickd.model.workers import Survey, Worker, select, survey
+from brickd.model.worker_survey import survey
+from brickd.model.workers import Survey, Worker, select
 from brickd.query.orders import EndRecording, Recording, Silencing
 from brickd.recording.library import ROOM, Shelf
 from brickd.recording.ring_taps import Rings

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from brickd.base import state_file
 from brickd.base.paths import runtime
 from brickd.errors import CheckpointRefused
-from brickd.model import workers
+from brickd.model import worker_survey
 from brickd.model.background import Background
 from brickd.model.workers import Survey, Worker
 from brickd.shm import segment_files
@@ -79,7 +79,7 @@ class SharedMemory:
         for _ in range(_LOOKS_MAX):
             before = _kept()
             background, words = left_behind()
-            found = workers.survey(background=background)._replace(words=words)
+            found = worker_survey.survey(background=background)._replace(words=words)
             if _kept() == before:
                 break
         return found

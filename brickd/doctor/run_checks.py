@@ -28,7 +28,7 @@ from brickd.doctor import (
 )
 from brickd.doctor import versions as installed
 from brickd.doctor.check import STATES, CheckResult
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 from brickd.shm import _reader
 from brickd.shm.segment_files import prefix
 

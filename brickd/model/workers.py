@@ -1,38 +1,26 @@
-"""All workers of this machine: survey them, find the live ones, select them by name.
+"""The workers of this machine at one time, and their selection by name.
 
-Owns: which segments exist, which workers are alive. Must not know: totals, screens, how names are made. Invariants: a
-bad segment affects only itself and is listed with its reason; a worker whose segment changes is alive, even unlocked.
+Owns: what is known of a worker, of all of them, and of files that a process drains. Must not know: how segments are
+found and read, totals, screens, how names are made.
 """
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
 from brickd.base.users import others_have
-from brickd.errors import DaemonEnds, NoSuchWorker, NotPermitted, SegmentCopy, SegmentRefused, SegmentUnpublished
-from brickd.model.background import Background
-from brickd.model.worker_names import Who, named, suggestion
+from brickd.errors import NoSuchWorker, SegmentRefused
+from brickd.model.worker_names import suggestion
 from brickd.model.worker_origins import Origin
-from brickd.shm import _reader, removed_file
-from brickd.shm.duplicates import Twin, original, undecided
-from brickd.shm.ledger import Ledger, ledger_of
-from brickd.shm.memory_budget import SELDOM, Account, Budget
-from brickd.shm.removed_workers import RemovedWorker, uncounted
-from brickd.shm.segment import Segment, open_segment
-from brickd.shm.segment_copy import CLOCKS, Identity, Reading
-from brickd.shm.segment_files import Identifier, Owners, committed, identifier_of, listing
-from brickd.shm.segment_files import prefix as configured
-
-# How long a segment without a lock is watched before its worker is shown as dead. Nothing is removed on this evidence:
-# `brickd prune` watches longer.
-_WATCH_SECONDS, _GLANCE_SECONDS = 0.02, 0.002
-
-_NOTHING = Background()
+from brickd.shm.ledger import Ledger
+from brickd.shm.memory_budget import Account
+from brickd.shm.removed_workers import RemovedWorker
+from brickd.shm.segment import Segment
+from brickd.shm.segment_copy import Reading
+from brickd.shm.segment_files import Identifier, Owners, identifier_of
 
 
 class Usage(NamedTuple):
@@ -108,9 +96,6 @@ class Held:
         return next((each for each in self.drained if each.name == file), None)
 
 
-_NONE = Held()
-
-
 class Survey(NamedTuple):
     """All workers at one time.
 
@@ -129,154 +114,6 @@ class Survey(NamedTuple):
     words: tuple[str, ...] = ()
     clocks: Mapping[int, tuple[int, int]] = MappingProxyType({})
     removed: tuple[RemovedWorker, ...] = ()
-
-
-def survey(prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE) -> Survey:
-    """Read every segment of our user on this machine, and add a daemon's state about them.
-
-    Args:
-        prefix: of the files' names; None: the configured one.
-        background: a daemon's state, from its memory or its checkpoint.
-        held: the open files, if this process drains them.
-    """
-    clocks = {kind: _reader.clock_pair(kind) for kind in CLOCKS}
-    found = listing(prefix, held.others)
-    budget, now_ns = Budget(SELDOM if held.accounts else 1), time.monotonic_ns()
-
-    def read(segment: Segment) -> Reading:
-        return held.accounts.get(segment.identifier, Account()).read(segment, budget, now_ns)
-
-    # The cheapest first: a cheap segment must not lose anything to an expensive one.
-    readings, refused = _look(sorted(found.own, key=committed), read, background, held)
-    # The state of a worker that lost its segment is stored under the lost segment's uuid.
-    before = {each.uuid: background.before(each.process["took"]) for each in readings}
-    names = background.names | {now: background.names[lost] for now, lost in before.items() if lost in background.names}
-    lost = set(before.values())
-    # Skip a segment that was removed and whose worker continues in another: the daemon may still have it open.
-    here = [each for each in readings if each.uuid not in lost or identifier_of(each.file) is not None]
-    laid = [background.laid_over(each, before[each.uuid]) for each in here]
-    gone = [each for uuid, each in background.gone.items() if uuid not in lost] + list(background.older)
-    kept = [replace(each.reading, pid=None) for each in gone]
-    together = {id(reading): each.workers for reading, each in zip(kept, gone, strict=True)}
-    workers = [
-        Worker(name, each, ledger_of(each), together.get(id(each), 1), added=background.added.get(each.uuid, ()))
-        for name, each in named(laid + kept, names)
-    ]
-    removed = _removed(prefix, workers, {each.uuid for each in here if each.alive}, background)
-    return Survey(workers, refused, found.counts(), clocks=clocks, removed=removed)
-
-
-def _removed(
-    prefix: str | None, workers: Sequence[Worker], living: Collection[str], background: Background
-) -> tuple[RemovedWorker, ...]:
-    """Removed workers that are in no total.
-
-    Reads the file of records after the segments, because a segment is removed after its record is written. A live
-    worker's record does not count. A dead worker's segment may be an earlier copy of it; then its record counts what is
-    beyond the copy's totals.
-    """
-    kept, found = background.removed, removed_file.look(configured() if prefix is None else prefix).removed
-    if not (kept.alone or found):
-        return tuple(kept.sums.values())
-    shown = {worker.reading.uuid: worker.ledger.counts() for worker in workers if worker.together == 1}
-    taken = {worker.reading.lost for worker in workers}
-    # A file that cannot be removed is buried while its totals are still shown; they may be those of a copy.
-    settled = (background.buried - background.gone.keys()).union(living)
-    return (*uncounted((*kept.alone.values(), *found), shown, taken, settled), *kept.sums.values())
-
-
-def identities(
-    prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE
-) -> list[tuple[str, Identity]]:
-    """All workers with the names that `survey` gives them, from the headers alone."""
-    found: list[Identity] = _look(listing(prefix, held.others).own, Segment.identity, background, held)[0]
-    found += [gone.reading for gone in (*background.gone.values(), *background.older)]
-    return named(found, background.names)
-
-
-def _look(
-    files: Sequence[str], read: Callable[[Segment], Who], background: Background, held: Held
-) -> tuple[list[Who], list[SegmentRefused]]:
-    """Read each segment; return the results and the refused segments."""
-    found: list[Who] = []
-    refused: list[SegmentRefused] = []
-    unlocked: list[Segment] = []
-    seen: dict[Identifier, str] = {}
-    with contextlib.ExitStack() as opened:
-        for file in dict.fromkeys([*files, *(each.name for each in held.drained)]):
-            if not held.goes_on():
-                raise DaemonEnds("the daemon is stopping")
-            try:
-                with contextlib.ExitStack() as here:
-                    if (known := held.refused.get(file)) is not None:
-                        refused.append(known)
-                        continue
-                    segment = held.segment(file) or here.enter_context(open_segment(file))
-                    if segment.identifier in seen:  # seen by another of its names
-                        continue
-                    seen[segment.identifier] = segment.name
-                    uuid = segment.header["uuid"].hex()
-                    if uuid in background.gone or uuid in background.buried:  # counted there
-                        continue
-                    found.append(read(segment))
-                    if not found[-1].alive:
-                        unlocked.append(segment)
-                        opened.push(here.pop_all())
-            except SegmentUnpublished:
-                continue
-            except SegmentRefused as error:
-                if identifier_of(file) is not None:  # otherwise it was removed after it was listed
-                    refused.append(error)
-            except NotPermitted:  # another user's file took its name after it was listed
-                continue
-        moving = _moving(unlocked)
-        activity = {segment.name: _activity(segment) for segment in unlocked}
-    whole = [replace(each, pid=0) if each.file in moving else each for each in found]
-    identifiers = {name: identifier for identifier, name in seen.items()}
-    twins = [
-        (each.uuid, Twin(each.file, identifiers[each.file], each.alive, activity.get(each.file, 0))) for each in whole
-    ]
-    copies = _copies(twins, background)
-    refused = sorted([*refused, *copies.values()], key=lambda each: each.path)
-    return [each for each in whole if each.file not in copies], refused
-
-
-def _copies(found: Iterable[tuple[str, Twin]], background: Background) -> dict[str, SegmentRefused]:
-    """The files that are refused because another file has their uuid, by name."""
-    by_uuid: dict[str, list[Twin]] = {}
-    for uuid, twin in sorted(found):
-        by_uuid.setdefault(uuid, []).append(twin)
-    refused: dict[str, SegmentRefused] = {}
-    for uuid, twins in by_uuid.items():
-        if len(twins) == 1:
-            continue
-        real = original(twins, background.files.get(uuid))
-        for twin in twins:
-            if real is None:
-                other = next(each.name for each in twins if each is not twin)
-                refused[twin.name] = undecided(twin.name, other)
-            elif twin is not real:
-                refused[twin.name] = SegmentCopy(twin.name, real.name, real.identifier)
-    return refused
-
-
-def _moving(unlocked: Sequence[Segment]) -> set[str]:
-    """Segments without a lock whose worker is active, for example after its host closed our fd."""
-    before = {segment.name: _activity(segment) for segment in unlocked}
-    moving: set[str] = set()
-    until, over = time.monotonic() + _WATCH_SECONDS, False
-    while len(moving) < len(before) and not over:
-        time.sleep(_GLANCE_SECONDS)
-        over = time.monotonic() >= until
-        moving = {segment.name for segment in unlocked if _activity(segment) != before[segment.name]}
-    return moving
-
-
-def _activity(segment: Segment) -> int:
-    try:
-        return segment.activity()
-    except SegmentRefused:
-        return -1
 
 
 _NO_FOREIGN: Mapping[int, int] = MappingProxyType({})

@@ -9,7 +9,7 @@ import psutil
 from benchmarks.workplace import Workplace
 
 from brickd.datasources.shared_memory import left_behind
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 from brickd.shm.segment_files import find
 from soaking import growth
 from soaking.account import KINDS

@@ -30,7 +30,7 @@ from brickd.analysis.timing.alarms import KINDS
 from brickd.base.paths import runtime
 from brickd.base.units import plural
 from brickd.cli.health import NAMES, Bounds, conditions, healthy
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 from brickd.query.orders import Setting
 from brickd.views.fetch_answer import Missing
 from brickd.views.problems import Seen, problems

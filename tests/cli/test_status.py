@@ -15,7 +15,7 @@ from conftest import SHM, readings
 from faults import Start
 from verbs import LOSING, brickd, document, started
 
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 from brickd.views.problems import Seen, problems
 
 

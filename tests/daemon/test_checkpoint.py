@@ -20,7 +20,7 @@ from brickd.base.state_file import framed
 from brickd.errors import CheckpointRefused
 from brickd.model.deferred_overlay import laid_over, overlay
 from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 from brickd.query.orders import Wish
 from brickd.shm import _reader, dtypes
 from brickd.shm.removed_workers import RemovedWorker, WorkerCounts

@@ -44,7 +44,7 @@ from brickd.errors import BrickdError, CheckpointRefused, DaemonRefused
 from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, overlay
 from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 from brickd.query.orders import Forgetting, Wish
 from brickd.query.queries import (
     BricksQuery,
@@ -450,7 +450,7 @@ NASTY: tuple[Any, ...] = (None, -1, 2**64, 1.5, float("nan"), "x", [], {"a": 1})
 def test_every_bad_value_in_every_place_is_refused_or_harmless(
     dead: Dead, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brickd.model.workers._WATCH_SECONDS", 0.0)  # no worker here is alive without a lock
+    monkeypatch.setattr("brickd.model.worker_survey._WATCH_SECONDS", 0.0)  # no worker here is alive without a lock
     original = decoded(checkpoint.encode(made(dead)))
     refused = 0
     for number, _ in enumerate(places(original)):

@@ -16,7 +16,8 @@ from running import Running, running, until
 
 from brickd.base.paths import runtime
 from brickd.model.brick_totals import bricks
-from brickd.model.workers import Worker, survey
+from brickd.model.worker_survey import survey
+from brickd.model.workers import Worker
 from brickd.query.orders import Wish
 from brickd.shm.segment_files import find
 from brickd.state import checkpoint

@@ -17,7 +17,8 @@ from brickd.daemon import attachment, drain_order, roster
 from brickd.daemon.attachment import Attached
 from brickd.daemon.collector import SECOND, STILL_NS, Collector
 from brickd.errors import DaemonEnds
-from brickd.model.workers import Survey, survey
+from brickd.model.worker_survey import survey
+from brickd.model.workers import Survey
 from brickd.shm import memory_budget
 from brickd.shm.memory_budget import SEGMENT, Cost, Ration, cost_of
 from brickd.state.checkpoint import decode

@@ -19,7 +19,7 @@ from brickd.daemon import roster
 from brickd.daemon.collector import STILL_NS
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.model.background import Background
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 from brickd.shm import _reader, removed_file, removed_workers
 from brickd.shm.removed_workers import Removals, RemovedWorker, WorkerCounts
 from brickd.shm.segment_files import find

@@ -21,9 +21,10 @@ from sandbox import PREFIX
 from brickd.daemon import roster
 from brickd.daemon.collector import STILL_NS, Collector
 from brickd.daemon.prune import prune
-from brickd.model import workers
+from brickd.model import worker_survey
 from brickd.model.background import Background
-from brickd.model.workers import Survey, survey
+from brickd.model.worker_survey import survey
+from brickd.model.workers import Survey
 from brickd.shm import _reader, removed_file, removed_workers
 from brickd.shm.segment import Segment
 from brickd.state.checkpoint import decode
@@ -176,6 +177,6 @@ class RemovedMachine(RuleBasedStateMachine):
 def test_every_span_of_a_dead_worker_is_shown_or_removed_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 2)
     monkeypatch.setattr(removed_workers, "ALONE_MAX", 2)
-    monkeypatch.setattr(workers, "_WATCH_SECONDS", 0.0)  # all workers are dead
+    monkeypatch.setattr(worker_survey, "_WATCH_SECONDS", 0.0)  # all workers are dead
     quick = settings(stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])
     run_state_machine_as_test(RemovedMachine, settings=quick)

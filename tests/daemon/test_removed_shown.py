@@ -24,7 +24,7 @@ from brickd.daemon.collector import STILL_NS
 from brickd.daemon.prune import prune
 from brickd.doctor import removed_workers as doctor
 from brickd.model.background import Background
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 from brickd.shm import _reader, removed_file
 from brickd.shm.removed_workers import Removals, RemovedWorker, WorkerCounts, uncounted
 from brickd.shm.segment_files import find

@@ -15,9 +15,10 @@ from brickd.daemon import roster
 from brickd.daemon.collector import SECOND, Collector
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.errors import NotPermitted
-from brickd.model import workers
+from brickd.model import worker_survey
 from brickd.model.background import Background
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
+from brickd.model.workers import Survey
 from brickd.shm.segment_files import SegmentFile
 from brickd.state.checkpoint import decode, save
 from brickd.state.daemon_state import Memory
@@ -145,16 +146,16 @@ def test_a_worker_that_continues_elsewhere_during_a_read_counts_once(prefix: str
 def test_a_worker_removed_by_a_daemon_during_a_read_is_counted(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     segment(prefix, "ended", os.urandom(16), ended=1)
     loop = Collector(Memory(prefix), lambda kept: save(runtime().checkpoint, kept), lambda *_, **__: None)
-    whole, readers = workers.survey, 0
+    whole, readers = worker_survey.survey, 0
 
-    def read_late(background: Background) -> workers.Survey:
+    def read_late(background: Background) -> Survey:
         nonlocal readers
         readers += 1
         if readers == 1:  # it does not answer yet
             loop.tick(0)
         return whole(background=background)
 
-    monkeypatch.setattr(workers, "survey", read_late)
+    monkeypatch.setattr(worker_survey, "survey", read_late)
     (found,) = SharedMemory().survey().workers
     assert (readers, found.reading.ended) == (2, True)
     assert not (SHM / f"{prefix}ended").exists()

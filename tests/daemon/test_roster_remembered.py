@@ -19,7 +19,7 @@ from brickd.daemon.attachment import Stage
 from brickd.daemon.collector import SECOND, Collector
 from brickd.errors import SegmentRefused, SegmentUndrained
 from brickd.model.retained_workers import Cursor
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 from brickd.query.orders import Wish
 from brickd.shm import _reader
 from brickd.shm.memory_budget import kept_of

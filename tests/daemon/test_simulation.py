@@ -28,7 +28,7 @@ from brickd.daemon import collector, roster
 from brickd.daemon.attachment import Attached, Stage
 from brickd.daemon.collector import Collector
 from brickd.daemon.roster import Roster
-from brickd.model import workers
+from brickd.model import worker_survey
 from brickd.model.deferred import Deferred
 from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.workers import Worker
@@ -382,7 +382,7 @@ def _records_are_emptied_before_they_are_kept(patch: Patch) -> None:
 
 
 def _a_record_counts_beside_its_totals(patch: Patch) -> None:
-    patch.setattr(workers, "uncounted", lambda removed, _, taken, settled: uncounted(removed, {}, taken, settled))
+    patch.setattr(worker_survey, "uncounted", lambda removed, _, taken, settled: uncounted(removed, {}, taken, settled))
 
 
 def _records_that_are_kept_are_counted_again(patch: Patch) -> None:
@@ -403,14 +403,14 @@ def _a_segment_goes_without_a_record(patch: Patch) -> None:
 
 
 def _a_copy_counts_beside_its_original(patch: Patch) -> None:
-    patch.setattr(workers, "_copies", lambda found, background: {})
+    patch.setattr(worker_survey, "_copies", lambda found, background: {})
 
 
 def _the_first_of_two_dead_counts(patch: Patch) -> None:
     def mutant(files: Sequence[Twin], known: object) -> Twin | None:
         return original([each._replace(activity=0) for each in files], known)  # type: ignore[arg-type]
 
-    patch.setattr(workers, "original", mutant)
+    patch.setattr(worker_survey, "original", mutant)
     patch.setattr(roster, "original", mutant)
 
 

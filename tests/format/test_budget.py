@@ -15,7 +15,8 @@ from rings import rings
 
 from brickd.errors import SegmentOverBudget
 from brickd.model.survey_snapshot import EVERY_NS
-from brickd.model.workers import Held, survey
+from brickd.model.worker_survey import survey
+from brickd.model.workers import Held
 from brickd.shm import memory_budget
 from brickd.shm.memory_budget import (
     MIB,

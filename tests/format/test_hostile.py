@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from brickd.daemon.prune import prune
 from brickd.errors import BrickdError, NotPermitted, SegmentRefused
 from brickd.model.summary_fold import Fold
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 from brickd.shm import _reader, dtypes, records
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment import Segment, open_segment

@@ -17,7 +17,7 @@ from verbs import started
 from brickd.base.paths import runtime
 from brickd.daemon.collector import SECOND, Collector
 from brickd.datasources.shared_memory import SharedMemory
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 from brickd.shm import _reader
 from brickd.shm.segment_files import identifier_of
 from brickd.state.checkpoint import decode, save

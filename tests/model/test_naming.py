@@ -8,9 +8,10 @@ from faults import Start
 from verbs import SPANS, brickd, started
 
 from brickd.errors import NoSuchWorker
-from brickd.model import worker_names, workers
+from brickd.model import worker_names, worker_survey
 from brickd.model.worker_names import near
-from brickd.model.workers import identities, select, survey
+from brickd.model.worker_survey import identities, survey
+from brickd.model.workers import select
 
 
 def test_names_from_headers_are_those_of_a_survey(worker: Start, prefix: str) -> None:
@@ -49,7 +50,7 @@ def test_a_restarted_worker_gets_the_name_of_its_dead_predecessors(worker: Start
 def test_a_recording_worker_without_its_lock_is_alive_in_headers_and_survey(
     worker: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "_WATCH_SECONDS", 60.0)  # on a busy machine the worker may wait long for a processor
+    monkeypatch.setattr(worker_survey, "_WATCH_SECONDS", 60.0)  # a busy machine may keep the worker waiting
     process = worker(
         """
         import threading

@@ -34,7 +34,7 @@ from brickd.analysis.numerics.online_state import (
 )
 from brickd.base.paths import runtime
 from brickd.cli.health import Bounds, conditions
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 
 # Three rounds of seven sites; one is not recorded and one has no inputs; a bad worker differs at one of them.
 PROGRAM = """

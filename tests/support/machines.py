@@ -11,7 +11,8 @@ from brickd.model.brick_totals import bricks
 from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.windows import Windows
-from brickd.model.workers import Survey, survey
+from brickd.model.worker_survey import survey
+from brickd.model.workers import Survey
 from brickd.state.daemon_state import Memory
 
 

@@ -30,8 +30,9 @@ from test_deferred import History
 from brickd.daemon import collector
 from brickd.daemon.collector import SECOND, Collector
 from brickd.errors import CheckpointRefused
-from brickd.model import workers
-from brickd.model.workers import Survey, survey
+from brickd.model import worker_survey
+from brickd.model.worker_survey import survey
+from brickd.model.workers import Survey
 from brickd.shm import _reader, removed_file, segment_files
 from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
@@ -495,7 +496,7 @@ class World:
         self.patch.setattr(segment_files, "posix_ipc", _PosixIpc(self.faults))
         self.patch.setattr(removed_file, "os", _Os(self.faults))
         self.patch.setattr(_reader, "write_all", self.faults.write_all)
-        self.patch.setattr(workers, "_WATCH_SECONDS", 0.0)  # no process here records without a lock
+        self.patch.setattr(worker_survey, "_WATCH_SECONDS", 0.0)  # no process here records without a lock
 
     def ticks(self) -> int:
         """The writers' clock."""

@@ -28,7 +28,7 @@ from soaking.plan import KERNEL, MEASURED_NS, plan
 from soaking.samples import Sample
 from soaking.storm_balance import Counted, Seen
 
-from brickd.model.workers import survey
+from brickd.model.worker_survey import survey
 
 NOTHING = dict.fromkeys(KINDS, Bounds(0, 0))
 
