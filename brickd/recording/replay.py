@@ -7,9 +7,8 @@ Invariants: a view builds the same document as when the snapshot was taken; dama
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 from brickd.analysis.numerics.fingerprints import ALL_BYTES, Numerics
@@ -18,7 +17,6 @@ from brickd.analysis.timing.monitor import Lookout
 from brickd.analysis.weights import verdicts
 from brickd.analysis.weights.monitor import watching
 from brickd.analysis.weights.replicas import judge
-from brickd.analysis.weights.shards import shard_of
 from brickd.analysis.weights.store import Weights
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import plural
@@ -29,15 +27,13 @@ from brickd.model.kernel_sources.assembly import SourceHead
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.windows import SLOTS, Window, Windows
 from brickd.model.workers import Survey, Worker
+from brickd.recording import recorded_fingerprints
 from brickd.recording.body_codec import Beginning, RecordingCounts, Shown
 from brickd.recording.checksum_records import Checked
 from brickd.recording.chunks import open_recording
 from brickd.recording.file_bytes import Reads, nobody
 from brickd.recording.file_index import FileIndex, RecordedEvents
-from brickd.recording.newest_slots import Tails
-from brickd.shm import _reader
-from brickd.shm.segment_copy import Reading
-from brickd.shm.sites import WorkerNames
+from brickd.recording.recorded_segment import RecordedSegment
 
 _REDACTED = (
     "redacted: checksums, steps, positions, streams and parameters are keyed anew, values of tensors and texts of"
@@ -57,55 +53,6 @@ class Backwards:
         """The newest `count` snapshots, or fewer if there are fewer."""
         self._read += itertools.islice(self._rest, max(0, count - len(self._read)))
         return self._read[:count]
-
-
-class RecordedSegment:
-    """One worker's recorded segment."""
-
-    def __init__(self, reading: Reading, daemon: DaemonStatus | None, files: Sequence[FileIndex]) -> None:
-        self._reading, self._daemon, self._files = reading, daemon, files
-        self._tails: Tails | None = None
-
-    @property
-    def header(self) -> _reader.Header:
-        """The header that the worker wrote."""
-        return self._reading.header
-
-    def read(self) -> Reading:
-        """The recorded reading."""
-        return self._reading
-
-    def consumer(self) -> int | None:
-        """The pid of the daemon that drained it."""
-        return None if self._daemon is None else self._daemon.pid
-
-    def control(self) -> _reader.Control:
-        """The settings that the consumer asked for; those that are not recorded are 0."""
-        flags, rate = self._reading.flags, self._reading.asked_rate
-        return {
-            "flags": flags,
-            "fingerprint_rate": rate,
-            "dump_site": 0,
-            "reopen": 0,
-            "weights": 0,
-            "attached": 0,
-            "epoch": 0,
-            "sites": (),
-        }
-
-    def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
-        """The newest slots that were recorded without a gap: the number of the first, and the slots."""
-        if self._tails is None or self._tails.newest < newest:
-            self._tails = self._read_tails(newest)
-        return self._tails.ring(lane, events=events)
-
-    def _read_tails(self, newest: int) -> Tails:
-        """Read the slots of all lanes at once, because the files are long."""
-        tails = Tails((number for number, _, _ in self._reading.lanes), newest)
-        for file in self._files:
-            for _, found in file.records({self._reading.uuid}):
-                tails.take(found)
-        return tails
 
 
 class RecordedSources(NamedTuple):
@@ -208,55 +155,7 @@ class Replay:
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
         """Add the fingerprints of workers to `numerics`, under their uuids with `mark` as prefix."""
-        readings = {worker.reading.uuid: worker.reading for worker in of}
-        producers = {
-            uuid: numerics.producer(
-                mark + uuid,
-                reading.service,
-                functools.partial(WorkerNames, reading.names, reading.sites),
-                shard_of(reading.coordinates),
-            )
-            for uuid, reading in readings.items()
-        }
-        for file in self._files:
-            if (weights := file.weights()) is not None:
-                services = {uuid: holds.service for uuid in weights if (holds := weights.of(uuid)) is not None}
-                same = [uuid for uuid, reading in readings.items() if services.get(uuid) == reading.service]
-                numerics.weights.merge(weights.about(same), mark)
-        checked = Checked(self._files, readings.keys())
-        for uuid, records in checked:
-            producers[uuid].receive(records)
-        unrecorded = self._unrecorded(checked, readings)
-        for uuid, producer in producers.items():
-            dropped = sum(lane["event_dropped"][_reader.KIND_CHECKED] for _, lane, _ in readings[uuid].lanes)
-            producer.lose(dropped + unrecorded.get(uuid, 0))
-            if uuid in unrecorded:
-                numerics.weights.lose(mark + uuid, unrecorded[uuid], checked.lost[uuid].until)
-
-    def _unrecorded(self, checked: Checked, readings: Mapping[str, Reading]) -> dict[str, int]:
-        """The number of missing records of any kind, by uuid, without those that a ring dropped.
-
-        Each attempt has a number, and the worker counts the ones that a ring had no room for. The others that are
-        missing were in the ring, but were damaged or had no room in memory or on the disk.
-        """
-        missing: dict[str, int] = {}
-        for uuid, lost in checked.lost.items():
-            unread = sum(
-                max(0, lane["event_records"] + sum(lane["event_dropped"]) - checked.last[uuid, number])
-                for number, lane, _ in readings[uuid].lanes
-                if (uuid, number) in checked.last
-            )
-            if unread:
-                lost.until = None
-            if lost.missing + unread:
-                missing[uuid] = lost.missing + unread
-        before = next(self.snapshots(), None) if missing else None
-        begun = {each.reading.uuid: each.reading for each in before.survey.workers} if before is not None else {}
-        found = {uuid: lost.cut + lost.rejected for uuid, lost in checked.lost.items()}
-        for uuid, count in missing.items():
-            dropped = _dropped(readings[uuid]) - (_dropped(begun[uuid]) if uuid in begun else 0)
-            found[uuid] += max(0, count - dropped)
-        return {uuid: count for uuid, count in found.items() if count}
+        recorded_fingerprints.add(self._files, of, numerics, mark)
 
     def weights(self, of: Sequence[Worker]) -> Weights:
         """The recorded weights of these workers."""
@@ -369,11 +268,6 @@ class Replay:
             "not_recorded": self._counts().not_recorded,
             "files": [file.document() for file in self._files],
         }
-
-
-def _dropped(reading: Reading) -> int:
-    """The number of events for which the rings had no room."""
-    return sum(sum(lane["event_dropped"]) for _, lane, _ in reading.lanes)
 
 
 @contextlib.contextmanager
