@@ -1,20 +1,19 @@
 """Instrument a torch model: time its parts, and fingerprint what they compute.
 
-Owns: the wrappers of what torch calls of a part, and their removal. Must not know: which parts are selected, where the
-tensors are in the arguments. Invariants: the model computes and raises as before; a part's forward stays the host's,
-which may read, keep and replace it; copies and pickles contain nothing of this; torch compiles a part as before, and
-nothing is recorded of it; nothing is computed with tensors; nothing here keeps a model alive; torch is never imported.
+Owns: what is recorded of a part's call. Must not know: which parts are selected, how their calls are wrapped, where the
+tensors are in the arguments. Invariants: the model computes and raises as before; nothing is computed with tensors;
+nothing here keeps a model alive; torch is never imported.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import types
 import weakref
 
 from brick_agent._core import _watched, brick, checksum, take, weights
 from brick_agent._torch.call_tensors import given
+from brick_agent._torch.call_wrappers import unwrap, wrap
 from brick_agent._torch.module_selection import around_layers, chosen, closed, is_compiled
 from brick_agent._torch.module_state import ModuleState
 from brick_agent._torch.steps import stepped
@@ -25,11 +24,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from brick_agent._torch.call_tensors import Passed
+    from brick_agent._torch.call_wrappers import This
     from brick_agent._torch.module_selection import Part
 
-    _This = weakref.ReferenceType[Any] | None  # to the module that is the first argument
     _Taken = tuple[Passed, list[Any], list[Any] | None]
-    _Make = Callable[[Callable[..., Any], _This], Callable[..., Any]]
 
 SITES = 64
 RATE = 64  # by default, one step in 64 is recorded
@@ -75,7 +73,7 @@ def instrument(
         made = {part.module: _Site(part, computing).watched for part in parts}
         beginning = {model, *around_layers(model)}
         for module in (*made, *(beginning - made.keys())):
-            _wrap(module, _both(stepped if module in beginning else None, made.get(module)))
+            wrap(module, stepped if module in beginning else None, made.get(module))
         for part in closed(model, sites, patterns):
             take(brick(part.name, _CLOSED), b"", layer=part.layer)  # a known site without fingerprints
         if watch_weights:
@@ -91,8 +89,7 @@ def uninstrument(model: Any, /) -> None:
     >>> brick.uninstrument(object())  # was not instrumented
     """
     for module in list(model.modules()) if hasattr(model, "modules") else ():
-        for name, each in _wrappers(vars(module)):
-            each.remove(vars(module), name)
+        unwrap(module)
 
 
 def _complain(what: str) -> None:
@@ -101,123 +98,6 @@ def _complain(what: str) -> None:
     if what not in _logged and len(_logged) < _LINES_MAX:
         _logged.add(what)
         sys.stderr.write(f"brickd: {what}\n")
-
-
-def _both(first: Callable[[Callable[..., Any]], Callable[..., Any]] | None, then: _Make | None) -> _Make:
-    def made(plain: Callable[..., Any], of: _This) -> Callable[..., Any]:
-        inner = _bound(plain, of) if then is None else then(plain, of)
-        return inner if first is None else first(inner)
-
-    return made
-
-
-def _bound(plain: Callable[..., Any], of: _This) -> Callable[..., Any]:
-    return plain if of is None else lambda *args, **keywords: plain(of(), *args, **keywords)
-
-
-def _wrap(module: Any, make: _Make) -> None:
-    """Replace what torch calls of a module by what `make` makes of it."""
-    held = vars(module)
-    name = "_call_impl" if held.get("_compiled_call_impl") is None else "_compiled_call_impl"
-    # An attribute that torch's compiler or other code set; else the class's, which gets the module as its argument.
-    held[name] = (_Around(held[name], make) if name in held else _Called(module, make)).call
-    for each in _COPIED_BY:
-        of_class: Any = getattr(type(module), each, None)
-        if each not in held and of_class is not getattr(object, each, None):
-            held[each] = _Copied(module, of_class).call
-
-
-# Methods that copy or pickle a module, and that callers look up on the module itself.
-_COPIED_BY = ("__getstate__", "__reduce__", "__deepcopy__", "_replicate_for_data_parallel")
-_PLACES = ("_compiled_call_impl", "_call_impl", *_COPIED_BY)
-
-
-def _wrappers(held: Mapping[str, Any]) -> list[tuple[str, _Wrapper]]:
-    """The wrappers in a module's attributes, by name."""
-    methods = ((name, held.get(name)) for name in _PLACES)
-    owners = ((name, each.__self__) for name, each in methods if type(each) is types.MethodType)
-    return [(name, each) for name, each in owners if isinstance(each, _Wrapper)]
-
-
-class _Wrapper:
-    """A wrapper. The module has a bound method of it, which is faster to call than an object.
-
-    Code that itself copies or pickles the attributes of a module gets the original ones.
-    """
-
-    def before(self) -> Any:
-        raise NotImplementedError
-
-    def remove(self, held: dict[str, Any], name: str) -> None:
-        del held[name]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return types.SimpleNamespace, (), {"call": self.before()}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Wrapper:
-        return self
-
-
-class _Called(_Wrapper):
-    """The wrapper of what torch calls of a module, which calls the current forward."""
-
-    def __init__(self, module: Any, make: _Make) -> None:
-        plain, this = type(module)._call_impl, weakref.ref(module)
-        self._usual = sys.modules["torch"].compiler.is_dynamo_compiling, plain, make(plain, this), this
-
-    def call(self, *args: Any, **keywords: Any) -> Any:
-        compiling, plain, made, module = self._usual
-        if compiling():
-            return plain(module(), *args, **keywords)
-        return made(*args, **keywords) if keywords else made(*args)
-
-    def before(self) -> Any:
-        _, plain, _, module = self._usual
-        return types.MethodType(plain, module())
-
-
-class _Around(_Wrapper):
-    """The wrapper of a module's own attribute."""
-
-    def __init__(self, plain: Callable[..., Any], make: _Make) -> None:
-        self._compiling = sys.modules["torch"].compiler.is_dynamo_compiling
-        self._plain, self._made = plain, make(plain, None)
-
-    def call(self, *args: Any, **keywords: Any) -> Any:
-        if self._compiling():
-            return self._plain(*args, **keywords)
-        return self._made(*args, **keywords)
-
-    def before(self) -> Any:
-        return self._plain
-
-    def remove(self, held: dict[str, Any], name: str) -> None:
-        held[name] = self._plain
-
-
-class _Copied(_Wrapper):
-    """The wrapper of a method that copies a module: a copied wrapper would call the original."""
-
-    def __init__(self, module: Any, plain: Callable[..., Any]) -> None:
-        self._module, self._plain = weakref.ref(module), plain
-
-    def call(self, *args: Any) -> Any:
-        module = self._module()
-        held = vars(module)
-        removed = {name: (each, held[name]) for name, each in _wrappers(held)}
-        for name, (each, _) in removed.items():
-            each.remove(held, name)
-        try:
-            made = self._plain(module, *args)
-            # A copy of its attributes, because the wrappers come back below.
-            if type(made) is tuple:
-                return tuple(dict(held) if each is held else each for each in made)
-            return dict(held) if made is held else made
-        finally:
-            held.update((name, method) for name, (_, method) in removed.items())
-
-    def before(self) -> Any:
-        return types.MethodType(self._plain, self._module())
 
 
 class _Site:
@@ -231,7 +111,7 @@ class _Site:
         self._state = ModuleState(part)
         self._how = "compiled" if any(map(is_compiled, part.module.modules())) else "eager"
 
-    def watched(self, plain: Callable[..., Any], of: _This) -> Callable[..., Any]:
+    def watched(self, plain: Callable[..., Any], of: This) -> Callable[..., Any]:
         """Make each call a span, and fingerprint it in a sampled step."""
 
         def checked(*args: Any, **keywords: Any) -> Any:

@@ -1,0 +1,140 @@
+"""The wrappers of what torch calls of a module, and their removal.
+
+Owns: where a module keeps what torch calls, and what copies it. Must not know: what a wrapper records. Invariants: a
+module's forward stays the host's, which may read, keep and replace it; copies and pickles contain no wrapper; torch
+compiles a module as before, without its wrapper; nothing here keeps a module alive.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import weakref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    This = weakref.ReferenceType[Any] | None  # to the module that is the first argument
+    _Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+    _Make = Callable[[Callable[..., Any], This], Callable[..., Any]]
+
+# Methods that copy or pickle a module, and that callers look up on the module itself.
+_COPIED_BY = ("__getstate__", "__reduce__", "__deepcopy__", "_replicate_for_data_parallel")
+_PLACES = ("_compiled_call_impl", "_call_impl", *_COPIED_BY)
+
+
+def wrap(module: Any, first: _Wrap | None, then: _Make | None) -> None:
+    """Replace what torch calls of a module: `first` gets what `then` makes of it, or either one alone."""
+
+    def make(plain: Callable[..., Any], of: This) -> Callable[..., Any]:
+        inner = _bound(plain, of) if then is None else then(plain, of)
+        return inner if first is None else first(inner)
+
+    held = vars(module)
+    name = "_call_impl" if held.get("_compiled_call_impl") is None else "_compiled_call_impl"
+    # An attribute that torch's compiler or other code set; else the class's, which gets the module as its argument.
+    held[name] = (_Around(held[name], make) if name in held else _Called(module, make)).call
+    for each in _COPIED_BY:
+        of_class: Any = getattr(type(module), each, None)
+        if each not in held and of_class is not getattr(object, each, None):
+            held[each] = _Copied(module, of_class).call
+
+
+def unwrap(module: Any) -> None:
+    """Restore what torch calls of a module; nothing if it is not wrapped."""
+    for name, each in _wrappers(vars(module)):
+        each.remove(vars(module), name)
+
+
+def _bound(plain: Callable[..., Any], of: This) -> Callable[..., Any]:
+    return plain if of is None else lambda *args, **keywords: plain(of(), *args, **keywords)
+
+
+def _wrappers(held: Mapping[str, Any]) -> list[tuple[str, _Wrapper]]:
+    """The wrappers in a module's attributes, by name."""
+    methods = ((name, held.get(name)) for name in _PLACES)
+    owners = ((name, each.__self__) for name, each in methods if type(each) is types.MethodType)
+    return [(name, each) for name, each in owners if isinstance(each, _Wrapper)]
+
+
+class _Wrapper:
+    """A wrapper. The module has a bound method of it, which is faster to call than an object.
+
+    Code that itself copies or pickles the attributes of a module gets the original ones.
+    """
+
+    def before(self) -> Any:
+        raise NotImplementedError
+
+    def remove(self, held: dict[str, Any], name: str) -> None:
+        del held[name]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return types.SimpleNamespace, (), {"call": self.before()}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Wrapper:
+        return self
+
+
+class _Called(_Wrapper):
+    """The wrapper of what torch calls of a module, which calls the current forward."""
+
+    def __init__(self, module: Any, make: _Make) -> None:
+        plain, this = type(module)._call_impl, weakref.ref(module)
+        self._usual = sys.modules["torch"].compiler.is_dynamo_compiling, plain, make(plain, this), this
+
+    def call(self, *args: Any, **keywords: Any) -> Any:
+        compiling, plain, made, module = self._usual
+        if compiling():
+            return plain(module(), *args, **keywords)
+        return made(*args, **keywords) if keywords else made(*args)
+
+    def before(self) -> Any:
+        _, plain, _, module = self._usual
+        return types.MethodType(plain, module())
+
+
+class _Around(_Wrapper):
+    """The wrapper of a module's own attribute."""
+
+    def __init__(self, plain: Callable[..., Any], make: _Make) -> None:
+        self._compiling = sys.modules["torch"].compiler.is_dynamo_compiling
+        self._plain, self._made = plain, make(plain, None)
+
+    def call(self, *args: Any, **keywords: Any) -> Any:
+        if self._compiling():
+            return self._plain(*args, **keywords)
+        return self._made(*args, **keywords)
+
+    def before(self) -> Any:
+        return self._plain
+
+    def remove(self, held: dict[str, Any], name: str) -> None:
+        held[name] = self._plain
+
+
+class _Copied(_Wrapper):
+    """The wrapper of a method that copies a module: a copied wrapper would call the original."""
+
+    def __init__(self, module: Any, plain: Callable[..., Any]) -> None:
+        self._module, self._plain = weakref.ref(module), plain
+
+    def call(self, *args: Any) -> Any:
+        module = self._module()
+        held = vars(module)
+        removed = {name: (each, held[name]) for name, each in _wrappers(held)}
+        for name, (each, _) in removed.items():
+            each.remove(held, name)
+        try:
+            made = self._plain(module, *args)
+            # A copy of its attributes, because the wrappers come back below.
+            if type(made) is tuple:
+                return tuple(dict(held) if each is held else each for each in made)
+            return dict(held) if made is held else made
+        finally:
+            held.update((name, method) for name, (_, method) in removed.items())
+
+    def before(self) -> Any:
+        return types.MethodType(self._plain, self._module())
