@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from brick_agent._compat.profiler.node import ExecutionNode, TransferDirection
     from brick_agent._compat.profiler.profiler import BrickProfiler
     from brick_agent._compat.profiler.stats import BrickBottleneck
+    from brick_agent._compat.profiler.sync_modes import SyncMode
     from brick_agent._compat.profiler.tiles import TileLevel
-    from brick_agent._compat.profiler.timing import SyncMode
     from brick_agent._kernel_source import source
     from brick_agent._torch.instrument import instrument, uninstrument
 else:
@@ -74,7 +74,7 @@ else:
         "BrickProfiler": "_compat.profiler.profiler",
         "ExecutionNode": "_compat.profiler.node",
         "KernelTrace": "_compat.kernel_trace.trace",
-        "SyncMode": "_compat.profiler.timing",
+        "SyncMode": "_compat.profiler.sync_modes",
         "TileLevel": "_compat.profiler.tiles",
         "TraceReport": "_compat.kernel_trace.report",
         "TraceRun": "_compat.kernel_trace.run",

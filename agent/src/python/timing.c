@@ -1,7 +1,7 @@
 /* python/timing.c - start_brick, stop_brick, start and stop of a BrickProfiler: the calls that hosts make at each brick.
  *
  * Owns: the timers, and the part of a profiler that these calls look at. Must not know: statistics, settings: the rest
- * of the class is in _compat/profiler/timing.py. Invariants: a profiler that times nothing reads no clock, and gives
+ * of the class is in _compat/profiler. Invariants: a profiler that times nothing reads no clock, and gives
  * one timer for all; a timer refers to no profiler, so that neither keeps the other alive.
  */
 #include "arguments.h"

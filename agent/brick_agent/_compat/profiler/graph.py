@@ -28,7 +28,8 @@ from brick_agent._compat.profiler.local_totals import amount, member, shown
 from brick_agent._compat.profiler.node import ExecutionNode, TransferDirection
 from brick_agent._compat.profiler.own_segment import Recorded
 from brick_agent._compat.profiler.scopes import Scope, scopes_here, set_scopes
-from brick_agent._compat.profiler.timing import SyncMode, Timing, by_name
+from brick_agent._compat.profiler.sync_modes import SyncMode
+from brick_agent._compat.profiler.timing import Timing, by_name
 from brick_agent._core import _node, _node_defined, _node_task, brick, kernel, layer, needs, transfer
 from brick_agent._kernel_source import source
 

@@ -39,8 +39,9 @@ from brick_agent._compat.profiler.own_segment import OwnTotals, Recorded
 from brick_agent._compat.profiler.report import MORE_COLUMNS, ProfilerReport, as_json, as_text, ordered
 from brick_agent._compat.profiler.report_pages import FORMATS
 from brick_agent._compat.profiler.stats import BrickBottleneck, BrickStats, CategoryTotals, by_category, ratio
+from brick_agent._compat.profiler.sync_modes import SyncMode
 from brick_agent._compat.profiler.tiles import LEVELS, NAMES, TileLevel, TileStats
-from brick_agent._compat.profiler.timing import SyncMode, by_name
+from brick_agent._compat.profiler.timing import by_name
 from brick_agent._core import _own_methods, brick
 from brick_agent._core import finalize as _finalize
 
