@@ -14,9 +14,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from brickd.analysis.problem import WORKERS_MAX, Kind, Problem
 from brickd.base.json_values import U64_MAX, flag, listed, optional, require, text, unicode, whole
 from brickd.base.timestamps import rfc3339
-from brickd.base.units import duration, plural
+from brickd.base.units import SECOND, duration, plural
 
-SECOND = 1_000_000_000
 # A condition may be absent in one look and return in the next: stragglers also need time after a restart.
 AWAY_NS = 120 * SECOND
 KEPT_NS = 3_600 * SECOND  # an ended problem whose cause is gone

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from brickd.base.units import parse_duration, write_duration
+from brickd.base.units import SECOND, parse_duration, write_duration
 from brickd.errors import WrongQuestion
 
 DEFAULT = "default"
 _FILE_BYTES_MAX = 1 << 16
-_NS = 1_000_000_000
 
 
 class _Row(NamedTuple):
@@ -93,7 +92,7 @@ class Thresholds:
     def ns(self, name: str) -> int:
         """A duration in nanoseconds."""
         seconds: float = getattr(self, name)
-        return round(seconds * _NS)
+        return round(seconds * SECOND)
 
     def changed(self) -> dict[str, float]:
         """The values that are not the defaults."""

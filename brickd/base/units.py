@@ -15,6 +15,8 @@ from itertools import pairwise
 
 Number = int | float | None
 
+SECOND = 1_000_000_000  # ns
+
 _NOTHING = "-"
 _NS = (
     (1, " ns"),

@@ -30,7 +30,7 @@ from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.watch import Roll, Watch
 from brickd.analysis.weights.rescans import Rescans
 from brickd.base.open_file_limits import WORKERS_MAX
-from brickd.base.units import plural
+from brickd.base.units import SECOND, plural
 from brickd.daemon.attachment import Attached, Stage
 from brickd.daemon.drain_order import DrainResult, DrainTurns
 from brickd.daemon.epochs import Epochs
@@ -44,7 +44,6 @@ from brickd.shm.memory_budget import Ration
 from brickd.state.checkpoint import encode
 from brickd.state.daemon_state import Memory
 
-SECOND = 1_000_000_000
 STILL_NS = 5 * SECOND
 KEEP_NS = JUDGE_NS = SECOND
 LOOK_NS = 5 * SECOND

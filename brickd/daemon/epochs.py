@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from brickd.base.units import SECOND
 from brickd.daemon.attachment import Attached
 from brickd.shm import _reader
 
-_SECOND = 1_000_000_000
 _NUMBERS = 2**32
 _NONE = 0
-EPOCH_NS = _reader.EPOCH_SECONDS * _SECOND
+EPOCH_NS = _reader.EPOCH_SECONDS * SECOND
 
 
 class Epochs:
@@ -38,7 +38,7 @@ class Epochs:
 
     def _word(self) -> int:
         number = self._clock() // self._every_ns
-        until = number * self._every_ns // _SECOND + _reader.EPOCH_HOLDS
+        until = number * self._every_ns // SECOND + _reader.EPOCH_HOLDS
         return until % _NUMBERS << 32 | number % _NUMBERS
 
     def _write(self, workers: Iterable[Attached], word: int) -> None:

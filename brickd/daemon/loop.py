@@ -17,7 +17,8 @@ import traceback
 from collections import deque
 
 from brickd.base import escape
-from brickd.daemon.collector import LOOK_NS, SECOND, Collector
+from brickd.base.units import SECOND
+from brickd.daemon.collector import LOOK_NS, Collector
 from brickd.model.event_log import LogEvent
 from brickd.shm import _reader
 

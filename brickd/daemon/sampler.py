@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from brickd.base.units import SECOND
 from brickd.errors import DaemonEnds
-from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot, Takes
+from brickd.model.survey_snapshot import EVERY_NS, Snapshot, Takes
 from brickd.model.workers import Survey
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from brickd.base.timestamps import Moment
+from brickd.base.units import SECOND
 from brickd.model.workers import Survey
 from brickd.shm import segment_codec
 
-SECOND = 1_000_000_000
 EVERY_NS = 10 * SECOND
 
 

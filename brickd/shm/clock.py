@@ -10,12 +10,12 @@ import os
 import time
 from typing import NamedTuple
 
+from brickd.base.units import SECOND
 from brickd.shm import _reader
 
 _PLAUSIBLE_TICK_NS = (0.05, 50.0)  # 20 GHz to 20 MHz
 _SHORTEST_BASELINE_NS = 10_000_000
 _UNLIKE = 0.001  # the tolerated relative difference between clocks of one machine
-_SECOND = 1_000_000_000
 
 
 class Now(NamedTuple):
@@ -56,7 +56,7 @@ class WorkerClock:
         if self._ahead_ns is not None:
             return ns + self._ahead_ns
         age_ns = ns - self._header["anchor_ticks"]
-        oldest_ns = (time.time_ns() - self._header["started_ns"]) * (1 + _UNLIKE) + _SECOND
+        oldest_ns = (time.time_ns() - self._header["started_ns"]) * (1 + _UNLIKE) + SECOND
         return ns if 0 <= age_ns <= oldest_ns else None
 
 
@@ -83,7 +83,7 @@ def _offset_ns(process: str) -> int | None:
     try:
         with open(f"/proc/{process}/timens_offsets") as file:
             _, seconds, ns = next(line for line in file if line.startswith("monotonic")).split()
-        return int(seconds) * _SECOND + int(ns)
+        return int(seconds) * SECOND + int(ns)
     except (OSError, StopIteration, ValueError):
         return None
 

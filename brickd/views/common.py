@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from brickd.base.units import SECOND
 from brickd.base.users import others_have
 from brickd.datasources.world import Source, World
 from brickd.errors import BrickdError, NoDaemon
-from brickd.model.survey_snapshot import SECOND
 from brickd.model.workers import Survey, Worker, select
 from brickd.query.query import OVER, START
 

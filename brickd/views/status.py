@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from brickd.analysis.problem_book import SECOND
+from brickd.base.units import SECOND
 from brickd.datasources.world import World
 from brickd.model.brick_totals import bricks, categories
 from brickd.query.queries import StatusQuery

@@ -37,7 +37,7 @@ from verbs import brickd, document
 from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, Doubt, Latest, ServiceSite, SiteCounts
 from brickd.base.paths import runtime
 from brickd.base.state_file import framed
-from brickd.daemon.collector import SECOND
+from brickd.base.units import SECOND
 from brickd.daemon.daemon import Daemon
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.errors import BrickdError, CheckpointRefused, DaemonRefused

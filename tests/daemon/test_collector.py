@@ -14,8 +14,9 @@ from faults import Start
 from forge import PAGE, empty, golden, header_value, place, put, seal
 from rings import Rings, spans
 
+from brickd.base.units import SECOND
 from brickd.daemon.attachment import Attached
-from brickd.daemon.collector import SECOND, Collector
+from brickd.daemon.collector import Collector
 from brickd.query.orders import Wish
 from brickd.state.daemon_state import Memory
 

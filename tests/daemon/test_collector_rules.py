@@ -14,9 +14,10 @@ from test_collector import segment as rings_of
 from test_removed_kept import append
 from test_roster import segment
 
+from brickd.base.units import SECOND
 from brickd.daemon import drain_order
 from brickd.daemon.attachment import Attached
-from brickd.daemon.collector import JUDGE_NS, LOOK_NS, LOOK_RESTS, SECOND, STILL_NS, TICK_NS, Collector, Rest
+from brickd.daemon.collector import JUDGE_NS, LOOK_NS, LOOK_RESTS, STILL_NS, TICK_NS, Collector, Rest
 from brickd.model.retained_workers import Cursor, RetainedWorker
 from brickd.query.orders import Wish
 from brickd.shm import removed_file

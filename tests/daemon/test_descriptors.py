@@ -17,7 +17,8 @@ from verbs import document
 
 from brickd.base.open_file_limits import RESERVED, divided
 from brickd.base.paths import runtime
-from brickd.daemon.collector import SECOND, Collector
+from brickd.base.units import SECOND
+from brickd.daemon.collector import Collector
 from brickd.daemon.daemon import Daemon
 from brickd.errors import DaemonRefused
 from brickd.state import checkpoint

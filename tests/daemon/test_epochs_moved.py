@@ -22,7 +22,8 @@ from recorded import events
 from running import running, until
 from verbs import started
 
-from brickd.daemon.collector import SECOND, Collector
+from brickd.base.units import SECOND
+from brickd.daemon.collector import Collector
 from brickd.daemon.epochs import EPOCH_NS, Epochs
 from brickd.shm.segment import open_segment
 from brickd.state.daemon_state import Memory

@@ -13,9 +13,10 @@ from conftest import SHM
 from forge import empty, header_value, put, seal
 from rings import Rings, events, spans
 
+from brickd.base.units import SECOND
 from brickd.daemon import attachment, drain_order, roster
 from brickd.daemon.attachment import Attached
-from brickd.daemon.collector import SECOND, STILL_NS, Collector
+from brickd.daemon.collector import STILL_NS, Collector
 from brickd.errors import DaemonEnds
 from brickd.model.worker_survey import survey
 from brickd.model.workers import Survey

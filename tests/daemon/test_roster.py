@@ -11,8 +11,9 @@ from conftest import SHM
 from forge import U64, golden, put, seal, with_header
 
 from brickd.base.paths import runtime
+from brickd.base.units import SECOND
 from brickd.daemon import roster
-from brickd.daemon.collector import SECOND, Collector
+from brickd.daemon.collector import Collector
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.errors import NotPermitted
 from brickd.model import worker_survey

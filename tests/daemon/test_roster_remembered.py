@@ -14,9 +14,10 @@ from faults import Start
 from forge import golden
 from test_roster import segment
 
+from brickd.base.units import SECOND
 from brickd.daemon import roster
 from brickd.daemon.attachment import Stage
-from brickd.daemon.collector import SECOND, Collector
+from brickd.daemon.collector import Collector
 from brickd.errors import SegmentRefused, SegmentUndrained
 from brickd.model.retained_workers import Cursor
 from brickd.model.worker_survey import survey

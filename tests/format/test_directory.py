@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import SHM
 
-from brickd.daemon.collector import LOOK_NS, SECOND, SLOWEST_NS, STILL_NS, Collector
+from brickd.base.units import SECOND
+from brickd.daemon.collector import LOOK_NS, SLOWEST_NS, STILL_NS, Collector
 from brickd.daemon.segment_directory import Directory
 from brickd.errors import SegmentRefused, SegmentUnpublished
 from brickd.state.daemon_state import Memory

@@ -15,7 +15,8 @@ from removals import dead_image, record_of
 from verbs import started
 
 from brickd.base.paths import runtime
-from brickd.daemon.collector import SECOND, Collector
+from brickd.base.units import SECOND
+from brickd.daemon.collector import Collector
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.model.worker_survey import survey
 from brickd.shm import _reader

@@ -15,13 +15,13 @@ from brickd.analysis.problem_book import (
     GONE,
     INCOMPARABLE,
     KEPT_NS,
-    SECOND,
     WORKERS_ENDED,
     Book,
     Change,
 )
 from brickd.base.json_values import parsed, plain
 from brickd.base.thresholds import Thresholds
+from brickd.base.units import SECOND
 
 T = 1_700_000_000 * SECOND
 ACTIVE_NS = Book().active_ns

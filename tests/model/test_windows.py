@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up import MadeUp, programs
 
+from brickd.base.units import SECOND
 from brickd.model.brick_totals import bricks
 from brickd.model.retained_workers import RetainedTotals
-from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
+from brickd.model.survey_snapshot import EVERY_NS, Snapshot
 from brickd.model.windows import SLOTS, Window, Windows, since
 from brickd.model.worker_origins import Lately, Origin
 from brickd.model.worker_totals import Share, Slot, slot

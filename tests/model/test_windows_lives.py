@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from made_up import MadeUp
 from test_windows import shown, snapshot, work, worker
 
+from brickd.base.units import SECOND
 from brickd.model.retained_workers import RetainedTotals
-from brickd.model.survey_snapshot import SECOND
 from brickd.model.windows import Windows
 from brickd.model.worker_origins import Lately, Origin
 from brickd.model.workers import Worker

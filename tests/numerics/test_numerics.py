@@ -16,7 +16,8 @@ from faults import Start
 from brickd.analysis.numerics import fingerprint_export
 from brickd.analysis.numerics.fingerprints import PRODUCERS_MAX, FingerprintProducer, Numerics
 from brickd.analysis.numerics.online_state import ServiceSite
-from brickd.daemon.collector import SECOND, Collector
+from brickd.base.units import SECOND
+from brickd.daemon.collector import Collector
 from brickd.shm import _reader
 from brickd.shm.sites import SITES_MAX, Site, Sites, WorkerNames
 from brickd.state.daemon_state import Memory

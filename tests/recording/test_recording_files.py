@@ -27,11 +27,12 @@ from verbs import brickd, document, started
 
 from brickd.analysis.timing.monitor import Lookout
 from brickd.api import event_stream
+from brickd.base.units import SECOND
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.datasources.world import DaemonStatus
 from brickd.errors import BrickdError, SegmentRefused, SegmentUnopened
 from brickd.model.event_log import KEPT, Event, Log, Page
-from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
+from brickd.model.survey_snapshot import EVERY_NS, Snapshot
 from brickd.model.worker_origins import Origin
 from brickd.model.workers import Survey, Usage, Worker
 from brickd.query.orders import Recording

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from brickd.daemon.collector import SECOND, Collector
+from brickd.base.units import SECOND
+from brickd.daemon.collector import Collector
 from brickd.model.brick_totals import bricks
 from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot

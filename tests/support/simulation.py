@@ -27,8 +27,9 @@ import pytest
 from conftest import SHM
 from test_deferred import History
 
+from brickd.base.units import SECOND
 from brickd.daemon import collector
-from brickd.daemon.collector import SECOND, Collector
+from brickd.daemon.collector import Collector
 from brickd.errors import CheckpointRefused
 from brickd.model import worker_survey
 from brickd.model.worker_survey import survey

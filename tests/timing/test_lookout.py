@@ -15,8 +15,9 @@ from machines import Machine, machine
 
 from brickd.analysis.timing.findings import StragglerVerdict
 from brickd.analysis.timing.monitor import Lookout
+from brickd.base.units import SECOND
 from brickd.model.event_log import Log
-from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
+from brickd.model.survey_snapshot import EVERY_NS, Snapshot
 
 PROGRAM = """
 import json

@@ -17,8 +17,9 @@ from verbs import brickd, document, sheet, started
 
 from brickd.analysis.timing.monitor import Lookout
 from brickd.analysis.timing.stragglers import judge
+from brickd.base.units import SECOND
 from brickd.model.event_log import Event, Log
-from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
+from brickd.model.survey_snapshot import EVERY_NS, Snapshot
 from brickd.model.workers import Survey, Usage, Worker
 from brickd.shm.ledger import ledger_of
 

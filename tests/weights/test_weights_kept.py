@@ -18,9 +18,10 @@ from brickd.analysis.weights.replicas import judge
 from brickd.analysis.weights.store import Weights
 from brickd.analysis.weights.worker_tensors import Holds
 from brickd.base.state_file import framed, unframed
+from brickd.base.units import SECOND
 from brickd.errors import CheckpointRefused, CheckpointTooNew
 from brickd.model.event_log import Log
-from brickd.model.survey_snapshot import SECOND, Snapshot
+from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey
 
 THREE = ("api/0", "api/1", "api/2")

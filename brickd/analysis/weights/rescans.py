@@ -16,7 +16,8 @@ from brickd.analysis.numerics.announce import where
 from brickd.analysis.numerics.not_finite import BornAt
 from brickd.analysis.numerics.online_state import DivergentSite, ServiceSite
 from brickd.analysis.weights.monitor import Weighing
-from brickd.model.survey_snapshot import SECOND, Snapshot
+from brickd.base.units import SECOND
+from brickd.model.survey_snapshot import Snapshot
 
 APART_NS = 60 * SECOND
 
