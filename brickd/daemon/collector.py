@@ -19,12 +19,9 @@ what exceeds a limit is added up or refused, and reported.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable
 
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.watch import Roll, Watch
@@ -32,36 +29,25 @@ from brickd.analysis.weights.rescans import Rescans
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.units import SECOND, plural
 from brickd.daemon.attachment import Attached, Stage
-from brickd.daemon.drain_order import DrainResult, DrainTurns
 from brickd.daemon.epochs import Epochs
+from brickd.daemon.ring_passes import RingPasses, Unsaved
 from brickd.daemon.roster import Roster
 from brickd.daemon.segment_directory import Directory
-from brickd.errors import SegmentOverBudget, SegmentRefused
+from brickd.daemon.tick_pace import IDLE_NS, Rest, rest
+from brickd.errors import SegmentOverBudget
 from brickd.model.event_log import LogEvent
 from brickd.model.worker_names import as_argument
-from brickd.shm import _reader, removed_file
+from brickd.shm import removed_file
 from brickd.shm.memory_budget import Ration
 from brickd.state.checkpoint import encode
 from brickd.state.daemon_state import Memory
 
 STILL_NS = 5 * SECOND
-KEEP_NS = JUDGE_NS = SECOND
+KEEP_NS, JUDGE_NS = SECOND, IDLE_NS
 LOOK_NS = 5 * SECOND
 # After a listing the next look waits this many times as long as the listing took, which limits it to 2 % of the loop's
 # time. Another user may put 100,000 files there, which take 0.05 s to list (0.4 s the first time).
 LOOK_RESTS = 50
-HELD_MAX = 0.5  # share of an event ring that may wait for the next regular checkpoint
-
-# Checking how full the rings are is cheap; a tick has a fixed cost. So a tick starts when the fullest ring has this
-# fill: seldom enough to be cheap, early enough to lose nothing.
-FILL_WANTED = 0.5
-FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 25
-LATEST_NS = SECOND // 4  # the longest time from a record to its reading
-# The interval of checks after a tick without records. A ring of the usual size fills in this time if a thread suddenly
-# records more than 40,000 times a second.
-REST_NS = SECOND // 10
-REST_WITH_SPANS_NS = SECOND // 40  # if every span is recorded: 160,000 times a second
-
 # How long a tick drains; the rest waits for the next one. In the same time 40,000 events a second fill a ring of the
 # usual size.
 TICK_NS = SECOND // 10
@@ -69,25 +55,11 @@ TICK_NS = SECOND // 10
 _TURN_SECONDS = 0.01  # the wait for readers of segments, which may overlap without end
 
 
-class Rest(NamedTuple):
-    """How long the loop rests until the next tick.
-
-    Attributes:
-        every_ns: the interval of checks whether a ring is full enough.
-        looks: the next tick is due after this number of checks.
-        enough: the fill of a ring that starts a tick at once; 0: any record does.
-    """
-
-    every_ns: int
-    looks: int
-    enough: float
-
-
 class Collector:
     """The loop's state.
 
     Attributes:
-        drains: the drains of the next tick.
+        passes: reads the rings.
         watch: compares fingerprints; None: they are not compared.
         trouble: why the checkpoint cannot be saved now, or "".
         ending: set by another thread: long work is left to the next daemon.
@@ -122,15 +94,9 @@ class Collector:
             memory.compared = self.watch.compared
         self.rescans = Rescans(memory.compared.findings.values(), memory.compared.births)
         self._keep, self._log_event, self._starve = keep, log_event, starve
-        # Other threads set these two as well: clear them before the work that they ask for, never after it.
-        self._dirty = False
-        self._urgent = False
+        self._unsaved = Unsaved()
+        self.passes = RingPasses(self.roster, self._unsaved)
         self._look_due = False
-        # What each pass drains, until segments come or go. A pass finds the caches cold: looking at a segment costs
-        # more than processing it.
-        self._turns: list[DrainTurns] = []  # of each user
-        self.drains: list[_reader.Drain] = []
-        self._unsettled: set[Attached] = set()
         self._to_judge: list[Attached] = []
         self._looked_ns = self._judged_ns = self._kept_ns = self._look_again_ns = -(2**63)
         self._drained_ns = 0
@@ -155,37 +121,24 @@ class Collector:
             finally:
                 self.roster.reading.release()
         self._epochs.move(self.roster.drained, changed=self.roster.changed)
-        fill = self._drain()
-        self._publish(events=False)
+        fill = self.passes.run(self._for_a_tick())
+        self.passes.publish(events=False)
         if now_ns - self._judged_ns >= JUDGE_NS:
             self._arrange(now_ns)
         self._judge(now_ns)
         due = now_ns - self._kept_ns >= KEEP_NS
-        if (self._urgent and (due or not self.trouble)) or (self._dirty and due):
+        if (self._unsaved.urgent and (due or not self.trouble)) or (self._unsaved.dirty and due):
             self.keep(now_ns)
         self.roster.close(_TURN_SECONDS)
-        rest = self._rest(fill, now_ns - self._drained_ns)
-        self._drained_ns = now_ns
-        return rest
-
-    def _rest(self, fill: float, elapsed_ns: int) -> Rest:
-        hurried = bool(self._unsettled or self._to_judge) or self._look_due or self.directory.waits
-        if not fill and not hurried:
-            every_ns = REST_WITH_SPANS_NS if self.wants_spans else REST_NS
-            return Rest(every_ns, JUDGE_NS // every_ns, 0.0)
+        elapsed_ns, self._drained_ns = now_ns - self._drained_ns, now_ns
         # Deferred work needs a second pass: while more of it comes, that is the next pass.
-        due_ns = SLOWEST_NS if hurried and not fill else LATEST_NS
-        if fill:  # at the rate of the last pass, the ring is then full enough
-            due_ns = min(due_ns, max(int(elapsed_ns * FILL_WANTED / fill), FASTEST_NS))
-        every_ns = min(due_ns, SLOWEST_NS)
-        return Rest(every_ns, due_ns // every_ns, FILL_WANTED / 2)
+        hurried = bool(self.passes.unsettled or self._to_judge) or self._look_due or self.directory.waits
+        return rest(fill, elapsed_ns, hurried=hurried, spans=self.roster.wants_spans)
 
-    @property
-    def wants_spans(self) -> bool:
-        """Whether workers are told to record every span in detail."""
-        with self.roster.lock:
-            recorded = self.roster.rings is not None and self.roster.rings.spans
-            return recorded or any(wish.spans for wish in self.memory.wishes.values())
+    def _for_a_tick(self) -> Callable[[], bool]:
+        """Whether the time of a tick that begins now goes on."""
+        until_ns = self._clock() + TICK_NS
+        return lambda: self._clock() < until_ns and not self.ending.is_set()
 
     def look(self, now_ns: int) -> None:
         """Find new segments, and files that were removed."""
@@ -193,90 +146,10 @@ class Collector:
         self.roster.look(now_ns, lambda: not self.ending.is_set())
         self._look_again_ns = now_ns + (1 + LOOK_RESTS) * self.directory.listing_ns
         if removed_file.look(self.memory.prefix).content:
-            self._dirty = True
+            self._unsaved.dirty = True
         if self.directory.starved:
             self._starve()
             self._looked_ns += SECOND - LOOK_NS  # try again in one second
-
-    # ---- drain
-
-    def _drain(self) -> float:
-        """Make one pass over the segments; returns the fill of the fullest ring."""
-        self._group()
-        until_ns = self._clock() + TICK_NS
-        for turns in self._turns:
-            turns.tick(self._take, lambda: self._clock() < until_ns and not self.ending.is_set())
-        held = max((drain.held for drain in self.drains), default=0.0)
-        if held:  # any kind of event: the ring has no room for others until it is saved
-            self._dirty = True
-        if held >= HELD_MAX:
-            self._urgent = True
-        for each in self._drained():
-            if each.drain.checked:
-                with self._isolating(each):
-                    each.listen()
-        if self._unsettled:
-            self._settle()
-        return max((drain.fill for drain in self.drains), default=0.0)
-
-    def _group(self) -> None:
-        if self.roster.changed:
-            self.roster.changed, self._dirty = False, True
-            owners: dict[int, list[Attached]] = {}
-            for each in self.roster.drained():
-                if each.detailed:
-                    owners.setdefault(each.segment.uid, []).append(each)
-            self._turns = [DrainTurns(owned) for owned in owners.values()]
-            self.drains = [each.drain for each in self._drained()]
-            self._unsettled = {each.owner for each in self._drained() if not each.deferred.settled}
-
-    def _drained(self) -> Iterator[Attached]:
-        """The segments whose rings are read."""
-        return (each for turns in self._turns for each in turns.order)
-
-    def _take(self, found: DrainResult) -> None:
-        each, events, refused = found
-        if refused is not None:
-            self.roster.give_up(each, SegmentRefused(each.segment.name, refused))
-            return
-        with self._isolating(each):
-            with self.roster.lock:
-                each.take(events)
-            self._unsettled.add(each.owner)
-            self._dirty = True
-
-    @contextmanager
-    def _isolating(self, each: Attached) -> Iterator[None]:
-        """Give up a segment after any error: the records of the others must still be taken."""
-        try:
-            yield
-        except SegmentRefused as error:
-            self.roster.give_up(each, error)
-        except Exception as error:
-            reason = f"what it says cannot be worked out: {type(error).__name__}: {error}"
-            self.roster.give_up(each, SegmentRefused(each.segment.name, reason))
-
-    def _settle(self) -> None:
-        """Settle the deferred work of this pass or the last one."""
-        self._dirty = True
-        partly = {each.owner for each in self._drained() if not each.drain.complete}
-        partly |= {each.owner for turns in self._turns for each in turns.unreached}
-        for each in list(self._unsettled):
-            with self._isolating(each), self.roster.lock:
-                each.settle(complete=each not in partly)
-            if each.deferred.settled or each.stage is not Stage.DRAINED:
-                self._unsettled.discard(each)
-
-    def _publish(self, *, events: bool) -> None:
-        self._group()
-        writes = _reader.tails(self.drains, events)
-        if not writes or not (failed := _reader.write_all(writes)):
-            return
-        for each in self._drained():
-            # A worker allocates all pages of its file before it publishes it: a file with a hole is not a worker's.
-            if error := failed.get(each.segment.fd):
-                reason = f"cannot be written: {os.strerror(error)}"
-                self.roster.give_up(each, SegmentRefused(each.segment.name, reason))
 
     # ---- judge
 
@@ -285,8 +158,7 @@ class Collector:
         with self.roster.lock:
             self.roster.follow()
         self._rescan(now_ns)
-        for turns in self._turns:
-            turns.arrange()
+        self.passes.arrange()
         self._to_judge = self.roster.drained()[::-1]
 
     def _rescan(self, now_ns: int) -> None:
@@ -305,8 +177,8 @@ class Collector:
 
     def _judge(self, now_ns: int) -> None:
         """Find dead workers, within the time of a tick; the next tick continues."""
-        until_ns = self._clock() + TICK_NS
-        while self._to_judge and self._clock() < until_ns and not self.ending.is_set():
+        goes_on = self._for_a_tick()
+        while self._to_judge and goes_on():
             each = self._to_judge.pop()
             if each.stage is not Stage.DRAINED:
                 continue
@@ -316,13 +188,13 @@ class Collector:
                 text = f"{each.name}: the position of the earlier daemon is lost; deferred work may be missing"
                 self._log_event("break", text, service=each.service, worker=each.name)
             if each.moved(now_ns):
-                self._dirty = True
+                self._unsaved.dirty = True
             if self.roster.crowded or each.segment.worker() is not None:
                 continue
             if each.drain.ended or now_ns - each.moved_ns >= STILL_NS:
-                with self._isolating(each):
+                with self.roster.isolating(each):
                     if self.roster.bury(each):
-                        self._urgent = True
+                        self._unsaved.urgent = True
 
     def _ration(self, each: Attached) -> None:
         """Apply a worker's new ration, which a reading has computed."""
@@ -350,13 +222,14 @@ class Collector:
         with self.roster.lock:
             for each in self.roster.attached.values():
                 each.known.cursors = each.cursors()
-            self._dirty = self.watch is not None and self.watch.waits  # then it must look again, even if nothing comes
-            self._urgent = False
+            # A watch that waits must look again, even if nothing comes.
+            self._unsaved.dirty = self.watch is not None and self.watch.waits
+            self._unsaved.urgent = False
             memory = self.memory.copy()
         try:
             self._keep(encode(memory))
         except OSError as error:
-            self._dirty = True
+            self._unsaved.dirty = True
             if not self.trouble:
                 why = f"the checkpoint cannot be written: {error.strerror}"
                 text = f"{why}; events stay in their rings, and segments of ended workers stay"
@@ -366,12 +239,11 @@ class Collector:
         if self.trouble:
             self._log_event("checkpoint_written", "the checkpoint can be written again")
         self.trouble = ""
-        self._publish(events=True)
-        until_ns = self._clock() + TICK_NS
-        if self.roster.remove_read(now_ns, lambda: self._clock() < until_ns and not self.ending.is_set()):
-            self._dirty = True
+        self.passes.publish(events=True)
+        if self.roster.remove_read(now_ns, self._for_a_tick()):
+            self._unsaved.dirty = True
         if self.roster.crowded:
-            self._urgent = True
+            self._unsaved.urgent = True
         if records:
             self._empty(records)
 
@@ -394,7 +266,7 @@ class Collector:
 
         A reader of segments reads the memory first and then the file: do not truncate the file in between.
         """
-        self._dirty = True  # until the file is empty
+        self._unsaved.dirty = True  # until the file is empty
         if self.roster.reading.acquire(timeout=_TURN_SECONDS):
             try:
                 if removed_file.truncate(self.memory.prefix, records):
@@ -412,8 +284,8 @@ class Collector:
 
     def end(self, now_ns: int) -> None:
         """Leave everything for the next daemon, and give the workers their own settings."""
-        self._drain()
-        self._publish(events=False)
+        self.passes.run(self._for_a_tick())
+        self.passes.publish(events=False)
         self.memory.closed = True
         self.keep(now_ns)
         self._epochs.end(self.roster.drained())
@@ -424,4 +296,4 @@ class Collector:
 
     def change(self) -> None:
         """Note that the memory was changed from outside, under the lock: save it at once."""
-        self._dirty = self._urgent = True
+        self._unsaved.dirty = self._unsaved.urgent = True

@@ -101,7 +101,8 @@ class Loop:
         self.came_round_ns = time.monotonic_ns()
         for ticked in awaited:
             ticked.set()
-        look, woken = _reader.rest(self._collector.drains, fds, rest.every_ns // 1_000_000, rest.looks, rest.enough)
+        drains, every_ms = self._collector.passes.drains, rest.every_ns // 1_000_000
+        look, woken = _reader.rest(drains, fds, every_ms, rest.looks, rest.enough)
         self._asked = woken
         if woken:
             os.eventfd_read(self._wake)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import accumulate, takewhile
 from typing import NoReturn
@@ -104,6 +104,13 @@ class Roster:
         """Apply the settings of a service to its workers; under the lock."""
         for each in self.of_service(service):
             self._command(each)
+
+    @property
+    def wants_spans(self) -> bool:
+        """Whether workers are told to record every span in detail."""
+        with self.lock:
+            recorded = self.rings is not None and self.rings.spans
+            return recorded or any(wish.spans for wish in self.memory.wishes.values())
 
     def follow(self) -> None:
         """Apply the settings of fingerprints to new sites; under the lock."""
@@ -296,6 +303,17 @@ class Roster:
         self._let_go(each)
         for lost in [other for other in self.drained() if other.heir is each]:
             self.give_up(lost, error)
+
+    @contextmanager
+    def isolating(self, each: Attached) -> Iterator[None]:
+        """Give up a segment after any error: the records of the others must still be taken."""
+        try:
+            yield
+        except SegmentRefused as error:
+            self.give_up(each, error)
+        except Exception as error:
+            reason = f"what it says cannot be worked out: {type(error).__name__}: {error}"
+            self.give_up(each, SegmentRefused(each.segment.name, reason))
 
     def _let_go(self, each: Attached) -> None:
         each.stage, self.changed = Stage.OVER, True

@@ -20,6 +20,7 @@ SOURCES = (
     "brickd/shm/ledger.py",
     "brickd/daemon/roster.py",
     "brickd/daemon/collector.py",
+    "brickd/daemon/ring_passes.py",
     "brickd/state/checkpoint.py",
     "brickd/state/daemon_state.py",
     "brickd/model/deferred.py",

@@ -17,7 +17,8 @@ from test_roster import segment
 from brickd.base.units import SECOND
 from brickd.daemon import drain_order
 from brickd.daemon.attachment import Attached
-from brickd.daemon.collector import JUDGE_NS, LOOK_NS, LOOK_RESTS, STILL_NS, TICK_NS, Collector, Rest
+from brickd.daemon.collector import JUDGE_NS, LOOK_NS, LOOK_RESTS, STILL_NS, TICK_NS, Collector
+from brickd.daemon.tick_pace import Rest
 from brickd.model.retained_workers import Cursor, RetainedWorker
 from brickd.query.orders import Wish
 from brickd.shm import removed_file
@@ -211,7 +212,7 @@ def test_dead_workers_are_looked_for_once_a_second(loop: Loop, prefix: str) -> N
 def test_no_worker_is_buried_while_the_loop_ends_or_merging_is_behind(loop: Loop, prefix: str, why: str) -> None:
     place(prefix, "a", ended=1)
     loop.look(0)
-    loop._drain()
+    loop.passes.run(lambda: True)
     if why == "it ends":
         loop.ending.set()
     else:
@@ -260,7 +261,7 @@ def test_an_exception_over_one_segment_affects_that_segment_only(
             each.add(0, "event", events({"sequence": 1, "id": 1}))
         if what == "listen":
             attached = next(each for each in loop.roster.drained() if each.segment.name.endswith("a"))
-            with loop._isolating(attached):
+            with loop.roster.isolating(attached):
                 attached.listen()
         loop.tick(1)
         assert loop.files == ["b"]

@@ -30,7 +30,8 @@ from verbs import brickd
 
 from brickd.base.locks import holder
 from brickd.daemon import segment_directory
-from brickd.daemon.collector import REST_NS, Collector
+from brickd.daemon.collector import Collector
+from brickd.daemon.tick_pace import REST_NS
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.shm import _reader
 from brickd.shm.segment import open_segment

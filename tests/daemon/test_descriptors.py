@@ -174,10 +174,10 @@ def test_a_worker_that_found_no_descriptor_is_retried_after_a_second(worker: Sta
     with no_descriptor_left(os.getpid(), left):  # one descriptor is enough for a look, and for one of them
         loop.tick(10 * SECOND)
         loop.tick(10 * SECOND)
-    assert (starved, len(loop.drains)) == ([left], left)
+    assert (starved, len(loop.passes.drains)) == ([left], left)
     loop.tick(11 * SECOND)
     loop.tick(11 * SECOND)
-    assert (starved, len(loop.drains)) == ([left], 2)
+    assert (starved, len(loop.passes.drains)) == ([left], 2)
     loop.end(12 * SECOND)
 
 

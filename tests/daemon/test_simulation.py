@@ -24,7 +24,7 @@ from removals import records
 from sandbox import PREFIX
 from simulation import Killed, World, Writer
 
-from brickd.daemon import collector, roster
+from brickd.daemon import collector, ring_passes, roster
 from brickd.daemon.attachment import Attached, Stage
 from brickd.daemon.collector import Collector
 from brickd.daemon.roster import Roster
@@ -176,7 +176,7 @@ def test_saving_to_a_full_disk_is_retried_once_a_second(tmp_path: Path) -> None:
                     world.writers[0].act(world.chance)
                 world.tick(0.02)
             assert world.daemon is not None
-            assert [each.drain.held >= collector.HELD_MAX for each in world.daemon.roster.attached.values()] == [True]
+            assert [each.drain.held >= ring_passes.HELD_MAX for each in world.daemon.roster.attached.values()] == [True]
             assert world.faults.effects.count("open") in (2, 3), "in two seconds"
         finally:
             world.close()
@@ -220,7 +220,7 @@ def _event_tails_before_the_checkpoint(patch: Patch) -> None:
     keep = Collector.keep
 
     def mutant(self: Collector, now_ns: int) -> None:
-        self._publish(events=True)
+        self.passes.publish(events=True)
         keep(self, now_ns)
 
     patch.setattr(Collector, "keep", mutant)

@@ -13,8 +13,9 @@ import pytest
 from conftest import SHM
 
 from brickd.base.units import SECOND
-from brickd.daemon.collector import LOOK_NS, SLOWEST_NS, STILL_NS, Collector
+from brickd.daemon.collector import LOOK_NS, STILL_NS, Collector
 from brickd.daemon.segment_directory import Directory
+from brickd.daemon.tick_pace import SLOWEST_NS
 from brickd.errors import SegmentRefused, SegmentUnpublished
 from brickd.state.daemon_state import Memory
 

@@ -1,0 +1,124 @@
+"""The passes over the rings of all segments.
+
+Owns: what each pass drains, and that all of it is taken: by the worker's deferred work, the sources, the comparison.
+Must not know: when a pass is due, how the memory is saved, who is dead. Invariants: an invalid segment affects no
+other; a pass that does not reach all segments of a worker settles nothing of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from brickd.daemon.attachment import Attached, Stage
+from brickd.daemon.drain_order import DrainResult, DrainTurns
+from brickd.daemon.roster import Roster
+from brickd.errors import SegmentRefused
+from brickd.shm import _reader
+
+HELD_MAX = 0.5  # share of an event ring that may wait for the next regular checkpoint
+
+
+@dataclass(slots=True)
+class Unsaved:
+    """Whether the memory has something that the checkpoint lacks.
+
+    Other threads set both, too: clear them before the work that they ask for, never after it.
+
+    Attributes:
+        dirty: it is saved at the next regular time.
+        urgent: it is saved at once.
+    """
+
+    dirty: bool = False
+    urgent: bool = False
+
+
+class RingPasses:
+    """The segments whose rings are read.
+
+    Attributes:
+        drains: of the next pass.
+        unsettled: segments whose deferred work another pass may change.
+    """
+
+    def __init__(self, roster: Roster, unsaved: Unsaved) -> None:
+        self._roster, self._unsaved = roster, unsaved
+        # What each pass drains, until segments come or go. A pass finds the caches cold: looking at a segment costs
+        # more than processing it.
+        self._turns: list[DrainTurns] = []  # of each user
+        self.drains: list[_reader.Drain] = []
+        self.unsettled: set[Attached] = set()
+
+    def arrange(self) -> None:
+        """Put cheap segments first."""
+        for turns in self._turns:
+            turns.arrange()
+
+    def run(self, goes_on: Callable[[], bool]) -> float:
+        """Make one pass over the segments, while `goes_on`; returns the fill of the fullest ring."""
+        self._group()
+        for turns in self._turns:
+            turns.tick(self._take, goes_on)
+        held = max((drain.held for drain in self.drains), default=0.0)
+        if held:  # any kind of event: the ring has no room for others until it is saved
+            self._unsaved.dirty = True
+        if held >= HELD_MAX:
+            self._unsaved.urgent = True
+        for each in self._drained():
+            if each.drain.checked:
+                with self._roster.isolating(each):
+                    each.listen()
+        if self.unsettled:
+            self._settle()
+        return max((drain.fill for drain in self.drains), default=0.0)
+
+    def _group(self) -> None:
+        if self._roster.changed:
+            self._roster.changed, self._unsaved.dirty = False, True
+            owners: dict[int, list[Attached]] = {}
+            for each in self._roster.drained():
+                if each.detailed:
+                    owners.setdefault(each.segment.uid, []).append(each)
+            self._turns = [DrainTurns(owned) for owned in owners.values()]
+            self.drains = [each.drain for each in self._drained()]
+            self.unsettled = {each.owner for each in self._drained() if not each.deferred.settled}
+
+    def _drained(self) -> Iterator[Attached]:
+        """The segments whose rings are read."""
+        return (each for turns in self._turns for each in turns.order)
+
+    def _take(self, found: DrainResult) -> None:
+        each, events, refused = found
+        if refused is not None:
+            self._roster.give_up(each, SegmentRefused(each.segment.name, refused))
+            return
+        with self._roster.isolating(each):
+            with self._roster.lock:
+                each.take(events)
+            self.unsettled.add(each.owner)
+            self._unsaved.dirty = True
+
+    def _settle(self) -> None:
+        """Settle the deferred work of this pass or the last one."""
+        self._unsaved.dirty = True
+        partly = {each.owner for each in self._drained() if not each.drain.complete}
+        partly |= {each.owner for turns in self._turns for each in turns.unreached}
+        for each in list(self.unsettled):
+            with self._roster.isolating(each), self._roster.lock:
+                each.settle(complete=each not in partly)
+            if each.deferred.settled or each.stage is not Stage.DRAINED:
+                self.unsettled.discard(each)
+
+    def publish(self, *, events: bool) -> None:
+        """Give back to the writers what was read; of event rings only with `events`."""
+        self._group()
+        writes = _reader.tails(self.drains, events)
+        if not writes or not (failed := _reader.write_all(writes)):
+            return
+        for each in self._drained():
+            # A worker allocates all pages of its file before it publishes it: a file with a hole is not a worker's.
+            if error := failed.get(each.segment.fd):
+                reason = f"cannot be written: {os.strerror(error)}"
+                self._roster.give_up(each, SegmentRefused(each.segment.name, reason))
