@@ -8,40 +8,34 @@ segment is closed only while no other thread reads, because closing it releases 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate, takewhile
-from typing import NoReturn
 
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.weights.shards import shard_of
+from brickd.daemon.admission import Admission
 from brickd.daemon.attachment import Attached, Stage
 from brickd.daemon.segment_directory import Directory
-from brickd.errors import NotPermitted, SegmentConsumed, SegmentCopy, SegmentRefused, SegmentUndrained
+from brickd.errors import NotPermitted, SegmentRefused
 from brickd.model.background import Background
 from brickd.model.deferred_overlay import lifted
 from brickd.model.event_log import LogEvent
-from brickd.model.retained_workers import RetainedTotals, RetainedWorker
+from brickd.model.retained_workers import RetainedTotals
 from brickd.model.worker_names import named
 from brickd.model.worker_origins import Lately, Origin
 from brickd.model.workers import Held
 from brickd.query.orders import Wish
 from brickd.recording.ring_taps import Rings
-from brickd.shm import _reader
-from brickd.shm.duplicates import Twin, original, undecided
 from brickd.shm.ledger import ledger_of
 from brickd.shm.memory_budget import MIB, kept_of
 from brickd.shm.removed_workers import RemovedWorker, uncounted
-from brickd.shm.segment import Segment, open_segment
-from brickd.shm.segment_files import find, identifier_of
 from brickd.state.daemon_state import Memory
 
 GONE_MAX = 64  # older ones are added up
 GONE_BYTES = 96 * MIB  # fewer, if reading them takes more than this: 64 with 1,024 shared paths take 72 MiB
-SPARES_MAX = 16  # descriptors of one file
 
 
 class Roster:
@@ -68,7 +62,8 @@ class Roster:
         self.stays = True
         self.lock, self.reading = threading.Lock(), threading.Lock()
         self._log_event = log_event
-        self._workers_max, self._numerics = workers_max, numerics
+        self._admission = Admission(memory, self.attached, workers_max, self.give_up, self._bury_file)
+        self._numerics = numerics
         self._over: list[Attached] = []  # still to be closed
         self._came: list[Attached] = []  # in this look
         self._lately = Lately()
@@ -144,86 +139,22 @@ class Roster:
             self._forget_missed()
 
     def _attach(self, file: str, now_ns: int) -> None:
-        if len(self.attached) >= self._workers_max:
-            reason = f"not drained: the limit of {self._workers_max:,} workers is reached (raise ulimit -n)"
-            raise SegmentUndrained(file, reason)
-        segment = open_segment(file, os.O_RDWR)
-        same = (each for each in self.attached.values() if each.segment.identifier == segment.identifier)
-        if (twin := next(same, None)) is not None:  # renamed during this look
-            twin.spares.append(segment)
-            if len(twin.spares) > SPARES_MAX:
-                self.give_up(twin, SegmentRefused(file, f"was renamed {SPARES_MAX} times while it was opened"))
+        if (each := self._admission.admit(file, now_ns, marks=self.stays)) is None:
             return
-        try:
-            if not segment.consume():
-                raise SegmentConsumed(file, segment.consumer() or 0)
-            uuid = segment.header["uuid"].hex()
-            lives = segment.worker() is not None
-            self._require_original(segment, uuid)
-            if uuid in self.memory.buried or (uuid in self.memory.gone and not lives):
-                # Its totals are saved: an earlier daemon ended before it removed the file, or lacked the permission.
-                self._remove(segment, uuid)
-                return
-            known = self.memory.known.get(uuid)
-            if known is not None and len(known.cursors) > segment.header["lanes"]:
-                known = None  # the checkpoint describes another segment
-            try:
-                drain = _reader.Drain(segment.fd, known.cursors if known else None)
-            except ValueError as error:
-                raise SegmentRefused(file, str(error)) from None
-            took = segment.process()["took"]
-            if self.stays:
-                with suppress(SegmentRefused):  # a worker that cannot be told is drained nevertheless
-                    segment.mark_attached()
-        except BaseException:
-            segment.close()
-            raise
-        each = Attached(segment, drain, known or RetainedWorker(), self.memory.sources, now_ns, took)
         with self.lock:
-            self.memory.gone.pop(uuid, None)  # a copy of it was mistaken for it
-            self.memory.known[uuid] = each.known
+            self.memory.gone.pop(each.uuid, None)  # a copy of it was mistaken for it
+            self.memory.known[each.uuid] = each.known
             if self._numerics is not None:  # under the lock: `forget` drops the producers of unknown workers
-                shard = shard_of(segment.coordinates)
-                each.producer = self._numerics.producer(uuid, segment.service, segment.tables, shard)
-            self.attached[uuid] = each
+                segment, shard = each.segment, shard_of(each.segment.coordinates)
+                each.producer = self._numerics.producer(each.uuid, each.service, segment.tables, shard)
+            self.attached[each.uuid] = each
             self.changed = True
             self._came.append(each)
             self._command(each)
 
-    def _remove(self, segment: Segment, uuid: str) -> None:
-        with segment:
-            try:
-                segment.unlink()
-            except NotPermitted:
-                self.memory.bury(uuid)
-                self.changed = True
-                reason = "its worker ended, its totals are kept, and the file cannot be removed: permission denied"
-                raise SegmentRefused(segment.name, reason) from None
-
-    def _require_original(self, segment: Segment, uuid: str) -> None:
-        """Refuse a file if another file with its uuid is, or may be, the original."""
-        known = self.memory.known.get(uuid)
-        if (twin := self.attached.get(uuid)) is not None:
-            self._judge_twins(segment, twin)
-        elif known is not None and known.file not in (None, segment.identifier):
-            for name in find(self.memory.prefix):
-                if identifier_of(name) == known.file:
-                    raise SegmentCopy(segment.name, name, known.file)
-
-    def _judge_twins(self, segment: Segment, twin: Attached) -> NoReturn:
-        """Refuse one of two files with one uuid, or both; the next look attaches the other."""
-        before, mine = twin.segment, segment
-        files = [
-            Twin(each.name, each.identifier, each.worker() is not None, each.activity()) for each in (before, mine)
-        ]
-        real = original(files, twin.known.file)
-        if real is not None and real.identifier == before.identifier:
-            raise SegmentCopy(mine.name, before.name, before.identifier)
-        if real is None:
-            self.give_up(twin, undecided(before.name, mine.name))
-            raise undecided(mine.name, before.name)
-        self.give_up(twin, SegmentCopy(before.name, mine.name, mine.identifier))
-        raise SegmentUndrained(mine.name, f"not drained yet: its copy {before.name} was drained in its place")
+    def _bury_file(self, uuid: str) -> None:
+        self.memory.bury(uuid)
+        self.changed = True
 
     def _inherit(self, each: Attached) -> None:
         """Take over the memory of segments that its worker lost and whose totals it has."""

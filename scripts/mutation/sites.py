@@ -18,6 +18,7 @@ SOURCES = (
     "agent/include/brick_shm.h",
     "brickd/reader/**/*.c",
     "brickd/shm/ledger.py",
+    "brickd/daemon/admission.py",
     "brickd/daemon/roster.py",
     "brickd/daemon/collector.py",
     "brickd/daemon/ring_passes.py",

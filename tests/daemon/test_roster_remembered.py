@@ -15,7 +15,7 @@ from forge import golden
 from test_roster import segment
 
 from brickd.base.units import SECOND
-from brickd.daemon import roster
+from brickd.daemon import admission, roster
 from brickd.daemon.attachment import Stage
 from brickd.daemon.collector import Collector
 from brickd.errors import SegmentRefused, SegmentUndrained
@@ -221,15 +221,15 @@ def test_a_segment_renamed_more_often_than_it_may_be_open_is_given_up(
         os.rename(SHM / attached.segment.name, SHM / name)
         return open_segment(name, access)
 
-    monkeypatch.setattr(roster, "open_segment", renamed)
-    for number in range(1, roster.SPARES_MAX + 2):
+    monkeypatch.setattr(admission, "open_segment", renamed)
+    for number in range(1, admission.SPARES_MAX + 2):
         assert attached.stage is Stage.DRAINED
         segment(prefix, str(number), os.urandom(16))
         life.loop.look(SECOND)
         assert len(attached.spares) == number
         attached.segment.name = f"{prefix}{number}"
     assert attached.stage is Stage.OVER
-    reason = f"was renamed {roster.SPARES_MAX} times while it was opened"
+    reason = f"was renamed {admission.SPARES_MAX} times while it was opened"
     assert reason in [each.reason for each in life.loop.directory.refused().values()]
 
 
@@ -275,7 +275,7 @@ def test_a_known_worker_is_not_missed_while_an_unread_file_may_be_its_own(
         raise SegmentUndrained(name, "cannot be opened now: Cannot allocate memory")
 
     with monkeypatch.context() as full:
-        full.setattr(roster, "open_segment", no_memory)
+        full.setattr(admission, "open_segment", no_memory)
         life.tick()
     assert (life.loop.roster.attached, life.loop.memory.known) == ({}, known)
     life.tick()

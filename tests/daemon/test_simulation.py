@@ -24,7 +24,7 @@ from removals import records
 from sandbox import PREFIX
 from simulation import Killed, World, Writer
 
-from brickd.daemon import collector, ring_passes, roster
+from brickd.daemon import admission, collector, ring_passes, roster
 from brickd.daemon.attachment import Attached, Stage
 from brickd.daemon.collector import Collector
 from brickd.daemon.roster import Roster
@@ -411,7 +411,7 @@ def _the_first_of_two_dead_counts(patch: Patch) -> None:
         return original([each._replace(activity=0) for each in files], known)  # type: ignore[arg-type]
 
     patch.setattr(worker_survey, "original", mutant)
-    patch.setattr(roster, "original", mutant)
+    patch.setattr(admission, "original", mutant)
 
 
 MUTANTS = {
