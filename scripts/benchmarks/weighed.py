@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from brickd.analysis.numerics.fingerprints import FingerprintProducer, Numerics
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
+from brickd.shm.records import SLOT_BYTES, fields_of
 from brickd.shm.sites import WorkerNames
 
 WORKERS, TENSORS = 64, 1_000
@@ -58,9 +59,9 @@ def _receive(producers: Sequence[FingerprintProducer], records: Sequence[bytes])
 
 
 def _records(generation: int, ticks: int, checksum: int = 0) -> bytes:
-    slots = np.zeros((TENSORS, 4, 64), np.uint8)
+    slots = np.zeros((TENSORS, 4, SLOT_BYTES), np.uint8)
     numbers = np.arange(1, TENSORS + 1)
-    heads, sums = (slots[:, at].view(dtypes.dtype(name))[:, 0] for at, name in ((0, "checked"), (2, "tensor_sums")))
+    heads, sums = (slots[:, at].view(_struct(name))[:, 0] for at, name in ((0, "checked"), (2, "tensor_sums")))
     heads["site"], heads["slots"], heads["kind"], heads["flags"] = (
         numbers,
         4,
@@ -70,3 +71,10 @@ def _records(generation: int, ticks: int, checksum: int = 0) -> bytes:
     heads["step"], heads["ticks"] = generation, ticks
     sums["checksum"], sums["elements"], sums["dtype"] = numbers + checksum, 64, 12
     return slots.tobytes()
+
+
+def _struct(name: str) -> np.dtype[np.void]:
+    """A struct of one slot; of an array only its first element."""
+    names, offsets, _, codes = zip(*fields_of(name), strict=True)
+    formats = [f"<{code}" for code in codes]
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": SLOT_BYTES})

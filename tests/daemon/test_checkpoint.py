@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dtypes
 import pytest
 from conftest import Worker, reading
 from hypothesis import given
@@ -22,7 +23,7 @@ from brickd.model.deferred_overlay import laid_over, overlay
 from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.worker_survey import survey
 from brickd.query.orders import Wish
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 from brickd.shm.removed_workers import RemovedWorker, WorkerCounts
 from brickd.shm.segment_codec import added, compact
 from brickd.shm.segment_copy import Reading

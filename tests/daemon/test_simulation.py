@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dtypes
 import pytest
 import simulation
 from conftest import SHM
@@ -32,7 +33,7 @@ from brickd.model import worker_survey
 from brickd.model.deferred import Deferred
 from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.workers import Worker
-from brickd.shm import _reader, dtypes, removed_file
+from brickd.shm import _reader, removed_file
 from brickd.shm.clock import Now
 from brickd.shm.duplicates import Twin, original
 from brickd.shm.removed_workers import Removals, RemovedWorker, uncounted

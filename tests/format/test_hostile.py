@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import dtypes
 import forge
 import pytest
 from conftest import SHM
@@ -24,7 +25,7 @@ from brickd.daemon.prune import prune
 from brickd.errors import BrickdError, NotPermitted, SegmentRefused
 from brickd.model.summary_fold import Fold
 from brickd.model.worker_survey import survey
-from brickd.shm import _reader, dtypes, records
+from brickd.shm import _reader, records
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment import Segment, open_segment
 from brickd.shm.segment_copy import Reading

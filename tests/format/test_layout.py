@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dtypes
 import forge
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from conftest import INCLUDES, ROOT, WRITER, contents, kept, version
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.shm import _reader, dtypes, records
+from brickd.shm import _reader, records
 
 FROZEN: dict[str, Any] = json.loads((forge.GOLDEN / "layout-1.0.json").read_text())
 STRUCTS = tuple(FROZEN["sizes"])

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from dtypes import dtype
 from forge import U64, golden, header_value, place, put, seal, segment_of
 
 from brickd.shm import _reader, ledger
-from brickd.shm.dtypes import dtype
 from brickd.shm.ledger import Ledger, ledger_of
 from brickd.shm.records import kind_name
 from brickd.shm.removed_workers import WorkerCounts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import dtypes
 import pytest
 from conftest import Worker, reading
 from faults import Start
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brickd.model.summary_fold import Fold
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
 from brickd.shm.losses import losses
 from brickd.shm.segment_copy import CallPath, Reading

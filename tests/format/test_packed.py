@@ -6,12 +6,13 @@ import gc
 import json
 import struct
 
+import dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.shm import _reader, dtypes, segment_codec
+from brickd.shm import _reader, segment_codec
 from brickd.shm._reader import Packed, Summaries
 
 WORDS = _reader.SUMMARY_BYTES // 8

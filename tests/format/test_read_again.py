@@ -10,14 +10,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import dtypes
 import forge
 import numpy as np
 import pytest
 from conftest import ROOT
 from faults import NATIVE, Compile
 from rings import Rings, events, rings, spans
-
-from brickd.shm import dtypes
 
 READER = ROOT / "brickd" / "reader"
 SOURCES = (NATIVE / "between.c", READER / "core" / "segment_copy.c", READER / "core" / "summary_math.c")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import dtypes
 import forge
 import pytest
 from conftest import SHM
@@ -15,7 +16,7 @@ from forge import PAGE, U64, golden, header_value, place, put, regions, seal, wi
 from rings import folded, rings, spans
 
 from brickd.errors import SegmentRefused, SegmentUnpublished
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 from brickd.shm.segment import Segment, open_segment
 
 

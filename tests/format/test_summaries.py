@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 
+import dtypes
 import numpy as np
 import pytest
 from forge import U64
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import folded, spans
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 
 DURATION = st.integers(0, 2**48) | st.sampled_from([0, 31, 32, 38, 2**36])
 SPAN = st.fixed_dictionaries(

@@ -8,13 +8,14 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import dtypes
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brickd.model import deferred
 from brickd.model.deferred import Deferred
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 from brickd.shm.clock import Now
 
 _RECORD = struct.Struct("<QIHH6Q")

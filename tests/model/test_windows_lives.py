@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import dtypes
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,6 @@ from brickd.model.retained_workers import RetainedTotals
 from brickd.model.windows import Windows
 from brickd.model.worker_origins import Lately, Origin
 from brickd.model.workers import Worker
-from brickd.shm import dtypes
 from brickd.shm.ledger import Ledger
 from brickd.state.daemon_state import Memory
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dtypes
 from made_up import MadeUp
 from test_windows import added_up, after, snapshot, work, worker
 
@@ -9,7 +10,7 @@ from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, overlay
 from brickd.model.windows import since
 from brickd.model.workers import Worker
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 
 
 def bounded(made: MadeUp, *bounds: tuple[int, int, int]) -> Worker:

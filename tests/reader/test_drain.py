@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import dtypes
 import numpy as np
 from conftest import Worker
 from forge import PAGE
 from rings import folded, longest
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 from brickd.shm.segment_files import find
 
 Start = Callable[..., Worker]

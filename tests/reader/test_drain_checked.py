@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import dtypes
 import numpy as np
 import pytest
 from forge import U64
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import BATCH, SLOT, Rings, events, events_of, rings
 
-from brickd.shm import _reader, dtypes, records
+from brickd.shm import _reader, records
 
 CHECKED = _reader.KIND_CHECKED
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+import dtypes
 import numpy as np
 import pytest
 from forge import U64
@@ -15,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rings import Cursor, Rings, events, events_of, rings, spans
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 
 SLOTS = 16
 NONE: Cursor = (0, 0, 0, 0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import dtypes
 import forge
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import BATCH, DEFER, FINALIZE, MEASURED, SLOT, SPAN, events, events_of, rings
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 
 MOST = 65536  # records of one segment per pass
 

@@ -6,6 +6,7 @@ import os
 import random
 import threading
 
+import dtypes
 import forge
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import Rings, events, events_of, refusal, rings, spans
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 
 
 def honest(many: int) -> dtypes.Array:

@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import dtypes
 import forge
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from conftest import readings
 from faults import ALERT, Compile, native, program
 from rings import events, events_of, refusal, rings, spans
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 
 
 def numbers(records: bytes) -> list[int]:

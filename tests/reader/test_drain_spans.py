@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import dtypes
 import numpy as np
 import pytest
 from forge import U64
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import BATCH, SPAN, STEP, longest, rings, spans
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 
 PATHS = 64
 

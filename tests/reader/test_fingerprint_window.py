@@ -7,13 +7,14 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+import dtypes
 import numpy as np
 import pytest
 from checked_record import NUMBERS, CheckedRecord, Tensor, add
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 
 MiB = 1 << 20
 IN, OTHER_IN = Tensor(7), Tensor(8)

@@ -9,12 +9,13 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass
 
+import dtypes
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 
 BUCKET = 2 ** (1 / 4)
 LIMIT = 2**62  # above it the reader refuses a count or a time

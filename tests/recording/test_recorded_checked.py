@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import dtypes
 import numpy as np
 import pytest
 from faults import Start
@@ -23,7 +24,7 @@ from brickd.recording.chunks import records as records_of
 from brickd.recording.file_index import FileIndex
 from brickd.recording.newest_slots import Tails
 from brickd.recording.replay import opened
-from brickd.shm import _reader, dtypes, records
+from brickd.shm import _reader, records
 
 MINE, OTHER = "11" * 16, "22" * 16
 WORKERS = json.dumps({MINE: 7, OTHER: 8}).encode()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import dtypes
 import numpy as np
 import pytest
 from checked_record import CheckedRecord, Tensor
@@ -35,7 +36,7 @@ from brickd.recording.chunks import open_recording
 from brickd.recording.chunks import records as records_of
 from brickd.recording.file_index import FileIndex
 from brickd.recording.replay import opened
-from brickd.shm import _reader, dtypes, records
+from brickd.shm import _reader, records
 
 SPAN, STEP, DEFER, FINALIZE = _reader.KIND_SPAN, _reader.KIND_STEP, _reader.KIND_DEFER, _reader.KIND_FINALIZE
 MEASURED, CHECKED = _reader.KIND_MEASURED, _reader.KIND_CHECKED

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
+import dtypes
 import forge
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from rings import SLOT, Rings, events, refusal, rings, spans
 from tapes import Read, begin, flush, form, memory, read_fd
 
 from brickd.recording.chunks import records
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 
 PATHS = 64
 CHUNK_SLOTS = 16384

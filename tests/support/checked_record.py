@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import dtypes
 import numpy as np
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 
 FLOAT32 = 12
 ALL = 2**64 - 1

@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import dtypes
 import numpy as np
 import posix_ipc
 
-from brickd.shm import _reader, dtypes, records
+from brickd.shm import _reader, records
 from brickd.shm.segment import Segment
 from brickd.shm.segment_copy import Reading
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import dtypes
 import numpy as np
 from hypothesis import strategies as st
 
 from brickd.model.workers import Worker
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment_copy import CallPath, Reading
 

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import dtypes
 import forge
 import numpy as np
 from forge import U64
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 
 SLOT = 64
 BATCH = 4096  # the slots that a drain copies at once: BRICK_BATCH of drain.h

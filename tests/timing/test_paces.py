@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+import dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from made_up import MadeUp, programs
 
 from brickd.analysis.timing.pace_compare import CALLS_MIN, CHANCE, LEAST, Paces, Pair, paces
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]

@@ -7,6 +7,7 @@ import sys
 from array import array
 from typing import Any
 
+import dtypes
 import numpy as np
 import pytest
 from checked_record import CheckedRecord
@@ -23,7 +24,7 @@ from brickd.analysis.weights.store import Weights
 from brickd.analysis.weights.tensors import TENSORS_MAX, Tensor
 from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.analysis.weights.worker_tensors import Holds
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 from brickd.shm.sites import Site, Sites, WorkerNames
 
 THREE = ("api/0", "api/1", "api/2")

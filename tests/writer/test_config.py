@@ -8,12 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import dtypes
 import numpy as np
 import pytest
 from conftest import WRITER
 from faults import NATIVE, Compile
-
-from brickd.shm import dtypes
 
 NUMBERS = ("lanes", "paths", "names", "sites", "event_slots")
 VARIABLES = dict(zip(NUMBERS, ("LANES", "PATHS", "NAMES", "SITES", "EVENTS"), strict=True))

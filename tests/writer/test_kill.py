@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 
+import dtypes
 import pytest
 from conftest import ROOT, SHM, reading, readings
 from faults import ALERT, Compile, Start, counts, exact, native, needs_namespaces, program, read_file, total
 from forge import place
 
 from brickd.errors import SegmentRefused
-from brickd.shm import _reader, dtypes, records
+from brickd.shm import _reader, records
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dtypes
 import pytest
 import sandbox
 from conftest import SHM
@@ -34,7 +35,7 @@ from lane_model import FINALIZE, LAYER_MAX, MEASURED, OFF, SPANS, UNNAMED, Lane,
 from lane_model import STEP as STEP_KIND
 
 from brickd.errors import SegmentRefused
-from brickd.shm import dtypes, records
+from brickd.shm import records
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_copy import Reading

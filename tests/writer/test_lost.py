@@ -8,6 +8,7 @@ import signal
 import struct
 from pathlib import Path
 
+import dtypes
 import forge
 import pytest
 from conftest import SHM, Worker, reading, readings
@@ -15,7 +16,7 @@ from faults import ALERT, Compile, Start, counts, exact, native, needs_namespace
 from recorded import events
 
 from brickd.errors import SegmentRefused
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find
 

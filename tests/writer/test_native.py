@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import brick_agent
+import dtypes
 import pytest
 from conftest import ROOT, SHM, WRITER, contents, kept, reading, readings, version
 from faults import NATIVE, Compile, Start, counts, exact, native, program
@@ -18,7 +19,6 @@ from recorded import counts as paths
 from recorded import events, summaries
 from test_marks import marks
 
-from brickd.shm import dtypes
 from brickd.shm._reader import UNIT_NODE as NODE
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment import open_segment

@@ -10,12 +10,13 @@ import sys
 import textwrap
 from typing import Any
 
+import dtypes
 import pytest
 from conftest import SHM, reading
 from forge import rows
 from recorded import Start, counts, record, spans, summaries
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
 from brickd.shm.losses import losses
 from brickd.shm.segment import open_segment

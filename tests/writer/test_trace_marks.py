@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dtypes
 import pytest
 from conftest import readings
 from faults import Start
 from test_marks import marks, recorded
 
-from brickd.shm import _reader, dtypes
+from brickd.shm import _reader
 from brickd.shm.segment_copy import Reading
 
 

@@ -1,8 +1,7 @@
 """The structs of the format as numpy dtypes, and arrays over private copies.
 
-Owns: the conversion of copied bytes to arrays. Must not know: files, where the bytes came from. Invariants: every dtype
-comes from the table of brick_shm.h; only modules that need arrays import this one, because numpy takes longer to load
-than a segment to read.
+Owns: the conversion of copied bytes to arrays. Must not know: files, where the bytes came from. Invariant: every dtype
+comes from the table of brick_shm.h.
 """
 
 from __future__ import annotations
