@@ -14,6 +14,10 @@ from brickd.query.query import ABOUT_WORKERS, OVER, START, Query, given
 
 By = Literal["worker", "service", "layer"]
 
+BY = Choice(get_args(By), "One row per brick and worker, service or layer.")
+CATEGORY = Name("a category", "Show only the bricks of this category.", metavar="NAME")
+TOP = Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N")
+
 # The sort orders of bricks, and the key of a document that each uses.
 SORTS = {
     **{each: f"{each}_ns" for each in ("self", "total", "mean", "p50", "p90", "p99", "max")},
@@ -26,13 +30,9 @@ class BricksQuery(Query):
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     sort: str = given(Choice(list(SORTS), "Sort by this figure, the largest first."), default="self")
-    by: By | None = given(Choice(get_args(By), "One row per brick and worker, service or layer."), default=None)
-    category: str | None = given(
-        Name("a category", "Show only the bricks of this category.", metavar="NAME"), default=None
-    )
-    top: int | None = given(
-        Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N"), default=None
-    )
+    by: By | None = given(BY, default=None)
+    category: str | None = given(CATEGORY, default=None)
+    top: int | None = given(TOP, default=None)
     over: float | str = given(OVER, default=START)
 
     def rules(self) -> None:
@@ -176,13 +176,9 @@ class RooflineQuery(Query):
     level: str = given(
         Name("a level", "Use the bandwidth of this level: L1, L2, L3 or memory.", metavar="LEVEL"), default="memory"
     )
-    by: By | None = given(Choice(get_args(By), "One row per brick and worker, service or layer."), default=None)
-    category: str | None = given(
-        Name("a category", "Show only the bricks of this category.", metavar="NAME"), default=None
-    )
-    top: int | None = given(
-        Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N"), default=None
-    )
+    by: By | None = given(BY, default=None)
+    category: str | None = given(CATEGORY, default=None)
+    top: int | None = given(TOP, default=None)
     over: float | str = given(OVER, default=START)
 
 

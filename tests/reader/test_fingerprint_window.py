@@ -425,12 +425,14 @@ def test_impossible_numbers_and_lists_are_refused() -> None:
 @pytest.mark.parametrize(
     ("number", "error"), [("1", TypeError), (-1, OverflowError), (2**32, ValueError), (2**64, OverflowError)]
 )
-def test_an_invalid_service_cannot_be_forgotten(number: object, error: type[Exception]) -> None:
+def test_a_number_that_is_no_service_is_refused(number: object, error: type[Exception]) -> None:
     fingerprints = _reader.Fingerprints(MiB)
+    add(fingerprints, 0, [record(GOOD)])
     add(fingerprints, 0, [record(GOOD)], 2**32 - 1)
-    with pytest.raises(error):
-        fingerprints.forget(number)  # type: ignore[arg-type]
-    assert len(fingerprints.counts()) == 1
+    for ask in (fingerprints.forget, fingerprints.extent, fingerprints.drop):
+        with pytest.raises(error):
+            ask(number)  # type: ignore[arg-type]
+    assert len(fingerprints.counts()) == 2
     fingerprints.forget(2**32 - 1)
 
 

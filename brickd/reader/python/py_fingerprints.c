@@ -291,19 +291,28 @@ static PyObject *fingerprints_births(PyObject *self, PyObject *unused)
     return list;
 }
 
+static int service_of(PyObject *number, uint32_t *service)
+{
+    const unsigned long value = PyLong_AsUnsignedLong(number);
+    if (value == (unsigned long)-1 && PyErr_Occurred())
+        return 0;
+    if (value > UINT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "a service has a number below 2^32, not %lu", value);
+        return 0;
+    }
+    *service = (uint32_t)value;
+    return 1;
+}
+
 static PyObject *fingerprints_forget(PyObject *self, PyObject *number)
 {
     Fingerprints *p = (Fingerprints *)self;
-    const unsigned long service = PyLong_AsUnsignedLong(number);
-    if (service == (unsigned long)-1 && PyErr_Occurred())
+    uint32_t service;
+    if (!service_of(number, &service))
         return NULL;
-    if (service > UINT32_MAX) {
-        PyErr_Format(PyExc_ValueError, "a service has a number below 2^32, not %lu", service);
-        return NULL;
-    }
     take_lock(&p->mutex);
-    struct brick_service_window *of = brick_windows_of(&p->all, (uint32_t)service);
-    const int done = of == NULL || brick_fingerprints_forget(&of->window, (uint32_t)service);
+    struct brick_service_window *of = brick_windows_of(&p->all, service);
+    const int done = of == NULL || brick_fingerprints_forget(&of->window, service);
     pthread_mutex_unlock(&p->mutex);
     return done ? Py_NewRef(Py_None) : PyErr_NoMemory();
 }
@@ -396,11 +405,11 @@ static PyObject *fingerprints_select(PyObject *self, PyObject *args)
 static PyObject *fingerprints_extent(PyObject *self, PyObject *number)
 {
     Fingerprints *p = (Fingerprints *)self;
-    const unsigned long service = PyLong_AsUnsignedLong(number);
-    if (service == (unsigned long)-1 && PyErr_Occurred())
+    uint32_t service;
+    if (!service_of(number, &service))
         return NULL;
     take_lock(&p->mutex);
-    const struct brick_service_window *of = brick_windows_of(&p->all, (uint32_t)service);
+    const struct brick_service_window *of = brick_windows_of(&p->all, service);
     const uint64_t window = of != NULL ? of->number : p->all.numbers;
     const uint64_t first = of != NULL ? of->window.first : 0, end = of != NULL ? of->window.end : 0;
     pthread_mutex_unlock(&p->mutex);
@@ -410,11 +419,11 @@ static PyObject *fingerprints_extent(PyObject *self, PyObject *number)
 static PyObject *fingerprints_drop(PyObject *self, PyObject *number)
 {
     Fingerprints *p = (Fingerprints *)self;
-    const unsigned long service = PyLong_AsUnsignedLong(number);
-    if (service == (unsigned long)-1 && PyErr_Occurred())
+    uint32_t service;
+    if (!service_of(number, &service))
         return NULL;
     take_lock(&p->mutex);
-    brick_windows_drop(&p->all, (uint32_t)service);
+    brick_windows_drop(&p->all, service);
     pthread_mutex_unlock(&p->mutex);
     Py_RETURN_NONE;
 }
