@@ -67,7 +67,7 @@ struct brick_weight {
     uint64_t position;
     uint32_t has_position;
     uint32_t gone; /* 1: it was gone at the last scan */
-    uint32_t seldom; /* the engine's. 1: holding it takes long, so it is read only at load and on a consumer's request */
+    uint32_t seldom; /* the engine's; `hold` may set it. 1: only a load and a consumer's request read it: holding it takes long */
     uint32_t reserved;
     uint64_t ticks;
     struct brick_taken taken;
@@ -77,9 +77,10 @@ struct brick_weight {
 enum brick_held {
     BRICK_HELD = 0,       /* *tensor describes it */
     BRICK_GONE = 1,       /* it no longer exists: nothing is recorded */
-    BRICK_UNREADABLE = 2, /* it is on a device, or of no known type: counted as refused */
+    BRICK_UNREADABLE = 2, /* it is on a device that is not read, or of no known type: counted as refused */
     BRICK_NOT_NOW = 3,    /* the scan continues from here at the next turn */
-    BRICK_SAME = 4        /* the host knows that it has not changed since it was read; it is not released */
+    BRICK_SAME = 4,       /* the host knows that it has not changed since it was read; it is not released */
+    BRICK_SELDOM = 5      /* the host has made it seldom: holding it takes long */
 };
 
 #define BRICK_RESCAN_AUTO UINT64_MAX

@@ -268,7 +268,7 @@ def test_an_unreachable_server_is_a_failure_with_its_reason() -> None:
         url = one.url
     told, again = failure(lambda: UrlTarget(url).send(b"{}"))
     assert (told, again) == ("no answer: Connection refused", True)
-    assert failure(lambda: UrlTarget("http://a..b/").send(b"{}"))[0].startswith("no answer: encoding")  # no host name
+    assert "label empty or too long" in failure(lambda: UrlTarget("http://a..b/").send(b"{}"))[0]  # no host name
 
 
 def test_a_url_without_a_port_uses_the_default_port_of_its_scheme() -> None:

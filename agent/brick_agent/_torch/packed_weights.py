@@ -1,4 +1,4 @@
-"""Weights of a torch module that are not plain tensors: packed ones, and tensors made of tensors.
+"""Weights of torch that are not plain tensors in the host's memory: packed, made of tensors, or on a device.
 
 Owns: how they are found, and how each is read through torch's documented API; whether a packed one has changed. Must
 not know: when a weight is read, what becomes of it. Invariants: nothing here keeps a module or a weight alive; a weight
@@ -11,6 +11,7 @@ of the model takes for it.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import weakref
 
@@ -56,6 +57,44 @@ def further(module: Any) -> tuple[list[tuple[str, Read, bool]], list[str]]:
             packed_ones = [name for name, value in vars(part).items() if isinstance(value, torch.ScriptObject)]
             found += [(_below(path, name), _Unreadable(part), False) for name in packed_ones]
     return found, replaced
+
+
+def host_copy(tensor: Any) -> Any:
+    """Copy a tensor from a CUDA device, after a wait for the device.
+
+    Raises:
+        RuntimeError: it is on another device, or a copy would end the capture of a CUDA graph.
+    """
+    torch = sys.modules["torch"]
+    if not tensor.is_cuda:
+        raise RuntimeError(f"brick_agent: a tensor on device {tensor.device}, expected this host's memory or CUDA")
+    relax = _capture_mode() if torch.cuda.is_initialized() else None
+    if relax is not None and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("brick_agent: this thread captures a CUDA graph, which a copy would end")
+    before = ctypes.c_int(_RELAXED)
+    if relax is not None and relax(ctypes.byref(before)) != 0:
+        raise RuntimeError("brick_agent: the CUDA driver did not change the capture mode")
+    try:
+        with torch.utils._python_dispatch._disable_current_modes():  # which would see the copy
+            return tensor.detach().cpu()
+    finally:
+        if relax is not None:
+            relax(ctypes.byref(before))
+
+
+_RELAXED = 2  # in this mode of a thread, its calls end no capture of another thread
+
+
+def _capture_mode() -> Callable[[Any], int]:
+    """The CUDA driver's function that exchanges this thread's capture mode.
+
+    Raises:
+        RuntimeError: there is none, as with ROCm.
+    """
+    try:
+        return ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode
+    except (OSError, AttributeError):
+        raise RuntimeError("brick_agent: the driver has no capture mode, expected CUDA 10.1 or later") from None
 
 
 def _below(path: str, *names: str) -> str:

@@ -134,6 +134,7 @@ static int hold_without_format(PyObject *array, CoreTensor *t)
 int core_tensor_hold(PyObject *array, CoreTensor *t)
 {
     t->holds = NULL;
+    t->is_on_device = false;
     t->tensor.shape = t->shape;
     t->tensor.strides = t->strides;
     t->tensor.valid = BRICK_ALL_ROWS;

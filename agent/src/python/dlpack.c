@@ -60,10 +60,11 @@ static const char *device_name(long device)
     return name != NULL ? name : "unknown";
 }
 
-static int of_this_host(long device)
+static int check_device(CoreTensor *t, long device)
 {
     if (device == DL_CPU || device == DL_CUDA_HOST || device == DL_ROCM_HOST)
         return 0;
+    t->is_on_device = true;
     PyErr_Format(PyExc_ValueError,
                  "brick_agent: a tensor on device %ld of DLPack (%s), expected one in this host's memory: copy it to the CPU",
                  device, device_name(device));
@@ -90,7 +91,7 @@ static uint32_t dtype_of_code(unsigned code, unsigned bits)
 
 static int take_dlpack(CoreTensor *t, const struct dl_tensor *dl)
 {
-    if (of_this_host(dl->device) != 0)
+    if (check_device(t, dl->device) != 0)
         return -1;
     t->tensor.dtype = dl->lanes == 1 ? dtype_of_code(dl->code, dl->bits) : 0;
     if (t->tensor.dtype == 0) {
@@ -117,7 +118,7 @@ static int take_dlpack(CoreTensor *t, const struct dl_tensor *dl)
 /* ---- a capsule ------------------------------------------------------------- */
 
 /* Asks for the device before the capsule, because a device might copy or wait. */
-static int check_device(PyObject *array)
+static int ask_device(PyObject *array, CoreTensor *t)
 {
     PyObject *device = PyObject_CallMethod(array, "__dlpack_device__", NULL);
     if (device == NULL)
@@ -128,7 +129,7 @@ static int check_device(PyObject *array)
     else
         PyErr_Format(PyExc_TypeError, "brick_agent: __dlpack_device__ gave %R, expected a pair", device);
     Py_DECREF(device);
-    return PyErr_Occurred() ? -1 : of_this_host(kind);
+    return PyErr_Occurred() ? -1 : check_device(t, kind);
 }
 
 static PyObject *make_capsule(PyObject *method)
@@ -178,7 +179,7 @@ static PyObject *detached(PyObject *array)
 static int hold_capsule(PyObject *array, CoreTensor *t)
 {
     PyObject *from = detached(array);
-    PyObject *method = from != NULL && check_device(from) == 0 ? PyObject_GetAttrString(from, "__dlpack__") : NULL;
+    PyObject *method = from != NULL && ask_device(from, t) == 0 ? PyObject_GetAttrString(from, "__dlpack__") : NULL;
     PyObject *capsule = method != NULL ? make_capsule(method) : NULL;
     core_let_go(method);
     core_let_go(from); /* the capsule holds what it needs */

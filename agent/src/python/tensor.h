@@ -8,6 +8,7 @@ typedef struct {
     struct brick_tensor tensor;
     int64_t shape[BRICK_DIMS_MAX], strides[BRICK_DIMS_MAX];
     PyObject *holds; /* DLPack's capsule, or the tensor; NULL: the buffer is held */
+    bool is_on_device; /* why it is not held: its memory is not this host's */
     Py_buffer buffer;
 } CoreTensor;
 
@@ -40,6 +41,10 @@ void core_torch_leave(PyObject *silent);
 PyObject *core_torch_owner(PyObject *tensor);
 /* Returns 0, or -1 with an exception set if memory holds the numbers with the opposite sign, which DLPack does not say. */
 int core_torch_in_memory(PyObject *tensor);
+/* A copy of a tensor on a device in this host's memory, after a wait for the device: a new reference; NULL with an exception
+ * set. */
+PyObject *core_torch_host_copy(PyObject *tensor);
+bool core_torch_is_tensor(PyObject *object);
 /* Whether it has a shape but no numbers: torch runs a model with such tensors to trace a program. */
 bool core_torch_fake(PyObject *tensor);
 

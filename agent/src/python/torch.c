@@ -52,11 +52,23 @@ void core_torch_leave(PyObject *silent)
     core_put_back(raised);
 }
 
+static PyObject *storage_name;
+
+bool core_torch_is_tensor(PyObject *object) { return core_of_type(object, &storage_name, "untyped_storage") != NULL; }
+
 PyObject *core_torch_owner(PyObject *tensor)
 {
-    static PyObject *name;
-    return core_of_type(tensor, &name, "untyped_storage") != NULL ? PyObject_CallMethodNoArgs(tensor, name)
-                                                                  : Py_NewRef(tensor);
+    return core_torch_is_tensor(tensor) ? PyObject_CallMethodNoArgs(tensor, storage_name) : Py_NewRef(tensor);
+}
+
+PyObject *core_torch_host_copy(PyObject *tensor)
+{
+    PyObject *silent = core_torch_enter(tensor);
+    PyObject *helper = PyImport_ImportModule("brick_agent._torch.packed_weights");
+    PyObject *copy = helper != NULL ? PyObject_CallMethod(helper, "host_copy", "O", tensor) : NULL;
+    Py_XDECREF(helper);
+    core_torch_leave(silent);
+    return copy;
 }
 
 int core_torch_in_memory(PyObject *tensor)

@@ -29,7 +29,8 @@ const char core_weights_doc[] = PyDoc_STR(
 "generation: an integer or a string, the same in all workers to compare; by default the number of such calls. Later\n"
 "checksums are compared within one generation only.\n\n"
 "A mapping is kept, and each slice looks its tensors up; of a module only weak references to its submodules are kept.\n"
-"Never raises. A tensor that cannot be read (on a device, sparse, of an unknown type) is counted, and the first one\n"
+"Tensors of torch on a CUDA device are copied to the host, one at a time, by this call and when a daemon asks for it.\n\n"
+"Never raises. A tensor that cannot be read (on another device, sparse, of an unknown type) is counted, and the first one\n"
 "reported once. A tensor that changes while it is read has a fingerprint of neither state. A module's buffers named cache\n"
 "(`k_cache`) are left out, since requests write to them; for other such buffers give a mapping without them.\n\n"
 ">>> from array import array\n"
@@ -68,25 +69,26 @@ static void forget_unpacked(CoreWeights *w)
     w->unpacked = NULL;
 }
 
-/* Unpacking one takes long, so it is done once, and not in each slice. */
-static PyObject *unpack(CoreWeights *w, const struct entry *e)
+/* Unpacking or copying one takes long, so it is done once, and not in each slice. Takes over what was read. */
+static PyObject *unpacked(CoreWeights *w, uint64_t number, PyObject *read)
 {
-    const uint64_t number = (uint64_t)(e - w->entries);
-    if (w->unpacked == NULL || w->unpacked_of != number) {
-        forget_unpacked(w);
-        w->unpacked = PyObject_CallNoArgs(e->read);
-        w->unpacked_of = number;
-    }
-    if (w->unpacked == Py_None)
-        forget_unpacked(w);
-    return Py_XNewRef(w->unpacked);
+    forget_unpacked(w);
+    w->unpacked = read;
+    w->unpacked_of = number;
+    return Py_XNewRef(read);
 }
 
 /* A new reference; NULL if the tensor is gone, or with an exception set. */
-static PyObject *find(CoreWeights *w, const struct entry *e)
+static PyObject *find(CoreWeights *w, uint64_t number)
 {
-    if (e->read != NULL)
-        return unpack(w, e);
+    const struct entry *e = &w->entries[number];
+    if (w->unpacked != NULL && w->unpacked_of == number)
+        return Py_NewRef(w->unpacked);
+    if (e->read != NULL) {
+        forget_unpacked(w);
+        PyObject *read = PyObject_CallNoArgs(e->read);
+        return read != Py_None ? unpacked(w, number, read) : NULL;
+    }
     if (w->mapping != NULL) {
         PyObject *found = PyObject_GetItem(w->mapping, e->name);
         if (found == NULL && PyErr_ExceptionMatches(PyExc_KeyError))
@@ -131,20 +133,54 @@ static enum brick_held failed(CoreWeights *w)
     return PyErr_Occurred() ? BRICK_NOT_NOW : BRICK_UNREADABLE;
 }
 
+/* Whether the object, which could not be held, can be copied from its device; then no exception is set any more. */
+static bool can_be_copied(const CoreWeights *w)
+{
+    const CoreRaised refused = core_put_aside(); /* a look-up would drop it */
+    if (w->held.is_on_device && core_torch_is_tensor(w->object)) {
+        core_forget(refused);
+        return true;
+    }
+    core_put_back(refused);
+    return false;
+}
+
+/* Copies the object from its device and holds the copy. Returns 0, or -1 with an exception set. */
+static int hold_copy(CoreWeights *w, uint64_t number)
+{
+    forget_unpacked(w); /* never two at once */
+    PyObject *copy = core_torch_host_copy(w->object);
+    if (copy == NULL)
+        return -1;
+    Py_SETREF(w->object, unpacked(w, number, copy));
+    return core_tensor_hold(w->object, &w->held);
+}
+
 static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *tensor)
 {
     CoreWeights *w = host;
     w->unlocked = NULL; /* a fork may have left the parent's here */
     if (is_load(w) && PyErr_CheckSignals() != 0) /* the host gets what its signal handler raised */
         return BRICK_NOT_NOW;
-    w->object = find(w, &w->entries[number]);
+    w->object = find(w, number);
     if (w->object == Py_NotImplemented) {
         Py_CLEAR(w->object);
         forget_unpacked(w);
         return BRICK_SAME;
     }
-    if (w->object == NULL || core_tensor_hold(w->object, &w->held) != 0)
+    if (w->object == NULL)
         return failed(w);
+    if (core_tensor_hold(w->object, &w->held) != 0) {
+        if (!can_be_copied(w))
+            return failed(w);
+        w->weights.each[number].seldom = 1;
+        if (!w->weights.seldom) {
+            Py_CLEAR(w->object);
+            return BRICK_SELDOM;
+        }
+        if (hold_copy(w, number) != 0)
+            return failed(w);
+    }
     *tensor = w->held.tensor;
     if (is_load(w) && core_tensor_large(tensor))
         w->unlocked = PyEval_SaveThread();

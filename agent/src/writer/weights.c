@@ -233,9 +233,16 @@ static int read_on(struct brick_weights *w, uint64_t until)
         read_over(w, one->gone);
         return 1;
     }
+    const uint32_t was_seldom = one->seldom;
     const enum brick_held held = w->hold(w->host, number, &tensor);
+    if (one->seldom && !was_seldom && w->rescan_ns != 0)
+        brick_fetch_add(&brick_lane_of(brick_segment_now(), 0)->reserved3[BRICK_LANE_WEIGHTS_ONCE], 1);
     if (held == BRICK_NOT_NOW)
         return 0;
+    if (held == BRICK_SELDOM) {
+        read_over(w, one->gone);
+        return 1;
+    }
     if (held == BRICK_SAME) {
         one->ticks = brick_ticks(brick_agent.clock);
         read_over(w, one->gone);
