@@ -220,6 +220,7 @@ def called(name: str, layer: int | None, expert: int | None) -> str:
 
 
 NOBODY = "no workers: no process of this user records now (try: brickd demo)"
+NONE_RECORDED = "no workers: the recording has none"
 
 
 def noun(n: int, one: str, more: str | None = None) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from brickd.base import escape, units
-from brickd.base.units import NOBODY
 from brickd.cli import progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import noted
@@ -81,7 +80,7 @@ def watched(world: World, question: HangQuery) -> Answer:
 
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     if not document["open"]:
-        return [NOBODY]
+        return [wording.no_workers(document)]
     lines = []
     for service in document["services"]:
         line = escape.text(f"{service['service']}: {service['text']}")

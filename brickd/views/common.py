@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from brickd.base.units import SECOND
+from brickd.base.units import NOBODY, NONE_RECORDED, SECOND
 from brickd.base.users import others_have
 from brickd.datasources.world import Source, World
 from brickd.errors import BrickdError, NoDaemon
@@ -64,6 +64,11 @@ class Sourced(Protocol):
 def begun(world: Sourced) -> Document:
     """The first keys of every document."""
     return {"schema_version": 1, "source": world.source}
+
+
+def no_workers(world: Sourced) -> str:
+    """The reason why there are no workers."""
+    return NONE_RECORDED if world.source == "recording" else NOBODY
 
 
 def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:

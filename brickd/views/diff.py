@@ -19,12 +19,12 @@ from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.weights.verdicts import WeightsVerdict
-from brickd.base.units import NOBODY, listed, plural
+from brickd.base.units import listed, plural
 from brickd.errors import WrongQuestion
 from brickd.model.workers import Survey, Worker, select
 from brickd.query.queries import DiffQuery, step_number, step_text
 from brickd.views import diff_evidence, numerics_summary
-from brickd.views.common import Answer, Sourced, begun, foreign_words
+from brickd.views.common import Answer, Sourced, begun, foreign_words, no_workers
 from brickd.views.diff_document import Sides, document, nothing
 from brickd.views.diff_evidence import KnownFinding
 from brickd.views.diff_weights import Weighed, why_none
@@ -79,7 +79,8 @@ def answer(world: Comparable, question: DiffQuery) -> Answer:
     workers = [each for each in workers if each.reading.alive or each.name in question.names or _known(numerics, each)]
     sides = Sides(workers, numerics, _parties(numerics, workers, found, question.since))
     weighed = Weighed.of(numerics.weights, workers)
-    chosen = _chosen(sides, question, weighed)
+    some = workers or question.names
+    chosen = _chosen(sides, question, weighed) if some else NothingCompared(no_workers(world))
     if isinstance(chosen, NothingCompared):
         verdict = nothing(sides, chosen.why, chosen.tried, weighed, other_keys=chosen.keys)
         verdict |= {"known": []}
@@ -186,8 +187,6 @@ def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEviden
         return compare(sides.numerics, sides.parties, evidence, step=step, step_text=text, rtol=question.rtol)
 
     if len(sides.workers) < 2:
-        if not (sides.workers or question.names):
-            return NothingCompared(NOBODY)
         only = sides.workers[0].name if sides.workers else "none"
         what = "the arguments match" if question.names else "there is"
         why = f"a comparison needs two workers or more, {what} {only} (see brickd workers)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from brickd.base.units import NOBODY, or_none
+from brickd.base.units import or_none
 from brickd.datasources.world import Details, SegmentInside, World
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.model.workers import select
@@ -19,7 +19,7 @@ from brickd.shm.ledger import ledger_of
 from brickd.shm.sampling import words_of
 from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import prefix
-from brickd.views.common import Answer, Document, begun, foreign_words
+from brickd.views.common import Answer, Document, begun, foreign_words, no_workers
 
 
 def answer(world: World, question: InspectQuery) -> Answer:
@@ -45,7 +45,7 @@ def _chosen(world: World, name: str | None) -> tuple[str, str | None]:
     elif found.workers:
         workers = found.workers
     else:
-        raise NoSuchWorker("; ".join((NOBODY, *foreign_words(found))))
+        raise NoSuchWorker("; ".join((no_workers(world), *foreign_words(found))))
     if len(workers) > 1:
         names = ", ".join(worker.name for worker in workers[:8])
         raise BrickdError(f"{len(workers)} workers, expected one: brickd inspect WORKER ({names})")
