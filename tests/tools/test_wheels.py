@@ -1,0 +1,139 @@
+"""Source distributions of both build wheels that contain everything and run in a new environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+VERSION = (ROOT / "agent" / "VERSION").read_text().strip()
+PROJECTS = {"brickd": ROOT, "brick_agent": ROOT / "agent"}
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+def pip(*arguments: str | Path, python: Path | str = sys.executable) -> subprocess.CompletedProcess[str]:
+    command = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def source(project: Path, folder: Path) -> Path:
+    """The source distribution, built from a copy without what earlier builds left."""
+    copy = folder / f"copy of {project.name}"
+    left = shutil.ignore_patterns(".*", "build", "*.egg-info", "tests", "__pycache__")
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=left)
+    code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
+    built = subprocess.run(
+        [sys.executable, "-c", code, folder],
+        cwd=copy / project.relative_to(ROOT),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return folder / built.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both source distributions, and the wheels that were built from them."""
+    folder = tmp_path_factory.mktemp("distributions")
+    for project in PROJECTS.values():
+        built = pip("wheel", "--no-build-isolation", "--no-deps", "-w", folder, source(project, folder))
+        assert built.returncode == 0, built.stderr
+    return folder
+
+
+def wheel(folder: Path, name: str) -> Path:
+    (found,) = folder.glob(f"{name}-*.whl")
+    return found
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_a_wheel_is_for_this_python_and_platform(folder: Path, name: str) -> None:
+    python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    assert wheel(folder, name).name == f"{name}-{VERSION}-{python}-{python}-{platform}.whl"
+
+
+def contents(project: Path) -> dict[str, bytes]:
+    """The Python files and stubs of a project's package, as imports find them: links are followed."""
+    package = "brick_agent" if project.name == "agent" else "brickd"
+    found = [path for suffix in ("py", "pyi", "typed") for path in (project / package).glob(f"**/*.{suffix}")]
+    linked = [
+        each
+        for link in (project / package).glob("**/*")
+        if link.is_symlink() and link.is_dir()
+        for each in link.glob("**/*.py")
+    ]
+    return {str(path.relative_to(project)): path.read_bytes() for path in (*found, *linked)}
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_both_distributions_contain_each_file_of_the_package_and_links_as_files(folder: Path, name: str) -> None:
+    expected = contents(PROJECTS[name])
+    with zipfile.ZipFile(wheel(folder, name)) as archive:
+        packed = {each: archive.read(each) for each in archive.namelist() if each.endswith((".py", ".pyi", ".typed"))}
+    assert packed == expected
+    with tarfile.open(folder / f"{name}-{VERSION}.tar.gz") as archive:
+        assert [each.name for each in archive if not each.isfile() and not each.isdir()] == []
+        for path, content in expected.items():
+            member = archive.extractfile(f"{name}-{VERSION}/{path}")
+            assert member is not None
+            assert member.read() == content
+
+
+@pytest.fixture(scope="module")
+def environment(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment with brickd[demo], from the wheels; skipped without the packages that brickd needs."""
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    fetched = pip("download", "--only-binary", ":all:", "-d", folder, *needed)
+    if fetched.returncode:
+        pytest.skip(f"the packages that brickd needs cannot be fetched: {fetched.stderr.splitlines()[-1]}")
+    place = tmp_path_factory.mktemp("environment")
+    venv.create(place, with_pip=True)
+    installed = pip("install", "--no-index", "--find-links", folder, "brickd[demo]", python=place / "bin" / "python")
+    assert installed.returncode == 0, installed.stderr
+    return place / "bin"
+
+
+def ran(environment: Path, at: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(
+        [environment / command[0], *command[1:]], cwd=at, env=outside, capture_output=True, text=True, check=False
+    )
+
+
+def test_what_is_installed_has_the_version_and_is_loaded_from_there(environment: Path, tmp_path: Path) -> None:
+    assert ran(environment, tmp_path, "brickd", "--version").stdout == f"brickd {VERSION}\n"
+    code = (
+        "import brickd.shm._reader as r, brickd.analysis.roofline._peaks as p, brick_agent._core as c;"
+        " print(r.__file__, p.__file__, c.__file__)"
+    )
+    loaded = ran(environment, tmp_path, "python", "-c", code).stdout.split()
+    assert len(loaded) == 3
+    assert all(file.startswith(str(environment.parent)) for file in loaded)
+
+
+@pytest.mark.usefixtures("prefix")
+def test_the_demo_runs_from_the_wheels_and_names_the_damaged_worker(environment: Path, tmp_path: Path) -> None:
+    ended = ran(environment, tmp_path, "brickd", "demo", "--seconds", "6")
+    assert ended.returncode == 0, ended.stderr
+    assert "demo/1 differs in layers.2.mlp.down.weight" in ended.stdout
+
+
+@pytest.mark.usefixtures("prefix")
+def test_without_the_agent_the_demo_says_what_to_install(environment: Path, tmp_path: Path) -> None:
+    assert pip("uninstall", "--yes", "brick-agent", python=environment / "python").returncode == 0
+    ended = ran(environment, tmp_path, "brickd", "demo", "--seconds", "1")
+    assert (ended.returncode, "pip install" in ended.stderr) == (2, True)
+    assert ran(environment, tmp_path, "brickd", "status", "--json").returncode == 0
