@@ -41,6 +41,10 @@ class NoDaemon(BrickdError):
     kind = "no_daemon"
 
 
+class OtherVersion(BrickdError):
+    """A daemon of another version, whose answer this brickd cannot use."""
+
+
 class WrongQuestion(BrickdError):
     """A parameter or a value that a query does not have."""
 

@@ -28,7 +28,7 @@ _STATUS: dict[type[BrickdError], HTTPStatus] = {
     BrickdError: HTTPStatus.BAD_REQUEST,
 }
 _KINDS = {
-    HTTPStatus.NOT_FOUND: "no_such_path",
+    HTTPStatus.NOT_FOUND: protocol.NO_PATH,
     HTTPStatus.METHOD_NOT_ALLOWED: "no_such_method",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "too_large",
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "too_large",

@@ -77,8 +77,7 @@ def _hint(word: str) -> str:
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:  # a completion prints only words
-        # 25 ms, half of click's import time: only this option pays for it.
-        from brickd.doctor.versions import installed
+        from brickd.base.installed_version import installed
 
         click.echo(f"brickd {installed('brickd') or 'not installed'}")
         context.exit()
@@ -135,8 +134,10 @@ def main() -> int:
         return Exit.TROUBLE
     except OSError as error:
         return _after_os_error(error)
-    except Exception:
-        _show_defect()
+    except Exception as error:
+        client = sys.modules.get("brickd.client.client")  # if it is not loaded, no daemon has answered
+        other = None if client is None else client.unlike(error)
+        _show_defect() if other is None else print_message(str(other))
         return Exit.TROUBLE
 
 

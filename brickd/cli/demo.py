@@ -56,7 +56,9 @@ def demo(seconds: float) -> None:
     Starts a daemon and four replicas of a small transformer, shows what brickd finds, and cleans up.
     """
     if importlib.util.find_spec("brick_agent") is None:
-        raise BrickdError("brick-agent is not installed, and the demo's workers need it: pip install ./agent, or brickd[demo]")
+        raise BrickdError(
+            "brick-agent is not installed, and the demo's workers need it: pip install ./agent, or brickd[demo]"
+        )
     with _place(), _running() as processes:
         print_message(
             "a daemon and four replicas of a transformer: one has a flipped bit in a weight, one is slow at one kernel"

@@ -8,8 +8,8 @@ import sys
 
 import click
 
+from brickd.base.installed_version import installed
 from brickd.cli.output import emit, output_options
-from brickd.doctor.versions import installed
 
 
 @click.command()

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from brickd.base.installed_version import installed
 from brickd.base.paths import runtime
 from brickd.client import protocol
-from brickd.errors import NoDaemon, NotPermitted
+from brickd.client.other_version import decoded, other_version, remark
+from brickd.errors import BrickdError, NoDaemon, NotPermitted, OtherVersion, WrongQuestion
 from brickd.shm.segment_files import prefix
 
 if TYPE_CHECKING:
@@ -59,6 +61,9 @@ class NoAnswer(NoDaemon):
 
 class TurnedAway(NotPermitted):
     """A daemon is there but refuses this user."""
+
+
+_answering: set[Path] = set()  # the sockets of the daemons that sent this process an answer
 
 
 class Asked:
@@ -124,11 +129,8 @@ class Asked:
                 raise NoAnswer("strange", f"the process at {self._place} is not a brickd daemon") from None
 
     def _judged(self, body: bytes) -> dict[str, Any]:
-        import json
-
-        document = json.loads(body)
-        if not isinstance(document, dict):
-            raise ValueError
+        document = decoded(body, self._refused)
+        _answering.add(self._place)
         error = protocol.error_in(document)
         match error:
             case None:
@@ -139,8 +141,15 @@ class Asked:
                 raise NoAnswer("busy", f"the daemon at {self._place} is busy: {message}")
             case protocol.STRANGER, message:
                 raise TurnedAway(f"the daemon at {self._place} refuses this user: {message}")
+            case protocol.NO_PATH, message:
+                raise self._refused(message)
+            case WrongQuestion.kind, message:  # perhaps the daemon does not know a parameter
+                raise WrongQuestion(message + remark(_version()))
             case kind, message:
                 raise protocol.exception(kind, message)
+
+    def _refused(self, what: str) -> OtherVersion:
+        return other_version(os.fspath(self._place), _version(), what)
 
 
 def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False, seconds: float = 0.0) -> Asked:
@@ -167,6 +176,28 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
     with contextlib.suppress(OSError):  # the daemon may refuse before it has read the request: then read its answer
         connection.sendall(request.encode("ascii"))
     return Asked(connection, place)
+
+
+def unlike(error: Exception) -> OtherVersion | None:
+    """Why a daemon of another version may be the cause of an error; None: no such daemon answered this process."""
+    place = runtime().socket
+    if place not in _answering or (theirs := _version()) == installed("brickd"):
+        return None
+    return other_version(
+        os.fspath(place), theirs, f"this brickd cannot use its answer: {type(error).__name__}: {error}"
+    )
+
+
+def _version() -> str | None:
+    """The version of the daemon; None: unknown."""
+    import json
+
+    with contextlib.suppress(BrickdError), ask("")._read() as file:
+        _, length = _head(file)
+        document = json.loads(_body(file, length))
+        version = document.get("version") if isinstance(document, dict) else None
+        return version if isinstance(version, str) else None
+    return None
 
 
 def _connected(place: Path) -> socket:

@@ -18,6 +18,9 @@ PREFIX = "brickd-prefix"
 # Errors that do not depend on the request: this daemon does not answer this client, or not now.
 OTHER_PREFIX, STRANGER, BUSY = "other_prefix", "stranger", "busy"
 
+# A path that this daemon does not have.
+NO_PATH = "no_such_path"
+
 # The path of a daemon's fingerprints, which a client compares with others.
 FINGERPRINTS = "fingerprints"
 

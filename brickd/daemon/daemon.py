@@ -33,6 +33,7 @@ from brickd.analysis.weights.rescans import WeightDoubts
 from brickd.analysis.weights.shards import shards_of
 from brickd.analysis.weights.store import Weights
 from brickd.base.cpu_sharing import CpuSharing
+from brickd.base.installed_version import installed
 from brickd.base.locks import process
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.paths import runtime
@@ -48,7 +49,6 @@ from brickd.daemon.process_usage import Usages
 from brickd.daemon.sampler import Sampler
 from brickd.daemon.saving import Saver
 from brickd.datasources.world import DaemonStatus, Details, Source
-from brickd.doctor.versions import installed
 from brickd.errors import BrickdError, DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.model.event_log import KEPT, Log
 from brickd.model.kernel_sources.files import Filed

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from brickd.base.locks import holder, process
 from brickd.base.paths import Runtime
 from brickd.client import client
+from brickd.client.other_version import is_newer
 from brickd.doctor.check import CheckResult, fine
 from brickd.errors import BrickdError, CheckpointRefused
 from brickd.state import checkpoint
@@ -21,6 +22,7 @@ from brickd.state import checkpoint
 MIB = 1 << 20
 # A checkpoint of 64 dead workers with 1,000 paths each has 6.8 MB; add its draft, and the live workers.
 _ROOM_BYTES = 32 * MIB
+_RESTART = "brickd down && brickd up -d"
 _OWN = "export BRICKD_RUNTIME_DIR=/a/directory/of/yours"
 
 
@@ -34,6 +36,7 @@ class DaemonFacts(NamedTuple):
         missing: why it cannot be created.
         pid: the process that holds the daemon's lock; 0: in another pid namespace; None: none.
         ended: the socket of a killed daemon.
+        version: of its brickd; None: unknown.
         silence: why the daemon does not answer.
         trouble: why it cannot save its state, in its own words.
         checkpoint: its path.
@@ -47,6 +50,7 @@ class DaemonFacts(NamedTuple):
     missing: str = ""
     pid: int | None = None
     ended: str = ""
+    version: str | None = None
     silence: str = ""
     trouble: str = ""
     checkpoint: str = ""
@@ -111,26 +115,31 @@ def _asked(found: DaemonFacts) -> DaemonFacts:
     except BrickdError as error:
         return found._replace(silence=error.what if isinstance(error, client.NoAnswer) else str(error))
     pid = document.get("pid") if found.pid is None else found.pid
-    return found._replace(pid=pid, trouble=str(document.get("checkpoint_problem") or ""))
+    trouble = str(document.get("checkpoint_problem") or "")
+    return found._replace(pid=pid, trouble=trouble, version=document.get("version"))
 
 
-def judge(daemon: DaemonFacts) -> list[CheckResult]:
-    """Judge whether a daemon can run here, whether it answers, and whether it saves its state."""
-    return [_running(daemon), _directory(daemon), _kept(daemon)]
+def judge(daemon: DaemonFacts, ours: str | None) -> list[CheckResult]:
+    """Judge whether a daemon can run here, answers, is of our version, and saves its state."""
+    return [_running(daemon, ours), _directory(daemon), _kept(daemon)]
 
 
-def _running(daemon: DaemonFacts) -> CheckResult:
-    wanted = "a daemon that answers, or no daemon"
+def _running(daemon: DaemonFacts, ours: str | None) -> CheckResult:
+    wanted = "a daemon of this version that answers, or no daemon"
     if daemon.ended:
         seen = f"no process listens at {daemon.ended}: its daemon was killed"
         why = "until a daemon runs, the rings are not read, and events that do not fit are lost"
         return CheckResult("daemon", "advice", seen, wanted, "brickd up -d", why)
     if daemon.pid is None:
         return fine("daemon", "no daemon runs: brickd reads shared memory", wanted)
+    if not daemon.silence and daemon.version != ours:
+        seen = f"{process(daemon.pid)} answers and is brickd {daemon.version}, this is brickd {ours}"
+        fix = "pip install --upgrade ." if is_newer(daemon.version, ours) else _RESTART
+        return CheckResult("daemon", "advice", seen, wanted, fix, "some of its answers may not be usable")
     if not daemon.silence:
         return fine("daemon", f"{process(daemon.pid)} answers", wanted)
     seen = f"{process(daemon.pid)} runs and does not answer: {daemon.silence}"
-    return CheckResult("daemon", "broken", seen, wanted, "brickd down && brickd up -d", "what it has read is kept")
+    return CheckResult("daemon", "broken", seen, wanted, _RESTART, "what it has read is kept")
 
 
 def _directory(daemon: DaemonFacts) -> CheckResult:

@@ -38,14 +38,14 @@ def observe() -> HeldFingerprints | None:
     """Query the daemon; None: no daemon, or nothing to compare."""
     try:
         answer = client.ask("coverage").document()
+        window, services = answer["window"], answer["services"]
+        if not window["oldest_age_ns"]:
+            return None
+        whole = sum(each["input"]["fingerprints"] - each["unseen"]["without_inputs"] for each in services)
+        gone = sum(each["unseen"]["evicted"] for each in services)
+        return HeldFingerprints(window["bytes"], window["oldest_age_ns"], whole, gone)
     except BrickdError:
         return None
-    window, services = answer["window"], answer["services"]
-    if not window["oldest_age_ns"]:
-        return None
-    whole = sum(each["input"]["fingerprints"] - each["unseen"]["without_inputs"] for each in services)
-    gone = sum(each["unseen"]["evicted"] for each in services)
-    return HeldFingerprints(window["bytes"], window["oldest_age_ns"], whole, gone)
 
 
 def judge(window: HeldFingerprints | None) -> CheckResult:

@@ -108,7 +108,7 @@ def judge(facts: MachineFacts) -> list[CheckResult]:
         *namespaces.judge_silence(around, facts.container),
         *lost_records.judge(workers, facts.shm, facts.container),
         *checksum_keys.judge(workers, facts.key_file),
-        *daemon.judge(facts.daemon),
+        *daemon.judge(facts.daemon, facts.versions.brickd),
         unfetched_recordings.judge(facts.recordings),
         numerics.judge(facts.window),
         clock.judge_source(facts.clock),

@@ -1,14 +1,13 @@
 """What is installed here, and whether it can be loaded.
 
-Owns: versions. Must not know: the version of a worker: its segment contains that. Invariant: nothing is imported to
-learn its version.
+Owns: the check of versions. Must not know: the version of a worker: its segment contains that.
 """
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import NamedTuple
 
+from brickd.base.installed_version import installed
 from brickd.doctor.check import CheckResult, fine
 
 _WANTED = "brickd and its reader"
@@ -27,14 +26,6 @@ def observe() -> Versions:
     from brickd.shm import _reader
 
     return Versions(installed("brickd"), installed("brick-agent"), _reader.FORMAT)
-
-
-def installed(distribution: str) -> str | None:
-    """The version of an installed distribution; None in a bare source tree."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def judge(versions: Versions) -> CheckResult:

@@ -574,19 +574,29 @@ def test_processes_can_be_observed_without_proc(tmp_path: Path) -> None:
 
 
 def of_daemon(seen: DaemonFacts) -> dict[str, CheckResult]:
-    return {one.name: one for one in daemon.judge(seen)}
+    return {one.name: one for one in daemon.judge(seen, "0.2.0")}
 
 
 def test_a_missing_daemon_is_ok() -> None:
-    assert {one.state for one in daemon.judge(DaemonFacts("/run/brickd-ops"))} == {"ok"}
+    assert {one.state for one in daemon.judge(DaemonFacts("/run/brickd-ops"), "0.2.0")} == {"ok"}
 
 
 def test_a_daemon_that_does_not_answer_is_broken_and_must_be_restarted() -> None:
     found = of_daemon(DaemonFacts("/run/x", pid=7, silence="nobody listens"))["daemon"]
     assert (found.state, found.fix) == ("broken", "brickd down && brickd up -d")
     assert "process 7 runs and does not answer: nobody listens" in found.seen
-    assert of_daemon(DaemonFacts("/run/x", pid=7))["daemon"].seen == "process 7 answers"
-    assert of_daemon(DaemonFacts("/run/x", pid=0))["daemon"].seen == "a process of another pid namespace answers"
+    assert of_daemon(DaemonFacts("/run/x", pid=7, version="0.2.0"))["daemon"].seen == "process 7 answers"
+    elsewhere = of_daemon(DaemonFacts("/run/x", pid=0, version="0.2.0"))["daemon"]
+    assert elsewhere.seen == "a process of another pid namespace answers"
+
+
+@pytest.mark.parametrize(
+    ("version", "fix"), [("0.1.9", "brickd down && brickd up -d"), ("0.10.0", "pip install --upgrade .")]
+)
+def test_of_a_daemon_and_a_brickd_of_different_versions_the_older_one_is_replaced(version: str, fix: str) -> None:
+    found = of_daemon(DaemonFacts("/run/x", pid=7, version=version))["daemon"]
+    assert (found.state, found.fix) == ("advice", fix)
+    assert found.seen == f"process 7 answers and is brickd {version}, this is brickd 0.2.0"
 
 
 def test_after_a_killed_daemon_the_advice_is_to_start_one() -> None:

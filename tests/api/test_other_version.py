@@ -1,0 +1,221 @@
+"""A daemon of another version: what it answers is used where it can be, and never a defect of brickd."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from importlib import metadata
+from pathlib import Path
+from socketserver import ThreadingUnixStreamServer
+from typing import Any
+
+import pytest
+from faults import Start
+from verbs import SPANS, brickd, document, started
+
+from brickd.base.paths import runtime
+from brickd.client import client
+from brickd.client.other_version import advice, decoded, is_newer, other_version, remark
+from brickd.errors import OtherVersion, WrongQuestion
+
+OURS = metadata.version("brickd")
+OLDER, NEWER = "0.0.9", "99.0.0"
+RESTART = "restart the daemon with this version: brickd down && brickd up -d"
+
+
+@contextmanager
+def a_daemon(version: str, answers: Mapping[str, Any]) -> Iterator[None]:
+    """A daemon of a version, with these documents by path."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.removeprefix("/v1").strip("/").partition("?")[0]
+            missing = {"error": {"kind": "no_such_path", "message": f"no path {self.path}"}}
+            body = json.dumps({"": {"version": version, "pid": 7}, **answers}.get(path, missing)).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingUnixStreamServer(str(runtime().socket), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+            runtime().socket.unlink()
+
+
+def said(*arguments: str) -> tuple[int, str]:
+    """The exit code of a verb, and what it prints on stderr."""
+    ended = brickd(*arguments)
+    return ended.returncode, ended.stderr
+
+
+# ---- the rule
+
+
+def refused(what: str) -> OtherVersion:
+    return other_version("/x", OLDER, what)
+
+
+def test_a_key_that_an_answer_lacks_is_named_however_deep_it_is() -> None:
+    answer = decoded(b'{"schema_version": 1, "workers": [{"name": "api/0"}]}', refused)
+    with pytest.raises(OtherVersion, match=rf"^the daemon at /x is brickd {OLDER}, this is brickd {OURS}: its answer "):
+        answer["alarms"]
+    with pytest.raises(OtherVersion, match=r"has no 'state' \(restart the daemon with this version: "):
+        answer["workers"][0]["state"]
+    assert answer.get("alarms") is None
+
+
+def test_keys_that_this_brickd_does_not_know_are_kept() -> None:
+    assert decoded(b'{"later": {"more": [1]}}', refused) == {"later": {"more": [1]}}
+
+
+@pytest.mark.parametrize("schema", ["2", "0", '"1"', "null", "[]"])
+def test_another_schema_is_refused(schema: str) -> None:
+    with pytest.raises(OtherVersion, match=r"its answer has schema_version .*, expected 1"):
+        decoded(b'{"schema_version": %s}' % schema.encode(), refused)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "newer"),
+    [
+        ("0.10.0", "0.9.0", True),
+        ("0.9.0", "0.10.0", False),
+        ("1.0", "1.0", False),
+        ("1.0.1", "1.0", True),
+        (None, "1.0", False),
+        ("1.0", None, True),
+        ("x", "1.0", False),
+        ("9" * 5000, "1.0", True),
+    ],
+)
+def test_the_older_of_both_is_upgraded(theirs: str | None, ours: str | None, newer: bool) -> None:
+    assert is_newer(theirs, ours) == newer
+    assert advice(theirs, ours) == (f"upgrade this brickd to {theirs}" if newer else RESTART)
+
+
+def test_two_builds_of_one_version_are_told_apart() -> None:
+    assert str(other_version("/x", OURS, "it fails")) == (
+        f"the daemon at /x is another build of brickd {OURS}: it fails ({RESTART})"
+    )
+    assert remark(OURS) == ""
+
+
+# ---- verbs
+
+
+def test_an_older_daemon_without_a_key_is_named_with_both_versions(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    status = document("status")
+    del status["silenced"]
+    with a_daemon(OLDER, {"status": status}):
+        assert said("status") == (
+            2,
+            f"brickd: the daemon at {runtime().socket} is brickd {OLDER}, this is brickd {OURS}:"
+            f" its answer has no 'silenced' ({RESTART})\n",
+        )
+        assert document("status") == status, "a program gets what there is"
+
+
+def extended(value: Any) -> Any:
+    """A document in which every object has one more key."""
+    if isinstance(value, dict):
+        return {**{key: extended(each) for key, each in value.items()}, "of a later version": {"x": [1]}}
+    return [extended(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.ci
+def test_a_newer_daemon_is_shown_as_ours_and_its_new_keys_are_ignored(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    answers = {verb: document(verb) for verb in ("status", "workers", "bricks", "tree", "hang", "source")}
+    with a_daemon(OURS, answers):
+        before = [brickd(verb).stdout for verb in answers]
+    with a_daemon(NEWER, {verb: extended(answer) for verb, answer in answers.items()}):
+        assert [brickd(verb).stdout for verb in answers] == before
+        assert all(before)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("verb", ["status", "workers", "bricks", "tree", "hang"])
+def test_whichever_key_is_missing_a_verb_works_or_names_the_daemon(worker: Start, verb: str) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    answer = document(verb)
+    shown = 0
+    for key in answer:
+        with a_daemon(OLDER, {verb: {each: value for each, value in answer.items() if each != key}}):
+            code, stderr = said(verb)
+        assert code == 0 or (code == 2 and f"has no {key!r}" in stderr and RESTART in stderr), (key, stderr)
+        assert "Traceback" not in stderr
+        shown += code == 0
+    assert 0 < shown < len(answer)
+
+
+def test_a_newer_answer_that_cannot_be_shown_is_no_defect(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    status = document("status") | {"workers": 7}
+    with a_daemon(NEWER, {"status": status}):
+        code, stderr = said("status")
+    assert code == 2
+    assert stderr.startswith(f"brickd: the daemon at {runtime().socket} is brickd {NEWER}, this is brickd {OURS}: ")
+    assert stderr.endswith(f"(upgrade this brickd to {NEWER})\n")
+    assert ("Traceback" in stderr, stderr.count("\n")) == (False, 1)
+    with a_daemon(OURS, {"status": status}):
+        code, stderr = said("status")
+    assert code == 2
+    assert "this is a defect of brickd" in stderr, "a daemon of our own version sent it"
+
+
+def test_a_defect_without_an_answer_of_the_daemon_is_not_its_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRICKD_RUNTIME_DIR", str(tmp_path))
+    tmp_path.chmod(0o700)
+    with a_daemon(NEWER, {"status": {}}):
+        assert client.unlike(KeyError("x")) is None
+        client.ask("status").document()
+        assert NEWER in str(client.unlike(KeyError("x")))
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_path_that_an_older_daemon_does_not_have_is_no_wrong_usage() -> None:
+    with a_daemon(OLDER, {}):
+        code, stderr = said("silence")
+    assert (code, f"is brickd {OLDER}, this is brickd {OURS}: no path /v1/silence" in stderr) == (2, True)
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_question_that_another_version_refuses_is_told_with_both_versions() -> None:
+    refusal = {"error": {"kind": "wrong_question", "message": "no parameter 'later'"}}
+    for version, words in ((OLDER, f" (the daemon is brickd {OLDER}, this is brickd {OURS})"), (OURS, "")):
+        with a_daemon(version, {"status": refusal}), pytest.raises(WrongQuestion) as caught:
+            client.ask("status").document()
+        assert str(caught.value) == "no parameter 'later'" + words
+
+
+@pytest.mark.usefixtures("prefix")
+def test_the_version_of_a_daemon_of_another_schema_is_unknown() -> None:
+    with a_daemon(OLDER, {"": {"schema_version": 2}, "status": {"schema_version": 2}}):
+        with pytest.raises(OtherVersion, match="is brickd None, this is brickd"):
+            client.ask("status").document()
+        with pytest.raises(OtherVersion):
+            client.ask("").document()
+
+
+@pytest.mark.usefixtures("prefix")
+def test_doctor_ends_well_whatever_a_daemon_of_another_version_answers() -> None:
+    with a_daemon(NEWER, {"coverage": {"window": {}}}):
+        findings = json.loads(brickd("doctor", "--json").stdout)["findings"]
+    assert ("fingerprints", "ok") in [(each["name"], each["state"]) for each in findings]
