@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import pytest
 from faults import Start
 from running import running
 from test_coverage import OF_A_ROUND, settled, workers
 from verbs import brickd, document, started
+
+from brickd.base.paths import runtime
+from brickd.base.units import SECOND
+from brickd.daemon.daemon import Daemon
+from brickd.model.survey_snapshot import Snapshot
+from brickd.query.orders import Setting
+from brickd.state.runtime_dir import Home
 
 # Each computes something else: no fingerprint has a counterpart. Weights are the same in all.
 ALONE = """
@@ -46,6 +56,27 @@ def test_without_a_counterpart_no_screen_reports_that_all_is_well(worker: Start,
         ended = brickd("diff", "api", "--fail-on", "unproven")
         assert (ended.returncode, ended.stdout) == (1, "")
         assert ended.stderr.startswith("brickd: unproven: nothing of api/0 and api/1 is comparable")
+
+
+def test_a_daemon_reports_unproven_outputs_after_its_threshold(worker: Start, prefix: str) -> None:
+    alone(worker)
+    with Home(runtime()) as home:
+        daemon = Daemon(home)
+        begun_ns = time.monotonic_ns()
+
+        def reported(after_seconds: float) -> bool:
+            """Whether the event is there after the snapshot at this time, which the daemon's sampler would take."""
+            now_ns = begun_ns + int(after_seconds * SECOND)
+            for taker in daemon._sampler._takers:
+                taker.take(Snapshot.of(daemon.survey(), now_ns, time.time_ns()))
+            return "evidence_unproven" in [event.kind for event in daemon.events.since(0).events]
+
+        assert [reported(0), reported(59)] == [False, False]
+        daemon.orders.set_thresholds(Setting(threshold=("unproven_for=2m",)))
+        assert [reported(60), reported(119)] == [False, False]
+        daemon.orders.set_thresholds(Setting(threshold=("unproven_for=119s",)))
+        assert reported(119)
+        os.close(daemon._loop._wake)
 
 
 def test_equal_weights_do_not_prove_outputs(worker: Start, prefix: str) -> None:
