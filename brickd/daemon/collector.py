@@ -24,7 +24,8 @@ import time
 from collections.abc import Callable
 
 from brickd.analysis.numerics.fingerprints import Numerics
-from brickd.analysis.numerics.watch import Roll, Watch
+from brickd.analysis.numerics.watch import Watch
+from brickd.analysis.numerics.watch_round import Roll
 from brickd.analysis.weights.rescans import Rescans
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.units import SECOND, plural

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from brickd.analysis.numerics.coverage import SiteSeen, SiteState, bricks_without_sites, sites, thinned
 from brickd.analysis.numerics.online_state import SITES_MAX, Compared, ServiceSite
-from brickd.analysis.numerics.watch import Roll, Watch
+from brickd.analysis.numerics.watch import Watch
+from brickd.analysis.numerics.watch_round import Roll
 from brickd.analysis.numerics.worker_mentions import Called
 from brickd.analysis.weights.monitor import watching
 from brickd.analysis.weights.replicas import holdings, judge

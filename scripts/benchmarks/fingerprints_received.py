@@ -23,7 +23,8 @@ from benchmarks.goals import Goal
 from benchmarks.report import Table
 from benchmarks.workplace import Workplace, progress
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
-from brickd.analysis.numerics.watch import Roll, Watch
+from brickd.analysis.numerics.watch import Watch
+from brickd.analysis.numerics.watch_round import Roll
 from brickd.shm import _reader
 from brickd.shm.sites import WorkerNames
 

@@ -35,7 +35,8 @@ from brickd.analysis.numerics.online_state import (
 )
 from brickd.analysis.numerics.online_state import KeptEvidence as Fingerprint
 from brickd.analysis.numerics.place_state import judge_group
-from brickd.analysis.numerics.watch import Roll, Watch
+from brickd.analysis.numerics.watch import Watch
+from brickd.analysis.numerics.watch_round import Roll
 from brickd.analysis.numerics.worker_mentions import Called
 from brickd.shm import _reader, records
 from brickd.shm.sites import WorkerNames
