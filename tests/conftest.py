@@ -149,6 +149,7 @@ class Worker:
 
 # What takes longer to load than the rest of a worker, and by what a program that needs it is recognized.
 _LOADED = {
+    "torch": "import torch",
     "numpy": "import numpy",
     "profiler": r"\b(BrickProfiler|KernelTrace|TraceRun)\b",
     "asyncio": "import asyncio",

@@ -129,6 +129,13 @@ def _worker_with_numpy() -> Callable[[], None]:
     return _worker()
 
 
+def _worker_with_torch() -> Callable[[], None]:
+    """The same with torch loaded, which takes two seconds."""
+    import torch  # noqa: F401
+
+    return _worker_with_numpy()
+
+
 def _worker_with_asyncio() -> Callable[[], None]:
     """The same with asyncio loaded, which takes eight times as long as the rest of a worker."""
     import asyncio  # noqa: F401
@@ -153,6 +160,7 @@ if __name__ == "__main__":
         "worker with asyncio": _worker_with_asyncio,
         "worker with numpy": _worker_with_numpy,
         "worker with profiler": _worker_with_profiler,
+        "worker with torch": _worker_with_torch,
     }[what]()
     gc.freeze()  # otherwise each child copies everything at its first collection, or at its end
     _serve(int(number))
