@@ -217,6 +217,7 @@ def test_a_watched_status_on_a_pipe_prints_screen_after_screen(worker: Start) ->
         assert process.wait() == 130
 
 
+@pytest.mark.ci
 def test_a_watched_status_on_a_terminal_redraws_in_place(worker: Start, daemon: Daemon, prefix: str) -> None:
     program = "for number in range(20):\n    with brick.span(f'brick {number}'): pass\npause()"
     started(worker, program, BRICKD_SERVICE="api")

@@ -199,6 +199,7 @@ def test_a_host_with_unwritable_stderr_starts_normally(stderr: str, tmp_path: Pa
         assert (ended.returncode, ended.stdout) == (0, "1\n")
 
 
+@pytest.mark.ci
 def test_another_virtual_environment_keeps_its_sitecustomize_and_has_no_agent(tmp_path: Path) -> None:
     subprocess.run([BARE, "-m", "venv", "--without-pip", tmp_path / "home"], check=True)
     (folder,) = (tmp_path / "home").glob("lib/python*/site-packages")

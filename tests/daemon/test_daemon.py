@@ -355,6 +355,7 @@ def test_doctor_checks_the_daemon_and_its_checkpoint(worker: Start, prefix: str)
     assert "drwxrwx---" in findings()["daemon-directory"]
 
 
+@pytest.mark.ci
 def test_doctor_distinguishes_a_killed_daemon_from_none(prefix: str) -> None:
     with running() as daemon:
         assert findings()["daemon"] == f"process {daemon.pid} answers"

@@ -153,6 +153,7 @@ def test_settings_override_the_configuration_of_new_workers(worker: Start, prefi
         assert all(exact(each.reading()) for each in (one, two))
 
 
+@pytest.mark.ci
 def test_settings_are_shown_next_to_the_initial_configuration(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = Served(worker, 0, BRICKD_FINGERPRINTS="1/4")

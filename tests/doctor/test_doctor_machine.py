@@ -121,6 +121,7 @@ def test_a_worker_with_another_prefix_is_found_and_the_prefix_named(worker: Star
             file.unlink()
 
 
+@pytest.mark.ci
 def test_another_prefix_is_only_advice_if_workers_are_visible(worker: Start, prefix: str) -> None:
     started(worker)
     other = started(worker, BRICKD_SHM_PREFIX=f"x{prefix}")

@@ -247,7 +247,7 @@ def test_a_daemon_killed_while_writing_a_source_leaves_it_to_the_next(
 # ---- recordings
 
 
-@pytest.mark.parametrize("by", ["the daemon", "itself"])
+@pytest.mark.parametrize("by", ["the daemon", pytest.param("itself", marks=pytest.mark.ci)])
 def test_a_recording_has_the_sources_sent_before_it_began(worker: Start, tmp_path: Path, by: str) -> None:
     process, file, known = sender(worker, 5_000), str(tmp_path / "run.brick"), fnv1a(text_of(5_000))
     with running() as daemon:

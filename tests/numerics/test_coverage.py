@@ -167,6 +167,7 @@ def test_coverage_shows_how_much_of_every_site_was_compared(worker: Start, prefi
         assert brickd("coverage", "nobody").returncode == 4
 
 
+@pytest.mark.ci
 def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> None:
     with running() as daemon:
         workers(worker, (0, 1))
@@ -201,6 +202,7 @@ def test_without_a_daemon_the_contents_of_the_rings_are_compared(worker: Start, 
     assert document("status")["numerics"] is None
 
 
+@pytest.mark.ci
 def test_a_recording_is_compared_like_its_workers(worker: Start, prefix: str, tmp_path: Path) -> None:
     three, path = workers(worker, (0, 1, 0)), str(tmp_path / "run.brick")
     with recording("-o", path) as process:

@@ -551,6 +551,7 @@ def test_a_term_names_a_recording_a_worker_or_both(tmp_path: Path) -> None:
 # ---- from Python
 
 
+@pytest.mark.ci
 def test_a_program_gets_the_first_divergent_kernel_with_expected_and_actual(worker: Start, tmp_path: Path) -> None:
     base, new = (f"{file}:api/0" for file in before_and_after(worker, tmp_path))
     reported = brickd_package.diff(base, new)

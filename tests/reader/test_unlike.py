@@ -42,7 +42,7 @@ def test_a_site_with_many_rounding_differences_hides_no_other(what: int) -> None
 @BY_ROUNDING
 def test_an_evicted_waiting_difference_is_replaced_by_the_next(what: int) -> None:
     fingerprints, waiting = _reader.Fingerprints(1), list[tuple[int, int]]()  # the minimum
-    for turn in range(8):
+    for turn in range(4):
         say(fingerprints, unlike(2 * turn, what))
         filling = range(10_000 + 1_000 * turn, 10_000 + 1_000 * turn + 1_000)
         say(fingerprints, [CheckedRecord(Tensor(1), (Tensor(n),), site=2) for n in filling])

@@ -270,6 +270,7 @@ def test_a_daemon_that_ends_keeps_its_recording(worker: Start, tmp_path: Path) -
         assert document("status", str(file))["workers"][0]["ledger"]["spans"]["summarized"] == 200
 
 
+@pytest.mark.ci
 def test_a_killed_daemon_leaves_its_recording_up_to_that_point(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     with running() as daemon:

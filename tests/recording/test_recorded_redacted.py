@@ -396,7 +396,9 @@ pause()
 
 @pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize("named", ["{}", '{"generation": 1234567890123}'])
-@pytest.mark.parametrize("degree", [[], ["--values"], ["--redact"]])
+@pytest.mark.parametrize(
+    "degree", [*(pytest.param(degree, marks=pytest.mark.ci) for degree in ([], ["--values"])), ["--redact"]]
+)
 def test_known_weights_equal_their_records_at_every_level_of_redaction(
     worker: Start, tmp_path: Path, degree: list[str], named: str
 ) -> None:

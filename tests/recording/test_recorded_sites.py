@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from faults import Start
 from running import running
 from test_record import STILL, record, recording
@@ -104,6 +105,7 @@ def test_a_file_without_sites_shows_their_numbers(worker: Start, tmp_path: Path)
         assert world.document()["files"][0]["damages"] == []
 
 
+@pytest.mark.ci
 def test_sites_of_an_ended_worker_stay_with_its_names(worker: Start, tmp_path: Path) -> None:
     with running() as daemon:
         process = started(worker, CHECKS, **STILL)

@@ -24,7 +24,7 @@ from brickd.shm import records
 VALUES = ("min", "max", "mean", "l2")
 
 
-@pytest.mark.parametrize("by", ["the daemon", "itself"])
+@pytest.mark.parametrize("by", [pytest.param("the daemon", marks=pytest.mark.ci), "itself"])
 def test_of_tensors_a_recording_has_only_checksums_but_everything_else(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
     with running() if by == "the daemon" else nullcontext() as daemon:
@@ -43,7 +43,7 @@ def test_of_tensors_a_recording_has_only_checksums_but_everything_else(worker: S
         assert (each["output"]["elements"], each["output"]["nan"]) == (40, 0)
 
 
-@pytest.mark.parametrize("by", ["the daemon", "itself"])
+@pytest.mark.parametrize("by", [pytest.param("the daemon", marks=pytest.mark.ci), "itself"])
 def test_a_recording_with_values_has_everything_and_a_warning(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
     with running() if by == "the daemon" else nullcontext() as daemon:

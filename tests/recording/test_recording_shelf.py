@@ -104,6 +104,7 @@ def test_doctor_reports_unfetched_recordings_with_or_without_a_daemon(prefix: st
             assert finding() == reported
 
 
+@pytest.mark.ci
 def test_a_new_recording_removes_the_oldest_and_reports_it(tmp_path: Path, prefix: str) -> None:
     every = [lying() for _ in range(ROOM)]
     with running() as daemon:

@@ -59,6 +59,7 @@ def test_more_than_two_workers_are_refused(worker: Start) -> None:
     assert (ended.returncode, "compares 2 workers, not 3" in ended.stderr) == (2, True)
 
 
+@pytest.mark.ci
 def test_p95_and_the_coefficient_of_variation_are_columns_on_request(worker: Start) -> None:
     begun(worker, 0, 1_000_000)
     for verb in ("bricks", "status", "tree"):

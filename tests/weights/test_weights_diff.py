@@ -305,6 +305,7 @@ def test_a_rescan_partly_lost_in_a_recording_makes_weights_incomplete(
     assert answer["incomplete"] > 0
 
 
+@pytest.mark.ci
 def test_weights_fully_reread_after_a_loss_are_complete(worker: Start, prefix: str, tmp_path: Path) -> None:
     base, path, written = rescans(worker, tmp_path, 4)
     spoil(path, written[1], written[2])

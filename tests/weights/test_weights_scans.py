@@ -378,6 +378,7 @@ def test_an_engine_loads_its_weights_and_scans_them_in_slices(engine: Path, pref
         assert order(process, "t") == [1]
 
 
+@pytest.mark.ci
 def test_without_a_period_a_scan_begins_after_200_times_its_duration(compiled: Compile, prefix: str) -> None:
     # With 8 MiB, 200 times the scan would take seconds.
     with running(program(compiled, "weights", *SCANS, "-DLARGE=4096")) as process:
