@@ -50,6 +50,7 @@ def test_a_model_called_only_by_forward_is_found(worker: Start, prefix: str) -> 
     assert found == {path[1:]: 3 for path in ALL if len(path) > 1} | {first[:1]: 2, first: 2, first[1:]: 1}
 
 
+@pytest.mark.ci
 def test_a_model_compiled_as_a_whole_is_found(worker: Start, prefix: str) -> None:
     source = """
     graphs = []
@@ -109,9 +110,9 @@ def test_a_model_whose_parts_are_called_by_an_engine_has_its_steps(worker: Start
     ("environment", "index"),
     [
         ({"RANK": "3", "LOCAL_RANK": "1"}, 3),
-        ({"RANK": "3"}, -1),
-        ({"RANK": "three", "LOCAL_RANK": "1"}, -1),
-        ({"RANK": "3", "LOCAL_RANK": "1", "BRICKD_WORKER": "5"}, 5),
+        pytest.param({"RANK": "3"}, -1, marks=pytest.mark.ci),
+        pytest.param({"RANK": "three", "LOCAL_RANK": "1"}, -1, marks=pytest.mark.ci),
+        pytest.param({"RANK": "3", "LOCAL_RANK": "1", "BRICKD_WORKER": "5"}, 5, marks=pytest.mark.ci),
     ],
 )
 def test_the_rank_of_a_process_is_its_index(

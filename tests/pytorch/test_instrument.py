@@ -286,7 +286,11 @@ def test_instrumenting_does_not_change_the_graphs_of_torch_compile(worker: Start
 
 
 @pytest.mark.parametrize(
-    "compiled", ["torch.compile(model, backend='eager')", "(model.compile(backend='eager'), model)[1]"]
+    "compiled",
+    [
+        "torch.compile(model, backend='eager')",
+        pytest.param("(model.compile(backend='eager'), model)[1]", marks=pytest.mark.ci),
+    ],
 )
 def test_a_compiled_module_is_timed_where_it_is_called(worker: Start, prefix: str, compiled: str) -> None:
     got = left(
@@ -307,6 +311,7 @@ def test_a_compiled_module_is_timed_where_it_is_called(worker: Start, prefix: st
     }
 
 
+@pytest.mark.ci
 def test_parts_inside_a_compiled_module_are_marked_closed(worker: Start, prefix: str) -> None:
     got = left(
         worker,

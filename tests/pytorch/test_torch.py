@@ -233,6 +233,7 @@ def test_assigned_weights_are_read_by_the_next_scan(worker: Start, prefix: str) 
     assert reported == ""
 
 
+@pytest.mark.ci
 def test_a_compiled_model_has_the_weights_of_the_original(worker: Start, prefix: str) -> None:
     _, records, _, reported = left(
         worker,
