@@ -49,7 +49,7 @@ _SPANS = (
     Figure(Column("#", "right"), "sequence", str),
     Figure(Column("BRICK"), "brick", str),
     Figure(Column("LAYER", "right"), "layer", wording.identifier),
-    Figure(Column("AT", "right"), "since_start_ns", units.duration),
+    Figure(Column("AT (µs)", "right"), "at_us", _if_known("{:,.1f}".format)),
     Figure(Column("DURATION", "right"), "duration_ns", units.duration),
     Figure(Column("ELEMENTS", "right"), "elements", units.count),
     Figure(Column("STEP"), "step", _if_known(str)),
@@ -59,7 +59,7 @@ _EVENTS = (
     Figure(Column("EVENT"), "kind", str),
     Figure(Column("BRICK"), "brick", _if_known(str)),
     Figure(Column("LAYER", "right"), "layer", str),
-    Figure(Column("AT", "right"), "since_start_ns", _if_known(units.duration)),
+    Figure(Column("AT (µs)", "right"), "at_us", _if_known("{:,.1f}".format)),
     Figure(Column("DURATION", "right"), "duration_ns", _if_known(units.duration)),
     Figure(Column("ELEMENTS", "right"), "elements", _if_known(units.count)),
     Figure(Column("STREAM", "right"), "stream", str),
@@ -70,7 +70,7 @@ _CHECKSUMS = (
     Figure(Column("#", "right"), "sequence", str),
     Figure(Column("KERNEL"), "brick", str),
     Figure(Column("LAYER", "right"), "layer", wording.identifier),
-    Figure(Column("AT", "right"), "since_start_ns", units.duration),
+    Figure(Column("AT (µs)", "right"), "at_us", _if_known("{:,.1f}".format)),
     Figure(Column("STEP"), "step", _if_known(str)),
     Figure(Column("POSITION", "right"), "position", str),
     Figure(Column("DTYPE"), "dtype", _if_known(str)),
@@ -127,6 +127,9 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     refused = {term: n for term, n in process.items() if n and term not in ("names", "paths", "sites", "key")}
     if refused:
         lines.append("counted   " + "  ".join(f"{term} {units.count(n)}" for term, n in refused.items()))
+    newest = document.get("newest_since_start_ns")  # older daemons do not send it
+    if newest is not None:
+        lines.append(f"newest    record {units.duration(newest)} after the start: AT is relative to it, in µs")
     lanes = [
         lane
         | {
@@ -139,19 +142,29 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     for lane in document["lanes"]:
         if lane["spans"]:
             lines.append(f"span ring of lane {lane['number']}, newest last:")
-            lines += tables.figures(_SPANS, lane["spans"], screen.width)
-        if others := [_event(event) for event in lane["events"] if event["checked"] is None]:
+            lines += tables.figures(_SPANS, _timed(lane["spans"], newest), screen.width)
+        timed = _timed(lane["events"], newest)
+        if others := [_event(event) for event in timed if event["checked"] is None]:
             lines.append(f"event ring of lane {lane['number']}, newest last:")
             lines += tables.figures(_EVENTS, others, screen.width)
-        if checksums := [_checksum(event) for event in lane["events"] if event["checked"] is not None]:
+        if checksums := [_checksum(event) for event in timed if event["checked"] is not None]:
             lines.append(f"checksums in the event ring of lane {lane['number']}, newest last:")
             lines += tables.figures(_CHECKSUMS, checksums, screen.width)
     if document["taken"] is not None:
         for title, key in (("newest last", "newest"), ("the longest of each place", "longest")):
             if document["taken"][key]:
                 lines.append(f"taken from the span rings by the daemon, {title}:")
-                lines += tables.figures(_SPANS, document["taken"][key], screen.width)
+                lines += tables.figures(_SPANS, _timed(document["taken"][key], newest), screen.width)
     return lines
+
+
+def _timed(records: Sequence[dict[str, Any]], newest_ns: int | None) -> list[dict[str, Any]]:
+    """The records with their time relative to the newest one, in microseconds; None: it has none."""
+    times = (each["since_start_ns"] for each in records)
+    return [
+        each | {"at_us": None if time is None or newest_ns is None else (time - newest_ns) / 1_000}
+        for each, time in zip(records, times, strict=True)
+    ]
 
 
 def _sites(sites: list[dict[str, Any]], room: int) -> str:

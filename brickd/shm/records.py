@@ -12,7 +12,7 @@ import itertools
 import math
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from brickd.shm import _reader
@@ -27,6 +27,7 @@ DTYPES = (
     "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
 )  # fmt: skip
 ALL = 2**64 - 1  # the valid rows of a tensor if every row counts
+_RECORD_SLOTS = 4  # of a record, on average
 _VALUES = ("min", "max", "mean", "l2")  # of a tensor; a recording may omit them
 
 
@@ -65,18 +66,36 @@ def _codec(record: str) -> tuple[struct.Struct, tuple[tuple[str, int], ...]]:
     return struct.Struct(codes), tuple(names)
 
 
-def spans(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
+Found = tuple[list[dict[str, Any]], Counter[str]]
+
+
+def spans(slots: bytes) -> Found:
     """The spans among the records, in order, and the number of other records by kind."""
     return _found(slots, SPANS)
 
 
-def events(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
+def events(slots: bytes) -> Found:
     """The events among the records, each with its kind's fields, and the number of other ones.
 
     A checksum has `output`, the fields of its second slot, and `tensors`: the fields of the two slots of each tensor,
     the output first. Values that the recording omitted are None, `fnv1a` included.
     """
     return _found(slots, _EVENTS)
+
+
+def newest(slots: bytes, most: int, decode: Callable[[bytes], Found]) -> Found:
+    """The newest `most` records that `spans` or `events` finds, and the number of others between them.
+
+    Decoding takes microseconds a record, and a ring may hold a million, so only the last slots are decoded: more of
+    them until enough records are found.
+    """
+    needed, room = max(1, most) * _RECORD_SLOTS, len(slots) // SLOT_BYTES
+    while True:
+        at = _reader.walk(slots, 0, room - needed) if needed < room else 0
+        found, others = decode(slots[(at or 0) * SLOT_BYTES :])
+        if len(found) >= most or not at:
+            return found[max(0, len(found) - most) :], others
+        needed *= 8
 
 
 def checked_head(slots: bytes) -> dict[str, Any]:
@@ -128,7 +147,7 @@ def _add_tensors(checked: dict[str, Any], slots: bytes, at: int) -> bool:
     return True
 
 
-def _found(slots: bytes, structs: dict[int, str]) -> tuple[list[dict[str, Any]], Counter[str]]:
+def _found(slots: bytes, structs: dict[int, str]) -> Found:
     head, _ = _codec("record")
     found: list[dict[str, Any]] = []
     others: Counter[str] = Counter()

@@ -6,6 +6,7 @@ screens. Invariant: values of the segment are shown as they are, and not judged 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from brickd.base.units import or_none
@@ -70,6 +71,8 @@ def _inside(
         "coordinates": reading.coordinates,
         "clock": reading.clock,
     }
+    lanes = [_lane(segment, reading, number, lane, most) for number, lane, _ in reading.lanes]
+    taken = None if details is None else _taken(reading, details, most)
     return {
         "segment": reading.file,
         "worker": worker,
@@ -91,14 +94,22 @@ def _inside(
         "summaries": {"left_open": reading.odd, "changing": reading.moving},
         "ledger": ledger_of(reading).document(),
         "sites": [_site(reading, number) for number, site in enumerate(reading.sites) if site is not None],
-        "lanes": [_lane(segment, reading, number, lane, most) for number, lane, _ in reading.lanes],
-        "taken": None if details is None else _taken(reading, details, most),
+        "newest_since_start_ns": _newest(lanes, taken),
+        "lanes": lanes,
+        "taken": taken,
     }
+
+
+def _newest(lanes: Sequence[dict[str, Any]], taken: dict[str, Any] | None) -> int | None:
+    """The time of the newest record that is shown; None: no record is shown."""
+    shown = [record for lane in lanes for ring in ("spans", "events") for record in lane[ring]]
+    shown += [record for key in ("newest", "longest") for record in taken[key]] if taken is not None else []
+    return max((each["since_start_ns"] for each in shown if each["since_start_ns"] is not None), default=None)
 
 
 def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
     """The newest spans that the daemon drained, and the longest of each path, longest first."""
-    newest, _ = records.spans(details.newest)
+    newest, _ = records.newest(details.newest, most, records.spans)
     longest = [
         {
             **_place(reading, path),
@@ -110,16 +121,16 @@ def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
         for path, duration, start, step, elements in details.longest
     ]
     return {
-        "newest": [_span(reading, span) for span in newest[max(0, len(newest) - most) :]],
+        "newest": [_span(reading, span) for span in newest],
         "longest": sorted(longest, key=lambda span: -int(span["duration_ns"] or 0))[:most],
     }
 
 
 def _lane(segment: SegmentInside, reading: Reading, number: int, lane: Any, most: int) -> dict[str, Any]:
     first_span, slots = segment.ring(number, events=False, newest=most)
-    spans, strange = records.spans(slots)
+    spans, strange = records.newest(slots, most, records.spans)
     first_event, slots = segment.ring(number, events=True, newest=most)
-    events, stranger = records.events(slots)
+    events, stranger = records.newest(slots, most, records.events)
     counters = {name: list(value) if isinstance(value, tuple) else value for name, value in lane.items()}
     return {
         "number": number,
@@ -127,8 +138,8 @@ def _lane(segment: SegmentInside, reading: Reading, number: int, lane: Any, most
         "first_in_span_ring": first_span,
         "first_in_event_ring": first_event,
         "other_records": dict(strange + stranger),
-        "spans": [_span(reading, span) for span in spans[max(0, len(spans) - most) :]],
-        "events": [_event(reading, event) for event in events[max(0, len(events) - most) :]],
+        "spans": [_span(reading, span) for span in spans],
+        "events": [_event(reading, event) for event in events],
     }
 
 

@@ -268,6 +268,10 @@ def test_inspect_shows_the_event_ring(worker: Start, prefix: str) -> None:
     assert "events    in ring 3,586  defer dropped 417\n" in screen
     assert "event ring of lane 0, newest last:" in screen
     assert "7f00dead0040" in screen
+    assert document["newest_since_start_ns"] == ages[2]
+    titles, *rows = screen[screen.index("   #  EVENT") :].splitlines()
+    cells = [row[: titles.index("AT (µs)") + len("AT (µs)")].split()[-1] for row in rows]
+    assert cells == [f"{(ages[0] - ages[2]) / 1_000:,.1f}", "measured", "0.0"]
     (problem,) = status()["problems"]
     room = "a thread's ring holds 4,096 until a daemon reads them (brickd up)"
     assert f"417 events dropped (417 defer): {room}" in problem["text"]
