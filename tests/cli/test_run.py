@@ -53,7 +53,7 @@ def test_a_command_inherits_its_environment_plus_our_variables(by: str) -> None:
     given = {"PATH": os.environ["PATH"], "HOME": "/"}
     begun = subprocess.run([*BY[by], "--", "env"], capture_output=True, text=True, timeout=60, check=True, env=given)
     text = dict(line.split("=", 1) for line in begun.stdout.splitlines())
-    assert text.keys() - given.keys() == {"BRICKD", "BRICKD_SERVICE", "PYTHONPATH"}
+    assert text.keys() - given.keys() == {"BRICKD", "BRICKD_SERVICE", "PYTHONPATH", "_BRICKD_RUN"}
     assert text.items() >= given.items()
 
 
@@ -147,6 +147,59 @@ def test_a_command_below_brickd_0_starts_unchanged(by: str) -> None:
     assert "BRICKD is 0, so nothing is recorded" in begun.stderr
 
 
+def last_words(source: str, **environment: str) -> list[str]:
+    """The lines on stderr of a program that runs under `brickd run`."""
+    ended = run(sys.executable, "-c", source, **environment)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stderr.splitlines()
+
+
+@pytest.mark.parametrize("by", BY)
+def test_a_program_in_which_nothing_was_recorded_says_so_at_its_end(by: str) -> None:
+    ended = run(sys.executable, "-c", "import os, sys; print(os.getpid(), file=sys.stderr)", by=by)
+    pid, line = ended.stderr.splitlines()
+    assert line == (
+        f"brickd run: nothing was recorded in process {pid}: it did not import torch, and only models of torch are"
+        ' timed without a change; name its parts: with brick_agent.span("NAME"):'
+    )
+
+
+@pytest.mark.usefixtures("prefix")
+@pytest.mark.parametrize("then", ["", "brick_agent.shutdown()"])
+def test_a_program_that_recorded_something_says_nothing_at_its_end(then: str) -> None:
+    assert last_words(f"import brick_agent\nwith brick_agent.span('a'): pass\n{then}") == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import subprocess; subprocess.run(['true'])",
+        "import os\nr, w = os.pipe()\nif os.fork() == 0: os.close(w); os.read(r, 1); os._exit(0)",
+        "import os; os.environ['_BRICKD_RUN'] = '1'",
+    ],
+    ids=("waited for", "still live", "not its own end"),
+)
+def test_a_program_whose_children_may_have_recorded_says_nothing_at_its_end(source: str) -> None:
+    assert last_words(source) == []
+
+
+def test_libraries_whose_models_are_not_seen_are_named_at_the_end_of_each_process(tmp_path: Path) -> None:
+    for name in ("jax", "onnxruntime", "numpy_only"):
+        (tmp_path / f"{name}.py").touch()
+    given = os.pathsep.join(filter(None, (os.fspath(tmp_path), os.environ.get("PYTHONPATH"))))
+    imports = "import numpy_only, onnxruntime, jax"
+    (line,) = last_words(imports, PYTHONPATH=given)
+    assert ": it loaded jax, onnxruntime, and only models of torch are timed without a change; name its parts" in line
+    below = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {imports!r}])"
+    (line,) = last_words(below, PYTHONPATH=given)
+    assert ": it loaded jax, onnxruntime, and" in line
+    assert last_words(f"{imports}\nimport brick_agent\nwith brick_agent.span('a'): pass", PYTHONPATH=given) == []
+
+
+def test_the_last_words_of_a_program_without_stderr_are_not_missed() -> None:
+    assert run("sh", "-c", f"exec {shlex.quote(sys.executable)} -c 'print(1)' 2>&-").stdout == "1\n"
+
+
 HOOKS = "import sys; print([type(each).__module__ for each in sys.meta_path].count('brick_agent._torch.autoload'))"
 
 
@@ -155,7 +208,8 @@ HOOKS = "import sys; print([type(each).__module__ for each in sys.meta_path].cou
 @pytest.mark.parametrize("outer", BY)
 def test_nested_runs_install_one_hook(outer: str, inner: str) -> None:
     ended = run(*BY[inner], "--", sys.executable, "-c", HOOKS, by=outer)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1\n", "")
+    assert (ended.returncode, ended.stdout) == (0, "1\n")
+    assert ended.stderr.count("nothing was recorded in process ") == len(ended.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -10,6 +12,7 @@ from checksums import recorded
 from conftest import readings
 from faults import Start
 from recorded import summaries
+from running import BRICKD
 from test_instrument import MODEL
 
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
@@ -124,6 +127,8 @@ def test_the_rank_of_a_process_is_its_index(
 
 STOPPED = """
 import signal
+import subprocess
+import sys
 report(None)
 pause()
 signal.raise_signal(signal.{signal})
@@ -161,3 +166,17 @@ def test_handled_signals_and_fault_signals_are_no_normal_end(worker: Start, pref
     process.go()
     assert process.end() == -signal.SIGABRT
     assert [(each.alive, each.ended) for each in readings(prefix)] == [(False, False)]
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("torch.nn.Linear(4, 4)(torch.zeros(1, 4))", "it called no torch model with parts and parameters; call"),
+        ("torch.nn.Sequential(torch.nn.Linear(4, 4))(torch.zeros(1, 4))", ""),
+    ],
+)
+@pytest.mark.usefixtures("prefix")
+def test_a_program_that_calls_no_model_says_so_at_its_end(source: str, text: str) -> None:
+    command = [*BRICKD, "run", "--", sys.executable, "-c", f"import torch; {source}"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert ("nothing was recorded" in ended.stderr, text in ended.stderr) == (text != "", True)

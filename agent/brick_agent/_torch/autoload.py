@@ -7,6 +7,7 @@ nothing; after a model is found, no call of a module passes through here.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import sys
@@ -19,11 +20,18 @@ if TYPE_CHECKING:
 
 
 def begin() -> None:
-    """Wait for torch."""
+    """Wait for torch; at the end, report if nothing was recorded."""
+    atexit.register(_report)
     if "torch" in sys.modules:
         _arm()
     else:
         sys.meta_path.insert(0, _Finder())
+
+
+def _report() -> None:
+    from brick_agent._torch.unrecorded import report
+
+    report()
 
 
 class _Finder:

@@ -96,7 +96,7 @@ def environment(
     # An empty variable counts as unset; an empty entry in it means the directory where the command starts.
     path = given.get("PYTHONPATH") or None
     others = [] if path is None else [each for each in path.split(os.pathsep) if each != SITE]
-    result = {**given, "BRICKD": "1", "PYTHONPATH": os.pathsep.join((SITE, *others))}
+    result = {**given, "BRICKD": "1", "PYTHONPATH": os.pathsep.join((SITE, *others)), "_BRICKD_RUN": str(os.getpid())}
     if service is not None or not given.get("BRICKD_SERVICE"):
         result["BRICKD_SERVICE"] = service or service_of(command)
     if fingerprints is not None:

@@ -1,0 +1,52 @@
+"""Under `brickd run`: say at the end of a process that nothing of it was recorded, and the likely reason.
+
+Owns: when that is said, the names of other libraries that run models. Must not know: how a model is found. Invariants:
+a process that recorded anything says nothing; a library is known only if the host itself imported it; a process that
+started others says nothing about a program without models, because those may have recorded; an error changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from brick_agent._core import _segment_name
+
+RUN = "_BRICKD_RUN"  # the process that `brickd run` became
+_OTHERS = ("jax", "tensorflow", "onnxruntime", "mlx", "tensorrt", "openvino", "paddle", "ctranslate2", "llama_cpp")
+_NEXT = 'name its parts: with brick_agent.span("NAME"):'
+
+
+def report() -> None:
+    """Print at most one line on stderr."""
+    try:
+        if (text := _why_nothing()) is not None:
+            sys.stderr.write(f"brickd run: nothing was recorded in process {os.getpid()}: {text}\n")
+    except Exception:
+        pass
+
+
+def _why_nothing() -> str | None:
+    """The reason; None if something was recorded, or no reason is certain."""
+    if _segment_name():
+        return None
+    if others := [name for name in _OTHERS if name in sys.modules]:
+        return f"it loaded {', '.join(others)}, and only models of torch are timed without a change; {_NEXT}"
+    if os.environ.get(RUN) != str(os.getpid()) or _started_others():
+        return None
+    if "torch" in sys.modules:
+        return "it called no torch model with parts and parameters; call brick_agent.instrument(model)"
+    return f"it did not import torch, and only models of torch are timed without a change; {_NEXT}"
+
+
+def _started_others() -> bool:
+    """Whether this process has, or waited for, any children."""
+    import resource
+
+    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
+        return True
+    for thread in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{thread}/children", "rb") as file:
+            if file.read(1):
+                return True
+    return False
