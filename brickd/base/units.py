@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 Number = int | float | None
@@ -114,6 +114,28 @@ def count(n: Number) -> str:
     return _scaled(n, _COUNTS, decimal_below=100)
 
 
+def durations(of: Iterable[Number]) -> Callable[[Number], str]:
+    """Make a format for a column of durations: all in the unit of the longest, with three decimals at most.
+
+    >>> column = (1_542_000_000, 872_000_000, 26_440_000, 499_999, 0, None)
+    >>> [durations(column)(ns) for ns in column]
+    ['1.54 s', '0.872 s', '0.026 s', '<0.001 s', '0 s', '-']
+    >>> [durations([850, 7])(ns) for ns in (850, 7)], durations([999_500])(999_500), durations([])(None)
+    (['850 ns', '7 ns'], '1.00 ms', '-')
+    """
+    return _in_one_unit(of, _NS)
+
+
+def counts(of: Iterable[Number]) -> Callable[[Number], str]:
+    """Make a format for a column of counts, like `durations`.
+
+    >>> column = (335e9, 73.9e9, 1_297_000_000, 20_000)
+    >>> [counts(column)(n) for n in column], counts([1_234])(1_234)
+    (['335G', '73.9G', '1.30G', '<0.001G'], '1,234')
+    """
+    return _in_one_unit(of, _COUNTS)
+
+
 def many(n: int, one: str, more: str | None = None) -> str:
     """Format a count, as `count` does, with its noun.
 
@@ -161,6 +183,24 @@ def relative(error: Number) -> str:
         return f"{error:.2g}"
     mantissa, exponent = f"{error:.1e}".split("e")
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+
+
+def _in_one_unit(of: Iterable[Number], units: Sequence[tuple[int, str]]) -> Callable[[Number], str]:
+    largest = max((abs(value) for value in of if value is not None and not _is_no_number(value)), default=0)
+    unit, name = max(each for each in units if each == units[0] or 2_000 * largest >= 1_999 * each[0])
+
+    def shown(value: Number) -> str:
+        if value is None or _is_no_number(value):
+            return _NOTHING
+        scaled = value / unit
+        if unit == 1 or not value:
+            return f"{scaled:,.0f}{name}"
+        if abs(scaled) < 0.0005:
+            return f"{'-' if value < 0 else ''}<0.001{name}"
+        decimals = sum(abs(scaled) < bound for bound in (0.9995, 9.995, 99.95))
+        return f"{scaled:,.{decimals}f}{name}"
+
+    return shown
 
 
 def _scaled(value: Number, units: Sequence[tuple[int, str]], decimal_below: int) -> str:

@@ -2,7 +2,7 @@
 
 Owns: the screen of distances, the file of the picture. Must not know: segments, how a distance is computed. Invariants:
 bricks that are cut off, unknown or above their roof are counted; a message says if the peaks are another machine's,
-were measured under load, are only lower bounds, or are too low for what a brick did.
+were measured under load, are only lower bounds, or are too low for what a brick did; a column has one unit.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from brickd.errors import BrickdError
 from brickd.query.queries import BricksQuery, RooflineQuery
 
 _FIGURES = (
-    Figure(Column("TOTAL", "right", spare=1), "total_ns", units.duration),
-    Figure(Column("FLOP/S", "right", spare=3), "flops_per_second", units.count),
+    Figure(Column("TOTAL", "right", spare=1), "total", str),
+    Figure(Column("FLOP/S", "right", spare=3), "speed", str),
     Figure(Column("FLOP/BYTE", "right", spare=4), "flops_per_byte", lambda ratio: f"{ratio:.3g}"),
     Figure(Column("ROOF", "right", spare=5), "roof", str),
     Figure(Column("LIMIT", spare=2), "limit", str),
@@ -104,7 +104,7 @@ def _render(found: dict[str, Any], screen: Screen) -> list[str]:
         return [wording.nothing(found)]
     lines = escape.wrapped(_roof(found), screen.width)
     if entries:
-        shown = [entry | _cells(entry, found["peak_bounded"]) for entry in entries]
+        shown = _cells(entries, found["peak_bounded"])
         lines += tables.figures([*wording.brick_figures(found), *_FIGURES], shown, screen.width)
         lines += wording.bounds(entries, screen)
     if rest["bricks"]:
@@ -114,17 +114,25 @@ def _render(found: dict[str, Any], screen: Screen) -> list[str]:
     return [*lines, *(line for note in notes for line in escape.wrapped(note, screen.width))]
 
 
-def _cells(entry: dict[str, Any], peak_bounded: bool) -> dict[str, str]:
-    """The cells of an entry; those computed from a lower bound are marked."""
-    bounded, distance = entry["roof_bounded"], units.percent(entry["distance_percent"])
-    return {
-        "name": wording.brick(entry),
-        "roof": peak_words.at_least(units.count(entry["roof_flops_per_second"]), bounded),
-        "of_roof": peak_words.at_most(units.percent(entry["of_roof_percent"]), bounded),
-        "of_peak": peak_words.at_most(units.percent(entry["of_peak_percent"]), peak_bounded),
-        "distance": "above" if entry["above_roof"] else peak_words.at_least(distance, bounded),
-        "to_gain": peak_words.at_least(units.duration(entry["to_gain_ns"]), bounded),
-    }
+def _cells(entries: Sequence[dict[str, Any]], peak_bounded: bool) -> list[dict[str, Any]]:
+    """The entries with their cells, of which those computed from a lower bound are marked; a column has one unit."""
+    total, to_gain = (units.durations(entry[of] for entry in entries) for of in ("total_ns", "to_gain_ns"))
+    speed, roof = (units.counts(entry[of] for entry in entries) for of in ("flops_per_second", "roof_flops_per_second"))
+    shown = []
+    for entry in entries:
+        bounded, distance = entry["roof_bounded"], units.percent(entry["distance_percent"])
+        cells = {
+            "name": wording.brick(entry),
+            "total": total(entry["total_ns"]),
+            "speed": speed(entry["flops_per_second"]),
+            "roof": peak_words.at_least(roof(entry["roof_flops_per_second"]), bounded),
+            "of_roof": peak_words.at_most(units.percent(entry["of_roof_percent"]), bounded),
+            "of_peak": peak_words.at_most(units.percent(entry["of_peak_percent"]), peak_bounded),
+            "distance": "above" if entry["above_roof"] else peak_words.at_least(distance, bounded),
+            "to_gain": peak_words.at_least(to_gain(entry["to_gain_ns"]), bounded),
+        }
+        shown.append(entry | cells)
+    return shown
 
 
 def _roof(found: dict[str, Any]) -> str:

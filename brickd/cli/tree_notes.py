@@ -190,6 +190,8 @@ def _slack(document: Entry, screen: Screen) -> Iterator[str]:
     yield from tables.figures(_shown(_LOOSE, shown), shown, screen.width)
     if len(loose) > len(shown):
         yield f"…{units.count(len(loose) - len(shown))} more with slack"
+    if any(node["slack_ns"] > node["total_ns"] for node in shown):
+        yield escape.text("slack: how much longer a brick may take, which may be more than its total", screen.width)
 
 
 def _shown(figures: Sequence[Figure], entries: Sequence[Entry]) -> list[Figure]:

@@ -611,6 +611,22 @@ def test_branches_with_the_same_dependency_run_in_parallel() -> None:
     ]
 
 
+def test_slack_above_a_total_is_explained() -> None:
+    made = MadeUp()
+    for name, time in (("long", 40), ("short", 5), ("end", 1)):
+        made.begin(name)
+        if name == "end":
+            made.needs("long")
+            made.needs("short")
+        made.spend(time)
+        made.end()
+    document = whole(tree(named([made]), layers=False))
+    assert screens.critical(document, Screen(None, False))[-2:] == [
+        "35 ns   5 ns  short  -",
+        "slack: how much longer a brick may take, which may be more than its total",
+    ]
+
+
 def test_device_time_is_not_subtracted_from_host_time() -> None:
     made = MadeUp()
     made.begin("forward")

@@ -332,7 +332,7 @@ def test_bricks_are_sorted_by_possible_gain_and_unknown_ones_counted(worker: Sta
     assert screen[0].startswith("machine: float32 100GFLOP/s, memory 10.0GB/s; given ")
     assert screen[2].split() == [
         "gemm",
-        "1.0",
+        "1.00",
         "ms",
         "20.0G",
         "20",
@@ -541,7 +541,7 @@ def test_lower_bounds_and_peaks_under_load_are_marked(worker: Start) -> None:
         " processors"
     )
     assert "≥ 100G  compute   ≤ 20 %   ≤ 20 %    ≥ 80 %  ≥ 800 µs" in lines[2]
-    assert "5.0G  memory      80 %  ≤ 4.0 %      20 %    200 µs" in lines[3]
+    assert "5.00G  memory      80 %  ≤ 4.0 %      20 %    200 µs" in lines[3]
     assert lines[5:7] == [
         "machine, float32: a lower bound: none of 12 rounds was undisturbed: 12 waited for a processor",
         "to measure lower bounds again, with less other work: brickd calibrate",
