@@ -102,6 +102,10 @@ else:
         return value
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 # Old pickles name these modules, which no longer exist. This module has every name that such a pickle looks up there.
 _MOVED = (
     *("_bricks", "_instrument", "_native", "_nodes", "_profiler", "_sources", "_stats", "_tiles", "_timing"),

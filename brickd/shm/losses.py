@@ -75,8 +75,8 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if refused := ledger.marks["refused"]:
         found.append(_without_mark(reading, refused))
     if amounts := sum(n * lane["amounts"] for lane, _, n in reading.alike()):
-        right = "check elements, bytes, layers and durations"
-        text = f"{plural(amounts, 'amount')} out of range and not recorded: {right}"
+        right = "check elements, bytes, layers, durations, ids and scopes (BRICKD_STRICT=1 raises)"
+        text = f"{plural(amounts, 'wrong argument')} not recorded: {right}"
         found.append(Loss("amounts", text, amount=amounts))
     if dropped := ledger.details_dropped.total():
         found.append(Loss("details", f"{plural(dropped, 'span detail')} dropped; totals are whole", amount=dropped))
@@ -117,7 +117,7 @@ def _without_mark(reading: Reading, marks: int) -> Loss:
     rooms = [(what, room) for what, used, room in tables if used >= room // 2]
     text = f"{plural(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
     if not rooms:
-        why = "are below 'other', have no open span, or found no memory"
+        why = "are below 'other', have no open span or a wrong direction, or found no memory"
         return Loss("marks", f"{text} {why}", amount=marks)
     halves = " or ".join(f"half of its {room:,} {what}" for what, room in rooms)
     settings = tuple(setting for what, room in rooms for setting in _raised(what, room, _reader.NUMBERS_MAX))

@@ -300,8 +300,10 @@ pause()
     assert got.process["tensors_refused"] > 0
     process.go()
     assert process.end() == 0
-    assert process.stderr.count("\n") == 1, process.stderr
-    assert process.stderr.startswith("brickd: a tensor has no checksum: ")
+    first, *others = process.stderr.splitlines()
+    assert first.startswith("brickd: a tensor has no checksum: ")
+    kinds = [line.partition(", not ")[0].removeprefix("brickd: a ").split()[0] for line in others]
+    assert kinds == ["layer", "position", "step", "relation", "backend", "name"], "each once"
 
 
 def test_the_message_of_an_unreadable_tensor_is_requested_once(worker: Start, prefix: str) -> None:

@@ -336,8 +336,15 @@ for word in ("rescan_s", "generation", "share"):
     ((_, lane, _),) = got.lanes
     assert lane["event_attempts"] == lane["event_records"] + sum(lane["event_dropped"])
     assert got.process["tensors_refused"] > 0
-    assert reported.count("\n") == 2, reported
-    assert all(line.startswith("brickd: ") for line in reported.splitlines())
+    assert reported.count("\n") == 5, reported
+    kinds = (
+        "no weights are watched",
+        "1 of 1 weights have no fingerprint",
+        "rescan_s must",
+        "a generation must",
+        "share must",
+    )
+    assert all(reported.count(f"brickd: {kind}") == 1 for kind in kinds), "each once"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@
 #include "brick_hash.h"
 #include "brick_shm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,13 +17,51 @@ bool core_strict(void)
     return strict != NULL && strcmp(strict, "1") == 0;
 }
 
+/* Whether this process already reported this kind. */
+static bool is_reported(const char *what)
+{
+    static const char *reported[64];
+    size_t i = 0;
+    while (i < sizeof reported / sizeof *reported && reported[i] != NULL && strcmp(reported[i], what) != 0)
+        i++;
+    if (i == sizeof reported / sizeof *reported || reported[i] != NULL)
+        return true;
+    reported[i] = what;
+    return false;
+}
+
+/* The value on one line: its repr, unless that is the host's code or long. A new reference, or NULL. */
+static PyObject *shown(PyObject *value)
+{
+    PyObject *text = NULL;
+    if (value == Py_None || PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value)
+        || PyUnicode_CheckExact(value))
+        text = PyObject_ASCII(value);
+    if (text != NULL && PyUnicode_GET_LENGTH(text) <= 80)
+        return text;
+    Py_XDECREF(text);
+    PyErr_Clear();
+    return PyUnicode_FromFormat("a value of type %.80s", Py_TYPE(value)->tp_name);
+}
+
 int core_complain(const char *what, PyObject *value)
 {
     PyErr_Clear();
-    if (!core_strict())
+    if (core_strict()) {
+        PyErr_Format(PyExc_ValueError, "brick_agent: %s, not %R (BRICKD_STRICT=1)", what, value);
+        return -1;
+    }
+    if (is_reported(what))
         return 0;
-    PyErr_Format(PyExc_ValueError, "brick_agent: %s, not %R (BRICKD_STRICT=1)", what, value);
-    return -1;
+    char line[300];
+    PyObject *text = shown(value);
+    const char *given = text != NULL ? PyUnicode_AsUTF8(text) : NULL;
+    snprintf(line, sizeof line, "brickd: %s, not %.120s (BRICKD_STRICT=1 raises an exception)\n", what,
+             given != NULL ? given : "this value");
+    core_warn(line);
+    Py_XDECREF(text);
+    PyErr_Clear();
+    return 0;
 }
 
 void core_warn(const char *line)

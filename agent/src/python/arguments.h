@@ -6,7 +6,7 @@
 
 /* BRICKD_STRICT=1: raises what is otherwise only counted. Read only when something is wrong. */
 bool core_strict(void);
-/* Rejects a value: returns 0, or in strict mode -1 with an exception set. */
+/* Rejects a value: returns 0, or in strict mode -1 with an exception set. The first of a kind writes a line to stderr. */
 int core_complain(const char *what, PyObject *value);
 
 /* Writes a line to stderr. */

@@ -1,9 +1,12 @@
 /* python/functions.c - the module brick_agent._core and its functions. */
 #include "arguments.h"
 #include "brick.h"
+#include "context_key.h"
 #include "methods.h"
 #include "opening.h"
 #include "span.h"
+
+#include "../writer/lifecycle.h"
 
 #include <pthread.h>
 
@@ -103,6 +106,22 @@ static int to_count(PyObject *value, void *count)
     return failed == 0;
 }
 
+PyObject *core_refused(PyObject *module, PyObject *unused)
+{
+    if (!brick_is_off())
+        brick_count_refused(core_key());
+    Py_RETURN_NONE;
+}
+
+/* Only the first init has an effect. Returns 0, in strict mode -1 with an exception set. */
+static int check_service(PyObject *service, const char *text)
+{
+    if (service == Py_None || brick_state() != BRICK_ON || brick_service_is(text))
+        return 0;
+    brick_count_refused(core_key());
+    return core_complain("init must have the service that this process already records as", service);
+}
+
 static PyObject *core_init(PyObject *module, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"service", "worker", "lanes", "paths", "names", "sites", NULL};
@@ -112,7 +131,8 @@ static PyObject *core_init(PyObject *module, PyObject *args, PyObject *keywords)
     PyObject *result = NULL;
     if (PyArg_ParseTupleAndKeywords(args, keywords, "|OO$O&O&O&O&:init", names, &service, &worker, to_count, &c.lanes,
                                     to_count, &c.paths, to_count, &c.names, to_count, &c.sites)
-        && to_text(service, &texts[0], &c.service) == 0 && to_text(worker, &texts[1], &c.worker) == 0 && core_open(&c) == 0)
+        && to_text(service, &texts[0], &c.service) == 0 && to_text(worker, &texts[1], &c.worker) == 0 && core_open(&c) == 0
+        && check_service(service, c.service) == 0)
         result = PyBool_FromLong(brick_state() == BRICK_ON);
     Py_XDECREF(texts[0]);
     Py_XDECREF(texts[1]);
@@ -222,6 +242,7 @@ static PyMethodDef core_methods[] = {
     {"_traced", core_traced, METH_VARARGS, "Wrap a function; each call is a span of a brick, if `spans`; the first one marks its definition."},
     {"_node", core_node, METH_VARARGS, "Record a node of the graph, with the time that the host states for it."},
     {"_node_begin", core_node_begin, METH_O, "Open a node: what is recorded now is below it. Whether it is in itself."},
+    {"_refused", core_refused, METH_NOARGS, "Count a call with wrong arguments."},
     {"_context", core_context, METH_NOARGS, "The running context: what is open in one must end in it."},
     {"_node_end", core_node_end, METH_O, "Close a node."},
     {"_node_defined", core_node_defined, METH_VARARGS, "Record where the function is defined that the open node is."},

@@ -42,6 +42,7 @@ PyObject *core_transfer(PyObject *module, PyObject *const *args, Py_ssize_t give
 PyObject *core_needs(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_node(PyObject *module, PyObject *args);
 PyObject *core_node_begin(PyObject *module, PyObject *node);
+PyObject *core_refused(PyObject *module, PyObject *unused);
 PyObject *core_context(PyObject *module, PyObject *unused);
 PyObject *core_node_end(PyObject *module, PyObject *node);
 PyObject *core_node_defined(PyObject *module, PyObject *args);

@@ -99,3 +99,10 @@ const char *brick_plan_make(struct brick_plan *plan, const struct brick_config *
         label(h->coordinates, sizeof h->coordinates, worker);
     return NULL;
 }
+
+int brick_plan_is_of(const struct brick_plan *plan, const char *service)
+{
+    uint8_t labelled[sizeof plan->header.service] = {0};
+    label(labelled, sizeof labelled, service);
+    return memcmp(labelled, plan->header.service, sizeof labelled) == 0;
+}

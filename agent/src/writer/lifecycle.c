@@ -165,6 +165,8 @@ enum brick_state brick_init(const struct brick_config *config)
     return brick_state();
 }
 
+int brick_service_is(const char *service) { return brick_plan_is_of(&brick_agent.plan, service); }
+
 int brick_agent_ready(unsigned spans)
 {
     enum brick_state state = brick_state();

@@ -397,6 +397,16 @@ struct brick_thread *brick_enter_still(struct brick_thread *t, unsigned *outcome
     return brick_wants_attention(t) ? brick_obey(t, outcome, 0) : t;
 }
 
+void brick_count_refused(const void *key)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
+    if (t == NULL)
+        return;
+    brick_add(&t->line->amounts, 1);
+    brick_idle(t);
+}
+
 /* ---- leave ------------------------------------------------------------- */
 
 struct brick_stack *brick_stack_of(struct brick_thread *t, const void *key, int make)

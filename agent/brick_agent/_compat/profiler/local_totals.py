@@ -19,6 +19,7 @@ from time import CLOCK_MONOTONIC_RAW, clock_gettime_ns
 from brick_agent._compat.profiler.pending import Waiting
 from brick_agent._compat.profiler.report import printable
 from brick_agent._compat.profiler.stats import BrickStats
+from brick_agent._core import _refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,9 +80,10 @@ class LocalTotals:
         return n or 0
 
     def refuse(self, kind: str, message: str, cause: BaseException | None = None) -> None:
-        """Count a mistake, and log the first of its kind."""
+        """Count a mistake, also for brickd, and log the first of its kind."""
         if os.environ.get("BRICKD_STRICT") == "1":
             raise ValueError(f"brick_agent: {message} (BRICKD_STRICT=1)") from cause
+        _refused()
         with self.lock:
             self.mistakes[kind] = self.mistakes.get(kind, 0) + 1
             first = kind not in self._logged

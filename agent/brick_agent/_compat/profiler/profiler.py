@@ -204,7 +204,10 @@ class BrickProfiler(ProfilerTotals):
             "syncs": self._sync is not None,
             "tile_profiling": self._tiling,
         }
-        lost = reading.ledger | {"torn": reading.torn, "unread": reading.unread} | self._local.mistakes
+        lost = reading.ledger | {"torn": reading.torn, "unread": reading.unread}
+        mistakes = dict(self._local.mistakes)  # the segment counts them as wrong amounts
+        lost["amounts"] = max(0, lost.get("amounts", 0) - sum(mistakes.values()))
+        lost |= {kind: n + lost.get(kind, 0) for kind, n in mistakes.items()}
         wall_ns, supplied = self._local.passed_ns(now_ns()), dict(self._local.supplied)
         categories, tiles = by_category(bricks, CATEGORIES), self.all_tile_stats()
         return ProfilerReport(

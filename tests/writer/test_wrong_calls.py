@@ -1,0 +1,94 @@
+"""Wrong calls: each kind writes one line to stderr, is counted where brickd shows it, and raises in strict mode."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import brick_agent
+import pytest
+from faults import Start
+from verbs import brickd, document, started
+
+BEGIN = """
+brick.init(service="first")
+p = brick.BrickProfiler.enabled()
+p.enable_graph()
+"""
+# A call, the line that it writes without "brickd: ", and the kind of loss that counts it.
+CALLS = {
+    "brick.transfer('UP', 64)": ('a direction must be "H2D", "D2H" or "D2D", not \'UP\'', "marks"),
+    "brick.brick('')": ("a name must not be empty, not ''", "names"),
+    "brick.init(service='second')": (
+        "init must have the service that this process already records as, not 'second'",
+        "amounts",
+    ),
+    "brick.brick('x').record(5, -1)": (
+        "an amount must be an integer from 0 to 2^48, not -1",
+        "amounts",
+    ),
+    "p.start_brick(True)": ("a BrickId must be one of 0 to 14, not True", "amounts"),
+    "p.graph_push_scope(7)": ("a scope is a node, as ExecutionNode.Layer(0) is, not 7", "amounts"),
+    "p.graph_pop_scope()": ("a scope is popped by the thread or task that pushed it, once", "amounts"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_wrong_call_writes_one_line_and_is_counted_by_brickd(worker: Start, call: str) -> None:
+    line, kind = CALLS[call]
+    process = started(worker, f"{BEGIN}for _ in range(3): {call}\npause()\n")
+    (shown,) = document("workers")["workers"]
+    assert shown["problem"].startswith("3 ")
+    (problem,) = document("status")["problems"]
+    assert problem["text"] == f"first/0: {shown['problem']}"
+    assert f"loss-{kind}: first/0: {shown['problem']}" in brickd("doctor").stdout
+    process.go()
+    assert process.end() == 0
+    assert process.stderr.splitlines()[0].removesuffix(" (BRICKD_STRICT=1 raises an exception)") == f"brickd: {line}"
+    assert process.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_wrong_call_raises_in_strict_mode(worker: Start, call: str) -> None:
+    process = worker(f"{BEGIN}try: {call}\nexcept ValueError as error: report(str(error))\n", BRICKD_STRICT="1")
+    line, _ = CALLS[call]
+    assert process.next_report() == f"brick_agent: {line} (BRICKD_STRICT=1)"
+
+
+def test_the_same_service_again_is_no_mistake(worker: Start) -> None:
+    process = worker("for name in ('a/b', 'a/b', 'a_b', None): brick.init(service=name)\nbrick.init()\n")
+    assert (process.end(), process.stderr) == (0, "")
+
+
+VALUES = {
+    "'x' * 100": "a value of type str",
+    "10 ** 5000": "a value of type int",
+    "'\\n\\x1b[2J'": r"'\n\x1b[2J'",
+    "None": "None",
+    "1.5": "1.5",
+    "Own()": "a value of type Own",
+}
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_wrong_value_is_shown_on_one_line_without_code_of_the_host(worker: Start, value: str) -> None:
+    program = f"class Own:\n    def __repr__(self): raise SystemExit('ran')\nbrick.transfer({value}, 64)\n"
+    process = worker(program)
+    assert process.end() == 0
+    (line,) = process.stderr.splitlines()
+    assert f", not {VALUES[value]} (" in line
+
+
+def test_each_public_name_is_listed_before_it_is_loaded() -> None:
+    program = """
+import sys, rlcompleter, brick_agent
+before = set(sys.modules)
+names = dir(brick_agent)
+print(set(brick_agent.__all__) <= set(names) and names == sorted(names) and set(sys.modules) == before)
+complete = rlcompleter.Completer({"brick_agent": brick_agent}).attr_matches
+completions = {each.split("(")[0] for each in complete("brick_agent.")}
+print({f"brick_agent.{name}" for name in brick_agent.__all__} <= completions)
+"""
+    result = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["True", "True"]
+    assert "BrickProfiler" in brick_agent.__all__
