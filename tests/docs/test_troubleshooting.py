@@ -121,6 +121,7 @@ def reasons() -> Iterator[tuple[str, str]]:
             yield f"{path.name}: {text}", text
 
 
+@pytest.mark.ci
 def test_every_refusal_is_documented() -> None:
     known = [parts(message) for message in (*quoted(), *filter(_SENTENCE.search, _CODE.findall(PAGE)))]
     every = [*refusals(), *reasons()]

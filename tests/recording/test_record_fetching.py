@@ -39,7 +39,7 @@ def elsewhere(prefix: str) -> Iterator[Path]:
 
 
 def test_a_fetched_file_is_unchanged_and_stays_until_removed(daemon: Daemon) -> None:
-    path = lying(snapshots=600)
+    path = lying(snapshots=400)
     assert path.stat().st_size > 1 << 18, "more than a piece"
     (one,) = ask(runtime().socket, "/v1/record").document["recordings"]
     assert [(each["path"], each["number"], each["bytes"]) for each in one["files"]] == [

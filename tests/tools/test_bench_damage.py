@@ -16,6 +16,8 @@ from replicas import MODEL, MOMENTS, PROMPT, SMALL, replicas
 
 from brickd.demo.transformer import drawn
 
+pytestmark = pytest.mark.ci  # of a script, not of brickd
+
 # ---- faults of operators -----------------------------------------------------------------------------------------
 
 FAULTS = "from random import Random\nfrom benchmarks.damage import *\n"
@@ -40,9 +42,7 @@ def tried(fault):
 """
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind == Kind.FLIP else pytest.mark.ci) for kind in OF_OPERATORS]
-)
+@pytest.mark.parametrize("kind", OF_OPERATORS)
 def test_an_operator_fault_begins_at_its_stated_place_and_not_earlier(worker: Start, kind: Kind) -> None:
     program = f"""
 random = Random(5)
@@ -98,9 +98,7 @@ report([struck(kind) for kind in (Kind.FLIP, Kind.NAN, Kind.SCALE, Kind.ZERO)])
     assert (process.end(), process.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "kind", [Kind.FLIP, *(pytest.param(kind, marks=pytest.mark.ci) for kind in (Kind.SHIFT, Kind.DROP))]
-)
+@pytest.mark.parametrize("kind", [Kind.FLIP, Kind.SHIFT, Kind.DROP])
 def test_a_fault_is_recorded_as_another_output_for_equal_inputs(worker: Start, prefix: str, kind: Kind) -> None:
     kernel = {Kind.FLIP: "attn.scores", Kind.SHIFT: "attn.rotary", Kind.DROP: "mlp.add"}[kind]
     place = (kernel, 1, 1, PROMPT)

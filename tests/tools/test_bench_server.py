@@ -10,6 +10,8 @@ from benchmarks.server import Turn, interval, late_interval, p99
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.ci  # of a script, not of brickd
+
 
 @pytest.mark.parametrize(("count", "t"), [(4, 3.182), (24, 2.069), (100, 1.984)])
 def test_an_interval_has_the_width_of_the_t_distribution(count: int, t: float) -> None:
@@ -38,7 +40,6 @@ def test_at_most_one_of_a_hundred_exceeds_the_p99(seconds: list[float]) -> None:
     assert sum(each > found for each in seconds) <= len(seconds) / 100
 
 
-@pytest.mark.ci
 def test_a_slow_server_is_detected() -> None:
     chance = random.Random(3)
     plain, late = (

@@ -14,6 +14,8 @@ from mutation import c_sites, python_sites, sites, tree, trials
 from mutation.sites import Site
 from mutation.trials import End, Known
 
+pytestmark = pytest.mark.ci  # of a script, not of brickd
+
 PYTHON = '''\
 """A module."""
 
@@ -98,7 +100,6 @@ def outcome(text: str, number: int, *arguments: int) -> object:
         return "raised"
 
 
-@pytest.mark.ci
 def test_each_change_of_python_is_selected_by_its_number() -> None:
     calls = ((0,), (1,), (3,), (4,), (-1,), (8, 7))
     assert [outcome(PYTHON, 0, *call) for call in calls] == [False, False, False, True, "raised", False]
@@ -213,7 +214,6 @@ def little(folder: Path) -> Known:
     return known(("tests/test_little.py::test_one", [1, 2], 0.01), ("tests/test_little.py::test_two", [1, 2], 0.01))
 
 
-@pytest.mark.ci
 def test_a_mutant_is_killed_by_a_failing_test_and_survives_passing_ones(tmp_path: Path) -> None:
     found = little(tmp_path)
     one, two, three = (trials.attempt(tmp_path, Path(sys.executable), found, number, "x.py") for number in (1, 2, 3))
@@ -222,7 +222,6 @@ def test_a_mutant_is_killed_by_a_failing_test_and_survives_passing_ones(tmp_path
     assert (two.tests, two.reaching, two.by) == (2, 2, "")
 
 
-@pytest.mark.ci
 def test_import_time_code_is_reached_by_each_test_and_a_call_by_its_own(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "changed.py").write_text(

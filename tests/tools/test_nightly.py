@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
+pytestmark = pytest.mark.ci  # of a script, not of brickd
+
 SCRIPT = ROOT / "scripts" / "nightly"
 
 
