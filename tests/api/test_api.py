@@ -78,7 +78,6 @@ def test_a_view_is_the_same_document_over_the_socket(
 
 
 def test_hang_does_not_wait_for_a_second_look_without_workers(socket_path: Path) -> None:
-    """The second look would come an hour later."""
     assert ask(socket_path, "/v1/hang?watch=3600&longer=0").status == 200
 
 

@@ -1,4 +1,4 @@
-"""Clients of the API that are slow, silent, too many, or not permitted: each affects only itself."""
+"""Slow, silent, too many and unauthorized clients of the API affect only themselves."""
 
 from __future__ import annotations
 
@@ -329,7 +329,7 @@ sys.stdin.read()
 
 @contextmanager
 def held_by_a_member(path: Path, count: int, target: str = "") -> Iterator[list[str]]:
-    """A member of the group that keeps connections open; yields the status of each answer to `target`.
+    """A group member with open connections; yields the status of each answer to `target`.
 
     Without a target all but the last ten connections are closed.
     """

@@ -1,4 +1,4 @@
-"""Any input of a client gets a clear answer in JSON or a closed connection, and the server continues."""
+"""Any input of a client gets a JSON answer or a closed connection, and the server continues."""
 
 from __future__ import annotations
 

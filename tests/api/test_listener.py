@@ -1,4 +1,4 @@
-"""The socket's file: never wider than its mode, replaces nothing of others, removed with its daemon."""
+"""The socket's file: never wider than its mode, never replaces a file, removed at the end."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_forgotten_events_are_reported(daemon: Daemon) -> None:
 
 @contextmanager
 def running(*arguments: str, terminal: bool = False) -> Iterator[tuple[subprocess.Popen[str], Any]]:
-    """A verb that keeps running, and its output: on a pipe, or on a terminal of 10 lines and 60 columns."""
+    """A running verb and its output: on a pipe, or on a terminal of 10 lines and 60 columns."""
     ours, theirs = pty.openpty() if terminal else os.pipe()
     if terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 60, 0, 0))

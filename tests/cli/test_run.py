@@ -1,4 +1,4 @@
-"""A command runs under `brickd run` as without it, and brick_agent learns of each of its Pythons."""
+"""`brickd run` does not change its command and loads brick_agent into each Python."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_a_service_without_a_name_is_named_after_its_program(words: tuple[str, .
 
 
 def test_pythonpath_gains_no_current_directory() -> None:
-    """An empty part of PYTHONPATH is the interpreter's current directory; an empty PYTHONPATH is none."""
+    """An empty part of PYTHONPATH is the current directory; an empty PYTHONPATH is not."""
     for before, path in ((None, [launch.SITE]), ("", [launch.SITE]), ("/a:", [launch.SITE, "/a", ""])):
         given = {} if before is None else {"PYTHONPATH": before}
         assert launch.environment(("x",), given)["PYTHONPATH"].split(os.pathsep) == path

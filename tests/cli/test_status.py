@@ -1,4 +1,4 @@
-"""`brickd status`, `inspect`, `prune` and `demo`, as a person runs them: in their own process."""
+"""`brickd status`, `inspect`, `prune` and `demo`, each in its own process."""
 
 from __future__ import annotations
 

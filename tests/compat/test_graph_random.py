@@ -1,4 +1,4 @@
-"""Random programs: what a process shows of its own graph is what brickd shows of the segment."""
+"""Random programs: a process shows the same graph as brickd shows of its segment."""
 
 from __future__ import annotations
 

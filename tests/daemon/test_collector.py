@@ -39,7 +39,7 @@ def segment(prefix: str, name: str) -> Iterator[Rings]:
 
 @contextmanager
 def written_below(offset: int) -> Iterator[None]:
-    """No file can be written above this offset, as if the disk were full and the file had a hole there."""
+    """No file can be written above this offset, as on a full disk below a hole."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (offset, hard))
     try:

@@ -1,4 +1,4 @@
-"""The rules of the loop, one at a time: when it looks, drains, judges, saves and rests, and how it handles failures."""
+"""The rules of the loop: when it lists, drains, judges, saves and rests, and its failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The daemon as a process: there is only one, it saves what it read, and its successor continues from there."""
+"""The daemon as a process: there is one, it saves what it reads, its successor continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bad segment, file or client affects a daemon only there: the numbers of the others stay exact.
+"""A bad segment, file or client affects only itself: the numbers of others stay exact.
 
 Most of it happens to one daemon and two healthy workers that all tests of this file share: each test adds something
 bad, sees the report, lets the workers work, and sees every bit of that counted.
@@ -136,7 +136,7 @@ def image(**header: Any) -> bytearray:
 
 @contextlib.contextmanager
 def lived_in(path: Path) -> Iterator[int]:
-    """A file whose worker we are, for the kernel."""
+    """A file with this process as its live worker."""
     fd = os.open(path, os.O_RDWR)
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -218,7 +218,7 @@ def test_a_corrupt_segment_is_quarantined_with_its_reason(shared: Shared) -> Non
 
 
 def attached(shared: Shared, fd: int) -> None:
-    """Wait until a file that is open here is drained; opening it again would release our lock on it."""
+    """Wait until a file that is open here is drained; opening it again would release its lock."""
     until(lambda: holder(fd, _reader.LOCK_CONSUMER) == shared.daemon.pid)
     shared.goes_on()
 

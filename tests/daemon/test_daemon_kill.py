@@ -1,5 +1,4 @@
-"""Daemons are killed at each of their steps, over workers that continue, end and are killed: every event counts
-once."""
+"""Daemons are killed at each step while workers continue, end and die: events count once."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ USUAL = {"daemon_started", "worker_found", "worker_ended", "worker_died", "probl
 
 @dataclass
 class Host:
-    """A machine on which workers come and go, and daemons die.
+    """A machine on which workers start and end, and daemons die.
 
     Attributes:
         workers: all workers so far.
@@ -70,7 +69,7 @@ class Host:
         return [each for each in self.workers if each.fate == "lives"]
 
     def kill(self, action: str, number: int, of: str | None = None, then: Then | None = None) -> None:
-        """Run a daemon until it is killed at its effect of this number; meanwhile something happens to a worker."""
+        """Run a daemon until it is killed at this effect; meanwhile do something to a worker."""
         with mortal(self.compiled, f"{action}:{number}", of) as daemon:
             if then is not None:
                 then(daemon)
@@ -87,7 +86,7 @@ class Host:
         self.begin()
 
     def one_ends(self, daemon: Mortal) -> None:
-        """End the oldest worker, if the daemon lives long enough to see it; another begins."""
+        """End the oldest worker if the daemon lives long enough to see it, and start another."""
         oldest = self.living()[0]
         if daemon.reaches("pwrite", SHM / oldest.file) and daemon.stop():
             oldest.end()

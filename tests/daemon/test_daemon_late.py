@@ -1,4 +1,4 @@
-"""A daemon that comes late, is stopped, or cannot save: totals are exact, the rest is counted."""
+"""A daemon that starts late, is stopped or cannot save: totals are exact, losses counted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def work(worker: Worker, rings: int) -> None:
 
 
 def drained(daemon: Running) -> dict[str, Any]:
-    """The ledger after the daemon has read everything: twice the same, because reading and counting are two steps."""
+    """The ledger after the daemon has read everything and counted it: the same twice."""
     seen: list[dict[str, Any]] = [{}]
 
     def still(answer: Any) -> bool:

@@ -79,7 +79,7 @@ def test_an_exception_while_resting_is_reported_once_a_second_and_ends_nothing(
 def test_the_time_since_the_last_tick_is_never_negative(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise a recording whose snapshot has it would be taken for damaged."""
+    """A recording with a negative time would be taken for damaged."""
     now = property(lambda _: time.monotonic_ns(), lambda *_: None)
     monkeypatch.setattr(Loop, "came_round_ns", now, raising=False)
     with Home(runtime()) as home:

@@ -1,4 +1,4 @@
-"""A daemon that may not start, may not look, or loses its directory: it reports that, and continues with the rest."""
+"""A daemon that may not start or look, or loses its directory, reports it and continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions of processes besides their work: they fork, exec, stop, lose their locks and segments.
+"""Processes that fork, exec, stop, or lose their locks and segments.
 
 In each case a daemon knows which workers live, and counts all records once.
 """

@@ -1,4 +1,4 @@
-"""A daemon with a low limit of open files: clients are refused or closed first, workers and the checkpoint continue."""
+"""With few descriptors clients are refused first; workers and the checkpoint continue."""
 
 from __future__ import annotations
 

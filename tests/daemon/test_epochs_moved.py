@@ -1,4 +1,4 @@
-"""The daemon moves the epoch of all workers: a repeated step is sampled in all of them at the same times."""
+"""The daemon sets one epoch in all workers: they sample a repeated step at the same times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon of one user, clients of a group and outsiders: the group can read through the API and nothing else."""
+"""A daemon of one user, group members and outsiders: the group can only read, by the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a daemon in the background: it is bounded, and its failures never reach a writer."""
+"""The log of a background daemon is bounded, and its failures never reach a writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The daemon's messages to a service manager: that it answers, lives, ends; and nothing false."""
+"""Messages to a service manager: ready, alive and stopping, and nothing false."""
 
 from __future__ import annotations
 

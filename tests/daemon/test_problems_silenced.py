@@ -1,4 +1,4 @@
-"""Problems over time in a real daemon: their ids, silences and events, and what survives a restart."""
+"""Problems in a real daemon: ids, silences, events, and what survives a restart."""
 
 from __future__ import annotations
 

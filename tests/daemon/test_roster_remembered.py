@@ -1,4 +1,4 @@
-"""A roster over the lives of two daemons: which workers are remembered, missed, or continue elsewhere."""
+"""A roster over two daemons: workers are remembered, missed, or continue elsewhere."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ DENIED = "its worker ended, its totals are kept, and the file cannot be removed:
 
 
 def remembered(life: Life, prefix: str, uuid: bytes) -> None:
-    """A saved worker whose segment exists: a daemon was killed before it had removed it."""
+    """A saved worker whose segment exists: its daemon was killed before removing it."""
     segment(prefix, "dead", uuid, ended=1)
     life.tick()
     assert list(life.memory.gone) == [uuid.hex()]

@@ -1,4 +1,4 @@
-"""`brickd set --fingerprints`, `--sites`: the steps and sites whose checksums workers record from now on."""
+"""`brickd set --fingerprints` and `--sites`: which steps and sites workers record."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MLP, NORM, ATTN = {FIRST, ("layers.*.mlp", 1)}, {("norm", -1)}, {("layers.*.attn
 
 
 class Served:
-    """A worker that does a round when told."""
+    """A worker that does a round on request."""
 
     def __init__(self, start: Start, number: int, **environment: str) -> None:
         more = {"BRICKD_SERVICE": "api", "BRICKD_WORKER": str(number), "BRICKD_EVENTS": "65536"}

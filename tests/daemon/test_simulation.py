@@ -1,4 +1,4 @@
-"""The daemon's loop, its deferred work, its checkpoint and its restart account for every event, whatever happens.
+"""The loop, its deferred work, checkpoint and restarts account for every event.
 
 One seed is one order of events: `simulate(seed, folder)` repeats it.
 """
@@ -108,7 +108,7 @@ def judge(world: World) -> None:
 
 
 def judge_after_a_break(writer: Writer, worker: Worker | None) -> None:
-    """What a lost checkpoint had is lost; nothing is counted twice, and a segment's own totals are there."""
+    """What only a lost checkpoint had is lost; a segment's own totals count once."""
     assert worker is not None or not writer.alive
     counts = Counter(worker.reading.deferred) if worker is not None else Counter()
     assert counts["started"] <= len(writer.history.starts)

@@ -1,4 +1,4 @@
-"""Which segments a tick drains: cheap ones always, costly ones in turns, and at most the limit of a tick."""
+"""Which segments a tick drains: cheap ones always, costly ones in turns, within its limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def segments(many: int) -> Iterator[tuple[list[Rings], list[Attached]]]:
 
 
 def ticked(order: DrainTurns, goes_on: Callable[[], bool] = lambda: True) -> list[str]:
-    """Run a tick; returns whose events it took."""
+    """Run a tick; returns the names of the drained segments."""
     found: list[DrainResult] = []
     order.tick(found.append, goes_on)
     return [each.each.segment.name for each in found]
@@ -99,7 +99,7 @@ def test_the_cheapest_segments_up_to_half_of_a_tick_are_cheap(monkeypatch: pytes
         quiet = quiet_bytes(order)
 
         def unreached(limit: int) -> list[str]:
-            """The unreached segments of a tick after one in which the first read a whole ring more than the others."""
+            """The segments not reached by a tick after one in which the first read a full ring."""
             fill(made[0])
             write_event(made[1:])
             monkeypatch.setattr(drain_order, "TICK_BYTES", 1 << 30)

@@ -19,7 +19,7 @@ STEP = _reader.CHECKED_STEP
 
 
 def worn(one: list[CheckedRecord], other: list[CheckedRecord], *, step: int | None = None) -> list[Comparison]:
-    """Compare by run, after the first fingerprints of one were evicted: in the window, and in copies."""
+    """Compare by run after evictions from one worker: in the window, and in copies."""
     numerics = Numerics(1)  # the smallest window
     first, second = (numerics.producer(uuid, "api", tables, "") for uuid in "ab")
     first.receive(one[0].slots())

@@ -1,4 +1,4 @@
-"""The demonstration's transformer: it computes correctly, records it, and repeats it for the same seed."""
+"""The demo's transformer computes correctly, records it, and repeats it for the same seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon next to a server, each in its own container: docs/how-to/containers.md without a runtime.
+"""A daemon and a server in two containers: docs/how-to/containers.md without a runtime.
 
 The two share a /dev/shm of 64 MiB and a user, and nothing else: no pid namespace, no writable root. Root asks from
 outside.
@@ -51,7 +51,7 @@ def shm() -> Iterator[Path]:
 
 @pytest.fixture
 def serve(worker: Start, shm: Path, prefix: str) -> Serve:
-    """Starts a server in a container: `serve(program, **parts of its container)`; `by`: the start of its command."""
+    """`serve(program, **parts of its container)` starts a server; `by` starts its command."""
     another_user(SERVER)  # skips without such a user
 
     def start(program: str, service: str = "api", by: Sequence[str] = (), **container: Any) -> Worker:
@@ -64,7 +64,7 @@ def serve(worker: Start, shm: Path, prefix: str) -> Serve:
 
 @pytest.fixture
 def daemon(shm: Path, prefix: str) -> Iterator[Running]:
-    """The daemon next to it; the runtime directory is a volume that contains the daemon's own folder."""
+    """The daemon next to it; a volume with the daemon's own folder is its runtime directory."""
     directory = runtime().directory
     directory.chmod(0o777)  # the mode that Kubernetes uses
     with pytest.MonkeyPatch.context() as patch:

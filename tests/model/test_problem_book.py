@@ -1,4 +1,4 @@
-"""The life of a problem: when it begins, is active and ends, and what a silence covers, by a given clock."""
+"""The life of a problem by a given clock: begin, activity, end, and what a silence covers."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def off(checksum: int, by: float = 0.0, **values: int) -> Tensor:
 def judged(
     one: CheckedRecord, other: CheckedRecord, site: Site = MLP, *, by_input: bool = False, **row_is: Any
 ) -> Judgement:
-    """Judge the second record against the first, in a step that began well; `row_is` changes the row."""
+    """Judge the second record against the first; `row_is` changes the row."""
     fingerprints = _reader.Fingerprints(1 << 20)
     for number, reported in enumerate((one, other)):
         add(fingerprints, number, [CheckedRecord(GOOD, SAME, site=2), replace(reported, ticks=1)])

@@ -1,4 +1,4 @@
-"""Replicas of which some add up in another order: no alarm, and a real fault in either class is found and named."""
+"""Replicas with two orders of summation: no alarm, and a real fault in either is named."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def replicas(start: Start, parts: Sequence[bool], bad: int | None = None, damage
 
 
 def coverage_when(daemon: Any, workers: int, findings: int = 0) -> dict[str, Any]:
-    """The daemon's answer, once it has everything and this number of findings: a look makes only a few checks."""
+    """The daemon's answer once it has everything and this number of findings."""
 
     def whole(answer: dict[str, Any]) -> bool:
         fingerprints = [each["input"]["fingerprints"] for each in answer["services"]]

@@ -1,4 +1,4 @@
-"""The comparison of workers: where they differ first, by which evidence, and what is unknown."""
+"""The comparison of workers: the first difference, its evidence, and what is unknown."""
 
 from __future__ import annotations
 
@@ -297,14 +297,14 @@ def test_later_steps_of_a_damaged_worker_stay_paired() -> None:
 
 
 def test_a_difference_from_a_cache_of_other_work_hides_no_later_other_work() -> None:
-    """The last step reads no cache and has other inputs: only its beginning shows that it is other work."""
+    """Only the inputs of the last step show that it is other work: it reads no cache."""
     sides = [without(reported, SCORES, 3) for reported in (GOOD, given_else(other_prompt(1), 3))]
     with pytest.raises(NothingComparable, match="11 another step's work"):
         compared(*sides, by="run")
 
 
 def test_a_difference_without_a_cache_is_not_from_other_work() -> None:
-    """After other work, a step without a cache differs: later steps with other inputs may follow from that."""
+    """Later steps with other inputs may follow from a step that differs without a cache."""
     sides = [[e for e in reported if e.site != SCORES] for reported in (GOOD, given_else(other_prompt(1, MLP), 3))]
     reported = compared(*sides, by="run")
     assert (where(reported)[:3], reported["not_comparable"]) == (("mlp", 0, 2), {"work": 3})

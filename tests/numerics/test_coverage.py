@@ -1,4 +1,4 @@
-"""Which workers differ and how much was compared, from real workers with a real daemon, on screens and in JSON."""
+"""Which workers differ and how much was compared: real workers, screens and JSON."""
 
 from __future__ import annotations
 

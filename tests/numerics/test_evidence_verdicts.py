@@ -1,4 +1,4 @@
-"""Equal, diverged or unproven: the verdict of a service by each class of evidence, and the events about it."""
+"""Equal, diverged or unproven: a service's verdict per class of evidence, and its events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numeric classes are learned while workers record: no alarm about them, and real faults are found."""
+"""Numeric classes are learned during recording: no alarm about them, real faults found."""
 
 from __future__ import annotations
 

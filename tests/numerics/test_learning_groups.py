@@ -1,4 +1,4 @@
-"""Groups of fingerprints, with known numeric classes: which are equal, which decide nothing, what is checked."""
+"""Groups of fingerprints with known classes: which are equal, undecided, or judged."""
 
 from __future__ import annotations
 

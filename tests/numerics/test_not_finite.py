@@ -1,4 +1,4 @@
-"""NaN and infinities that are born in a worker: found at once, without a peer, except those by design."""
+"""Births of NaN and infinities are found at once without a peer, except those by design."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KNOWN = {f"u{n}": f"api/{n}" for n in range(9)}
 
 
 def rows(*workers: Sequence[tuple[int, int]], counts: Sequence[int]) -> list[CountedBirths]:
-    """Workers at one site: per kind the first fingerprint and the number, and the number of fingerprints."""
+    """Workers at one site: per kind the first fingerprint and the count, and all fingerprints."""
     return [CountedBirths(0, 5, n, counts[n], tuple(kinds)) for n, kinds in enumerate(workers)]
 
 

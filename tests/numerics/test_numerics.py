@@ -259,7 +259,7 @@ def test_the_memory_for_past_services_is_bounded() -> None:
     records = CheckedRecord(Tensor(1), IN).slots()
 
     def come(services: int) -> int:
-        """Add this number of services that each send something and are then forgotten; returns the bytes used."""
+        """Add services that each send something and are then forgotten; returns the bytes used."""
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(services):
             uuid = uuid4().hex

@@ -1,4 +1,4 @@
-"""The state of a place, by the workers that differ there and those that contradict themselves."""
+"""The state of a site by its differing and its self-contradicting workers."""
 
 from __future__ import annotations
 

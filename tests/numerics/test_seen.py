@@ -1,4 +1,4 @@
-"""The state of a site, by the counts of its fingerprints: each bound, and the order of the states."""
+"""The state of a site by its counts: each bound, and the order of the states."""
 
 from __future__ import annotations
 

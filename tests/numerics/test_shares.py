@@ -1,4 +1,4 @@
-"""Each service has its share of the memory of fingerprints: none evicts what fits into another's share."""
+"""Each service has its share of the fingerprint memory; no other evicts what fits there."""
 
 from __future__ import annotations
 

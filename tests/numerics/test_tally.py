@@ -1,4 +1,4 @@
-"""The counts at each place, from look to look: of which workers, under which category, and until when."""
+"""Counts per site from look to look: their workers, category and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If nothing proves that workers agree, every screen says so: real workers, with and without a daemon."""
+"""If nothing proves that workers agree, every screen reports it, with or without a daemon."""
 
 from __future__ import annotations
 

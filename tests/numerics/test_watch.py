@@ -1,4 +1,4 @@
-"""Differences between running workers: reported once, with the outlier if that is known, kept as evidence."""
+"""Differences between running workers: reported once, with outlier and evidence."""
 
 from __future__ import annotations
 

@@ -452,7 +452,7 @@ def test_on_a_virtual_machine_memory_and_caches_between_cores_have_no_undisturbe
 
 
 def lying(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    """Measure by a shell program instead of Python's, and no GPU, whether torch is installed or not."""
+    """Measure by a shell program instead of Python's, and without a GPU."""
     monkeypatch.setitem(sys.modules, "torch", None)
     path = folder / "program"
     path.write_text(f"#!/bin/sh\n{program}\n")
@@ -466,7 +466,7 @@ def rounds(rate: float, undisturbed: int) -> Rounds:
 
 
 def printing(*devices: tuple[str, float, int]) -> str:
-    """The program that reports devices with a rate of float32 and a number of undisturbed rounds of 30."""
+    """A program that reports devices with a float32 rate and undisturbed rounds of 30."""
     text = [
         line
         for name, rate, undisturbed in devices

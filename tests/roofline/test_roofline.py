@@ -1,4 +1,4 @@
-"""`brickd roofline`: the position of bricks below a device's limits, and bricks without a position."""
+"""`brickd roofline`: bricks below a device's limits, and bricks without a position."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def test_unknown_instruction_sets_and_sizes_are_refused(name: str, size: int) ->
 
 @pytest.mark.nightly
 def test_no_numpy_matrix_product_on_one_core_exceeds_the_peak() -> None:
-    """In a process of its own, which numpy's BLAS may bind; the turns alternate, as the clock rate changes."""
+    """The turns alternate because the clock rate changes; a process of its own binds the BLAS."""
     code = f"""
 import os; os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 os.sched_setaffinity(0, {{{CPUS[0]}}})

@@ -16,7 +16,7 @@ USUAL, OTHER, THIRD, BIT, OTHER_BIT, FAR = range(6)
 
 
 def tensor(content: int, what: int, **values: int) -> Tensor:
-    """An output of length 1: two orders differ by some 1e-7 in all places, a flipped bit in only one place."""
+    """An output: two orders differ by 1e-7 everywhere, a flipped bit in one element only."""
     order = {USUAL: 0, BIT: 0, OTHER: 1, OTHER_BIT: 1, THIRD: 2, FAR: 0}[what]
     sketch = 0.2e-7 * order * (1 + (_PLACES * (content + 1)) % 3)
     if what in (BIT, OTHER_BIT):

@@ -1,4 +1,4 @@
-"""The writer's own functions, called from a worker's program without the extension: any number, any order."""
+"""The writer's functions, called from a worker without the extension, in any order."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def control(flags): os.pwrite(w.brick_segment_fd(), flags.to_bytes(4, "little"),
 
 
 def c_calls(compiled: Compile) -> str:
-    """The beginning of a worker's program that calls them; `w` is the writer, separate from the extension's."""
+    """The begin of a worker's program that calls them; `w` is a second writer."""
     return _PROGRAM.format(writer=str(compiled("writer.so", WRITER, "-shared", "-fPIC")))

@@ -94,7 +94,7 @@ def add(
     shard: int = 0,
     named: bool = True,
 ) -> tuple[int, list[int], bytes]:
-    """Add records of a worker; returns the bytes taken, the unlike fingerprints, the records of weights."""
+    """Add a worker's records; returns the bytes taken, unlike fingerprints and weight records."""
     records = b"".join(each.slots() for each in given)
     taken, weights = fingerprints.add(worker, service, shard, NUMBERS, NUMBERS, records, named)
     return taken, fingerprints.unlike(), weights

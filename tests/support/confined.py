@@ -1,4 +1,4 @@
-"""A command confined like a unit of systemd, without systemd: the restrictions are read from the unit's text.
+"""A command confined like a systemd unit, by the restrictions in the unit's text.
 
 As a program it confines itself and becomes the command. Needs root, libseccomp and systemd-analyze. Every setting is
 either applied here or listed in ELSEWHERE: an unknown one is an error, so none is skipped by mistake.
@@ -46,7 +46,7 @@ def read(text: str, instance: str) -> Settings:
 
 
 def command(settings: Settings, runtime: Path, instead: Sequence[str] = ()) -> list[str]:
-    """The command line of the unit's command, or of another one; `runtime` becomes its runtime directory."""
+    """The command line of the unit or another one; `runtime` becomes its runtime directory."""
     program, *arguments = settings["ExecStart"][-1].split()
     assert Path(program).name == "brickd"
     asked = instead or [sys.executable, "-P", "-m", "brickd", *arguments]
@@ -157,7 +157,7 @@ def _sets() -> dict[str, list[str]]:
 
 
 def allowed(settings: Settings) -> set[str]:
-    """The system calls that SystemCallFilter= allows; systemd adds those that every program needs."""
+    """The system calls of SystemCallFilter= and those that systemd adds for every program."""
     sets = _sets()
 
     def expanded(names: Iterable[str]) -> set[str]:

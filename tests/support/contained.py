@@ -1,4 +1,4 @@
-"""A command in a container, as far as brickd is concerned, without a container runtime: see `test_container.py`.
+"""A command in a container, without a container runtime: see `test_container.py`.
 
 As a program in a new pid namespace it builds the rest of the container and becomes the command: its own /proc, a
 /dev/shm that another container may share, a root that is read-only except for some folders, no network, its own user

@@ -1,4 +1,4 @@
-"""Epochs, as a consumer writes them, and the steps sampled in them by the definition of `brick_shm.h`."""
+"""Epochs as a consumer writes them, and the sampled steps by definition of `brick_shm.h`."""
 
 from __future__ import annotations
 

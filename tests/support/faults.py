@@ -1,4 +1,4 @@
-"""What the tests of faults share: exact accounts, workers in C, workers with their own /dev/shm.
+"""What fault tests share: exact accounts, workers in C, workers with their own /dev/shm.
 
 As a program it reads every segment that it finds, for a worker whose /dev/shm the test cannot see.
 """
@@ -52,7 +52,7 @@ def counts(of: Reading) -> dict[str, int]:
 
 
 def exact(of: Reading) -> dict[str, int]:
-    """The ledger's terms that are not zero, checked: in each lane, in total, and against the summaries."""
+    """The ledger's nonzero terms, checked per lane, in total, and against the summaries."""
     for _, lane, _ in of.lanes:
         accounted = lane["summarized"] + sum(lane["rejected"]) + lane["open"] + lane["abandoned"]
         assert lane["begun"] - accounted in ((0,) if of.alive else (0, 1))
@@ -93,7 +93,7 @@ def fault_at(
     log: int | None = None,
     of: str | None = None,
 ) -> dict[str, str]:
-    """The environment in which a program dies, or gets a disk error, at one of its effects: see fault_at.c.
+    """The environment in which a program dies or gets a disk error at one effect: fault_at.c.
 
     `plan` is as there, "kill-after:17"; without one nothing happens. Only effects below the paths of `under` count, if
     given, and of these only those with the name `of`, if given. A line for each goes to the descriptor `log`, which the

@@ -1,4 +1,4 @@
-"""The fingerprint as defined by `brick_fingerprint.h`, in numpy: slow, obvious, without any of our C code."""
+"""The fingerprint by its definition, in numpy: slow, obvious, without our C code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Restrictions of a test program before it becomes another one: mounts, users, privileges. Needs root.
+"""Restrictions before a test program execs another: mounts, users, privileges. Needs root.
 
 Whatever is hidden, the installation that runs the tests stays visible.
 """

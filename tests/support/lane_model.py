@@ -1,5 +1,4 @@
-"""A lane as the format describes it, in plain Python: the effect of each call on the counters, the totals and the
-rings.
+"""A lane by the format, in plain Python: each call's effect on counters, totals and rings.
 
 Written from brick_shm.h and brick_agent.h, with lists and dictionaries instead of the writer's stacks of nodes. One
 thread at a time has the lane; every time is given.
@@ -41,7 +40,7 @@ class Frame:
 
 @dataclass
 class Stack:
-    """The open frames of one key; `refused`: begins above them without a frame, whose ends come first."""
+    """The open frames of one key; `refused`: begins without a frame, whose ends come first."""
 
     frames: list[Frame] = field(default_factory=list)
     refused: int = 0

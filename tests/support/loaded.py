@@ -1,4 +1,4 @@
-"""Processes forked from one that has loaded their code: loading takes longer than most of their work.
+"""Processes forked from one that has loaded their code, because loading takes longest.
 
 Such a process has its own arguments, environment, directory, input and output, as if started by a shell. A verb of
 `brickd` skips the interpreter's shutdown, which would free everything loaded; `test_cli_skeleton.py` tests the

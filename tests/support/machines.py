@@ -1,4 +1,4 @@
-"""A daemon's loop and windows in the test's own process; the test controls its clock and its looks."""
+"""A daemon's loop and windows in the test's process, with a clock set by the test."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def commands(text: str) -> list[Command]:
 
 
 def stated(output: str) -> list[str]:
-    """What must be the same at each run: the first line, the heads of tables and the problems, without numbers."""
+    """What must be the same at each run: first line, table heads, problems, without numbers."""
     lines = output.splitlines()
     kept = [line for n, line in enumerate(lines) if n == 0 or line.startswith("! ") or re.match(r"[A-Z]{4}", line)]
     return [" ".join(_NUMBER.sub("#", line.partition("…")[0]).split()) for line in kept]
@@ -145,7 +145,7 @@ def stated_lines(output: str) -> list[str]:
 
 @contextmanager
 def reader(folder: Path, **replaced: str) -> Iterator[Reader]:
-    """A reader, whose commands are ended at the end; `replaced`: texts that they write differently."""
+    """A reader whose commands are ended at the end; `replaced`: texts that they replace."""
     one = Reader(folder, replaced)
     try:
         yield one

@@ -1,4 +1,4 @@
-"""Workers that do a number of rounds, and the daemon's numbers about them: whether each round counted once."""
+"""Workers that do a number of rounds, and whether the daemon counted each of them once."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ UP = (*BRICKD, "up")
 
 
 def going(*arguments: str, under: Sequence[str] = (), **environment: str) -> Process:
-    """Start a verb that keeps running; `under`: the beginning of its command line; empty: it is forked."""
+    """Start a verb that keeps running; `under`: the begin of its command; empty: fork it."""
     if not under:
         return loaded().start(arguments, os.environ | environment)
     return _command([*under, *BRICKD, *arguments], environment)

@@ -1,4 +1,4 @@
-"""Places for the tests only: their processes see nothing of the user's there, and leave nothing behind.
+"""Directories and prefixes of the tests only: no process sees or changes the user's.
 
 Owns: the environment of a test, and of what several tests share. Must not know: what a test does. Invariant: no prefix
 begins with the default one: the user's daemon would drain the workers of the tests.
@@ -90,7 +90,7 @@ def remove_unused() -> None:
 
 @contextmanager
 def apart() -> Iterator[str]:
-    """A prefix, and directories, that nothing else uses; everything left there is removed at the end."""
+    """A prefix and directories that nothing else uses; removed at the end."""
     place = _unused.pop() if _unused else _new_place()
     prefix, folder, run = place.prefix, place.folder, place.folder / "run"
     variables = {

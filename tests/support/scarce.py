@@ -1,4 +1,4 @@
-"""The reader's C code without memory, and what it keeps: run as a program under failing_malloc.c.
+"""The reader's C code without memory, and what it keeps: runs under failing_malloc.c.
 
 Each function of `USES` runs repeatedly: first undisturbed, to see what it keeps, then with its first allocation
 failing, with its second, and so on, and at the end undisturbed again. Prints a line of JSON with the result.

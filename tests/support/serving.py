@@ -74,7 +74,7 @@ class Orders:
 
 
 class Daemon(SharedMemory):
-    """A daemon as the API sees it, without a loop: shared memory as it is, orders executed at once."""
+    """A daemon as the API sees it, without a loop: it executes settings at once."""
 
     source: Source = "daemon"
 

@@ -40,7 +40,7 @@ def off(checksum: int, by: float = 0.0, **values: Any) -> Tensor:
 def chain(
     born: int | None = None, *, steps: int = 3, sites: Sequence[int] = (EMBED, NORM, SCORES, MLP), by: float = 0.5
 ) -> list[CheckedRecord]:
-    """Some steps in which each site reads the previous site's output; from `born` on all is wrong."""
+    """Steps whose sites each read the previous site's output; from `born` on all are wrong."""
     reported, at = [], 0
     for step in range(1, steps + 1):
         given = Tensor(1000 * step)
@@ -135,7 +135,7 @@ def compared(*records: Sequence[CheckedRecord], **how: Any) -> Any:
 
 
 def answered(*records: Sequence[CheckedRecord], names: Sequence[str] = ("api",), **how: Any) -> Any:
-    """The document on workers with these records; other arguments than the query's are of their world."""
+    """The document on workers with these records."""
     world = {key: how.pop(key) for key in ("lost", "process", "spans", "services", "dead", "called") if key in how}
     question = DiffQuery(tuple(names), **how)
     return diff.answer(Sided(records, **world), question).document

@@ -301,7 +301,7 @@ class Writer:
         self.die()
 
     def leave(self, prefix: str, consumed: Callable[[], bool]) -> Generator[None, None, None]:
-        """End cleanly, step by step, with a kill possible in between: its segment stays, or a record of it."""
+        """End cleanly step by step, with a kill possible at each: a segment or a record stays."""
         self.finish()
         os.pwrite(self.fd, struct.pack("<Q", 1), self._process + forge.later("process", "ended"))
         self.leaving = self.ended = True
@@ -342,7 +342,7 @@ class Writer:
         return sum(lane.begun for lane in self.lanes)
 
     def take_over(self, lost: Writer) -> None:
-        """Become the process that lost its segment: its totals move into this one, its rings restart."""
+        """Become the process that lost its segment: its totals move here, its rings restart."""
         os.pwrite(self.fd, lost.uuid[:8], self._process + forge.later("process", "took"))
         self.history, self.known, self.dropped, self.spans = lost.history, lost.known, lost.dropped, lost.spans
         for number, (mine, its) in enumerate(zip(self.lanes, lost.lanes, strict=True)):
@@ -625,7 +625,7 @@ class World:
         return any(each.segment.identifier == identifier for each in attached)
 
     def _missed(self, writer: Writer) -> bool:
-        """Whether the daemon has not seen it yet: of three segments within one tick it misses the second."""
+        """Whether the daemon has not seen it yet: of three segments in a tick it misses the second."""
         return self.daemon is not None and not self.has(writer) and not writer.vanished
 
     def reopen(self, lost: Writer) -> None:

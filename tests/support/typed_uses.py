@@ -1,4 +1,4 @@
-"""Uses of the agent that a type checker must accept: never run, checked by mypy in scripts/lint."""
+"""Uses of the agent that mypy must accept in scripts/lint; never run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`brickd hang`, as a person runs it on real workers, and its verdicts on workers that never ran."""
+"""`brickd hang` on real workers, and its verdicts on made-up ones."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ LANES: dict[str, tuple[State, LanePosition | None]] = {
 
 
 def made(name: str, lanes: Iterable[str], *, alive: bool = True, age_s: float | None = 42) -> Watched:
-    """A worker, from each lane's action: where it is stuck, or "moves" or "idles"; with a wrapper of its own."""
+    """A worker by its lanes: "moves", "idles", or the brick in which a lane is stuck."""
     before, after = {}, {}
     for number, does in enumerate(lanes):
         state, place = LANES[does]

@@ -1,4 +1,4 @@
-"""Stragglers among real processes: they are stopped, continue, die and are replaced; only slow ones are named.
+"""Stragglers among real processes that stop, die and are replaced: only slow ones are named.
 
 A slot is ten seconds of a clock that the test moves, and workers get their times from the test; only the time stopped
 within a span is real.

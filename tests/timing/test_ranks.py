@@ -1,4 +1,4 @@
-"""Ranks of two groups, checked against every pair of their values, and against draws from one distribution."""
+"""Ranks of two groups, checked against all pairs and against draws from one distribution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far one row differs from the others: the score by its formula, and the bounds of each rule."""
+"""How far one row differs from the others: the score's formula, and each rule's bounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_among_equals_without_noise_the_error_is_the_floor() -> None:
 
 @pytest.mark.parametrize(("others", "usual"), [((-0.1, 0.0, 0.1), 0.1), ((-0.1, 0.0, 0.0, 0.1), 0.1)])
 def test_the_spread_of_few_others_counts_more(others: Sequence[float], usual: float) -> None:
-    """The median of the distances from the middle, in units of sigma, widened by three divided by their number."""
+    """The spread is the median distance in sigma, widened by three over the number of others."""
     seen = standing([0.5] * 6, *([other] * 6 for other in others))
     middle = 0.05 if len(others) == 3 else 0.0
     sizes = sorted(abs(each - middle) for each in (0.5, *others))

@@ -1,4 +1,4 @@
-"""The named workers exactly at a bound of each rule, just below it and just above: verdicts on looks without noise.
+"""Named workers at each bound of each rule, just below and just above, without noise.
 
 The distance of each worker is given, not computed from times, so that a bound can be met exactly.
 """
@@ -248,7 +248,7 @@ def test_a_wait_corroborates_a_finding_from_half_of_the_score_on(wait: Sequence[
 
 
 def test_work_explains_a_wait_if_it_explains_half_of_it() -> None:
-    """The others wait half of the time for it; it works a quarter of the time more than they do, and is not slow."""
+    """The others wait half of the time; this one works a quarter of the time more than they do."""
 
     def works(mean_ns: float) -> StragglerVerdict:
         more = [Side(0.0, mean_ns=mean_ns), *[Side(mean_ns=2.5e7)] * 4]

@@ -227,8 +227,7 @@ class KindsLog(Log):
 
 
 def snapshots(slots: int, slow_in: range, lives: Any = lambda worker, slot: True) -> list[Snapshot]:
-    """Snapshots of three workers with ten calls of 100 ms in ten seconds; the last one's take 20 % longer in some
-    slots."""
+    """Snapshots of three workers; the calls of the last one take 20 % longer in some slots."""
     made = [MadeUp(service="api") for _ in range(3)]
     taken = []
     for slot in range(slots + 1):

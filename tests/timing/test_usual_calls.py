@@ -1,4 +1,4 @@
-"""The mean of the usual calls: the effect of rare long calls, and its distance from the exact value."""
+"""The usual mean: the effect of rare long calls, and its distance from the exact mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that wait for a processor: which are named, whose bricks are not called slow, the kernel's account."""
+"""Workers that wait for a processor: which are named, and whose bricks are not called slow."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_a_process_may_use_the_fewest_processors_of_its_cgroups(
 def alone(
     waited: Sequence[float | None], *, workers: int = 1, pinned: Sequence[int] = (), throttled: float | None = None
 ) -> StragglerVerdict:
-    """Workers that wait this part of their time in each slot; the pinned ones may use only one processor."""
+    """Workers that wait this share of each slot; the pinned ones have only one processor."""
     fleet, found, chance = Fleet(workers=workers, bricks={"gemm": Made(4_000_000)}), [], random.Random(1)
     for number, part in enumerate(waited):
         hosts = {
@@ -418,7 +418,7 @@ def busy(
     idle: float = 6,
     luck: float = 1,
 ) -> list[SlotLook]:
-    """Four workers that compute, with times 2 to 6 times longer by chance; one runs longer in one brick."""
+    """Four computing workers, randomly 2 to 6 times slower; one runs longer in one brick."""
     chance = random.Random(seed)
     plain = {"attention": 2e6, "gemm": 3e6, "mlp": 1.5e6, "lm_head": 0.6e6}
     more = {name: factor if name == slow_brick else others_factor for name in plain}
@@ -461,7 +461,7 @@ def test_equal_computing_workers_on_a_busy_host_raise_no_alarm() -> None:
 
 
 def test_imprecise_processor_time_does_not_clear_a_small_brick() -> None:
-    """It is 8 % of the work: with 30 % more in it the worker runs 2.5 % longer, as it may by chance."""
+    """30 % more in 8 % of the work adds 2.5 % processor time, which may be chance."""
     for seed in range(5):
         (finding,) = judge(busy("lm_head", 1.3, seed=seed, longest=2, noise=0.03, idle=1)).findings
         assert finding.about.brick == "lm_head"

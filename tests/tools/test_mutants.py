@@ -88,7 +88,7 @@ def test_the_changes_of_c_are_these() -> None:
 
 
 def outcome(text: str, number: int, *arguments: int) -> object:
-    """The result of `over` in a source with all changes, of which this one is selected."""
+    """The result of `over` in a source with all changes and only this one selected."""
     every = {site.place: site.place + 1 for site in python_sites.sites("brickd/x.py", text)}
     source = python_sites.changed("brickd/x.py", text, every)
     source = source.replace("from brickd._mutant import CHOSEN as _brickd_mutant", f"_brickd_mutant = {number}")

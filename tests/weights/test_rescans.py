@@ -1,4 +1,4 @@
-"""Workers that a finding names read their weights again: at once, once per finding, and not twice in a minute."""
+"""Workers named by a finding reread their weights: at once, once, at most once a minute."""
 
 from __future__ import annotations
 

@@ -348,7 +348,7 @@ def test_missing_tensors_are_reported_once_a_worker_has_read_everything() -> Non
 
 
 def lacking(*watched: int) -> Weighed:
-    """Workers that have read these numbers of tensors, of four or more, which are all that they watch."""
+    """Workers that watch the same tensors, at least four, and have read this many of them."""
     weighed = Weighed()
     for number, count in enumerate(watched):
         add_to_all(weighed, (weighed.add(f"api/{number}", watched=count),), count)

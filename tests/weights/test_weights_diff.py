@@ -1,4 +1,4 @@
-"""Weights in a comparison of workers: what is still unknown, and the report next to other evidence."""
+"""Weights in a comparison: what is unknown, and the report next to other evidence."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_equal_weights_lead_if_no_output_is_comparable() -> None:
 
 
 def test_steps_with_one_key_and_different_caches_are_no_divergence() -> None:
-    """Two decode steps share their last token, and so their key. Their caches differ, and so do their scores."""
+    """Two decode steps share their last token and so their key, but not their caches."""
     sides = [chain(born, sites=(SCORES, MLP)) + weights(norm=1) for born in (None, SCORES)]
     reported = compared(*sides, process=watched(1))
     assert (reported["evidence"], reported["verdict"], reported["diverged"]) == ("weights", "identical", 0)
@@ -266,7 +266,7 @@ def records_in(path: Path) -> list[tuple[int, int]]:
 
 
 def rescans(worker: Start, folder: Path, times: int) -> tuple[Path, Path, list[int]]:
-    """A recording of an idle worker, and one of its `times` rescans; and where each of these begins."""
+    """A recording of an idle worker and one of its rescans, with the offset of each rescan."""
     base, path = folder / "base.brick", folder / "w.brick"
     one = started(worker, RESCANS, BRICKD_SERVICE="api", BRICKD_WORKER="0")
     written = []

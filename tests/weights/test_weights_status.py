@@ -1,4 +1,4 @@
-"""Weights that differ, on the first screens: in `status`, among its problems, in `--check`, in `workers`."""
+"""Differing weights on the first screens: `status`, problems, `--check`, `workers`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`brickd weights`, over workers that read their weights, also while daemons come and go."""
+"""`brickd weights` over workers that read their weights, while daemons start and end."""
 
 from __future__ import annotations
 

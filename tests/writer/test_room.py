@@ -1,4 +1,4 @@
-"""Room of which every worker has its share, whatever one of them wants."""
+"""Places that workers share: each gets one, whatever another requests."""
 
 from __future__ import annotations
 

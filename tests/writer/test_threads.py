@@ -1,4 +1,4 @@
-"""Threads that come and go, and the end of the interpreter."""
+"""Threads that start and end, and the exit of the interpreter."""
 
 from __future__ import annotations
 
