@@ -140,14 +140,14 @@ def test_a_user_without_permission_reads_shared_memory_and_sees_a_note(nobody: l
 @contextmanager
 def answering(reported: bytes, *, closed: bool = True) -> Iterator[Asked]:
     """A request to a server that sends this answer."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        ours.settimeout(0.05)
-        theirs.sendall(reported)
+    client_end, server_end = socket.socketpair()
+    with server_end:
+        client_end.settimeout(0.05)
+        server_end.sendall(reported)
         if closed:
-            theirs.shutdown(socket.SHUT_WR)
-        yield Asked(ours, PLACE)
-        ours.close()
+            server_end.shutdown(socket.SHUT_WR)
+        yield Asked(client_end, PLACE)
+        client_end.close()
 
 
 def reply(body: str, head: str = "HTTP/1.1 200 OK", length: int | None = None) -> bytes:

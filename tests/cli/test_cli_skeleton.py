@@ -290,12 +290,12 @@ def test_an_ascii_locale_prints_escapes_instead_of_failing(ending: Run) -> None:
 
 def on_a_terminal(env: dict[str, str], columns: int) -> list[bytes]:
     """The output of the verb `listing` on a terminal of this width."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    subprocess.run([sys.executable, "-c", RUN, "listing"], stdout=theirs, env=env, check=False, timeout=60)
-    os.close(theirs)
-    printed = os.read(ours, 4096).splitlines()
-    os.close(ours)
+    test_end, terminal_end = pty.openpty()
+    fcntl.ioctl(terminal_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    subprocess.run([sys.executable, "-c", RUN, "listing"], stdout=terminal_end, env=env, check=False, timeout=60)
+    os.close(terminal_end)
+    printed = os.read(test_end, 4096).splitlines()
+    os.close(test_end)
     return printed
 
 

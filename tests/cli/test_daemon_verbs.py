@@ -70,17 +70,17 @@ def test_forgotten_events_are_reported(daemon: Daemon) -> None:
 @contextmanager
 def running(*arguments: str, terminal: bool = False) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """A running verb and its output: on a pipe, or on a terminal of 10 lines and 60 columns."""
-    ours, theirs = pty.openpty() if terminal else os.pipe()
+    test_end, verb_end = pty.openpty() if terminal else os.pipe()
     if terminal:
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 60, 0, 0))
+        fcntl.ioctl(verb_end, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 60, 0, 0))
     unwanted = ("NO_COLOR", "COLUMNS", "PYTHONUNBUFFERED")
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     command = [sys.executable, "-P", "-m", "brickd", *arguments]
     with (
-        subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, text=True, env=environment) as process,
-        os.fdopen(ours, "rb", buffering=0) as printed,
+        subprocess.Popen(command, stdout=verb_end, stderr=subprocess.PIPE, text=True, env=environment) as process,
+        os.fdopen(test_end, "rb", buffering=0) as printed,
     ):
-        os.close(theirs)
+        os.close(verb_end)
         try:
             yield process, printed
         finally:
@@ -345,7 +345,7 @@ FACTS = st.none() | st.fixed_dictionaries(
     }
 )
 
-NOBODY = {
+NO_STRAGGLERS = {
     **{"diverged": None, "weights": None, "stragglers": None, "waiting": None, "judged_age_ns": None, "alarms": None},
     "removed": {"unasked_spans": 0},
 }
@@ -362,19 +362,19 @@ SLOW = st.none() | st.lists(st.fixed_dictionaries({"worker": st.sampled_from(["a
 @pytest.mark.parametrize(("still_ns", "is_healthy"), [(2_000_000_000, True), (11_000_000_000, False)])
 def test_check_fails_for_a_daemon_whose_loop_is_stuck(still_ns: int, is_healthy: bool) -> None:
     facts = {"pid": 7, "checkpoint_problem": None, "loop_still_ns": still_ns}
-    judged = conditions({"workers": [], "daemon": facts, **NOBODY}, None, Bounds())[3]
+    judged = conditions({"workers": [], "daemon": facts, **NO_STRAGGLERS}, None, Bounds())[3]
     assert (judged.healthy, "drained nothing for 11.0 s" in judged.seen) == (is_healthy, not is_healthy)
 
 
 def test_each_problem_in_a_combined_message_counts() -> None:
     dead = {"lost": 0, "together": 3, "state": "died", "set": None}
-    reported = {"workers": [dead], "daemon": None, **NOBODY}
+    reported = {"workers": [dead], "daemon": None, **NO_STRAGGLERS}
     assert conditions(reported, None, Bounds())[1].seen == "3 died"
 
 
 def test_an_alarm_fails_its_own_condition() -> None:
     alarm = {"kind": "stuck", "workers": ["api/0", "api/1"], "command": "brickd hang api"}
-    answer: dict[str, Any] = {"workers": [], "daemon": None, **NOBODY, "alarms": [alarm]}
+    answer: dict[str, Any] = {"workers": [], "daemon": None, **NO_STRAGGLERS, "alarms": [alarm]}
     (judged,) = [each for each in conditions(answer, None, Bounds(allow_empty=True)) if not each.healthy]
     assert (judged.name, judged.seen, judged.command) == ("stuck", "api/0 and 1 more stuck", "brickd hang api")
     (well,) = [
@@ -385,7 +385,7 @@ def test_an_alarm_fails_its_own_condition() -> None:
 
 @pytest.mark.parametrize(("ended", "command"), [(True, "brickd up -d"), (False, "brickd doctor")])
 def test_up_starts_a_daemon_only_after_the_last_one_has_ended(ended: bool, command: str) -> None:
-    answer: dict[str, Any] = {"workers": [], "daemon": None, **NOBODY}
+    answer: dict[str, Any] = {"workers": [], "daemon": None, **NO_STRAGGLERS}
     assert conditions(answer, Missing("it does not answer", ended), Bounds())[3].command == command
 
 

@@ -281,7 +281,7 @@ pause()
     nodes, (path, length_ns), slack = process.next_report()
     process.paused()
     answer = document("tree", "--layers")
-    theirs = answer["nodes"]
+    in_brickd = answer["nodes"]
 
     def place(all_nodes: list[dict[str, Any]], number: int | None) -> tuple[str, ...]:
         if number is None:
@@ -289,12 +289,14 @@ pause()
         node = all_nodes[number]
         return (*place(all_nodes, node["parent"]), f"{node['kind']} {node['name']}")
 
-    assert sorted(place(nodes, node["id"]) for node in nodes) == sorted(place(theirs, node["id"]) for node in theirs)
-    assert {place(theirs, n["id"]): n["slack_ns"] for n in theirs if n["slack_ns"] is not None} == pytest.approx(
+    assert sorted(place(nodes, node["id"]) for node in nodes) == sorted(
+        place(in_brickd, node["id"]) for node in in_brickd
+    )
+    assert {place(in_brickd, n["id"]): n["slack_ns"] for n in in_brickd if n["slack_ns"] is not None} == pytest.approx(
         {place(nodes, number): ns for number, ns in slack}, abs=4
     )
     assert abs(answer["critical_path"]["length_ns"] - length_ns) <= 4
-    steps = [place(theirs, step["id"]) for step in answer["critical_path"]["steps"] if step["own_ns"]]
+    steps = [place(in_brickd, step["id"]) for step in answer["critical_path"]["steps"] if step["own_ns"]]
     assert sorted(steps) == sorted(place(nodes, number) for number in path)
     process.go()
 

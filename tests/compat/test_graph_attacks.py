@@ -180,9 +180,9 @@ pause()
     process.paused()
     assert (walk["stated"]["count"], span["count"]) == (10, 10)
     assert 2_000_000 <= walk["stated"]["total_ns"] <= took_ns
-    theirs = {node["name"]: node for node in document("tree")["nodes"]}
-    assert theirs["walk"]["total_ns"] == walk["stated"]["total_ns"]
-    assert abs(theirs["span"]["total_ns"] - span["total_ns"]) <= 1
+    in_brickd = {node["name"]: node for node in document("tree")["nodes"]}
+    assert in_brickd["walk"]["total_ns"] == walk["stated"]["total_ns"]
+    assert abs(in_brickd["span"]["total_ns"] - span["total_ns"]) <= 1
     process.go()
 
 

@@ -81,12 +81,14 @@ def test_brickd_shows_the_same_graph_as_the_process_of_a_random_program(worker: 
     stats = process.next_report()
     process.paused()
     answer = document("tree", "--layers")
-    theirs = answer["nodes"]
+    in_brickd = answer["nodes"]
     assert len(nodes) > 10
-    assert figures(nodes) == figures(theirs)
+    assert figures(nodes) == figures(in_brickd)
     assert answer["critical_path"]["length_ns"] == length_ns
-    ours = sorted((way(nodes, number), ns) for number, ns in slack)
-    assert ours == sorted((way(theirs, n["id"]), n["slack_ns"]) for n in theirs if n["slack_ns"] is not None)
+    in_process = sorted((way(nodes, number), ns) for number, ns in slack)
+    assert in_process == sorted(
+        (way(in_brickd, n["id"]), n["slack_ns"]) for n in in_brickd if n["slack_ns"] is not None
+    )
     assert brickd("tree", "--plain").stdout == tree
     bricks = [[each["name"], each["count"], each["self_ns"]] for each in document("bricks")["bricks"]]
     assert sorted(stats) == sorted(bricks)
@@ -116,12 +118,12 @@ def test_a_shared_name_means_the_same_node_in_a_process_and_in_brickd(worker: St
     process.paused()
     (arrow,) = (line.split() for line in dot.splitlines() if "DependsOn" in line)
     needed, needs = (nodes[int(end.removeprefix("n"))] for end in (arrow[0], arrow[2]))
-    theirs = document("tree")["nodes"]
-    (one,) = (node for node in theirs if node["needs"])
-    other = theirs[one["needs"][0]["id"]]
-    for ours, brickds in ((needed, other), (needs, one)):
-        assert (ours["kind"], ours["name"]) == (brickds["kind"], brickds["name"])
-        assert (ours["transfer"] or {}).get("direction") == (brickds["transfer"] or {}).get("direction")
+    in_brickd = document("tree")["nodes"]
+    (one,) = (node for node in in_brickd if node["needs"])
+    other = in_brickd[one["needs"][0]["id"]]
+    for in_process, brickds in ((needed, other), (needs, one)):
+        assert (in_process["kind"], in_process["name"]) == (brickds["kind"], brickds["name"])
+        assert (in_process["transfer"] or {}).get("direction") == (brickds["transfer"] or {}).get("direction")
     process.go()
     assert process.end() == 0
 

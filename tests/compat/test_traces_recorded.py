@@ -34,7 +34,7 @@ pause()
 """
 
 
-def begun(worker: Start, number: int, bad: float = 0, backend: str = "cpu") -> Worker:
+def started_worker(worker: Start, number: int, bad: float = 0, backend: str = "cpu") -> Worker:
     program = f"run_id, bad, backend = {f'{backend} {number}'!r}, {bad}, {backend!r}\n{STEPS}"
     process = worker(program, BRICKD_WORKER=str(number), **STILL)
     process.paused()
@@ -50,7 +50,7 @@ def run_of(process: Worker) -> brick.TraceRun:
 
 
 def done(worker: Start, number: int, bad: float = 0) -> brick.TraceRun:
-    process = begun(worker, number, bad)
+    process = started_worker(worker, number, bad)
     process.go()
     process.paused()
     return run_of(process)
@@ -91,7 +91,7 @@ def test_recordings_of_different_backends_are_compared_as_runs_are(worker: Start
     names, runs = [], []
     for number, backend in enumerate(("cpu", "cuda")):
         file = str(tmp_path / f"{backend}.brick")
-        process = begun(worker, 0, 0.5 * number, backend)
+        process = started_worker(worker, 0, 0.5 * number, backend)
         while_recorded(file, process, arguments=["--values"])
         runs.append(run_of(process))
         process.go()

@@ -115,7 +115,7 @@ def test_a_document_is_posted_and_signed_with_the_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "told", "again"),
+    ("status", "message", "again"),
     [
         (300, "answered 300, and redirects are not followed", False),
         (399, "answered 399, and redirects are not followed", False),
@@ -126,9 +126,9 @@ def test_a_document_is_posted_and_signed_with_the_secret() -> None:
         (500, "answered 500", True),
     ],
 )
-def test_redirects_and_other_unsuccessful_responses_are_failures(status: int, told: str, again: bool) -> None:
+def test_redirects_and_other_unsuccessful_responses_are_failures(status: int, message: str, again: bool) -> None:
     with server(status) as one:
-        assert failure(lambda: UrlTarget(one.url).send(b"{}")) == (told, again)
+        assert failure(lambda: UrlTarget(one.url).send(b"{}")) == (message, again)
         assert len(one.got) == 1
         assert "brickd-signature" not in one.got[0][1]
 
@@ -192,8 +192,8 @@ def test_a_timeout_of_the_resolver_is_reported_as_no_answer() -> None:
     def gives_up(*_: Any, **__: Any) -> list[tuple[Any, ...]]:
         raise TimeoutError
 
-    told, again = failure(lambda: UrlTarget("http://hook.test/", None, 60, gives_up).send(b"{}"))
-    assert (told.startswith("no answer"), again) == (True, True)
+    message, again = failure(lambda: UrlTarget("http://hook.test/", None, 60, gives_up).send(b"{}"))
+    assert (message.startswith("no answer"), again) == (True, True)
 
 
 def test_a_delivery_leaves_no_timer_and_no_socket_behind() -> None:
@@ -225,12 +225,12 @@ def test_a_delivery_tries_every_address_and_fails_for_a_host_without_addresses()
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
         resolver = Resolver(full.getsockname(), gone)  # with one pending, the kernel accepts no more connections
         resolver.go.release()
-        told = failure(lambda: UrlTarget("http://hook.test/", None, 1, resolver).send(b"{}"))
-        assert told == ("no answer: Connection refused", True), "the first one left time for the second"
+        message = failure(lambda: UrlTarget("http://hook.test/", None, 1, resolver).send(b"{}"))
+        assert message == ("no answer: Connection refused", True), "the first one left time for the second"
     none = Resolver()
     none.go.release()
-    told = failure(lambda: UrlTarget("http://hook.test/", None, 9, none).send(b"{}"))
-    assert told == ("no answer: its name has no address", True)
+    message = failure(lambda: UrlTarget("http://hook.test/", None, 9, none).send(b"{}"))
+    assert message == ("no answer: its name has no address", True)
 
 
 def test_https_needs_a_trusted_certificate_for_the_right_host(
@@ -244,8 +244,8 @@ def test_https_needs_a_trusted_certificate_for_the_right_host(
         assert UrlTarget(one.url, b"s3cret").send(b"{}") == "answered 204"
         ((path, headers, body),) = one.got
         assert (path, headers["host"], body) == ("/hook/secret?x=1", f"127.0.0.1:{one.server_port}", b"{}")
-        told, again = failure(lambda: UrlTarget(one.url.replace("127.0.0.1", "localhost")).send(b"{}"))
-        assert (told.startswith("its certificate is not trusted: Hostname mismatch"), again) == (True, False)
+        message, again = failure(lambda: UrlTarget(one.url.replace("127.0.0.1", "localhost")).send(b"{}"))
+        assert (message.startswith("its certificate is not trusted: Hostname mismatch"), again) == (True, False)
         assert len(one.got) == 1
 
 
@@ -266,8 +266,8 @@ def test_a_stalled_tls_handshake_ends_at_the_time_limit_or_when_closed() -> None
 def test_an_unreachable_server_is_a_failure_with_its_reason() -> None:
     with server(200) as one:
         url = one.url
-    told, again = failure(lambda: UrlTarget(url).send(b"{}"))
-    assert (told, again) == ("no answer: Connection refused", True)
+    message, again = failure(lambda: UrlTarget(url).send(b"{}"))
+    assert (message, again) == ("no answer: Connection refused", True)
     assert "label empty or too long" in failure(lambda: UrlTarget("http://a..b/").send(b"{}"))[0]  # no host name
 
 
@@ -349,10 +349,10 @@ def test_a_second_test_message_is_refused_while_one_waits() -> None:
 def test_a_command_fails_by_exit_status_or_signal_but_may_ignore_its_input() -> None:
     assert failure(lambda: CommandTarget("false").send(b"{}")) == ("exit status 1", False)
     assert failure(lambda: CommandTarget("sh -c 'kill -9 $$'").send(b"{}")) == ("ended by signal 9", False)
-    told, again = failure(lambda: CommandTarget("/no/such/command").send(b"{}"))
-    assert (told, again) == ("cannot be started: No such file or directory", False)
-    told, again = failure(lambda: CommandTarget("tr\0ue").send(b"{}"))
-    assert (told, again) == ("cannot be started: embedded null byte", False)
+    message, again = failure(lambda: CommandTarget("/no/such/command").send(b"{}"))
+    assert (message, again) == ("cannot be started: No such file or directory", False)
+    message, again = failure(lambda: CommandTarget("tr\0ue").send(b"{}"))
+    assert (message, again) == ("cannot be started: embedded null byte", False)
     assert CommandTarget("true").send(b"x" * 1_000_000) == "exit status 0"
 
 

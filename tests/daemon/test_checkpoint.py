@@ -290,8 +290,8 @@ def test_merged_readings_have_no_more_names_than_a_checkpoint_may_hold(kept: Rea
 
 def test_merged_counters_of_corrupt_readings_saturate(kept: Reading) -> None:
     (number, lane, consumer), *_ = kept.lanes
-    lies: Any = {**lane, "begun": 2**64 - 1, "rejected": tuple(2**64 - 1 for _ in lane["rejected"])}
-    one = replace(kept, lanes=[(number, lies, consumer)], odd=2**64 - 1, deferred={"started": 2**64 - 1})
+    corrupt: Any = {**lane, "begun": 2**64 - 1, "rejected": tuple(2**64 - 1 for _ in lane["rejected"])}
+    one = replace(kept, lanes=[(number, corrupt, consumer)], odd=2**64 - 1, deferred={"started": 2**64 - 1})
     here = Memory("brickd-", older={"api/TSC": RetainedTotals("api/older", added(one, one), 2)})
     here.known["ab" * 16] = RetainedWorker("api/0", finalizes_dropped=2**65)
     record: Any = {

@@ -134,7 +134,7 @@ def result_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 # Values that depend on the reader, or on the time.
-_WHO_OR_WHEN = {
+_VARYING = {
     "drained",
     *("words", "source", "daemon", "age_ns", "since_ns", "memory_bytes", "cpu_percent", "rss_bytes", "stragglers"),
     *("waiting", "judged_age_ns", "alarms", "diverged", "numerics"),
@@ -143,7 +143,7 @@ _WHO_OR_WHEN = {
 
 def comparable(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: comparable(each) for key, each in value.items() if key not in _WHO_OR_WHEN}
+        return {key: comparable(each) for key, each in value.items() if key not in _VARYING}
     return [comparable(each) for each in value] if isinstance(value, list) else value
 
 

@@ -104,7 +104,7 @@ class Shared:
 
 
 @pytest.fixture(scope="module")
-def everybody() -> Iterator[Shared]:
+def whole_daemon() -> Iterator[Shared]:
     with apart() as prefix, workers() as start, running() as daemon:
         healthy = tuple(start(WORKING, BRICKD_SERVICE="healthy") for _ in range(2))
         for each in healthy:
@@ -117,14 +117,14 @@ def everybody() -> Iterator[Shared]:
 
 
 @pytest.fixture
-def shared(everybody: Shared) -> Iterator[Shared]:
+def shared(whole_daemon: Shared) -> Iterator[Shared]:
     """The shared daemon; files that a test adds are removed, and the daemon must still work."""
-    with within(everybody.places):
-        yield everybody
-        for file in SHM.glob(f"*{everybody.prefix}*"):
-            if file.name not in everybody.files:
+    with within(whole_daemon.places):
+        yield whole_daemon
+        for file in SHM.glob(f"*{whole_daemon.prefix}*"):
+            if file.name not in whole_daemon.files:
                 file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink(missing_ok=True)
-        everybody.goes_on()
+        whole_daemon.goes_on()
 
 
 def image(**header: Any) -> bytearray:
@@ -135,7 +135,7 @@ def image(**header: Any) -> bytearray:
 
 
 @contextlib.contextmanager
-def lived_in(path: Path) -> Iterator[int]:
+def live_worker(path: Path) -> Iterator[int]:
     """A file with this process as its live worker."""
     fd = os.open(path, os.O_RDWR)
     try:
@@ -178,18 +178,18 @@ def ended(changed: bytearray) -> bytes:
 
 
 def circle() -> bytes:
-    lying = image()
-    struct.pack_into("<Q", lying, place(lying, "path", 3), 1 << 63 | 1 << 16 | 4)
-    return ended(lying)
+    corrupt = image()
+    struct.pack_into("<Q", corrupt, place(corrupt, "path", 3), 1 << 63 | 1 << 16 | 4)
+    return ended(corrupt)
 
 
 def total() -> bytes:
-    lying = image()
-    put(lying, "summary", {"total": 2**63}, 2)
-    return ended(lying)
+    corrupt = image()
+    put(corrupt, "summary", {"total": 2**63}, 2)
+    return ended(corrupt)
 
 
-LIES: dict[str, tuple[Callable[[], bytes], str]] = {
+CORRUPT: dict[str, tuple[Callable[[], bytes], str]] = {
     "junk": (lambda: b"\1" * 8192, "not a segment"),
     "cut": (lambda: bytes(image())[:-1], "its header says"),
     "longer": (lambda: bytes(image()) + b"\0", "its header says"),
@@ -206,12 +206,12 @@ LIES: dict[str, tuple[Callable[[], bytes], str]] = {
 
 def test_a_corrupt_segment_is_quarantined_with_its_reason(shared: Shared) -> None:
     before = shared.newest()
-    files = {kind: shared.put(kind, make()) for kind, (make, _) in LIES.items()}
-    for kind, (_, why) in LIES.items():
+    files = {kind: shared.put(kind, make()) for kind, (make, _) in CORRUPT.items()}
+    for kind, (_, why) in CORRUPT.items():
         assert why in logged_since(shared, files[kind], before), kind
     shared.goes_on()
     quarantined = [each["text"] for each in shared.events(before) if each["kind"] == "quarantined"]
-    assert len(quarantined) == len(LIES), "each is told once"
+    assert len(quarantined) == len(CORRUPT), "each is told once"
 
 
 # ---- segments that change during the drain
@@ -223,8 +223,8 @@ def attached(shared: Shared, fd: int) -> None:
     shared.goes_on()
 
 
-def change_head(lying: bytearray, fd: int, head: int) -> None:
-    at = place(lying, "lane") + forge.field("lane", "event_head")[0]
+def change_head(corrupt: bytearray, fd: int, head: int) -> None:
+    at = place(corrupt, "lane") + forge.field("lane", "event_head")[0]
     os.pwrite(fd, struct.pack("<Q", head), at)
 
 
@@ -251,12 +251,12 @@ def truncate_wholly(fd: int) -> None:
 def test_a_segment_that_becomes_corrupt_while_drained_is_quarantined(
     shared: Shared, change: Callable[[int], None], why: str
 ) -> None:
-    lying = image()
-    put(lying, "lane", {"event_head": 2})
-    put(lying, "consumer", {"event": (0, U64)})
+    corrupt = image()
+    put(corrupt, "lane", {"event_head": 2})
+    put(corrupt, "consumer", {"event": (0, U64)})
     before = shared.newest()
-    file = shared.put("turns", bytes(lying))
-    with lived_in(SHM / file) as fd:
+    file = shared.put("turns", bytes(corrupt))
+    with live_worker(SHM / file) as fd:
         attached(shared, fd)
         change(fd)
         assert why in logged_since(shared, file, before)
@@ -268,7 +268,7 @@ def test_deferred_work_with_impossible_numbers_is_counted_and_causes_no_defect(s
     page = bytearray(forge.empty(lanes=1, paths=64, event_slots=4096, span_slots=16))
     put(page, "header", {"uuid": os.urandom(16), "service": b"absurd"})
     file = shared.put("absurd", seal(page) + bytes(forge.header_value(page, "size") - len(page)))
-    with lived_in(SHM / file) as fd:
+    with live_worker(SHM / file) as fd:
         attached(shared, fd)
         rings = Rings(fd, bytes(page))
         rings.put("process", 0, paths=2)
@@ -299,7 +299,7 @@ def test_deferred_work_with_impossible_numbers_is_counted_and_causes_no_defect(s
 def test_a_header_that_changes_while_drained_changes_nothing(shared: Shared) -> None:
     before = shared.newest()
     file = shared.put("header", bytes(image(service=b"before")))
-    with lived_in(SHM / file) as fd:
+    with live_worker(SHM / file) as fd:
         attached(shared, fd)
         os.pwrite(fd, b"\xff" * PAGE, 0)
         shared.goes_on()
@@ -362,7 +362,7 @@ def test_a_renamed_segment_is_drained_under_its_new_name(shared: Shared) -> None
     assert shared.daemon.ask(f"/inspect?name={new}")["segment"] == new
     # Another file has its old name now.
     other = shared.put(first.removeprefix(shared.prefix), bytes(image(service=b"squatter")))
-    with lived_in(SHM / other) as fd:
+    with live_worker(SHM / other) as fd:
         attached(shared, fd)
         assert shared.worker(other)["service"] == "squatter"
         with open_segment(new) as segment:
@@ -382,7 +382,7 @@ def test_names_with_escapes_and_newlines_are_shown_escaped_on_one_line(shared: S
     file = shared.put(name, b"\1" * 8192)
     logged_since(shared, file, before)
     logged_too = shared.put("service", bytes(image(service=b"\x1b[31m\n=cmd|x")))
-    with lived_in(SHM / logged_too) as fd:
+    with live_worker(SHM / logged_too) as fd:
         attached(shared, fd)
     reported = brickd("events", "--since", str(before)).stdout
     assert "\\x1b" in reported
@@ -396,7 +396,7 @@ def test_names_with_escapes_and_newlines_are_shown_escaped_on_one_line(shared: S
 def test_a_dead_workers_segment_is_counted_although_it_was_unlinked(shared: Shared) -> None:
     before = shared.newest()
     file = shared.put("removed", ended(image(service=b"removed")))
-    with lived_in(SHM / file):
+    with live_worker(SHM / file):
         while shared.daemon.until("worker_found", before)["service"] != "removed":  # a reader may see it before
             before += 1
         assert shared.worker(file)["ledger"]["spans"]["summarized"] == 12
@@ -462,7 +462,7 @@ def test_an_unpublished_file_is_removed_after_five_seconds_unless_its_process_li
     names = [f"{shared.prefix}{name}" for name in ("born-dead", "zeros", "slow")]
     for name in names:
         (SHM / name).write_bytes(bytes(8192) if name.endswith("zeros") else b"")
-    with lived_in(SHM / names[2]) as fd:
+    with live_worker(SHM / names[2]) as fd:
         until(lambda: not (SHM / names[0]).exists() and not (SHM / names[1]).exists())
         assert (SHM / names[2]).exists()
         os.write(fd, image(service=b"slow"))

@@ -35,7 +35,7 @@ for line in sys.stdin:
 """
 
 
-def begun(start: Start) -> tuple[Worker, str]:
+def started_worker(start: Start) -> tuple[Worker, str]:
     """A worker, and its segment."""
     one = start(WORK, BRICKD_SERVICE="api")
     return one, one.next_report()
@@ -82,7 +82,7 @@ def judge(ledger: dict[str, Any], *, rings: int, filled: int, recorded: int) -> 
 
 @pytest.mark.parametrize("rings", [1, 3, 20])
 def test_a_daemon_that_starts_late_finds_exact_totals(worker: Start, prefix: str, rings: int) -> None:
-    one, _ = begun(worker)
+    one, _ = started_worker(worker)
     with running() as daemon:
         daemon.until("worker_found")
         daemon.ask("/set", b"service=api&spans=on")
@@ -95,8 +95,8 @@ def test_a_daemon_that_starts_late_finds_exact_totals(worker: Start, prefix: str
 
 
 def test_workers_continue_start_and_end_while_the_daemon_is_stopped(worker: Start, prefix: str) -> None:
-    one, file = begun(worker)
-    ends, _ = begun(worker)
+    one, file = started_worker(worker)
+    ends, _ = started_worker(worker)
     with running() as daemon:
         daemon.once("/workers", lambda answer: len(answer["workers"]) == 2)
         daemon.ask("/set", b"service=api&spans=on")
@@ -104,7 +104,7 @@ def test_workers_continue_start_and_end_while_the_daemon_is_stopped(worker: Star
             work(one, 5)
             work(ends, 3)
             assert ends.end() == 0
-            late, late_file = begun(worker)
+            late, late_file = started_worker(worker)
             work(late, 2)
         daemon.until("worker_ended")
         until(lambda: find(prefix) == sorted((file, late_file)))
@@ -134,9 +134,9 @@ def cramped(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Path]]:
 def test_a_full_runtime_directory_loses_no_event_and_is_reported_until_it_has_space(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lives, file = begun(worker)
-    ends, ended_file = begun(worker)
-    dies, died_file = begun(worker)
+    lives, file = started_worker(worker)
+    ends, ended_file = started_worker(worker)
+    dies, died_file = started_worker(worker)
     with cramped(monkeypatch) as (daemon, directory):
         reported = daemon.until("checkpoint_failed")
         assert "No space left on device" in reported["text"]

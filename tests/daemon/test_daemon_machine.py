@@ -83,19 +83,19 @@ def test_a_reused_pid_neither_revives_a_worker_nor_hides_its_death(worker: Start
 @needs_namespaces
 def test_workers_that_are_pid_1_of_their_own_namespaces_are_told_apart(worker: Start, prefix: str) -> None:
     with running() as daemon:
-        everybody = [
+        workers = [
             worker(f"{ROUNDS}\nreport(os.getpid())\nrounds()", before=ALONE, BRICKD_SERVICE="api") for _ in range(3)
         ]
-        assert [each.next_report() for each in everybody] == [1, 1, 1]
-        files = [each.next_report() for each in everybody]
+        assert [each.next_report() for each in workers] == [1, 1, 1]
+        files = [each.next_report() for each in workers]
         status = closed(daemon, 3 * STARTS)
         assert states(status) == dict.fromkeys(("api/0", "api/1", "api/2"), "live")
         lives, ends, dies = (entry(daemon, file)["name"] for file in files)
-        assert everybody[1].end() == 0
+        assert workers[1].end() == 0
         assert daemon.until("worker_ended")["worker"] == ends
         os.kill(entry(daemon, files[2])["pid"], signal.SIGKILL)
         assert daemon.until("worker_died")["worker"] == dies
-        again(everybody[0])
+        again(workers[0])
         status = closed(daemon, 4 * STARTS)
         assert states(status) == {lives: "live", ends: "ended", dies: "died"}
         assert status["ledger"]["spans"]["summarized"] == 4 * STARTS

@@ -15,7 +15,7 @@ from conftest import SHM
 from faults import Start, needs_namespaces
 from running import refused, running, until
 from serving import following
-from test_daemon_faults import WORKING, ended, image, lived_in, opened_by
+from test_daemon_faults import WORKING, ended, image, live_worker, opened_by
 
 from brickd.base.paths import runtime
 from brickd.cli import brickd as group
@@ -65,7 +65,7 @@ def test_a_low_descriptor_limit_drains_some_workers_and_reports_the_others(prefi
     with contextlib.ExitStack() as alive:
         locks = [alive.enter_context(contextlib.ExitStack()) for _ in files]
         for lock, file in zip(locks, files, strict=True):
-            lock.enter_context(lived_in(SHM / file))
+            lock.enter_context(live_worker(SHM / file))
         with running(("prlimit", "--nofile=64", "--")) as daemon:
             assert "the limit of 16 workers is reached" in daemon.until("quarantined")["text"]
             assert len(daemon.ask("/status")["workers"]) == 30, "all can be read"
@@ -136,7 +136,7 @@ def test_a_file_at_the_path_of_a_removed_socket_is_kept(prefix: str, worker: Sta
 
 
 @pytest.fixture
-def theirs(nobody: list[str], prefix: str) -> list[str]:
+def other_users_daemon(nobody: list[str], prefix: str) -> list[str]:
     """The beginning of the command of another user's daemon."""
     os.chown(runtime().directory, 65534, 65534)
     return nobody
@@ -144,8 +144,8 @@ def theirs(nobody: list[str], prefix: str) -> list[str]:
 
 @pytest.mark.ci
 @needs_namespaces
-def test_a_directory_that_cannot_be_listed_is_reported(theirs: list[str]) -> None:
+def test_a_directory_that_cannot_be_listed_is_reported(other_users_daemon: list[str]) -> None:
     hidden = 'mount -t tmpfs -o mode=0733 none /dev/shm && exec "$@"'
-    with running(["unshare", "-m", "sh", "-c", hidden, "sh", *theirs]) as daemon:
+    with running(["unshare", "-m", "sh", "-c", hidden, "sh", *other_users_daemon]) as daemon:
         assert "/dev/shm: cannot be listed: Permission denied" in daemon.until("blind")["text"]
         assert "defect" not in {each["kind"] for each in daemon.ask("/events")["events"]}

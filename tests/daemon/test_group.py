@@ -97,9 +97,9 @@ def test_a_group_member_cannot_fetch_a_recording(daemon: Running, worker: Start)
     server(worker).next_report()
     closed(daemon, STARTS)
     reported = ask(runtime().socket, "/v1/record", b"duration=0.01").body
-    lies = json.loads(reported.partition(b"event: done\ndata: ")[2].splitlines()[0])["recording"]
+    stored = json.loads(reported.partition(b"event: done\ndata: ")[2].splitlines()[0])["recording"]
     out = Path(f"/tmp/{runtime().directory.name}.brick")
-    refused = verb(MEMBER, "record", "--fetch", lies, "-o", os.fspath(out))
+    refused = verb(MEMBER, "record", "--fetch", stored, "-o", os.fspath(out))
     assert (refused.returncode, out.exists()) == (2, False)
     assert "GET /v1/record/file is permitted only to user" in refused.stderr
 

@@ -119,17 +119,17 @@ def test_a_temporarily_invisible_runtime_directory_stays_locked(
 
 
 def test_the_checkpoint_of_another_prefix_in_a_recreated_directory_is_not_overwritten(prefix: str) -> None:
-    theirs = checkpoint.encode(Memory("another-"))
+    foreign = checkpoint.encode(Memory("another-"))
     with Home(runtime()) as home:
         before = descriptors()
         shutil.rmtree(runtime().directory)
         runtime().directory.mkdir(0o700)
-        runtime().checkpoint.write_bytes(theirs)
+        runtime().checkpoint.write_bytes(foreign)
         for _ in range(2):
             with pytest.raises(
                 DaemonRefused, match=rf"is about the segments another-\*, this daemon drains {prefix}\*"
             ):
                 home.restore(prefix)
-        assert (runtime().checkpoint.read_bytes(), descriptors()) == (theirs, before)
+        assert (runtime().checkpoint.read_bytes(), descriptors()) == (foreign, before)
         runtime().checkpoint.unlink()
         assert home.restore(prefix)

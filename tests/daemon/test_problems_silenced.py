@@ -29,8 +29,8 @@ def test_a_silenced_problem_is_counted_but_not_listed_until_unsilenced(worker: S
     with running() as daemon:
         id_ = with_a_problem(daemon)
         assert brickd("silence").stdout == "no problem is silenced\n"
-        said = brickd("silence", id_, "--for", "30m").stdout
-        assert said.startswith(f"! {id_} {OFF}  brickd set --recording on api  (silenced until 20")
+        shown = brickd("silence", id_, "--for", "30m").stdout
+        assert shown.startswith(f"! {id_} {OFF}  brickd set --recording on api  (silenced until 20")
         assert f"{id_} is silenced until " in daemon.until("silenced")["text"]
         status = document("status")
         assert (status["problems"], [each["id"] for each in status["silenced"]]) == ([], [id_])
@@ -52,9 +52,9 @@ def test_a_status_stream_has_problems_seen_within_the_requested_time(worker: Sta
     started(worker, BRICKD_SERVICE="api").kill()
 
     def streamed(*active_for: tuple[str, str]) -> list[str]:
-        name, said = next(ask("status/stream", active_for).events())
+        name, shown = next(ask("status/stream", active_for).events())
         assert name == "status"
-        return [each["kind"] for each in said["problems"]]
+        return [each["kind"] for each in shown["problems"]]
 
     with running() as daemon:
         assert streamed() == ["died"]
@@ -91,12 +91,12 @@ def test_a_check_accepts_only_the_silenced_problem() -> None:
 def test_an_invalid_silence_is_refused(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api")
     with running():
-        for arguments, code, told in (
+        for arguments, code, message in (
             (("00000000",), 4, "no problem 00000000 (brickd status lists them)"),
             (("--off",), 2, "off needs the id of a silenced problem"),
             (("00000000", "--for", "1d"), 2, "1d is not a duration of 1s to 8760h"),
         ):
             ended = brickd("silence", *arguments)
             assert (ended.returncode, ended.stdout) == (code, "")
-            assert told in ended.stderr
+            assert message in ended.stderr
     assert brickd("silence").returncode == 3

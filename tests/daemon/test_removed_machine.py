@@ -64,33 +64,33 @@ class RemovedMachine(RuleBasedStateMachine):
         self.spans[number] = spans
         return number
 
-    @rule(who=workers)
-    def somebody_records_it(self, who: str) -> None:
+    @rule(worker=workers)
+    def a_new_worker_records_it(self, worker: str) -> None:
         """A new worker that found it dead, now or earlier, records it."""
         fd = os.memfd_create("image")
-        os.write(fd, dead_image(bytes.fromhex(who), self.spans[who]))
-        record = Segment(who, fd).removed(_reader.REMOVED_ROOM)
+        os.write(fd, dead_image(bytes.fromhex(worker), self.spans[worker]))
+        record = Segment(worker, fd).removed(_reader.REMOVED_ROOM)
         os.close(fd)
-        if (SHM / f"{self.prefix}{who}").exists() and _reader.append_removed(self.prefix, record):
-            self.recorded.add(who)
+        if (SHM / f"{self.prefix}{worker}").exists() and _reader.append_removed(self.prefix, record):
+            self.recorded.add(worker)
 
-    @rule(who=workers)
-    def somebody_unlinks_it(self, who: str) -> None:
-        if who in self.recorded:
-            (SHM / f"{self.prefix}{who}").unlink(missing_ok=True)
+    @rule(worker=workers)
+    def a_new_worker_unlinks_it(self, worker: str) -> None:
+        if worker in self.recorded:
+            (SHM / f"{self.prefix}{worker}").unlink(missing_ok=True)
 
-    @rule(who=workers, name=st.sampled_from(["!", "copy-"]))
-    def somebody_copies_it(self, who: str, name: str) -> None:
+    @rule(worker=workers, name=st.sampled_from(["!", "copy-"]))
+    def a_worker_is_copied(self, worker: str, name: str) -> None:
         """Copy it: another file with its uuid, and a name before or after its own."""
-        if (SHM / f"{self.prefix}{who}").exists():
-            draft = SHM / f".{self.prefix}{name}{who}"
-            draft.write_bytes(dead_image(bytes.fromhex(who), self.spans[who]))
-            draft.rename(SHM / f"{self.prefix}{name}{who}")
+        if (SHM / f"{self.prefix}{worker}").exists():
+            draft = SHM / f".{self.prefix}{name}{worker}"
+            draft.write_bytes(dead_image(bytes.fromhex(worker), self.spans[worker]))
+            draft.rename(SHM / f"{self.prefix}{name}{worker}")
 
-    @rule(who=workers, name=st.sampled_from(["!", "copy-"]))
-    def somebody_unlinks_the_copy(self, who: str, name: str) -> None:
-        if who in self.recorded or (SHM / f"{self.prefix}{who}").exists():
-            (SHM / f"{self.prefix}{name}{who}").unlink(missing_ok=True)
+    @rule(worker=workers, name=st.sampled_from(["!", "copy-"]))
+    def the_copy_is_unlinked(self, worker: str, name: str) -> None:
+        if worker in self.recorded or (SHM / f"{self.prefix}{worker}").exists():
+            (SHM / f"{self.prefix}{name}{worker}").unlink(missing_ok=True)
 
     # ---- a daemon
 
@@ -143,12 +143,12 @@ class RemovedMachine(RuleBasedStateMachine):
     # ---- a person
 
     @precondition(lambda self: self.daemon is not None)
-    @rule(who=workers)
-    def its_totals_are_forgotten(self, who: str) -> None:
+    @rule(worker=workers)
+    def its_totals_are_forgotten(self, worker: str) -> None:
         assert self.daemon is not None
-        if who in self.daemon.memory.gone:
+        if worker in self.daemon.memory.gone:
             with self.daemon.roster.lock:
-                self.daemon.roster.forget([who])
+                self.daemon.roster.forget([worker])
                 self.daemon.memory.removed.take_note()
 
     @precondition(lambda self: self.daemon is None)

@@ -247,11 +247,11 @@ def _a_cursor_one_ahead(patch: Patch) -> None:
     _loaded(patch, lambda c: c._replace(event=c.event + 1, events=c.events + 1))
 
 
-def _details_that_were_lost_are_forgotten(patch: Patch) -> None:
+def _lost_details_are_forgotten(patch: Patch) -> None:
     _loaded(patch, lambda c: c._replace(spans_lost=0))
 
 
-def _from_the_tails_and_not_from_the_cursors(patch: Patch) -> None:
+def _reading_starts_at_the_tails_and_not_the_cursors(patch: Patch) -> None:
     of = Memory.of.__func__  # type: ignore[attr-defined]
 
     def mutant(cls: type[Memory], document: dict[str, Any]) -> Memory:
@@ -274,7 +274,7 @@ def _state_without_its_cursors(patch: Patch) -> None:
     patch.setattr(RetainedWorker, "pieces", mutant)
 
 
-def _a_segment_removed_before_its_totals_are_kept(patch: Patch) -> None:
+def _a_segment_is_removed_before_its_totals_are_saved(patch: Patch) -> None:
     keep = Collector.keep
 
     def mutant(self: Collector, now_ns: int) -> None:
@@ -300,17 +300,17 @@ def _the_dead_are_counted_again(patch: Patch) -> None:
     patch.setattr(Collector, "__init__", mutant)
 
 
-def _finalizes_that_wait_are_not_kept(patch: Patch) -> None:
+def _waiting_finalizes_are_not_saved(patch: Patch) -> None:
     members = Deferred.members
     patch.setattr(Deferred, "members", lambda self: members(self) | {"batches": "[[[],[]],[[],[]]]"})
 
 
-def _what_waits_is_not_kept(patch: Patch) -> None:
+def _waiting_starts_are_not_saved(patch: Patch) -> None:
     members = Deferred.members
     patch.setattr(Deferred, "members", lambda self: members(self) | {"streams": "[]"})
 
 
-def _nobody_is_orphaned(patch: Patch) -> None:
+def _no_work_is_orphaned(patch: Patch) -> None:
     patch.setattr(Deferred, "orphan", lambda self: None)
 
 
@@ -324,7 +324,7 @@ def _a_checkpoint_written_in_place(patch: Patch) -> None:
     patch.setattr(checkpoint, "save", lambda path, content: path.write_bytes(content[: max(1, len(content) - 1)]))
 
 
-def _a_checkpoint_that_failed_counts_as_kept(patch: Patch) -> None:
+def _a_failed_checkpoint_counts_as_saved(patch: Patch) -> None:
     save = checkpoint.save
 
     def mutant(path: Path, content: bytes) -> None:
@@ -334,7 +334,7 @@ def _a_checkpoint_that_failed_counts_as_kept(patch: Patch) -> None:
     patch.setattr(checkpoint, "save", mutant)
 
 
-def _the_living_are_buried(patch: Patch) -> None:
+def _live_workers_are_buried(patch: Patch) -> None:
     patch.setattr(SegmentFile, "worker", lambda self: None)
 
 
@@ -342,7 +342,7 @@ def _a_segment_that_was_lost_reports_its_own_work(patch: Patch) -> None:
     patch.setattr(Attached, "goes_on_in", lambda self, heir: None)
 
 
-def _who_goes_on_elsewhere_is_dead(patch: Patch) -> None:
+def _a_worker_that_continues_elsewhere_is_dead(patch: Patch) -> None:
     goes_on_in = Attached.goes_on_in
 
     def mutant(self: Attached, heir: Attached) -> None:
@@ -352,7 +352,7 @@ def _who_goes_on_elsewhere_is_dead(patch: Patch) -> None:
     patch.setattr(Attached, "goes_on_in", mutant)
 
 
-def _who_has_no_file_is_not_shown(patch: Patch) -> None:
+def _a_worker_without_a_file_is_not_shown(patch: Patch) -> None:
     held = Roster.held
     patch.setattr(Roster, "held", lambda self: replace(held(self), drained=()))
 
@@ -371,7 +371,7 @@ def _a_damaged_checkpoint_is_accepted(patch: Patch) -> None:
     patch.setattr(checkpoint, "decode", lambda content: Memory.of(json.loads(content.partition(b"\n")[2])))
 
 
-def _records_are_emptied_before_they_are_kept(patch: Patch) -> None:
+def _records_are_emptied_before_they_are_saved(patch: Patch) -> None:
     fold = Collector._fold
 
     def mutant(self: Collector) -> bytes:
@@ -382,11 +382,11 @@ def _records_are_emptied_before_they_are_kept(patch: Patch) -> None:
     patch.setattr(Collector, "_fold", mutant)
 
 
-def _a_record_counts_beside_its_totals(patch: Patch) -> None:
+def _a_record_counts_in_addition_to_its_totals(patch: Patch) -> None:
     patch.setattr(worker_survey, "uncounted", lambda removed, _, taken, settled: uncounted(removed, {}, taken, settled))
 
 
-def _records_that_are_kept_are_counted_again(patch: Patch) -> None:
+def _saved_records_are_counted_again(patch: Patch) -> None:
     def mutant(self: Removals, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
         for each in found:
             self.add(each.service, each.asked, 1, each.counts)
@@ -399,11 +399,11 @@ def _a_checkpoint_holds_no_removed_workers(patch: Patch) -> None:
     patch.setattr(Removals, "text", lambda self: "[[],[]]")
 
 
-def _a_segment_goes_without_a_record(patch: Patch) -> None:
+def _a_segment_is_removed_without_a_record(patch: Patch) -> None:
     patch.setattr(simulation, "append", lambda prefix, fd: True)
 
 
-def _a_copy_counts_beside_its_original(patch: Patch) -> None:
+def _a_copy_counts_in_addition_to_its_original(patch: Patch) -> None:
     patch.setattr(worker_survey, "_copies", lambda found, background: {})
 
 
@@ -421,29 +421,29 @@ MUTANTS = {
         _event_tails_before_the_checkpoint,
         _a_cursor_one_back,
         _a_cursor_one_ahead,
-        _details_that_were_lost_are_forgotten,
-        _from_the_tails_and_not_from_the_cursors,
+        _lost_details_are_forgotten,
+        _reading_starts_at_the_tails_and_not_the_cursors,
         _state_without_its_cursors,
-        _a_segment_removed_before_its_totals_are_kept,
+        _a_segment_is_removed_before_its_totals_are_saved,
         _the_dead_are_counted_again,
-        _finalizes_that_wait_are_not_kept,
-        _what_waits_is_not_kept,
-        _nobody_is_orphaned,
+        _waiting_finalizes_are_not_saved,
+        _waiting_starts_are_not_saved,
+        _no_work_is_orphaned,
         _the_last_records_of_the_dead_are_not_read,
         _a_checkpoint_written_in_place,
-        _a_checkpoint_that_failed_counts_as_kept,
-        _the_living_are_buried,
+        _a_failed_checkpoint_counts_as_saved,
+        _live_workers_are_buried,
         _a_segment_that_was_lost_reports_its_own_work,
-        _who_goes_on_elsewhere_is_dead,
-        _who_has_no_file_is_not_shown,
+        _a_worker_that_continues_elsewhere_is_dead,
+        _a_worker_without_a_file_is_not_shown,
         _a_worker_is_remembered_once_its_segment_is_removed,
         _a_damaged_checkpoint_is_accepted,
-        _records_are_emptied_before_they_are_kept,
-        _a_record_counts_beside_its_totals,
-        _records_that_are_kept_are_counted_again,
+        _records_are_emptied_before_they_are_saved,
+        _a_record_counts_in_addition_to_its_totals,
+        _saved_records_are_counted_again,
         _a_checkpoint_holds_no_removed_workers,
-        _a_segment_goes_without_a_record,
-        _a_copy_counts_beside_its_original,
+        _a_segment_is_removed_without_a_record,
+        _a_copy_counts_in_addition_to_its_original,
         _the_first_of_two_dead_counts,
     )
 }

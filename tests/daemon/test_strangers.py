@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make fi
 STRANGER = 65534
 
 
-def theirs(file: Path, image: bytes = b"x\n", mode: int = 0o666, uid: int = STRANGER) -> Path:
+def foreign_file(file: Path, image: bytes = b"x\n", mode: int = 0o666, uid: int = STRANGER) -> Path:
     """A stranger's file, complete when it gets its name."""
     draft = SHM / f".{file.name}"
     placed(draft.name, image)
@@ -41,7 +41,7 @@ def theirs(file: Path, image: bytes = b"x\n", mode: int = 0o666, uid: int = STRA
 
 
 @contextmanager
-def lived_in(file: Path) -> Iterator[None]:
+def lock_holder(file: Path) -> Iterator[None]:
     """A process that is not its worker holds the worker's lock on it."""
     with file.open("r+b") as held:
         fcntl.lockf(held, fcntl.LOCK_EX, 1, 0)
@@ -58,8 +58,8 @@ def copy_of(name: str, **header: object) -> bytes:
 def test_another_users_segment_with_a_workers_uuid_changes_nothing_for_it(worker: Start, prefix: str) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     victim = reading(prefix)
-    file = theirs(SHM / f"{prefix}0", copy_of(victim.file, uid=STRANGER))
-    with lived_in(file), running() as daemon:
+    file = foreign_file(SHM / f"{prefix}0", copy_of(victim.file, uid=STRANGER))
+    with lock_holder(file), running() as daemon:
         daemon.until("worker_found")
         first = daemon.once("/workers", lambda answer: answer["workers"])
         assert [(each["segment"], each["state"]) for each in first["workers"]] == [(victim.file, "live")]
@@ -71,8 +71,8 @@ def test_another_users_segment_with_a_workers_uuid_changes_nothing_for_it(worker
 @pytest.mark.parametrize("by_daemon", [False, True])
 def test_another_users_segment_has_no_name_and_no_vote(worker: Start, prefix: str, by_daemon: bool) -> None:
     started(worker, SPANS, BRICKD_SERVICE="good", BRICKD_WORKER="0")
-    theirs(SHM / f"{prefix}7", copy_of(reading(prefix).file, uid=STRANGER, uuid=os.urandom(16), index=7))
-    with lived_in(SHM / f"{prefix}7"):
+    foreign_file(SHM / f"{prefix}7", copy_of(reading(prefix).file, uid=STRANGER, uuid=os.urandom(16), index=7))
+    with lock_holder(SHM / f"{prefix}7"):
         if not by_daemon:
             assert [each["name"] for each in document("workers")["workers"]] == ["good/0"]
             assert brickd("status", "--check").returncode == 0
@@ -95,7 +95,7 @@ def test_another_users_junk_changes_no_exit_code_and_no_output(worker: Start, pr
         return [(each.returncode, each.stderr) for each in ended]
 
     before = messages()
-    theirs(SHM / f"{prefix}junk")
+    foreign_file(SHM / f"{prefix}junk")
     os.symlink("/etc/passwd", SHM / f"{prefix}link")
     os.chown(SHM / f"{prefix}link", STRANGER, STRANGER, follow_symlinks=False)
     os.mkfifo(SHM / f"{prefix}fifo")
@@ -111,8 +111,8 @@ def test_another_users_junk_changes_no_exit_code_and_no_output(worker: Start, pr
 
 def test_with_only_another_users_segments_every_verb_names_the_user_and_the_command(prefix: str) -> None:
     for number in range(3):
-        theirs(SHM / f"{prefix}{number}", with_header(uid=4321, uuid=os.urandom(16)), uid=4321)
-    theirs(SHM / f"{prefix}junk", uid=1234)
+        foreign_file(SHM / f"{prefix}{number}", with_header(uid=4321, uuid=os.urandom(16)), uid=4321)
+    foreign_file(SHM / f"{prefix}junk", uid=1234)
     reported = "user root has no segments here, and brickd reads only those of its own user: #4321 has 3 segments, "
     for verb in ("status", "workers", "bricks", "tree"):
         ended = brickd(verb)
@@ -148,8 +148,8 @@ def test_files_of_other_users_are_counted_by_owner_and_never_opened(prefix: str)
     own = SHM / f"{prefix}own"
     own.write_bytes(b"")
     for number in range(2):
-        theirs(SHM / f"{prefix}{number}", uid=4321)
-    theirs(SHM / f"{prefix}2")
+        foreign_file(SHM / f"{prefix}{number}", uid=4321)
+    foreign_file(SHM / f"{prefix}2")
     found = listing(prefix)
     assert (found.own, found.counts()) == ([own.name], {4321: 2, STRANGER: 1})
     assert listing(prefix, found.others) == found
@@ -178,7 +178,7 @@ def test_another_users_checkpoint_is_ignored(prefix: str, kind: str, uid: int) -
 
 
 def test_an_own_file_with_a_reused_inode_number_is_accepted(prefix: str) -> None:
-    file = theirs(SHM / f"{prefix}0")
+    file = foreign_file(SHM / f"{prefix}0")
     known = listing(prefix).others
     # As if /dev/shm were not a tmpfs: other file systems give the number of a removed file to the next one.
     file = file.rename(SHM / f"{prefix}own")
@@ -238,7 +238,7 @@ def test_every_file_and_socket_is_private_to_its_user_under_any_umask(worker: St
 
 
 def test_root_reads_no_segment_of_another_user_though_it_could(prefix: str) -> None:
-    file = theirs(SHM / f"{prefix}0", with_header(uid=4321), mode=0o600, uid=4321)
+    file = foreign_file(SHM / f"{prefix}0", with_header(uid=4321), mode=0o600, uid=4321)
     with pytest.raises(NotPermitted):
         open_segment(file.name)
     ended = brickd("inspect", file.name)

@@ -18,7 +18,9 @@ from brickd.shm.sites import WorkerNames
 STEP = _reader.CHECKED_STEP
 
 
-def worn(one: list[CheckedRecord], other: list[CheckedRecord], *, step: int | None = None) -> list[Comparison]:
+def compared_after_eviction(
+    one: list[CheckedRecord], other: list[CheckedRecord], *, step: int | None = None
+) -> list[Comparison]:
     """Compare by run after evictions from one worker: in the window, and in copies."""
     numerics = Numerics(1)  # the smallest window
     first, second = (numerics.producer(uuid, "api", tables, "") for uuid in "ab")
@@ -70,11 +72,13 @@ def repeated(*outputs: int, position: Sequence[int] = (), flags: int = STEP) -> 
 
 
 def test_repeats_with_evicted_first_ones_are_not_paired_by_equal_counts() -> None:
-    for found in worn(repeated(1, 2, 3, 4), repeated(1, 2, 3)):
+    for found in compared_after_eviction(repeated(1, 2, 3, 4), repeated(1, 2, 3)):
         assert (found.diverged, found.not_comparable) == (0, {"repeats": 1})
-    for found in worn(repeated(1, 2, flags=STEP | _reader.CHECKED_POSITION), repeated(1)):
+    for found in compared_after_eviction(repeated(1, 2, flags=STEP | _reader.CHECKED_POSITION), repeated(1)):
         assert (found.diverged, found.not_comparable) == (0, {"repeats": 1})
-    assert {found.verdict for found in worn(repeated(1, 1, 1, 1), repeated(1, 1, 1))} == {"identical"}
+    assert {found.verdict for found in compared_after_eviction(repeated(1, 1, 1, 1), repeated(1, 1, 1))} == {
+        "identical"
+    }
 
 
 def test_repeats_of_workers_that_started_after_an_eviction_are_paired_in_order() -> None:
@@ -87,7 +91,7 @@ def test_repeats_of_workers_that_started_after_an_eviction_are_paired_in_order()
 
 
 def test_recorded_positions_match_after_evictions() -> None:
-    for found in worn(repeated(1, 2, 3, 4, position=range(4)), repeated(1, 2, 7, position=range(3))):
+    for found in compared_after_eviction(repeated(1, 2, 3, 4, position=range(4)), repeated(1, 2, 7, position=range(3))):
         assert (found.compared, found.diverged) == (2, 1)
 
 
@@ -95,5 +99,5 @@ def test_a_step_after_the_workers_first_look_is_unaffected_by_evictions() -> Non
     before = replace(repeated(1)[0], step=0)
     later = [replace(each, ticks=each.ticks + 9) for each in repeated(1, 2, 3)]
     sides = [before, before, *later], [before, *later[:2], replace(later[2], output=off(7, 0.7))]
-    for found in (*worn(*sides), *worn(*sides, step=1)):
+    for found in (*compared_after_eviction(*sides), *compared_after_eviction(*sides, step=1)):
         assert found.diverged == 1

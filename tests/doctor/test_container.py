@@ -72,8 +72,8 @@ def daemon(shm: Path, prefix: str) -> Iterator[Running]:
         for name in ("BRICKD_STATE_DIR", "XDG_STATE_HOME"):
             patch.delenv(name)
         patch.setenv("HOME", "/")  # containers set this for a user without a name
-        beside = Container(SERVER, [], os.fspath(shm), [os.fspath(directory)])
-        with running(beside.before) as one:
+        daemon_container = Container(SERVER, [], os.fspath(shm), [os.fspath(directory)])
+        with running(daemon_container.before) as one:
             yield one
 
 

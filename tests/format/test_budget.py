@@ -153,7 +153,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, *, read: int = SEGMENT.read, kept: 
     monkeypatch.setattr(memory_budget, "SEGMENT", Cost(read, kept))
 
 
-def begun(reading: Reading) -> int:
+def spans_begun(reading: Reading) -> int:
     return sum(lane["begun"] for _, lane, _ in reading.lanes)
 
 
@@ -165,14 +165,14 @@ def test_rarely_read_totals_stay_unchanged_for_a_minute(monkeypatch: pytest.Monk
         assert [account.read(segment, Budget(), 0).pid, account.ration] == [None, Ration.SELDOM]
         r.put("lane", 0, begun=5)
         before = segment.fetched
-        assert begun(account.read(segment, Budget(), SELDOM_NS - 1)) == 0
+        assert spans_begun(account.read(segment, Budget(), SELDOM_NS - 1)) == 0
         assert segment.fetched - before < 128 * 448, "its extent was looked at, and nothing more"
-        assert begun(account.read(segment, Budget(), SELDOM_NS)) == 5
+        assert spans_begun(account.read(segment, Budget(), SELDOM_NS)) == 5
         limited(monkeypatch)
         r.put("lane", 0, begun=6)
-        assert begun(account.read(segment, Budget(), SELDOM_NS + 1)) == 6, "there is room for it again"
+        assert spans_begun(account.read(segment, Budget(), SELDOM_NS + 1)) == 6, "there is room for it again"
         limited(monkeypatch, read=cost_of(segment.extent()).read - 1)
-        assert begun(account.read(segment, Budget(), SELDOM_NS + 2)) == 6, "totals never go back"
+        assert spans_begun(account.read(segment, Budget(), SELDOM_NS + 2)) == 6, "totals never go back"
     assert SELDOM * EVERY_NS == SELDOM_NS
 
 

@@ -19,7 +19,7 @@ from brickd.daemon.tick_pace import SLOWEST_NS
 from brickd.errors import SegmentRefused, SegmentUnpublished
 from brickd.state.daemon_state import Memory
 
-NOBODY = 1234
+OTHER_USER = 1234
 # Holds the worker's lock of a file until its stdin is closed.
 LIVES = (
     "import fcntl, sys; f = open({!r}, 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX, 1, 0); print(flush=True); sys.stdin.read()"
@@ -43,7 +43,7 @@ class Looks:
 
 
 @contextmanager
-def lived_in(file: Path) -> Iterator[None]:
+def lock_holder(file: Path) -> Iterator[None]:
     """An unpublished file whose worker's lock another process holds."""
     file.write_bytes(bytes(64))
     with subprocess.Popen(
@@ -56,7 +56,7 @@ def lived_in(file: Path) -> Iterator[None]:
 
 def test_a_file_that_stays_unpublished_is_checked_less_often(prefix: str) -> None:
     looks = Looks(prefix)
-    with lived_in(SHM / f"{prefix}0"):
+    with lock_holder(SHM / f"{prefix}0"):
         for second in range(5):
             looks.at(second * SECOND)
             assert looks.directory.waits, "it is being made"
@@ -92,7 +92,7 @@ def test_a_file_removed_after_it_was_listed_is_not_reported(prefix: str) -> None
 def test_the_loop_rests_while_a_file_stays_unpublished(prefix: str) -> None:
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
     try:
-        with lived_in(SHM / f"{prefix}0"):
+        with lock_holder(SHM / f"{prefix}0"):
             rests = [loop.tick(now_ns) for now_ns in (0, 1, STILL_NS)]
         due_ns = [rest.every_ns * rest.looks for rest in rests]
         assert due_ns[:2] == [SLOWEST_NS, SLOWEST_NS]
@@ -117,12 +117,12 @@ def test_a_new_file_of_the_same_name_gets_its_own_time(prefix: str) -> None:
 def test_the_owner_of_a_file_is_looked_up_once(prefix: str) -> None:
     looks, file = Looks(prefix), SHM / f"{prefix}0"
     file.touch(0o600)
-    os.chown(file, NOBODY, -1)
+    os.chown(file, OTHER_USER, -1)
     looks.at(0)
-    assert list(looks.directory.others.values()) == [NOBODY]
+    assert list(looks.directory.others.values()) == [OTHER_USER]
     os.chown(file, 0, -1)
     looks.at(SECOND)
-    assert list(looks.directory.others.values()) == [NOBODY], "its inode is known: its owner is not asked for again"
+    assert list(looks.directory.others.values()) == [OTHER_USER], "its inode is known: its owner is not asked for again"
     assert looks.opened == []
     (SHM / f".{prefix}draft").touch(0o600)
     (SHM / f".{prefix}draft").rename(file)

@@ -80,7 +80,7 @@ def test_pending_work_is_in_the_ledger_only() -> None:
 
 
 def test_deferred_work_on_a_host_path_does_not_overwrite_its_time() -> None:
-    lies = laid_over(host(), overlay(passes(defer(0, path=1, id=1) + defer(0, path=99, id=2) + finalize(400))))
-    rows = {brick.name: brick.row["total_ns"] for brick in bricks([worker(lies)])}
+    overlaid = laid_over(host(), overlay(passes(defer(0, path=1, id=1) + defer(0, path=99, id=2) + finalize(400))))
+    rows = {brick.name: brick.row["total_ns"] for brick in bricks([worker(overlaid)])}
     assert rows == {"forward": 1000, "gemm": 50}
-    assert lies.deferred["bounded"] == 2
+    assert overlaid.deferred["bounded"] == 2

@@ -43,8 +43,8 @@ def test_merging_adds_all_spans_of_both(
     ours: list[dict[str, int]], others: list[dict[str, int]], order: list[int]
 ) -> None:
     merged = _reader.Summaries(folded(spans(*ours)).tobytes())
-    theirs = folded(spans(*others))
-    merged.merge(theirs.tobytes(), rows(*order[: len(theirs)]))
+    others_rows = folded(spans(*others))
+    merged.merge(others_rows.tobytes(), rows(*order[: len(others_rows)]))
     both = ours + [span | {"path": order[span["path"]]} for span in others if order[span["path"]] >= 0]
     wanted = folded(spans(*both))
     for name in wanted.dtype.names or ():
@@ -138,10 +138,10 @@ def test_a_factor_converts_ticks_to_nanoseconds(each: list[dict[str, int]], fact
         np.testing.assert_allclose(ns[name], ticks[name] * factor, atol=0.5000001, rtol=1e-15, err_msg=name)
     np.testing.assert_allclose(ns["squares"], ticks["squares"] * factor**2, rtol=1e-12)
     shift = round(4 * np.log2(factor))
-    for mine, theirs in zip(ns["histogram"], ticks["histogram"], strict=True):
+    for ns_counts, tick_counts in zip(ns["histogram"], ticks["histogram"], strict=True):
         wanted = np.zeros(128, np.uint64)
-        np.add.at(wanted, np.clip(np.arange(128) + shift, 0, 127), theirs)
-        np.testing.assert_array_equal(mine, wanted)
+        np.add.at(wanted, np.clip(np.arange(128) + shift, 0, 127), tick_counts)
+        np.testing.assert_array_equal(ns_counts, wanted)
 
 
 def test_merged_sums_of_corrupt_summaries_saturate() -> None:

@@ -120,7 +120,7 @@ def plainly(pieces: list[Piece]) -> float:
         parent = pieces[number].parent
         return [number, *([] if parent is None else ancestors(parent))]
 
-    def beside(number: int, needed: int) -> tuple[int, int] | None:
+    def siblings(number: int, needed: int) -> tuple[int, int] | None:
         for one, other in itertools.product(ancestors(number), ancestors(needed)):
             if pieces[one].parent == pieces[other].parent and (one != other or number == needed):
                 if one == other and number != needed:
@@ -133,7 +133,7 @@ def plainly(pieces: list[Piece]) -> float:
         for number, piece in enumerate(pieces)
         for needed in piece.needs
         if needed not in ancestors(number)[1:] and number not in ancestors(needed)[1:]
-        and (pair := beside(number, needed)) is not None
+        and (pair := siblings(number, needed)) is not None
     }  # fmt: skip
 
     def length(number: int | None) -> float:

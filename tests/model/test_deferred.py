@@ -296,11 +296,11 @@ def reads(chance: random.Random, of: History, lanes: int) -> Iterator[bytes]:
         records = b""
         for lane in order:
             head = chance.randint(began, ended)
-            records += b"".join(record for who, record in of.records[seen[lane] : head] if who == lane)
+            records += b"".join(record for of_lane, record in of.records[seen[lane] : head] if of_lane == lane)
             seen[lane] = max(seen[lane], head)
         yield records
         began = ended
-    yield b"".join(record for lane in range(lanes) for who, record in of.records[seen[lane] :] if who == lane)
+    yield b"".join(record for lane in range(lanes) for of_lane, record in of.records[seen[lane] :] if of_lane == lane)
 
 
 def judge(seed: int, *, slow: bool, restarts: bool) -> None:

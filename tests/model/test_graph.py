@@ -385,8 +385,8 @@ def test_a_dependency_applies_to_all_paths_of_the_same_name() -> None:
     made.spend(10)
     made.launch("down")
     made.give("down", 4)
-    beside = made._path("down", -1, _reader.UNIT_TICKS, None)
-    made.mark("block", NEEDS, below=beside)
+    ticks_path = made._path("down", -1, _reader.UNIT_TICKS, None)
+    made.mark("block", NEEDS, below=ticks_path)
     made.end()
     merged = tree(named([made]), layers=False)
     assert [(node.place.name, [each["name"] for each in node.needs]) for node in merged.nodes] == [

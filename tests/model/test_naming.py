@@ -22,7 +22,7 @@ def test_names_from_headers_are_those_of_a_survey(worker: Start, prefix: str) ->
     (SHM / f"{prefix}junk").write_bytes(b"no segment")
     surveyed = survey()
     named = [(worker.name, worker.reading.file, worker.reading.pid) for worker in surveyed.workers]
-    assert [(name, who.file, who.pid) for name, who in identities()] == named
+    assert [(name, identity.file, identity.pid) for name, identity in identities()] == named
     assert [name.split("~")[0] for name, _, _ in named] == ["api/0", "api/0.tp3.pp1", "api/0", "api/1", "batch/0"]
 
 
@@ -30,21 +30,21 @@ def test_the_last_of_dead_workers_with_one_name_keeps_it(worker: Start, prefix: 
     lives = [started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0") for _ in range(3)]
     for each in lives[:2]:
         each.kill()
-    while_one_lives = [(name, who.header["pid"]) for name, who in identities()]
+    while_one_lives = [(name, identity.header["pid"]) for name, identity in identities()]
     lives[2].kill()
-    assert sorted((name, who.header["pid"]) for name, who in identities()) == sorted(while_one_lives)
+    assert sorted((name, identity.header["pid"]) for name, identity in identities()) == sorted(while_one_lives)
     assert dict(while_one_lives)["api/0"] == lives[2].pid
 
 
 def test_a_restarted_worker_gets_the_name_of_its_dead_predecessors(worker: Start, prefix: str) -> None:
     for _ in range(2):
         started(worker, BRICKD_SERVICE="api").kill()
-    dead = [who for _, who in identities()]
-    remembered = {who.uuid: "api/0" for who in dead}
+    dead = [identity for _, identity in identities()]
+    remembered = {identity.uuid: "api/0" for identity in dead}
     again = started(worker, BRICKD_SERVICE="api")
-    given = worker_names.named([who for _, who in identities()], remembered)
-    assert [name for name, who in given if who.header["pid"] == again.pid] == ["api/0"]
-    assert {name for name, _ in given} == {"api/0", *(f"api/0~{who.uuid[:6]}" for who in dead)}
+    given = worker_names.named([identity for _, identity in identities()], remembered)
+    assert [name for name, identity in given if identity.header["pid"] == again.pid] == ["api/0"]
+    assert {name for name, _ in given} == {"api/0", *(f"api/0~{identity.uuid[:6]}" for identity in dead)}
 
 
 def test_a_recording_worker_without_its_lock_is_alive_in_headers_and_survey(
@@ -66,7 +66,7 @@ def test_a_recording_worker_without_its_lock_is_alive_in_headers_and_survey(
         """
     )
     process.paused()
-    assert [who.pid for _, who in identities()] == [0]
+    assert [identity.pid for _, identity in identities()] == [0]
     assert [worker.reading.pid for worker in survey().workers] == [0]
     process.go()
     process.end()

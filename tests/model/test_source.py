@@ -35,7 +35,7 @@ MEBIBYTE = 1 << 20
 TOO_LONG = "longer than 1,048,576 bytes, or more than a process keeps for later"
 
 # Sends a source, and more of it each time that the test lets it continue; reports whether all of it is sent.
-TELLS = """
+SENDS = """
 text = {text}
 ptx = brick.source(text, name="gemm", path="gemm.ptx")
 with brick.span("ffn"):
@@ -55,7 +55,7 @@ def text_of(length: int) -> bytes:
 def sender(worker: Start, length: int, **environment: str) -> Worker:
     """A worker that has sent as much of its source as there was room for."""
     source = f'"0123456789abcdefghijklmnopqrstuvwxyz\\n" * {length // 37} + "z" * {length % 37}'
-    process: Worker = worker(TELLS.format(text=source), **({"BRICKD_SERVICE": "api"} | environment))
+    process: Worker = worker(SENDS.format(text=source), **({"BRICKD_SERVICE": "api"} | environment))
     process.next_report()
     return process
 
@@ -181,7 +181,7 @@ def test_eight_workers_with_one_source_have_one_file(worker: Start) -> None:
 
 def test_a_child_forked_while_a_source_is_sent_sends_it_too(worker: Start) -> None:
     process = worker(
-        TELLS.format(text=f"'x' * {MEBIBYTE // 2}").replace(
+        SENDS.format(text=f"'x' * {MEBIBYTE // 2}").replace(
             "while os.read", "if os.fork(): os.wait(); pause()\nwhile os.read"
         )
     )
@@ -202,7 +202,7 @@ KILLS = ("kill-before", "kill-after", "kill-half")
 def test_daemons_killed_at_any_step_lose_no_source(worker: Start, prefix: str, compiled: Compile) -> None:
     checkpoint.save(runtime().checkpoint, checkpoint.encode(Memory(prefix)))
     # After each part the worker also defers and finalizes work, so that daemons have something to do.
-    busy = TELLS.replace("    ptx.send()\n", "    ptx.send()\n    brick.brick('k').defer()\n    brick.finalize()\n")
+    busy = SENDS.replace("    ptx.send()\n", "    ptx.send()\n    brick.brick('k').defer()\n    brick.finalize()\n")
     process = worker(busy.format(text=f"'x' * {MEBIBYTE}"), BRICKD_SERVICE="api")
     process.next_report()
     events: list[str] = []

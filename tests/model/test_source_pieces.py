@@ -112,16 +112,16 @@ def test_any_order_and_any_interleaving_gives_the_texts(data: st.DataObject) -> 
     every = {fnv1a(text): text for text in data.draw(st.lists(TEXTS, min_size=1, max_size=3))}
     senders = data.draw(st.integers(1, 3))
     stream = [
-        (str(who), piece)
-        for who in range(senders)
+        (str(sender), piece)
+        for sender in range(senders)
         for text in every.values()
         for piece in source_pieces.all_pieces(text, b"n")
     ]
     made = Sources()
-    for who, piece in data.draw(st.permutations(stream)):
+    for sender, piece in data.draw(st.permutations(stream)):
         if data.draw(st.booleans()):
             made = restarted(made)
-        made.take(who, [piece])
+        made.take(sender, [piece])
     assert texts(made) == every
     assert not +made.counts
 
@@ -147,8 +147,8 @@ JUNK = st.tuples(
 @given(st.lists(st.tuples(st.sampled_from("ab"), JUNK), max_size=40))
 def test_hostile_pieces_give_only_texts_with_their_hashes(stream: list[tuple[str, Piece]]) -> None:
     made = Sources()
-    for who, piece in stream:
-        made.take(who, [piece])
+    for sender, piece in stream:
+        made.take(sender, [piece])
         assert all(fnv1a(text) == hash_ for hash_, text in texts(made).items())
     assert texts(restarted(made)) == texts(made)
 
@@ -157,21 +157,21 @@ def test_hostile_pieces_give_only_texts_with_their_hashes(stream: list[tuple[str
 def test_a_hostile_sender_cannot_block_a_source(data: st.DataObject) -> None:
     text = b"the text of a kernel, which has more than two pieces. " * 3
     hash_ = fnv1a(text)
-    lies = data.draw(st.lists(JUNK, max_size=20).map(lambda junk: [(hash_, piece, lie) for _, piece, lie in junk]))
-    lies += data.draw(st.sampled_from([[], source_pieces.all_pieces(b"a lie" * 40, b"liar", b"/lie", hash_)]))
-    stream = [("liar", piece) for piece in data.draw(st.permutations(lies))]
+    hostile = data.draw(st.lists(JUNK, max_size=20).map(lambda junk: [(hash_, piece, lie) for _, piece, lie in junk]))
+    hostile += data.draw(st.sampled_from([[], source_pieces.all_pieces(b"a lie" * 40, b"liar", b"/lie", hash_)]))
+    stream = [("liar", piece) for piece in data.draw(st.permutations(hostile))]
     for piece in source_pieces.all_pieces(text, b"honest"):  # in order; hostile pieces may be anywhere between
         stream.insert(data.draw(st.integers(next_after(stream), len(stream))), ("honest", piece))
     made = Sources()
-    for who, piece in stream:
-        made.take(who, [piece])
+    for sender, piece in stream:
+        made.take(sender, [piece])
     assert texts(made) == {hash_: text}
     assert made.heads()[hash_].name == "honest"
 
 
 def next_after(stream: list[tuple[str, Piece]]) -> int:
     """The index after the last piece of the honest sender."""
-    return max((n + 1 for n, (who, _) in enumerate(stream) if who == "honest"), default=0)
+    return max((n + 1 for n, (sender, _) in enumerate(stream) if sender == "honest"), default=0)
 
 
 def test_a_claimed_hash_that_is_wrong_is_counted_and_reported_once(filed: Filed) -> None:

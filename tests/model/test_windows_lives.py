@@ -108,11 +108,11 @@ class Model:
         self.look()
 
     def look(self, which: int = 0) -> None:
-        self.windows.take(snapshot(*self.everybody(), now_ns=self.now * SECOND))
+        self.windows.take(snapshot(*self.all_workers(), now_ns=self.now * SECOND))
 
     # ---- what a survey shows, and what exists
 
-    def everybody(self) -> list[Worker]:
+    def all_workers(self) -> list[Worker]:
         older = [shown(each, self.lately) for each in self.memory.older.values()]
         gone = [Worker(each.name, each.reading, Ledger()) for each in self.memory.gone.values()]
         return [*(life.worker(alive=True) for life in self.living), *gone, *older]
@@ -142,16 +142,16 @@ def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]
     model.look()
     for step, which in course:
         model.now += 2
-        everybody, spans = model.everybody(), [list(life.spans) for life in model.lives()]
+        all_workers, spans = model.all_workers(), [list(life.spans) for life in model.lives()]
         getattr(model, step)(which)
         if step in ("look", "restart"):
             continue
         # The window is that of the survey, also if a step came after it.
-        window = model.windows.over(everybody, (model.now - 1) * SECOND, (10 if which % 2 else 60) * SECOND)
+        window = model.windows.over(all_workers, (model.now - 1) * SECOND, (10 if which % 2 else 60) * SECOND)
         assert window is not None
         began = model.now - 1 - window.length_ns // SECOND
         yield recorded(window.workers), sum(at > began for each in spans for at in each)
-        assert recorded(everybody) == sum(map(len, spans)), "totals go on"
+        assert recorded(all_workers) == sum(map(len, spans)), "totals go on"
 
 
 @given(courses(STEPS))

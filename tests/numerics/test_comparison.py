@@ -292,8 +292,8 @@ def test_later_steps_of_a_damaged_worker_stay_paired() -> None:
     reported = compared(GOOD, wrong, by="run")
     assert (reported["verdict"], where(reported)[:3]) == ("diverged", ("norm", 0, 1))
     assert "work" not in reported["not_comparable"]
-    beside = compared(GOOD, GOOD, GOOD, other_prompt(1), given_else(chain(SCORES), 2), by="run")
-    assert (where(beside)[:3], beside["not_comparable"]) == (("scores", 0, 1), {"work": 12})
+    with_other_work = compared(GOOD, GOOD, GOOD, other_prompt(1), given_else(chain(SCORES), 2), by="run")
+    assert (where(with_other_work)[:3], with_other_work["not_comparable"]) == (("scores", 0, 1), {"work": 12})
 
 
 def test_a_difference_from_a_cache_of_other_work_hides_no_later_other_work() -> None:

@@ -27,7 +27,7 @@ from brickd.views.diff_operands import Term, term
 # On this clock a tick is a nanosecond: a stopped worker has the same numbers at any time.
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 DAMAGED = MODEL + "from benchmarks.damage import *\nweights = drawn(size, 1)\noperate = as_it_should\n"
-TELL = "\nreport_of(Model(size, weights, operate))\npause()\n"
+REPORT = "\nreport_of(Model(size, weights, operate))\npause()\n"
 WEIGHT = "assert WeightFault(1, 'layers.1.mlp.down.weight', Change(Kind.FLIP, 3, 30)).strike(weights, size)\n"
 OPERATOR = (
     f"operate = OperatorFault(1, OperatorCall('mlp.gate', 1, 2, {PROMPT + 1}), Change(Kind.SCALE, 5, 0), size.heads)\n"
@@ -50,12 +50,12 @@ pause()
 
 
 def replica(worker: Start, number: int, fault: str = "") -> Worker:
-    process = worker(DAMAGED + fault + TELL, BRICKD_WORKER=str(number), **STILL)
+    process = worker(DAMAGED + fault + REPORT, BRICKD_WORKER=str(number), **STILL)
     process.paused()
     return process
 
 
-def begun(worker: Start, number: int, bad: float = 0, name: str = "mlp", **environment: str) -> Worker:
+def idle_worker(worker: Start, number: int, bad: float = 0, name: str = "mlp", **environment: str) -> Worker:
     """A worker that has not recorded anything yet."""
     process = worker(f"bad, name = {bad}, {name!r}\n{PLAIN}", BRICKD_WORKER=str(number), **STILL | environment)
     process.paused()
@@ -63,7 +63,7 @@ def begun(worker: Start, number: int, bad: float = 0, name: str = "mlp", **envir
 
 
 def plain(worker: Start, number: int, bad: float = 0, name: str = "mlp", **environment: str) -> Worker:
-    process = begun(worker, number, bad, name, **environment)
+    process = idle_worker(worker, number, bad, name, **environment)
     process.go()
     process.paused()
     return process
@@ -84,7 +84,7 @@ def before_and_after(worker: Start, folder: Path) -> list[str]:
     """Recordings of a correct worker, and of one that is then wrong."""
     files = [str(folder / name) for name in ("base.brick", "new.brick")]
     for number, file in enumerate(files):
-        process = begun(worker, 0, 0.5 * number)
+        process = idle_worker(worker, 0, 0.5 * number)
         recorded(file, process)
         process.go()
         assert process.end() == 0
@@ -285,7 +285,7 @@ def test_the_document_is_the_same_from_a_daemon_memory_recordings_or_a_mix(worke
     with running():
         answer = document("diff", "api/0", "api/1", code=1)
         assert (answer["source"], still(answer, {})) == ("daemon", still(alone, {}))
-        processes = [begun(worker, number, 0.5 * number, **OTHER) for number in range(2)]
+        processes = [idle_worker(worker, number, 0.5 * number, **OTHER) for number in range(2)]
         recorded(base, *processes, arguments=["--values"])
         answer = document("diff", "batch", code=1)
         assert place(answer) == place(alone)
@@ -314,7 +314,7 @@ def test_workers_of_two_recordings_are_compared_with_each_other(worker: Start, t
 def test_fingerprints_drained_by_a_daemon_are_compared_with_recordings(worker: Start, tmp_path: Path) -> None:
     base = str(tmp_path / "base.brick")
     with running():
-        processes = [begun(worker, number, 0.5 * number) for number in range(2)]
+        processes = [idle_worker(worker, number, 0.5 * number) for number in range(2)]
         recorded(base, *processes)
         answer = document("diff", "api", code=1)
         assert (answer["source"], place(answer)) == ("daemon", ("mlp", 2, 2, 0, "culprit"))
@@ -333,7 +333,7 @@ def test_fingerprints_drained_by_a_daemon_are_compared_with_recordings(worker: S
 def test_a_recording_without_values_shows_where_workers_differ_but_not_how_much(worker: Start, tmp_path: Path) -> None:
     base = str(tmp_path / "base.brick")
     with running():
-        recorded(base, *(begun(worker, number, 1e-6 * number) for number in range(2)))
+        recorded(base, *(idle_worker(worker, number, 1e-6 * number) for number in range(2)))
         for words in ((base,), (f"{base}:api/0", "api/1")):
             first = document("diff", *words, code=1)["first"]
             assert (first["kernel"], first["blame"], first["relative_error"]) == ("mlp", "culprit", None)
@@ -366,7 +366,7 @@ def test_weights_of_a_recording_are_compared_with_those_of_a_daemon(worker: Star
 def test_a_redacted_recording_is_compared_only_within_itself(worker: Start, tmp_path: Path) -> None:
     base = str(tmp_path / "base.brick")
     with running():
-        recorded(base, *(begun(worker, number, 1e-6 * number) for number in range(2)), arguments=["--redact"])
+        recorded(base, *(idle_worker(worker, number, 1e-6 * number) for number in range(2)), arguments=["--redact"])
         answer = document("diff", base, code=1)
         assert (answer["verdict"], answer["first"]["kernel"], answer["first"]["relative_error"]) == (
             "diverged",

@@ -268,7 +268,7 @@ class News:
     def __init__(self, *workers: Worker, reported: Collection[About] = ()) -> None:
         self.compared, self.kept = Compared(), list[frozenset[About]]()
         self.workers = list(workers) or [member()]
-        self.told: list[tuple[str, str]] = []
+        self.logged: list[tuple[str, str]] = []
         self.thresholds = Thresholds()
         weighing = cast(Weighing, SimpleNamespace(judged=lambda _: []))
         self._news = EvidenceNews(
@@ -277,7 +277,7 @@ class News:
 
     def _tell(self, kind: str, text: str, **more: str | None) -> None:
         assert (more["service"], more["command"]) == ("api", "brickd coverage api")
-        self.told.append((kind, text))
+        self.logged.append((kind, text))
 
     def take(self, after_ns: int, counts: FingerprintCounts | None = None) -> None:
         if counts is not None:
@@ -293,16 +293,16 @@ def test_unproven_and_proven_again_are_each_reported_once() -> None:
     news = News()
     news.take(0, FingerprintCounts(9))
     news.take(GRACE_NS - 1)
-    assert news.told == []
+    assert news.logged == []
     for after_ns in (GRACE_NS, 2 * GRACE_NS, 3 * GRACE_NS):
         news.take(after_ns)
-    assert news.told == [UNPROVEN]
+    assert news.logged == [UNPROVEN]
     for after_ns in (4 * GRACE_NS, 5 * GRACE_NS):
         news.take(after_ns, FingerprintCounts(11, met=2))
-    assert news.told == [UNPROVEN, PROVEN]
+    assert news.logged == [UNPROVEN, PROVEN]
     news.take(6 * GRACE_NS, FingerprintCounts(9))
     news.take(7 * GRACE_NS)
-    assert news.told == [UNPROVEN, PROVEN, UNPROVEN]
+    assert news.logged == [UNPROVEN, PROVEN, UNPROVEN]
 
 
 def test_a_comparison_within_the_time_limit_resets_it_without_an_event() -> None:
@@ -311,10 +311,10 @@ def test_a_comparison_within_the_time_limit_resets_it_without_an_event() -> None
     news.take(1, FingerprintCounts(11, met=2))
     news.take(GRACE_NS, FingerprintCounts(9))
     news.take(2 * GRACE_NS - 1)
-    assert news.told == []
+    assert news.logged == []
     news.thresholds = Thresholds(unproven_for=1)
     news.take(2 * GRACE_NS - 1)
-    assert news.told == [UNPROVEN], "the threshold is that of now"
+    assert news.logged == [UNPROVEN], "the threshold is that of now"
 
 
 def test_a_new_daemon_reports_only_that_a_known_unproven_class_is_proven() -> None:
@@ -328,9 +328,9 @@ def test_a_new_daemon_reports_only_that_a_known_unproven_class_is_proven() -> No
     heir = News(reported=memory.unproven)
     heir.take(0, FingerprintCounts(9))
     heir.take(GRACE_NS)
-    assert (heir.told, heir.kept) == ([], [])
+    assert (heir.logged, heir.kept) == ([], [])
     heir.take(2 * GRACE_NS, FingerprintCounts(11, met=2))
-    assert (heir.told, heir.kept) == ([PROVEN], [frozenset()])
+    assert (heir.logged, heir.kept) == ([PROVEN], [frozenset()])
 
 
 def test_an_older_state_has_reported_nothing_and_the_saved_set_is_bounded() -> None:
@@ -348,7 +348,7 @@ def test_a_class_that_diverges_after_unproven_is_not_called_proven() -> None:
     news.compared = differing(news.compared)
     news.take(2 * GRACE_NS)
     news.take(3 * GRACE_NS, FingerprintCounts(11, met=2))
-    assert news.told == [UNPROVEN]
+    assert news.logged == [UNPROVEN]
 
 
 def test_services_that_record_nothing_or_ended_are_not_reported() -> None:
@@ -356,7 +356,7 @@ def test_services_that_record_nothing_or_ended_are_not_reported() -> None:
         news = News(*workers)
         news.take(0)
         news.take(GRACE_NS)
-        assert news.told == []
+        assert news.logged == []
     news = News()
     news.take(0, FingerprintCounts(9))
     news.take(GRACE_NS)
@@ -364,7 +364,7 @@ def test_services_that_record_nothing_or_ended_are_not_reported() -> None:
     news.take(2 * GRACE_NS)
     news.workers = [member()]
     news.take(3 * GRACE_NS, FingerprintCounts(11, met=2))
-    assert news.told == [UNPROVEN]
+    assert news.logged == [UNPROVEN]
 
 
 # ---- status --check
@@ -387,8 +387,8 @@ def status(**more: Any) -> dict[str, Any]:
     } | more  # fmt: skip
 
 
-def judged(said: Mapping[str, Any], **bounds: Any) -> dict[str, tuple[bool, str, str | None]]:
-    found = conditions(dict(said), None, Bounds(**bounds))
+def judged(status_document: Mapping[str, Any], **bounds: Any) -> dict[str, tuple[bool, str, str | None]]:
+    found = conditions(dict(status_document), None, Bounds(**bounds))
     return {each.name: (each.healthy, each.seen, each.command) for each in found}
 
 
@@ -401,17 +401,21 @@ def test_a_required_class_fails_the_check_if_unproven_or_diverged() -> None:
 
 
 def test_a_required_class_passes_the_check_if_equal_in_each_live_service() -> None:
-    said = status()
-    said["workers"][0]["state"] = "ended"
-    assert judged(said, require=("outputs",))["require outputs"] == (True, "outputs equal in 1 service", None)
-    said["workers"][1]["state"] = "ended"
-    assert not judged(said, require=("outputs",))["require outputs"][0], "where none lives all of them count"
+    status_document = status()
+    status_document["workers"][0]["state"] = "ended"
+    assert judged(status_document, require=("outputs",))["require outputs"] == (
+        True,
+        "outputs equal in 1 service",
+        None,
+    )
+    status_document["workers"][1]["state"] = "ended"
+    assert not judged(status_document, require=("outputs",))["require outputs"][0], "where none lives all of them count"
 
 
 def test_further_unproven_services_are_counted_after_the_first() -> None:
-    said = status()
-    said["evidence"][4]["verdict"] = "unproven"
-    seen = judged(said, require=("outputs",))["require outputs"][1]
+    status_document = status()
+    status_document["evidence"][4]["verdict"] = "unproven"
+    seen = judged(status_document, require=("outputs",))["require outputs"][1]
     assert seen == "outputs unproven in api (no daemon compares them) and in 1 more service"
 
 

@@ -43,8 +43,8 @@ def alone(*outputs: int) -> list[tuple[int, int, int, int]]:
 def test_two_classes_count_as_one_against_a_worker_of_neither() -> None:
     """They count as the more frequent one, represented by its newest fingerprint."""
     read = learning([tensor(0, USUAL), tensor(0, USUAL), tensor(0, OTHER), far(1)])
-    for who in range(4):
-        assert read.read(HERE, alone(1, 1, 2, 3), UUIDS, who) == GroupToJudge(
+    for number in range(4):
+        assert read.read(HERE, alone(1, 1, 2, 3), UUIDS, number) == GroupToJudge(
             [(0, 1, 1, 0), (1, 1, 1, 1), (2, 1, 1, 1), (3, 3, 1, 3)], whole=True
         )
 

@@ -100,10 +100,10 @@ def counts(window: _reader.Fingerprints) -> dict[int, tuple[int, ...]]:
     return {row[2]: (row[3], *row[4], *row[5], *row[6]) for row in window.births()}
 
 
-def window(*said: CheckedRecord, numerics: Numerics | None = None) -> _reader.Fingerprints:
+def window(*records: CheckedRecord, numerics: Numerics | None = None) -> _reader.Fingerprints:
     numerics = numerics or Numerics(1 << 20)
     producer = numerics.producer("u0", "api", lambda: TABLES, "")
-    for each in said:
+    for each in records:
         producer.receive(each.slots())
     return numerics.fingerprints
 
@@ -121,7 +121,7 @@ def test_a_birth_is_in_an_output_whose_inputs_are_finite() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "records",
     [
         CheckedRecord(NAN),  # the content of its inputs is unknown
         *(CheckedRecord(NAN, (INPUT, bad)) for bad in (Tensor(7, nan=1), Tensor(7, pos_inf=1), Tensor(7, neg_inf=1))),
@@ -130,8 +130,8 @@ def test_a_birth_is_in_an_output_whose_inputs_are_finite() -> None:
         CheckedRecord(FINE, (INPUT,)),
     ],
 )
-def test_a_value_that_an_input_has_or_may_have_is_not_born(said: CheckedRecord) -> None:
-    assert counts(window(said)) == {}
+def test_a_value_that_an_input_has_or_may_have_is_not_born(records: CheckedRecord) -> None:
+    assert counts(window(records)) == {}
 
 
 def test_a_stateful_site_is_counted_under_the_same_name() -> None:
@@ -156,9 +156,9 @@ def test_counts_of_births_are_bounded_and_overflow_is_counted() -> None:
     fingerprints = numerics.fingerprints
     most, sites = 65_536, 512
     names = _reader_numbers(sites)
-    said = b"".join(CheckedRecord(NAN, (INPUT,), site=n).slots() for n in range(sites))
+    records = b"".join(CheckedRecord(NAN, (INPUT,), site=n).slots() for n in range(sites))
     for worker in range(1, most // sites + 1):
-        fingerprints.add(worker, 0, 0, names, names, said, True)
+        fingerprints.add(worker, 0, 0, names, names, records, True)
     assert fingerprints.untracked == 0
     assert len(fingerprints.births()) == 8_192
     fingerprints.add(500, 0, 0, names, names, CheckedRecord(NAN, (INPUT,)).slots(), True)
@@ -169,12 +169,12 @@ def test_counts_of_births_are_bounded_and_overflow_is_counted() -> None:
 def test_a_full_table_is_compacted_once_per_4096_fingerprints() -> None:
     most, every, sites = 65_536, 4_096, 512
     fingerprints, names = Numerics(1 << 26).fingerprints, _reader_numbers(sites)
-    said = b"".join(CheckedRecord(NAN, (INPUT, INPUT), site=n).slots() for n in range(sites))
+    records = b"".join(CheckedRecord(NAN, (INPUT, INPUT), site=n).slots() for n in range(sites))
 
     def come(first: int, count: int) -> int:
         before = fingerprints.untracked
         for worker in range(first, first + count // sites):
-            fingerprints.add(worker, 0, 0, names, names, said, True)
+            fingerprints.add(worker, 0, 0, names, names, records, True)
         return fingerprints.untracked - before
 
     assert come(1, most) == 0
@@ -286,10 +286,10 @@ def test_counts_restarted_by_compaction_continue_the_finding() -> None:
     watch, fingerprints, names = BirthsWatch(service.numerics), service.numerics.fingerprints, _reader_numbers(sites)
     births = watch.look({}, (), KNOWN, 10).births
     assert births == {born(): Birth(20, 10, 10)}
-    said = b"".join(CheckedRecord(FINE, (INPUT,), site=n).slots() for n in range(sites))
+    records = b"".join(CheckedRecord(FINE, (INPUT,), site=n).slots() for n in range(sites))
     service_number = fingerprints.births()[0][0]
     for worker in range(100, 229):
-        fingerprints.add(worker, service_number, 0, names, names, said, True)
+        fingerprints.add(worker, service_number, 0, names, names, records, True)
     assert fingerprints.births() == [], "both have left it"
     for number in range(17):
         service.send(*[NAN, FINE] if number < 3 else [FINE, FINE], given=100 + number)
@@ -418,15 +418,15 @@ def test_a_single_worker_that_computes_nan_is_named_on_every_screen(worker: Star
         event = daemon.until("nan")
         assert (event["service"], event["worker"]) == ("api", "api/0")
         assert event["text"] == "api/0 computes NaN at norm layer 5; its inputs hold none"
-        said = daemon.once("/status", lambda said: said["alarms"])
-        (alarm,) = said["alarms"]
+        records = daemon.once("/status", lambda records: records["alarms"])
+        (alarm,) = records["alarms"]
         assert (alarm["kind"], alarm["workers"]) == ("nan", ["api/0"])
-        assert [each["text"] for each in said["problems"]] == [alarm["text"]]
+        assert [each["text"] for each in records["problems"]] == [alarm["text"]]
         assert alarm["text"].startswith("api/0 computes NaN at norm layer 5 since ")
         ended = brickd("status", "--check")
         assert (ended.returncode, "api/0 computes NaN or Inf" in ended.stdout) == (1, True)
         assert brickd("status", "--check", "--ignore", "nan").returncode == 0
-        assert document("status", "api/0")["alarms"] == said["alarms"]
+        assert document("status", "api/0")["alarms"] == records["alarms"]
         brickd("set", "--threshold", "nan_for=1s")
-        after = daemon.once("/status", lambda said: not said["alarms"])
+        after = daemon.once("/status", lambda records: not records["alarms"])
         assert [each["kind"] for each in after["problems"]] == ["nan"], "the alarm has ended, the problem has not"

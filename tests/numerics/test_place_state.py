@@ -10,10 +10,10 @@ from brickd.analysis.numerics.online_state import Case, Doubt, KeptEvidence
 from brickd.analysis.numerics.place_state import Fate, fate
 
 KEPT = Case(1, KeptEvidence("a", b"1", "", ""), KeptEvidence("a", b"2", "", ""))
-WHO = st.frozensets(st.sampled_from("abcdef"))
+WORKERS = st.frozensets(st.sampled_from("abcdef"))
 
 
-@given(WHO, WHO, WHO, st.sampled_from([None, KEPT]), st.booleans(), st.booleans())
+@given(WORKERS, WORKERS, WORKERS, st.sampled_from([None, KEPT]), st.booleans(), st.booleans())
 def test_a_doubt_may_be_the_kernel_and_a_finding_is_a_worker(
     workers: frozenset[str],
     contradict: frozenset[str],

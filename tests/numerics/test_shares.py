@@ -179,13 +179,13 @@ def test_a_busy_service_evicts_only_its_own_fingerprints_and_reports_it(worker: 
     for service, checks in (("quiet", 5), ("loud", 120)):
         for number in range(2):
             key = str(runtime().directory / "key")
-            who = {"BRICKD_SERVICE": service, "BRICKD_WORKER": str(number), "BRICKD_KEY_FILE": key}
-            started(worker, CHECKS.format(checks=checks), **who)
+            environment = {"BRICKD_SERVICE": service, "BRICKD_WORKER": str(number), "BRICKD_KEY_FILE": key}
+            started(worker, CHECKS.format(checks=checks), **environment)
     with running(command=(*UP, "--numerics-bytes", "1")) as daemon:
         daemon.once(
             "/coverage",
-            lambda said: (
-                {each["service"]: each["input"]["fingerprints"] for each in said["services"] if each["input"]}
+            lambda coverage: (
+                {each["service"]: each["input"]["fingerprints"] for each in coverage["services"] if each["input"]}
                 == {"quiet": 10, "loud": 240}
             ),
         )

@@ -51,12 +51,12 @@ def test_the_category_is_that_of_the_compared_workers() -> None:
     service = Service(2)
     stateful = service.worker("u2", ATTENTION)
     tally = Tally(service.numerics, {HERE: SiteCounts("of an earlier daemon")})
-    everybody = service.workers
+    both_workers = service.workers
     for producers, category in (
         ([stateful], "of an earlier daemon"),
-        (everybody, "other"),
+        (both_workers, "other"),
         ([stateful], "other"),
-        ([*everybody, stateful], "other"),
+        ([*both_workers, stateful], "other"),
     ):
         service.workers = producers
         service.send(GOOD, GOOD, GOOD)

@@ -81,13 +81,13 @@ def test_a_daemon_reports_unproven_outputs_after_its_threshold(worker: Start, pr
 
 def test_equal_weights_do_not_prove_outputs(worker: Start, prefix: str) -> None:
     alone(worker, weights=True)
-    said = document("diff", "api")
-    assert (said["evidence"], said["verdict"]) == ("weights", "identical")
-    assert [(each["evidence"], each["verdict"], each["looked_at"]) for each in said["evidence_classes"]] == [
+    answer = document("diff", "api")
+    assert (answer["evidence"], answer["verdict"]) == ("weights", "identical")
+    assert [(each["evidence"], each["verdict"], each["looked_at"]) for each in answer["evidence_classes"]] == [
         ("weights", "equal", 1),
         ("input", "unproven", 6),
     ]
-    assert said["headlines"][1].startswith("outputs unproven (0 of 6 fingerprints compared): ")
+    assert answer["headlines"][1].startswith("outputs unproven (0 of 6 fingerprints compared): ")
     ended = brickd("diff", "api", "--fail-on", "unproven")
     assert (ended.returncode, ended.stderr) == (1, "")
     assert brickd("diff", "api", "--by", "weights", "--fail-on", "unproven").returncode == 0
@@ -99,8 +99,8 @@ def test_equal_weights_do_not_prove_outputs(worker: Start, prefix: str) -> None:
 
 def test_equal_outputs_are_proven_without_watched_weights(worker: Start, prefix: str) -> None:
     workers(worker, (0, 0))
-    said = document("diff", "api")
-    assert [(each["evidence"], each["verdict"]) for each in said["evidence_classes"]] == [
+    answer = document("diff", "api")
+    assert [(each["evidence"], each["verdict"]) for each in answer["evidence_classes"]] == [
         ("weights", "unproven"),
         ("input", "equal"),
     ]
@@ -130,12 +130,12 @@ def test_a_comparison_of_two_workers_mentions_the_outlier_named_by_the_daemon(wo
     with running() as daemon:
         settled(daemon, 3 * OF_A_ROUND)
         daemon.until("diverged")
-        said = document("diff", "api/0", "api/1", code=1)
-        assert said["outlier"] is None
-        assert said["headlines"][1].startswith("over all workers: api/1 differs from the others since ")
-        (known,) = said["known"]
+        answer = document("diff", "api/0", "api/1", code=1)
+        assert answer["outlier"] is None
+        assert answer["headlines"][1].startswith("over all workers: api/1 differs from the others since ")
+        (known,) = answer["known"]
         assert (known["evidence"], known["workers"]) == ("input", ["api/1"])
-        said = document("diff", "api", code=1)
-        assert (said["outlier"], len(said["known"])) == ("api/1", 1)
-        assert not any(line.startswith("over all") for line in said["headlines"])
+        answer = document("diff", "api", code=1)
+        assert (answer["outlier"], len(answer["known"])) == ("api/1", 1)
+        assert not any(line.startswith("over all") for line in answer["headlines"])
         assert document("diff", "api/0", "api/2")["known"] == []

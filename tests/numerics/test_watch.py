@@ -175,10 +175,10 @@ def test_the_majority_of_three_names_the_outlier_in_any_order() -> None:
         service = Service(3)
         service.send(*order)
         found = service.look().findings[HERE]
-        who = f"u{order.index(BAD)}"
-        assert (found.outliers, found.newest.other.worker) == ({who: 1}, who)
-        assert service.logged[0][1].startswith(f"api/{who[1]} differs from the others: k1 layer 3")
-        assert service.logged[0][2]["worker"] == f"api/{who[1]}"
+        outlier_name = f"u{order.index(BAD)}"
+        assert (found.outliers, found.newest.other.worker) == ({outlier_name: 1}, outlier_name)
+        assert service.logged[0][1].startswith(f"api/{outlier_name[1]} differs from the others: k1 layer 3")
+        assert service.logged[0][2]["worker"] == f"api/{outlier_name[1]}"
 
 
 def test_a_tie_is_reported_with_the_number_of_groups() -> None:
@@ -471,9 +471,9 @@ def test_many_differences_of_one_worker_do_not_hide_another_worker() -> None:
 
 
 def test_a_dropped_finding_is_counted_at_its_service() -> None:
-    who = ("u0", "u2")
-    case = Case(1, *(Fingerprint(worker, b"", "", "") for worker in who))
-    names = {worker: f"api/{worker[1]}" for worker in who}
+    outlier_name = ("u0", "u2")
+    case = Case(1, *(Fingerprint(worker, b"", "", "") for worker in outlier_name))
+    names = {worker: f"api/{worker[1]}" for worker in outlier_name}
     places = [ServiceSite("api", f"old {n}", 3) for n in range(FINDINGS_MAX)]
     findings = {place: DivergentSite(place, "other", 1, names, {"u2": 1}, frozenset(), case, case) for place in places}
     service = Service(3, Compared(findings=findings))

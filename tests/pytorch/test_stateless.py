@@ -231,9 +231,9 @@ def places(coverage: dict[str, Any]) -> list[tuple[str, int | None]]:
 def test_a_fault_in_one_attention_is_found_there(worker: Start, prefix: str) -> None:
     fleet(worker, UNET, (False, True, False))
     with running() as daemon:
-        told = daemon.once("/coverage", lambda said: ATTENTION_BROKEN in places(said))
-    assert {kernel for kernel, layer in places(told) if layer != 1 or not kernel.startswith("down.*")} == set()
-    assert {each["workers"][0] for each in told["findings"]} == {"api/1"}
+        coverage = daemon.once("/coverage", lambda answer: ATTENTION_BROKEN in places(answer))
+    assert {kernel for kernel, layer in places(coverage) if layer != 1 or not kernel.startswith("down.*")} == set()
+    assert {each["workers"][0] for each in coverage["findings"]} == {"api/1"}
 
 
 # ---- transformers ------------------------------------------------------------------------------------------------
@@ -270,8 +270,8 @@ def test_an_encoder_is_compared_and_a_fault_found_at_its_attention(worker: Start
     fleet(worker, f"FAMILY = {family!r}\n{FAMILIES}", (False, True, False))
     layers, whole = LAYERS[family]
     with running() as daemon:
-        told = daemon.once("/coverage", lambda said: (f"{layers}.attention", 1) in places(said))
-    states = {(site["kernel"], site["layer"]): site["state"] for site in told["sites"]}
+        coverage = daemon.once("/coverage", lambda answer: (f"{layers}.attention", 1) in places(answer))
+    states = {(site["kernel"], site["layer"]): site["state"] for site in coverage["sites"]}
     assert states[layers, 0] == states[f"{layers}.attention", 0] == "compared"
     assert states[whole, None] == "differs"
 
@@ -281,9 +281,9 @@ def test_a_decoder_with_a_cache_is_stateful_and_raises_no_alarm(worker: Start, p
     pytest.importorskip("transformers", reason="transformers are not installed: .venv/bin/pip install '.[torch]'")
     fleet(worker, f"FAMILY = 'llama'\n{FAMILIES}")
     with running() as daemon:
-        told = daemon.once("/coverage", lambda said: said["services"][0]["input"]["compared"])
-    assert told["findings"] == []
-    rows = {site["kernel"]: site for site in told["sites"] if site["layer"] == 1}
+        coverage = daemon.once("/coverage", lambda answer: answer["services"][0]["input"]["compared"])
+    assert coverage["findings"] == []
+    rows = {site["kernel"]: site for site in coverage["sites"] if site["layer"] == 1}
     # Three steps for each prompt: the first fills an empty cache, the others read it.
     attention = rows["layers.*.self_attn"]
     assert (attention["fingerprints"], attention["stateful"]) == (48, 32)

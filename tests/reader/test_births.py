@@ -16,7 +16,7 @@ INPUT, UNREAD = Tensor(7), Tensor(7, dtype=0)
 OUTPUTS = (Tensor(1), Tensor(2, nan=1), Tensor(2, pos_inf=3), Tensor(2, neg_inf=2), Tensor(2, nan=1, neg_inf=1))
 INPUTS = ((INPUT,), (), (INPUT, Tensor(8, nan=1)), (Tensor(7, pos_inf=1),), (INPUT, UNREAD), (INPUT, INPUT))
 WORKERS = st.lists(st.integers(0, 5), min_size=1, max_size=4)
-SAID = st.tuples(st.integers(0, 5), st.integers(1, 3), st.sampled_from(OUTPUTS), st.sampled_from(INPUTS))
+RECORD = st.tuples(st.integers(0, 5), st.integers(1, 3), st.sampled_from(OUTPUTS), st.sampled_from(INPUTS))
 
 
 def is_finite(tensors: tuple[Tensor, ...]) -> bool:
@@ -50,7 +50,7 @@ def rows(counted: dict[tuple[int, int], Counted]) -> list[tuple[Any, ...]]:
     )
 
 
-@given(st.lists(st.lists(SAID, max_size=20) | WORKERS.map(tuple), max_size=6))
+@given(st.lists(st.lists(RECORD, max_size=20) | WORKERS.map(tuple), max_size=6))
 def test_births_equal_those_of_a_plain_count(turns: list[Any]) -> None:
     """A turn adds fingerprints, or removes the counts of a worker."""
     fingerprints, counted = _reader.Fingerprints(MiB), dict[tuple[int, int], Counted]()
@@ -82,8 +82,8 @@ def test_each_of_many_services_has_its_share_of_rows_and_counts() -> None:
     for service in range(services):
         add(fingerprints, 9, [], service)
     for worker, output, count in ((0, OUTPUTS[0], 130), (1, OUTPUTS[1], sites)):
-        said = b"".join(CheckedRecord(output, (INPUT,), site=site).slots() for site in range(count))
-        fingerprints.add(worker, 0, 0, numbers, numbers, said, True)
+        records = b"".join(CheckedRecord(output, (INPUT,), site=site).slots() for site in range(count))
+        fingerprints.add(worker, 0, 0, numbers, numbers, records, True)
         assert fingerprints.first == 0
     assert fingerprints.untracked == 130 + 5
     assert len(fingerprints.births()) == 8_192 // services
@@ -95,7 +95,7 @@ def test_births_at_many_sites_come_with_the_counts_of_workers_without_any() -> N
     fingerprints, none = _reader.Fingerprints(MiB), (0, 0)
     numbers = array("Q", range(1, 65))
     for worker, output in ((0, OUTPUTS[0]), (1, OUTPUTS[1])):
-        said = b"".join(CheckedRecord(output, (INPUT,), site=site).slots() for site in range(64))
-        fingerprints.add(worker, 0, 0, numbers, numbers, said, True)
+        records = b"".join(CheckedRecord(output, (INPUT,), site=site).slots() for site in range(64))
+        fingerprints.add(worker, 0, 0, numbers, numbers, records, True)
     born = [(0, site, 1, 1, (1, 1), none, none) for site in numbers]
     assert sorted(fingerprints.births()) == sorted([*born, *((0, site, 0, 1, none, none, none) for site in numbers)])

@@ -40,7 +40,7 @@ UNTOUCHED = Tail(0, 0)
 TORN = Tail(7, 12345)
 
 
-def begun(ring: str, head: int, tail: Tail, saved: Cursor | None, **line: int) -> tuple[Cursor, int]:
+def after_first_pass(ring: str, head: int, tail: Tail, saved: Cursor | None, **line: int) -> tuple[Cursor, int]:
     """The cursor after the first pass over a lane with that head, and the number of breaks."""
     with rings(span_slots=SLOTS, event_slots=SLOTS) as r:
         r.move(0, ring, head)
@@ -80,7 +80,7 @@ def begun(ring: str, head: int, tail: Tail, saved: Cursor | None, **line: int) -
     ],
 )
 def test_details_overwritten_before_any_read_are_lost(head: int, tail: Tail, saved: int | None, lost: int) -> None:
-    cursor, breaks = begun("span", head, tail, None if saved is None else (saved, 0, 0, 0, 5))
+    cursor, breaks = after_first_pass("span", head, tail, None if saved is None else (saved, 0, 0, 0, 5))
     assert cursor == (head, 0, 0, 0, lost + (5 if saved is not None else 0))
     assert breaks == 0
 

@@ -94,12 +94,12 @@ def test_a_segment_truncated_during_the_drain_is_refused(kept: str) -> None:
 
 
 def test_a_corrupt_segment_affects_no_other() -> None:
-    with rings() as first, rings() as liar, rings() as last:
-        drains = [first.drain(), liar.drain(), last.drain()]
+    with rings() as first, rings() as corrupt, rings() as last:
+        drains = [first.drain(), corrupt.drain(), last.drain()]
         _reader.drain(drains)
         for r in (first, last):
             r.add(0, "event", events({"sequence": 1}))
-        liar.move(0, "span", 2**63)
+        corrupt.move(0, "span", 2**63)
         (one, (index, found, refused), other) = _reader.drain(drains)[2]
         assert (one[0], one[2], other[0], other[2]) == (0, None, 2, None)
         assert (index, found) == (1, None)

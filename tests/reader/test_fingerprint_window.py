@@ -196,8 +196,8 @@ def test_the_oldest_fingerprints_are_evicted_first_and_never_compared_again() ->
     assert fingerprints.first == fingerprints.end - 1024 // 6
     assert fingerprints.read(fingerprints.first - 1) is None
     assert add(fingerprints, 1, [record(BAD)])[1] == []
-    whose = fingerprints.read(fingerprints.end - 1)
-    assert whose == (1, NUMBERS[1], record(BAD).slots())
+    last_one = fingerprints.read(fingerprints.end - 1)
+    assert last_one == (1, NUMBERS[1], record(BAD).slots())
 
 
 def test_a_fingerprint_evicted_before_a_match_is_counted() -> None:
@@ -313,7 +313,7 @@ def test_groups_and_counts_equal_those_of_a_dictionary(
         counted[service, site] += seen
         met[service, site] += seen if len({worker for worker, _ in group}) > 1 else 0
         last = max(max(numbers) for numbers in group.values())
-        assert sorted(fingerprints.group(last)) == sorted((*who, len(n), n[-1]) for who, n in group.items())
+        assert sorted(fingerprints.group(last)) == sorted((*place, len(n), n[-1]) for place, n in group.items())
     assert sorted(fingerprints.counts()) == sorted(
         (service, NUMBERS[site], n, 0, met[service, site], unlike[service, site], 0, 0)
         for (service, site), n in counted.items()
@@ -345,7 +345,11 @@ class Group:
         self.outputs = {worker: outputs for worker, outputs in left.items() if outputs}
 
     def rows(self) -> list[tuple[int, int, int, int]]:
-        return sorted((who, output, *each) for who, outputs in self.outputs.items() for output, each in outputs.items())  # type: ignore[misc]
+        return sorted(
+            (worker, output, *each)  # type: ignore[misc]
+            for worker, outputs in self.outputs.items()
+            for output, each in outputs.items()
+        )
 
 
 @given(
@@ -397,14 +401,16 @@ def test_selected_workers_are_renumbered_in_the_given_order() -> None:
 
 
 @given(st.lists(st.integers(0, 40), max_size=60), st.lists(st.integers(0, 40), unique=True))
-def test_a_selection_has_all_fingerprints_of_its_workers_and_no_others(records_of: list[int], who: list[int]) -> None:
+def test_a_selection_has_all_fingerprints_of_its_workers_and_no_others(
+    records_of: list[int], selected: list[int]
+) -> None:
     fingerprints = _reader.Fingerprints(MiB)
     for output, worker in enumerate(records_of):
         add(fingerprints, worker, [record(Tensor(output + 1))])
-    numbers = [3 * place for place in range(len(who))]
-    some, ends = fingerprints.select(who, numbers, [0] * len(who))
+    numbers = [3 * place for place in range(len(selected))]
+    some, ends = fingerprints.select(selected, numbers, [0] * len(selected))
     found = [some.read(n) for n in range(some.end)]
-    wanted = [(numbers[who.index(worker)], at) for at, worker in enumerate(records_of) if worker in who]
+    wanted = [(numbers[selected.index(worker)], at) for at, worker in enumerate(records_of) if worker in selected]
     assert [each and (each[0], each[2]) for each in found] == [
         (number, record(Tensor(at + 1)).slots()) for number, at in wanted
     ]

@@ -73,10 +73,10 @@ class Measured:
                 entry["histogram"][bucket_of(duration)] += 1
         return entries.tobytes()
 
-    def add_to(self, fold: _reader.Fold, whose: int = 0) -> None:
+    def add_to(self, fold: _reader.Fold, worker_number: int = 0) -> None:
         rows = array.array("i", [path.row for path in self.paths])
         flags = bytes(_reader.PART_OUTER * path.outer for path in self.paths)
-        fold.add(self.summaries(), rows, roots(len(self.paths)), flags, self.tick_ns, whose)
+        fold.add(self.summaries(), rows, roots(len(self.paths)), flags, self.tick_ns, worker_number)
 
 
 # Times 160, the greatest ratio of two ticks below, this is below the last bucket, where percentiles are only bounds.
@@ -300,10 +300,10 @@ def hostile(**values: float) -> bytes:
     return entry.tobytes()
 
 
-def with_one_honest(*lying: bytes) -> _reader.Row:
+def with_one_honest(*hostile_summaries: bytes) -> _reader.Row:
     fold = _reader.Fold()
     Measured(1.0, [Spans([100, 200], elements=3, bytes=5)]).add_to(fold)
-    for each in lying:
+    for each in hostile_summaries:
         fold.add(each, bytes(4), roots(1), b"\1", 1.0)
     return fold.row(0)
 

@@ -141,7 +141,9 @@ def test_a_worker_that_diverges_later_stays_in_its_earlier_class(damaged: int) -
     """Alone, it has too little in common with the others for a decision."""
     workers = [records_of(always(USUAL, 9)), records_of(always(OTHER, 9)), records_of(always(OTHER, 9))]
     workers.insert(damaged, records_of(always(USUAL, 9, c5=FAR, c6=FAR, c7=FAR, c8=FAR)))
-    assert {content: who for content, (_, who) in apart(*workers).items()} == {key: [damaged] for key in range(5, 9)}
+    assert {content: workers_apart for content, (_, workers_apart) in apart(*workers).items()} == {
+        key: [damaged] for key in range(5, 9)
+    }
 
 
 def test_a_large_difference_in_one_context_counts_in_others() -> None:

@@ -68,7 +68,7 @@ has = st.lists(st.booleans(), min_size=20, max_size=20)
 
 @given(places, st.lists(has, min_size=2, max_size=5))
 def test_an_order_that_contradicts_no_worker_is_used(execution: list[Place], chosen: list[list[bool]]) -> None:
-    each_has = [[place for place, one in zip(execution, who, strict=False) if one] for who in chosen]
+    each_has = [[place for place, one in zip(execution, present, strict=False) if one] for present in chosen]
     workers = [executed(mine, number) for number, mine in enumerate(each_has)]
     for by_input in (False, True):
         order = rows(workers, by_input=by_input)

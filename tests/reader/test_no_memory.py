@@ -18,7 +18,7 @@ SUPPORT = Path(__file__).parent.parent / "support"
 Compile = Callable[..., Path]
 
 
-def told(compiled: Compile, use: str) -> dict[str, Any]:
+def measured(compiled: Compile, use: str) -> dict[str, Any]:
     library = compiled("failing_malloc.so", (NATIVE / "failing_malloc.c",), "-shared", "-fPIC", "-O2")
     environment = os.environ | {"LD_PRELOAD": str(library), "PYTHONPATH": str(SUPPORT)}
     command = [sys.executable, "-P", str(SUPPORT / "scarce.py"), use]
@@ -32,7 +32,7 @@ def told(compiled: Compile, use: str) -> dict[str, Any]:
     ("use", "least"), [("fingerprints", 80), ("segment", 2), ("drained", 4), ("refused", 1), ("recorded", 0)]
 )
 def test_each_allocation_may_fail_without_a_leak(compiled: Compile, use: str, least: int) -> None:
-    found = told(compiled, use)
+    found = measured(compiled, use)
     assert found["same"]
     assert found["failures"] >= least
     assert found["without_memory"] >= least - 8  # growing a window early is optional

@@ -18,7 +18,7 @@ SITES = array("Q", range(1, 1_001))
 BY_ROUNDING = pytest.mark.parametrize("what", [pytest.param(BIT, id="once"), pytest.param(OTHER, id="spread")])
 
 
-def say(fingerprints: _reader.Fingerprints, records: Sequence[CheckedRecord]) -> None:
+def add_records(fingerprints: _reader.Fingerprints, records: Sequence[CheckedRecord]) -> None:
     """Add records; take none that waits."""
     fingerprints.add(0, 0, 0, SITES, SITES, b"".join(each.slots() for each in records), True)
 
@@ -31,9 +31,9 @@ def unlike(content: int, what: int, site: int = 1) -> list[CheckedRecord]:
 @BY_ROUNDING
 def test_a_site_with_many_rounding_differences_hides_no_other(what: int) -> None:
     fingerprints = _reader.Fingerprints(64 * MiB)
-    say(fingerprints, [CheckedRecord(Tensor(n, dtype=INT64), (Tensor(1),), site=3) for n in range(2)])
+    add_records(fingerprints, [CheckedRecord(Tensor(n, dtype=INT64), (Tensor(1),), site=3) for n in range(2)])
     for content in range(300):
-        say(fingerprints, unlike(content, what))
+        add_records(fingerprints, unlike(content, what))
     first, second = fingerprints.unlike()
     assert (first, second % 2, second > 2) == (1, 1, True)
     assert fingerprints.unlike_all == 2
@@ -43,10 +43,10 @@ def test_a_site_with_many_rounding_differences_hides_no_other(what: int) -> None
 def test_an_evicted_waiting_difference_is_replaced_by_the_next(what: int) -> None:
     fingerprints, waiting = _reader.Fingerprints(1), list[tuple[int, int]]()  # the minimum
     for turn in range(4):
-        say(fingerprints, unlike(2 * turn, what))
+        add_records(fingerprints, unlike(2 * turn, what))
         filling = range(10_000 + 1_000 * turn, 10_000 + 1_000 * turn + 1_000)
-        say(fingerprints, [CheckedRecord(Tensor(1), (Tensor(n),), site=2) for n in filling])
-        say(fingerprints, unlike(2 * turn + 1, what))
+        add_records(fingerprints, [CheckedRecord(Tensor(1), (Tensor(n),), site=2) for n in filling])
+        add_records(fingerprints, unlike(2 * turn + 1, what))
         waiting.append((fingerprints.end - 1, *fingerprints.unlike()))  # type: ignore[arg-type]
     assert all(last == taken for last, taken in waiting)
 
@@ -56,7 +56,7 @@ def test_each_of_several_differences_of_a_site_waits_equally_often(what: int) ->
     fingerprints, several, sites = _reader.Fingerprints(64 * MiB), 4, 120
     for site in range(1, sites + 1):
         for turn in range(several):
-            say(fingerprints, unlike(several * site + turn, what, site))
+            add_records(fingerprints, unlike(several * site + turn, what, site))
     taken = fingerprints.unlike()
     assert [number // (2 * several) for number in taken] == list(range(sites))
     times = Counter(number // 2 % several for number in taken)

@@ -17,12 +17,12 @@ from brickd.model.workers import Survey, Worker
 from brickd.views.diff import meant
 
 CLOCK = 1
-SAID = [CheckedRecord(Tensor(1), (Tensor(7),))]
+RECORDS = [CheckedRecord(Tensor(1), (Tensor(7),))]
 
 
 @pytest.mark.ci
 def test_more_than_256_sources_give_each_worker_its_own() -> None:
-    worlds = Gathered([WorldPart(f"{number}.brick", Sided([SAID])) for number in range(257)])
+    worlds = Gathered([WorldPart(f"{number}.brick", Sided([RECORDS])) for number in range(257)])
     workers = worlds.survey().workers
     numerics = worlds.numerics(workers)
     assert len({worker.reading.uuid for worker in workers}) == len(workers) == 257
@@ -30,7 +30,9 @@ def test_more_than_256_sources_give_each_worker_its_own() -> None:
 
 
 def test_a_pattern_matches_names_and_the_file_before_it_is_literal() -> None:
-    found = Gathered([WorldPart(label, Sided([SAID, SAID])) for label in ("run[1].brick", "run1.brick", "")]).survey()
+    found = Gathered(
+        [WorldPart(label, Sided([RECORDS, RECORDS])) for label in ("run[1].brick", "run1.brick", "")]
+    ).survey()
 
     def names(*patterns: str) -> list[str]:
         return [worker.name for worker in meant(found, patterns)]
@@ -47,7 +49,7 @@ class Other(Sided):
     """A world with more than workers, at this time of its clock."""
 
     def __init__(self, name: str, clocks: dict[int, tuple[int, int]]) -> None:
-        super().__init__([SAID])
+        super().__init__([RECORDS])
         self.name, self.clocks = name, clocks
 
     def survey(self) -> Survey:

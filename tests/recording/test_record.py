@@ -252,8 +252,8 @@ def test_a_recording_until_exit_ends_with_the_last_selected_worker(worker: Start
     states = {each["name"]: each["state"] for each in document("workers", file)["workers"]}
     assert states == {"api/0": "ended", "api/1": "ended"}
     assert [brick["count"] for brick in document("bricks", file)["bricks"]] == [200, 200]
-    nobody = brickd("record", "--until-exit", "--workers", "api", "-o", str(tmp_path / "none.brick"))
-    assert nobody.returncode == 4
+    unselected = brickd("record", "--until-exit", "--workers", "api", "-o", str(tmp_path / "none.brick"))
+    assert unselected.returncode == 4
     assert not (tmp_path / "none.brick").exists()
 
 

@@ -18,7 +18,7 @@ from conftest import SHM
 from loaded import Process
 from running import going, running, until
 from serving import Daemon, ask, connected, request
-from test_recording_shelf import id_of, lying, shelf, written
+from test_recording_shelf import id_of, shelf, stored_recording, written
 from verbs import brickd, document
 
 from brickd.base.paths import runtime
@@ -39,7 +39,7 @@ def elsewhere(prefix: str) -> Iterator[Path]:
 
 
 def test_a_fetched_file_is_unchanged_and_stays_until_removed(daemon: Daemon) -> None:
-    path = lying(snapshots=400)
+    path = stored_recording(snapshots=400)
     assert path.stat().st_size > 1 << 18, "more than a piece"
     (one,) = ask(runtime().socket, "/v1/record").document["recordings"]
     assert [(each["path"], each["number"], each["bytes"]) for each in one["files"]] == [
@@ -61,7 +61,7 @@ def test_a_fetched_file_is_unchanged_and_stays_until_removed(daemon: Daemon) -> 
      "recording={id}&number=-1", "recording={id}&number=0&path=/etc/passwd", "recording=&number=0"],
 )  # fmt: skip
 def test_a_file_is_found_only_by_an_id_and_a_number(daemon: Daemon, which: str) -> None:
-    path = lying()
+    path = stored_recording()
     target = which.format(id=id_of(path))
     for answer in (
         ask(runtime().socket, f"/v1/record/file?{target}"),
@@ -79,7 +79,7 @@ def test_fetching_a_recording_in_progress_is_refused(daemon: Daemon) -> None:
 
 
 def test_a_client_that_disconnects_leaves_nothing_open(daemon: Daemon) -> None:
-    path = lying()
+    path = stored_recording()
     os.truncate(path, LONG)
     with connected(runtime().socket) as client:
         client.sendall(request(f"/v1/record/file?recording={id_of(path)}&number=0"))
@@ -101,7 +101,7 @@ def opened() -> set[str]:
 
 
 def test_a_truncated_transfer_is_not_taken_for_complete(daemon: Daemon) -> None:
-    path = lying()
+    path = stored_recording()
     whole = path.stat().st_size
     os.truncate(path, LONG)
     with connected(runtime().socket) as client, client.makefile("rb") as file:
@@ -148,10 +148,10 @@ def fetched(path: Path, out: Path) -> None:
 
 
 def test_an_unfetched_recording_can_be_fetched_later_with_or_without_a_daemon(tmp_path: Path, prefix: str) -> None:
-    fetched(lying(), tmp_path / "without.brick")
+    fetched(stored_recording(), tmp_path / "without.brick")
     (tmp_path / "without.brick").unlink()
     with running():
-        fetched(lying(), tmp_path / "run.brick")
+        fetched(stored_recording(), tmp_path / "run.brick")
         none = brickd("record", "--fetch", "0" * 32, "-o", str(tmp_path / "none.brick"))
         assert (none.returncode, "no recording 000" in none.stderr) == (2, True)
     both = brickd("record", "--fetch", "0" * 32, "--spans")
@@ -160,7 +160,7 @@ def test_an_unfetched_recording_can_be_fetched_later_with_or_without_a_daemon(tm
 
 @pytest.mark.ci
 def test_all_files_of_a_recording_are_fetched(elsewhere: Path) -> None:
-    path = lying(snapshots=300, max_size=1 << 16)
+    path = stored_recording(snapshots=300, max_size=1 << 16)
     files = len(list(runtime().recordings.iterdir()))
     assert files > 2
     with running():
@@ -172,7 +172,7 @@ def test_all_files_of_a_recording_are_fetched(elsewhere: Path) -> None:
 
 
 def test_ctrl_c_during_a_fetch_keeps_the_file_in_its_place(elsewhere: Path) -> None:
-    path = lying()
+    path = stored_recording()
     with running():
         with fetching(path, elsewhere / "run.brick") as process:
             process.send_signal(signal.SIGINT)
@@ -184,7 +184,7 @@ def test_ctrl_c_during_a_fetch_keeps_the_file_in_its_place(elsewhere: Path) -> N
 
 
 def test_a_client_killed_during_a_fetch_loses_nothing(elsewhere: Path) -> None:
-    path = lying()
+    path = stored_recording()
     with running():
         with fetching(path, elsewhere / "run.brick") as process:
             process.kill()
@@ -196,7 +196,7 @@ def test_a_client_killed_during_a_fetch_loses_nothing(elsewhere: Path) -> None:
 
 
 def test_a_daemon_killed_during_a_fetch_loses_nothing_and_the_next_serves_it(elsewhere: Path) -> None:
-    path = lying()
+    path = stored_recording()
     with running() as daemon, fetching(path, elsewhere / "run.brick") as process:
         daemon.kill()
         words = process.communicate()[1].decode()
@@ -209,7 +209,7 @@ def test_a_daemon_killed_during_a_fetch_loses_nothing_and_the_next_serves_it(els
 
 @pytest.mark.ci
 def test_a_file_that_does_not_fit_on_the_disk_stays_in_its_place(elsewhere: Path) -> None:
-    path = lying()
+    path = stored_recording()
     limited = ["prlimit", f"--fsize={path.stat().st_size - 1}", "env", "PYTHONFAULTHANDLER=0"]
     command = [sys.executable, "-P", "-m", "brickd", "record", "--fetch", id_of(path), "-o"]
     with running():
@@ -222,7 +222,7 @@ def test_a_file_that_does_not_fit_on_the_disk_stays_in_its_place(elsewhere: Path
 
 
 def test_a_file_created_during_the_fetch_is_not_overwritten(elsewhere: Path) -> None:
-    path, out = lying(), elsewhere / "run.brick"
+    path, out = stored_recording(), elsewhere / "run.brick"
     with running():
         with fetching(path, out, 128 << 20) as process:
             out.write_text("somebody's")
@@ -233,7 +233,7 @@ def test_a_file_created_during_the_fetch_is_not_overwritten(elsewhere: Path) -> 
 
 
 def test_a_file_that_took_the_path_of_a_recording_is_left_alone(prefix: str, tmp_path: Path) -> None:
-    path, other = lying(), lying()
+    path, other = stored_recording(), stored_recording()
     recording = id_of(path)
     with running() as daemon:
         (reported, _) = daemon.ask("/record")["recordings"]

@@ -166,9 +166,9 @@ def test_a_recording_without_a_complete_snapshot_names_the_truncation(file: Path
 def test_damage_affects_only_its_chunk_and_is_reported_with_its_place(file: Path) -> None:
     whole = file.read_bytes()
     for kind, offset, _, body in chunks(file):
-        spoilt = bytearray(whole)
-        spoilt[offset + 64 + len(body) // 2] ^= 1
-        file.write_bytes(spoilt)
+        damaged = bytearray(whole)
+        damaged[offset + 64 + len(body) // 2] ^= 1
+        file.write_bytes(damaged)
         reported = brickd("workers", str(file))
         assert f"damaged from byte {offset} to " in reported.stderr, kind
         assert (reported.returncode, "api/0" in reported.stdout) == (0, True)

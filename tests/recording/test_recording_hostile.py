@@ -125,7 +125,7 @@ def verb(*arguments: str) -> tuple[int, str, str]:
     return code, reported[0], reported[1]
 
 
-def spoilt(body: bytes, data: st.DataObject) -> bytes:
+def with_changed_value(body: bytes, data: st.DataObject) -> bytes:
     """The body with another value in one place."""
     line, end, rest = body.partition(b"\n")
     value = json.loads(line)
@@ -147,7 +147,7 @@ def test_on_any_recording_verbs_answer_or_give_the_reason(
     for _ in range(data.draw(st.integers(0, 3))):
         number = data.draw(st.integers(0, len(honest) - 1))
         kind, at_ns, body = made_up[number]
-        made_up[number] = kind, at_ns, spoilt(body, data)
+        made_up[number] = kind, at_ns, with_changed_value(body, data)
     for each in data.draw(st.lists(CHUNK, max_size=3)):
         made_up.insert(data.draw(st.integers(0, len(made_up))), each)
     path.write_bytes(forged(made_up))

@@ -36,18 +36,18 @@ def file(tmp_path: Path) -> str:
 
 def on_terminal(columns: int, monkeypatch: pytest.MonkeyPatch, show: Callable[[], object]) -> str:
     """The output on a terminal of this width."""
-    ours, theirs = pty.openpty()
-    tty.setraw(theirs)
-    termios.tcsetwinsize(theirs, (24, columns))
-    with os.fdopen(theirs, "w") as terminal:
+    test_end, terminal_end = pty.openpty()
+    tty.setraw(terminal_end)
+    termios.tcsetwinsize(terminal_end, (24, columns))
+    with os.fdopen(terminal_end, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         show()
-        os.set_blocking(ours, False)
+        os.set_blocking(test_end, False)
         reported = b""
         with suppress(BlockingIOError):
-            while piece := os.read(ours, 4096):
+            while piece := os.read(test_end, 4096):
                 reported += piece
-    os.close(ours)
+    os.close(test_end)
     return reported.decode()
 
 

@@ -28,7 +28,7 @@ def shelf() -> Shelf:
     return Shelf(runtime().recordings)
 
 
-def lying(**order: int) -> Path:
+def stored_recording(**order: int) -> Path:
     """Make a recording that is not fetched; return its first file."""
     return recorded(shelf().place(), **order).path
 
@@ -50,7 +50,7 @@ def written(path: Path) -> Iterator[Volumes]:
 
 
 def test_stored_recordings_are_identified_by_their_titles(prefix: str) -> None:
-    first, second = lying(), lying()
+    first, second = stored_recording(), stored_recording()
     renamed = first.with_name("anything.brick")
     first.rename(renamed)
     for name, content in (("none.brick", b"no recording"), ("empty.brick", b""), ("other", second.read_bytes())):
@@ -68,7 +68,7 @@ def test_a_recording_in_progress_is_neither_served_nor_removed(prefix: str) -> N
         assert volumes.next()
         volumes.close_last_but_one(b"{}")
         recording = volumes.id.hex()
-        later = [lying() for _ in range(ROOM + 1)]
+        later = [stored_recording() for _ in range(ROOM + 1)]
         for refused in (shelf().find, lambda which: shelf().open(which, 0), lambda which: shelf().remove(which, 0)):
             with pytest.raises(BrickdError, match="is still being written"):
                 refused(recording)
@@ -95,7 +95,7 @@ def test_doctor_reports_unfetched_recordings_with_or_without_a_daemon(prefix: st
         return found["state"], found["fix"], found["about"]
 
     assert finding()[0] == "ok"
-    first, second = id_of(lying()), id_of(lying())
+    first, second = id_of(stored_recording()), id_of(stored_recording())
     reported = ("advice", f"brickd record --fetch {second}", [first, second])
     with written(shelf().place()):
         assert finding() == reported
@@ -106,7 +106,7 @@ def test_doctor_reports_unfetched_recordings_with_or_without_a_daemon(prefix: st
 
 @pytest.mark.ci
 def test_a_new_recording_removes_the_oldest_and_reports_it(tmp_path: Path, prefix: str) -> None:
-    every = [lying() for _ in range(ROOM)]
+    every = [stored_recording() for _ in range(ROOM)]
     with running() as daemon:
         assert brickd("record", "--duration", "0.01", "-o", str(tmp_path / "run.brick")).returncode == 0
         reported = daemon.until("recording_removed")

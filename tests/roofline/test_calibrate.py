@@ -451,7 +451,7 @@ def test_on_a_virtual_machine_memory_and_caches_between_cores_have_no_undisturbe
     assert disturbed == {"float32": own, "L1": own, "L2": own, "L3": between, "memory": between}
 
 
-def lying(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+def replace_programs(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     """Measure by a shell program instead of Python's, and without a GPU."""
     monkeypatch.setitem(sys.modules, "torch", None)
     path = folder / "program"
@@ -483,23 +483,23 @@ def test_a_killed_program_loses_only_unreported_results_and_that_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died = [Skipped("the rest", "the program that measures processors was ended by SIGKILL")]
-    lying(tmp_path, monkeypatch, f"{printing(('core', 2.0, 9), ('machine', 3.0, 9))}\nkill -9 $$")
+    replace_programs(tmp_path, monkeypatch, f"{printing(('core', 2.0, 9), ('machine', 3.0, 9))}\nkill -9 $$")
     core, machine = measure(quick=True, progress=lambda *_: None).devices
     assert (core.rates, core.skipped) == ({"float32": 2.0}, ())
     assert (machine.rates, list(machine.skipped)) == ({"float32": 3.0}, died)
-    lying(tmp_path, monkeypatch, "kill -9 $$")
+    replace_programs(tmp_path, monkeypatch, "kill -9 $$")
     assert measure(quick=True, progress=lambda *_: None).skipped[:1] == died
 
 
 def test_rates_are_judged_by_whether_this_machine_is_virtual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figure = encode(Rounds("L3", 2.0, 30, 30, 2.0, {}, False, 0.0)), encode(Bandwidth("L3", 2.0, 4))
-    lying(tmp_path, monkeypatch, "\n".join(["cat <<'END'", encode(Begun("core", "AVX2")), *figure, "END"]))
+    replace_programs(tmp_path, monkeypatch, "\n".join(["cat <<'END'", encode(Begun("core", "AVX2")), *figure, "END"]))
     core, *_ = measure(quick=True, progress=lambda *_: None).devices
     assert core.is_bound("L3") is virtual()
 
 
 def test_a_program_over_the_time_limit_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lying(tmp_path, monkeypatch, f"{printing(('core', 2.0, 9))}\nexec sleep 1000")
+    replace_programs(tmp_path, monkeypatch, f"{printing(('core', 2.0, 9))}\nexec sleep 1000")
     monkeypatch.setattr(calibration, "_UNTIL_SECONDS", {"processors": 0.3})
     monkeypatch.setattr(calibration, "_GRACE_SECONDS", 0.0)
     core, *_ = measure(quick=False, progress=lambda *_: None).devices
@@ -516,7 +516,7 @@ def test_a_measuring_program_is_outside_of_the_terminals_process_group(
 ) -> None:
     reading = "read -r pid name state parent group rest < /proc/self/stat"
     text = printing(("core", 2.0, 29)).replace("AVX2", "$((group == $$))").replace("'END'", "END")
-    lying(tmp_path, monkeypatch, f"{reading}\n{text}")
+    replace_programs(tmp_path, monkeypatch, f"{reading}\n{text}")
     assert measure(quick=True, progress=lambda *_: None).devices[0].by == "1"
 
 
@@ -588,7 +588,7 @@ def test_all_cores_below_one_core_fails_and_keeps_the_known_peaks(
 ) -> None:
     path = runtime().state / "peaks"
     save(path, [given_device()])
-    lying(tmp_path, monkeypatch, printing(("core", 2e9, 29), ("machine", 1e9, 0)))
+    replace_programs(tmp_path, monkeypatch, printing(("core", 2e9, 29), ("machine", 1e9, 0)))
     found = calibrated()
     assert isinstance(found.exception, BrickdError)
     assert found.exception.exit_code == 2
@@ -604,13 +604,13 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
 ) -> None:
     path = runtime().state / "peaks"
     for rate, arguments, kept in ((9e9, (), 9e9), (4e9, (), 9e9), (4e9, ("--replace",), 4e9)):
-        lying(tmp_path, monkeypatch, printing(("core", rate, 29), ("machine", 2 * rate, 29)))
+        replace_programs(tmp_path, monkeypatch, printing(("core", rate, 29), ("machine", 2 * rate, 29)))
         found = calibrated(*arguments)
         assert found.exception is None
         assert load(path)[0].rates == {"float32": kept}
         assert (f"core, float32: {9.0}G/s of" in found.output) is (rate < kept)
         assert ("to replace what is kept: brickd calibrate --replace" in found.output) is (rate < kept)
-    lying(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 29)))
+    replace_programs(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 29)))
     (first, second) = json.loads(calibrated("--json").output)["kept"]
     assert (first["device"], first["of"], first["kept_per_second"], first["measured_per_second"]) == (
         "core", "float32", 4e9, 1e9,
@@ -659,7 +659,7 @@ def test_a_lower_bound_has_its_reason_and_the_next_command(evidence: Evidence, w
 
 def test_measuring_again_keeps_given_peaks(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(runtime().state / "peaks", [given_device("tpu")])
-    lying(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 29)))
+    replace_programs(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 29)))
     assert calibrated("--replace").exception is None
     assert [each.name for each in load(runtime().state / "peaks")] == ["core", "machine", "tpu"]
 
@@ -668,7 +668,7 @@ def test_peaks_of_another_machine_are_replaced_only_on_request(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = runtime().state / "peaks"
-    lying(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 29)))
+    replace_programs(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 29)))
     save(path, [core({"float32": (9e9, seen(9e9))}, machine=Machine("a processor", 4))])
     found = calibrated()
     assert isinstance(found.exception, BrickdError)
@@ -687,7 +687,7 @@ def test_peaks_of_another_machine_are_replaced_only_on_request(
 def test_a_lower_bound_is_not_shown_as_measured_and_load_is_mentioned(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lying(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 0)))
+    replace_programs(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 0)))
     lines = calibrated().output.splitlines()
     assert [line.split() for line in lines[1:3]] == [
         ["core", "float32", "1.0GFLOP/s", "29", "of", "30", "measured"],

@@ -88,17 +88,17 @@ class Loaded:
     """The process that forks; it ends with this one."""
 
     def __init__(self, what: str) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)
+        parent_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_end:
+            parent_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)
             self._process = subprocess.Popen(
-                [sys.executable, "-P", _SERVER, what, str(theirs.fileno())],
+                [sys.executable, "-P", _SERVER, what, str(child_end.fileno())],
                 stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
                 # Without the first test's variables: this process outlives that test.
                 env={name: value for name, value in os.environ.items() if not name.startswith("BRICKD")},
             )
-        self._socket = ours
+        self._socket = parent_end
 
     def run(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         """Run one to its end, without input."""
@@ -114,22 +114,22 @@ class Loaded:
     def start(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Forked:
         """Start one, with pipes for its input and output."""
         (its_in, into), (out, its_out), (err, its_err) = os.pipe(), os.pipe(), os.pipe()
-        ours = os.fdopen(into, "wb"), os.fdopen(out, "rb"), os.fdopen(err, "rb")
+        parent_end = os.fdopen(into, "wb"), os.fdopen(out, "rb"), os.fdopen(err, "rb")
         with os.fdopen(its_in, "rb") as stdin, os.fdopen(its_out, "wb") as stdout, os.fdopen(its_err, "wb") as stderr:
-            return self._fork(arguments, environment, (stdin, stdout, stderr), ours)
+            return self._fork(arguments, environment, (stdin, stdout, stderr), parent_end)
 
     def _fork(
         self,
         arguments: tuple[str, ...],
         environment: Mapping[str, str],
         its: tuple[IO[Any], IO[Any], IO[Any]],
-        ours: tuple[IO[bytes] | None, IO[bytes], IO[bytes]],
+        parent_end: tuple[IO[bytes] | None, IO[bytes], IO[bytes]],
     ) -> Forked:
         answer, answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with answers:
             asked = marshal.dumps((list(arguments), dict(environment), os.getcwd()))
             socket.send_fds(self._socket, [asked], [answers.fileno(), *(file.fileno() for file in its)])
-            return Forked(answer, *ours)
+            return Forked(answer, *parent_end)
 
 
 @functools.cache

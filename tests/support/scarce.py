@@ -137,7 +137,7 @@ def _opened() -> int:
         return len(os.listdir("/proc/self/fd")) + sum(len(line.split()) > 5 for line in maps)
 
 
-def _told(name: str, use: Callable[[], object]) -> dict[str, Any]:
+def _measured(name: str, use: Callable[[], object]) -> dict[str, Any]:
     control = ctypes.CDLL(None)
     control.allocations_watch.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
     control.allocations_held.restype = ctypes.c_size_t
@@ -188,5 +188,5 @@ def _told(name: str, use: Callable[[], object]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_told(sys.argv[1], USES[sys.argv[1]])), flush=True)
+    print(json.dumps(_measured(sys.argv[1], USES[sys.argv[1]])), flush=True)
     os._exit(0)

@@ -15,14 +15,14 @@ pause()
 """
 
 
-def begun(worker: Start, number: int, gemm: int, calls: int = 40) -> None:
+def timed_worker(worker: Start, number: int, gemm: int, calls: int = 40) -> None:
     environment = {"BRICKD_SERVICE": "api", "BRICKD_WORKER": str(number), "BRICKD_CLOCK": "monotonic"}
     worker(f"gemm, calls = {gemm}, {calls}\n{RECORDED}", **environment).paused()
 
 
 def test_a_slower_brick_exits_1_and_shows_times_without_any_fingerprint(worker: Start) -> None:
-    begun(worker, 0, 1_000_000)
-    begun(worker, 1, 1_600_000)
+    timed_worker(worker, 0, 1_000_000)
+    timed_worker(worker, 1, 1_600_000)
     ended = brickd("diff", "api/0", "api/1", "--fail-on", "slower")
     assert ended.returncode == 1
     assert ended.stdout.splitlines()[0] == "time: 1 brick differs, of 2"
@@ -32,36 +32,36 @@ def test_a_slower_brick_exits_1_and_shows_times_without_any_fingerprint(worker: 
 
 
 def test_an_improvement_is_no_regression(worker: Start) -> None:
-    begun(worker, 0, 1_000_000)
-    begun(worker, 1, 1_600_000)
+    timed_worker(worker, 0, 1_000_000)
+    timed_worker(worker, 1, 1_600_000)
     assert brickd("diff", "api/1", "api/0", "--fail-on", "slower").returncode == 0
 
 
 @pytest.mark.parametrize(("allowed", "code"), [("59.9", 1), ("60.1", 0), ("-1", 2)])
 def test_the_tolerance_is_a_percentage(worker: Start, allowed: str, code: int) -> None:
-    begun(worker, 0, 1_000_000)
-    begun(worker, 1, 1_600_000)
+    timed_worker(worker, 0, 1_000_000)
+    timed_worker(worker, 1, 1_600_000)
     ended = brickd("diff", "api/0", "api/1", "--fail-on", "slower", "--slower-by", allowed)
     assert ended.returncode == code, ended.stdout + ended.stderr
 
 
 def test_too_few_calls_do_not_pass(worker: Start) -> None:
-    begun(worker, 0, 1_000_000, calls=7)
-    begun(worker, 1, 1_600_000, calls=7)
+    timed_worker(worker, 0, 1_000_000, calls=7)
+    timed_worker(worker, 1, 1_600_000, calls=7)
     ended = brickd("diff", "api/0", "api/1", "--fail-on", "slower")
     assert (ended.returncode, "no brick ran 8 times or more in both workers" in ended.stderr) == (6, True)
 
 
 def test_more_than_two_workers_are_refused(worker: Start) -> None:
     for number in range(3):
-        begun(worker, number, 1_000_000)
+        timed_worker(worker, number, 1_000_000)
     ended = brickd("diff", "api", "--fail-on", "slower")
     assert (ended.returncode, "compares 2 workers, not 3" in ended.stderr) == (2, True)
 
 
 @pytest.mark.ci
 def test_p95_and_the_coefficient_of_variation_are_columns_on_request(worker: Start) -> None:
-    begun(worker, 0, 1_000_000)
+    timed_worker(worker, 0, 1_000_000)
     for verb in ("bricks", "status", "tree"):
         plain, more = (brickd(verb, *columns).stdout for columns in ((), ("--column", "cv", "--column", "p95")))
         assert "P95" not in plain

@@ -78,8 +78,8 @@ def seen(truth: Truth, *looks: tuple[str, float, dict[str, Any]]) -> Verdict:
 
 
 def numerics(compared: int, evidence: str | None = None) -> dict[str, Any]:
-    said = {} if evidence is None else {"evidence": [{"evidence": "input", "verdict": evidence}]}
-    return {"numerics": [{"input": {"compared": compared}, "weights": None}], **said}
+    reported = {} if evidence is None else {"evidence": [{"evidence": "input", "verdict": evidence}]}
+    return {"numerics": [{"input": {"compared": compared}, "weights": None}], **reported}
 
 
 def test_a_fault_is_found_when_a_problem_first_names_its_worker() -> None:
@@ -113,10 +113,10 @@ def test_two_disagreeing_workers_are_found_but_none_is_named() -> None:
 @pytest.mark.parametrize(("text", "kind"), [(DIFFERS, "numeric"), (SLOW, "straggler")])
 @pytest.mark.parametrize("phase", [BEFORE, DURING, AFTER])
 def test_an_alarm_about_a_healthy_worker_is_false_in_each_phase(phase: str, text: str, kind: str) -> None:
-    said = text.format("api/2")
-    verdict = seen(EPS, (phase, 1.0, status(said)), (phase, 3.0, status(said)))
+    reported = text.format("api/2")
+    verdict = seen(EPS, (phase, 1.0, status(reported)), (phase, 3.0, status(reported)))
     false = {BEFORE: verdict.false_before, DURING: verdict.wrong_during, AFTER: verdict.false_after}
-    assert false == {each: [said] if each == phase else [] for each in false}
+    assert false == {each: [reported] if each == phase else [] for each in false}
     healthy = phase != DURING
     assert (verdict.false_numeric, verdict.false_stragglers) == (
         healthy * (kind == "numeric"),
@@ -156,16 +156,16 @@ def test_comparisons_count_until_the_fault_is_removed() -> None:
 
 
 def test_a_report_that_outlasts_the_fault_is_not_false() -> None:
-    said = status(DIFFERS.format("api/1"))
-    verdict = seen(EPS, (DURING, 4.0, said), (AFTER, 2.0, said))
+    reported = status(DIFFERS.format("api/1"))
+    verdict = seen(EPS, (DURING, 4.0, reported), (AFTER, 2.0, reported))
     assert (verdict.false_after, verdict.false_numeric) == ([], 0)
 
 
 def test_nan_is_found_by_its_word() -> None:
     truth = Truth("rare_nan", "api/1", ("model.layers.2.mlp",))
     assert seen(truth, (DURING, 1.0, status(DIFFERS.format("api/1")))).named_s is None
-    said = "api/1 differs from the others since 12:00: layers.*.mlp layer 2, NaN or infinite"
-    assert seen(truth, (DURING, 1.0, status(said))).named_s == 1.0
+    reported = "api/1 differs from the others since 12:00: layers.*.mlp layer 2, NaN or infinite"
+    assert seen(truth, (DURING, 1.0, status(reported))).named_s == 1.0
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,10 @@ def test_nan_is_found_by_its_word() -> None:
 )
 def test_the_place_of_nan_is_in_its_text(place: str, right: bool) -> None:
     text = f"api/1 computes NaN at {place} since 12:00, 3 times; its inputs hold none"
-    said = {"kind": "nan", "workers": ["api/1"], "text": text}
-    assert seen(Truth("rare_nan", "api/1", ("model.layers.2.mlp",)), (DURING, 1.0, status(said))).right_place is right
+    reported = {"kind": "nan", "workers": ["api/1"], "text": text}
+    assert (
+        seen(Truth("rare_nan", "api/1", ("model.layers.2.mlp",)), (DURING, 1.0, status(reported))).right_place is right
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,8 +193,8 @@ def test_a_slow_operator_is_found_with_its_brick() -> None:
     slow = [{"worker": "api/0", "brick": "layers.*.mlp"}]
     assert seen(truth, (DURING, 1.0, status(SLOW.format("api/0"), stragglers=slow))).right_place
     elsewhere = [{"worker": "api/0", "brick": "layers.*.self_attn"}]
-    said = "api/0 slow since 12:00: layers.*.self_attn +100 %, costs 1 s/s"
-    assert seen(truth, (DURING, 1.0, status(said, stragglers=elsewhere))).right_place is False
+    reported = "api/0 slow since 12:00: layers.*.self_attn +100 %, costs 1 s/s"
+    assert seen(truth, (DURING, 1.0, status(reported, stragglers=elsewhere))).right_place is False
 
 
 @pytest.mark.parametrize(("where", "right"), [("", False), ("; it may use CPU 1 alone", True), ("; CPU 11", False)])
@@ -203,8 +205,8 @@ def test_a_pinned_worker_is_explained_by_its_processor(where: str, right: bool) 
 
 
 def test_kind_and_workers_of_a_problem_override_its_text() -> None:
-    said = {"kind": "weights", "workers": ["api/1"], "text": "unlike api/2, slow since"}
-    assert judged.alarms(status(said)) == [("weights", ("api/1",), "unlike api/2, slow since")]
+    reported = {"kind": "weights", "workers": ["api/1"], "text": "unlike api/2, slow since"}
+    assert judged.alarms(status(reported)) == [("weights", ("api/1",), "unlike api/2, slow since")]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +252,7 @@ def test_a_place_is_right_from_the_layer_around_a_fault_to_its_parts(found: Site
 
 
 @pytest.mark.parametrize(
-    ("fault", "compared", "said", "word"),
+    ("fault", "compared", "reported", "word"),
     [
         (frozen.HEALTHY, 9, "equal", "quiet"),
         (frozen.HEALTHY, 0, "unproven", "unproven"),
@@ -263,9 +265,9 @@ def test_a_place_is_right_from_the_layer_around_a_fault_to_its_parts(found: Site
     ],
 )
 def test_without_comparisons_a_cell_passes_if_reported_as_unproven(
-    fault: str, compared: int, said: str | None, word: str
+    fault: str, compared: int, reported: str | None, word: str
 ) -> None:
-    found = result(fault=fault, looks=[Look(BEFORE, 1.0, status(**numerics(compared, said)))])
+    found = result(fault=fault, looks=[Look(BEFORE, 1.0, status(**numerics(compared, reported)))])
     assert command.outcome(found) == word
     assert command.row([found])["passed"] is (word in ("quiet", "unproven"))
 

@@ -283,8 +283,8 @@ def test_a_worker_claiming_a_nonexistent_place_is_not_compared(place: str) -> No
     add_as(weighed, "api/liar", 1)
     judged = weighed.judged()
     assert (judged.verdict, judged.equal) == ("equal", len(SHARDED))
-    liar = judged.workers[-1]
-    assert (liar.state, dict(liar.reasons)) == ("not comparable", {"alone": 5})
+    claimant = judged.workers[-1]
+    assert (claimant.state, dict(claimant.reasons)) == ("not comparable", {"alone": 5})
 
 
 def test_the_place_of_a_worker_is_its_latest_claim() -> None:
@@ -651,10 +651,10 @@ def test_a_record_is_resolved_by_the_names_of_its_own_worker() -> None:
     for site, checksum in ((1, 2), (2, 1)):
         other.receive(CheckedRecord(Sums(checksum), site=site, ticks=1, flags=_reader.CHECKED_WEIGHT).slots())
     weights = weighed.numerics.weights
-    mine, theirs = weights.of(weighed.workers[0].reading.uuid), weights.of("other")
-    assert mine is not None
-    assert theirs is not None
-    assert list(mine.now) == list(theirs.now)
+    own, others = weights.of(weighed.workers[0].reading.uuid), weights.of("other")
+    assert own is not None
+    assert others is not None
+    assert list(own.now) == list(others.now)
     assert weights.tensors("api") == [Tensor("w", 3, -1), Tensor("v", 3, -1)]
 
 

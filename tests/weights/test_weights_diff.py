@@ -99,11 +99,11 @@ def test_unread_weights_make_the_verdict_incomplete_and_never_diverged() -> None
 
 
 def test_a_partly_read_new_generation_is_incomplete() -> None:
-    anew = weights(1, norm=1, mlp=2) + weights(2, ticks=9, norm=1)
-    reported = by_weights(weights(2, norm=1, mlp=3), anew, of=2)
+    reloaded = weights(1, norm=1, mlp=2) + weights(2, ticks=9, norm=1)
+    reported = by_weights(weights(2, norm=1, mlp=3), reloaded, of=2)
     assert (reported["verdict"], reported["compared"], reported["incomplete"]) == ("incomplete", 1, 1)
     assert reported["not_comparable"] == {"generation": 2}
-    whole = by_weights(weights(2, norm=1, mlp=3), anew + weights(2, ticks=9, mlp=3), of=2)
+    whole = by_weights(weights(2, norm=1, mlp=3), reloaded + weights(2, ticks=9, mlp=3), of=2)
     assert (whole["verdict"], whole["incomplete"]) == ("identical", 0)
 
 
@@ -274,12 +274,12 @@ def rescans(worker: Start, folder: Path, times: int) -> tuple[Path, Path, list[i
         daemon.once("/weights", lambda answer: [each["tensors"] for each in answer["workers"]] == [2])
         assert brickd("record", "-o", str(base), "--duration", "0.05").returncode == 0
         with recording("-o", str(path), "--spans") as process:
-            (lies,) = runtime().recordings.iterdir()
+            (stored,) = runtime().recordings.iterdir()
             for _ in range(times):
-                written.append(len(records_in(lies)))
+                written.append(len(records_in(stored)))
                 one.go()
                 one.paused()
-                until(lambda: len(records_in(lies)) > written[-1])
+                until(lambda: len(records_in(stored)) > written[-1])
             process.send_signal(signal.SIGINT)
             assert process.wait() == 0
     return base, path, written
@@ -287,10 +287,10 @@ def rescans(worker: Start, folder: Path, times: int) -> tuple[Path, Path, list[i
 
 def spoil(path: Path, since: int, until: int | None) -> None:
     """Damage some of its chunks of records."""
-    spoilt = bytearray(path.read_bytes())
+    damaged = bytearray(path.read_bytes())
     for at, length in records_in(path)[since:until]:
-        spoilt[at + 64 + length // 2] ^= 1
-    path.write_bytes(spoilt)
+        damaged[at + 64 + length // 2] ^= 1
+    path.write_bytes(damaged)
 
 
 @pytest.mark.parametrize("what", ["a rescan", pytest.param("all from a rescan on", marks=pytest.mark.ci)])
