@@ -215,7 +215,7 @@ def test_settings_reach_the_workers_of_a_service(worker: Start, socket_path: Pat
     }  # fmt: skip
     flags = {name: ask(socket_path, f"/v1/inspect/{name}/0").document["control"]["flags"] for name in ("api", "batch")}
     assert flags == {"api": 3, "batch": 0}
-    assert ask(socket_path, "/v1/set", b"service=api").document == done.document, "who asks for nothing sets nothing"
+    assert ask(socket_path, "/v1/set", b"service=api").document == done.document, "an empty request sets nothing"
 
 
 def test_the_totals_of_dead_workers_can_be_forgotten(worker: Start, socket_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_fifty_silent_clients_do_not_delay_the_next_one(path: Path) -> None:
             silent[-1].sendall(beginning)
         assert ask(path, "/v1").status == 200
         assert all(closed(client) for client in silent[:41])
-        assert not any(closed(client, 0) for client in silent[41:]), "those who were silent the longest go first"
+        assert not any(closed(client, 0) for client in silent[41:]), "the longest silent are closed first"
 
 
 def test_clients_that_sent_a_request_do_not_count_as_silent(path: Path) -> None:

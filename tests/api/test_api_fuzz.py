@@ -61,7 +61,7 @@ PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=4).map(
 QUERY = st.just("") | PAIRS.map("?{}".format) | TEXT.map("?{}".format)
 TARGET = st.tuples(st.lists(WORD | TEXT, max_size=4).map("/".join), QUERY).map(lambda parts: f"/v1/{''.join(parts)}")
 BODY = st.none() | st.binary(max_size=60) | PAIRS.map(str.encode) | st.integers(1, 9000).map(lambda n: b"[" * n)
-# Requests that may be told to wait are excluded.
+# Requests that may have to wait are excluded.
 QUICK = TARGET.filter(lambda target: "hang" not in target)
 
 

@@ -310,7 +310,7 @@ def test_check_prints_each_failed_condition_with_what_is_expected(worker: Start,
     )
     tolerant = ("--max-lost", str(lost), "--max-dead", "2", "--ignore", "quarantined", "--ignore", "checkpoint")
     assert checked(*tolerant)[0] == 0
-    assert checked("batch", "--max-dead", "2", "--ignore", "checkpoint")[0] == 0, "only of those who are named"
+    assert checked("batch", "--max-dead", "2", "--ignore", "checkpoint")[0] == 0, "only the named ones"
 
 
 @pytest.mark.usefixtures("prefix")

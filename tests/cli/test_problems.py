@@ -135,7 +135,7 @@ def test_a_daemon_lists_recent_problems_and_separately_silenced_ones() -> None:
     assert (listed(T + 8, of=silenced), listed(T + 9, of=silenced)) == (([of_lost], [of_off]), ([of_off, of_lost], []))
     old = seen._replace(book=book.silenced(found[1].id, T + 9 * ACTIVE_NS))
     assert listed(T + 8 * ACTIVE_NS, of=old) == ([of_off], [of_lost]), "a silence holds however old its cause is"
-    assert listed(T, of=seen._replace(living=())) == ([of_lost], []), "who records nothing has ended"
+    assert listed(T, of=seen._replace(living=())) == ([of_lost], []), "a worker that ended records nothing"
     assert listed(T + 9 * ACTIVE_NS, of=seen._replace(book=None)) == ([of_off, of_lost], [])
 
 

@@ -94,7 +94,9 @@ def test_a_few_invalid_files_are_listed_and_all_are_counted(worker: Start, daemo
         first = reported["problems"][0]
         assert (first["text"], first["command"]) == (f"{LISTED_MAX + 6} files are quarantined", "brickd doctor")
     assert f"{LISTED_MAX + 6} quarantined" in [each["seen"] for each in unhealthy]
-    assert f"…1 healthy, {LISTED_MAX + 1} in trouble" in brickd("status").stdout, "beside the five that are shown"
+    assert f"…1 healthy, {LISTED_MAX + 1} in trouble" in brickd("status").stdout, (
+        "in addition to the five that are shown"
+    )
 
 
 def test_selected_workers_exclude_quarantined_files(worker: Start, prefix: str) -> None:

@@ -97,13 +97,13 @@ def test_brickd_shows_the_same_graph_as_the_process_of_a_random_program(worker: 
 
 
 AMBIGUOUS = {
-    "of two nodes the larger one is needed": """
+    "a need means the larger of two nodes": """
 brick.transfer("H2D", 64, src="x", dst="y")
 with brick.span("x→y"): pass
 p.graph_record_brick("f", 5)
 p.graph_add_dependency("x→y", "f")
 """,
-    "of two transfers the one to the device needs": """
+    "the transfer to the device has the need": """
 for direction in ("D2H", "H2D"): p.graph_record_transfer("x", "y", 64, direction)
 p.graph_record_brick("f", 5)
 p.graph_add_dependency("f", "x→y")

@@ -301,7 +301,7 @@ pause()
     *found, rope_ns = process.next_report()
     process.paused()
     got = reading(prefix)
-    assert found == [2, 7, 6, 7.0, "Norm"], "whoever recorded it"
+    assert found == [2, 7, 6, 7.0, "Norm"], "whatever recorded it"
     rows = summaries(got)
     assert counts(got) == {("RopeEmbedding[3]",): 1, ("elsewhere",): 2}
     assert rope_ns == pytest.approx(rows["RopeEmbedding[3]",]["total_ns"], rel=0.01)
@@ -333,7 +333,7 @@ wrong = [each for each in found if each != (n := each[0], 1000 * n, 1e6 * n, n, 
 report([len({{each[0] for each in found}}), wrong[:3], p.stats("busy").count == done])
 """,
     )
-    assert seen > 300, "but for those that are told to be torn"
+    assert seen > 300, "except those reported as torn"
     assert wrong == []
     assert same
 

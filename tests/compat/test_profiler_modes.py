@@ -223,7 +223,7 @@ def test_a_possible_start_is_recorded_exactly_and_an_impossible_one_as_now(
     now = 5_000_000_000
     assert [each["start"] for each in logged] == [now - 1_000_000, 1, now - 1, *[now] * 9]
     assert {each["path"] for each in logged} == {("kernel",)}
-    assert [each["bytes"] for each in logged] == [2] * 11 + [0], "too large an amount is none"
+    assert [each["bytes"] for each in logged] == [2] * 11 + [0], "an amount that is too large is dropped"
 
 
 def test_each_profiler_finalizes_its_own_work(worker: Start, prefix: str) -> None:

@@ -78,7 +78,7 @@ PROFILER: dict[str, tuple[str, Any]] = {
         """,
         [12, 2],
     ),
-    "what a sync bounds": (
+    "bounds of a sync": (
         """
         def defer():
             p.record_deferred_dynamic("gemm", p.elapsed_ns(), 1)
@@ -90,7 +90,7 @@ PROFILER: dict[str, tuple[str, Any]] = {
         """,
         [0, 2],
     ),
-    "a reset while a sync is told": (
+    "a reset during a sync": (
         """
         at, hook = "total_ns", once(kept, p.reset)
         kept.named["gemm"] = Met("gemm")
@@ -101,7 +101,7 @@ PROFILER: dict[str, tuple[str, Any]] = {
         """,
         [[], 0],
     ),
-    "figures that are read": (
+    "reading figures": (
         """
         p.record_cycles("gemm", 7)
         kept.named["gemm"] = Met("gemm", total_cycles=7, min_cycles=7, max_cycles=7, cycle_count=1)

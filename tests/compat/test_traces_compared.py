@@ -297,7 +297,9 @@ def test_a_run_is_marked_with_its_divergence() -> None:
     new.compare_and_mark(new)
     assert (new.diverged, new.divergence_diagnosis) == (False, None)
     report = new.compare_and_mark(brick.TraceRun("empty"))
-    assert (new.diverged, new.divergence_diagnosis) == (False, report.diagnosis), "nothing is known, which is told"
+    assert (new.diverged, new.divergence_diagnosis) == (False, report.diagnosis), (
+        "nothing is known, and that is reported"
+    )
     new.compare(base)
     assert not new.diverged
 

@@ -97,7 +97,7 @@ def test_a_slow_listing_delays_the_next_one_unless_the_user_asks(prefix: str, as
     loop.tick(rests_until - 1, look=True, asked=asked)
     assert loop.files == (["a"] if asked else [])
     loop.tick(rests_until)
-    assert loop.files == ["a"], "that something came is not forgotten"
+    assert loop.files == ["a"], "the change is not forgotten"
     loop.end(SECOND)
 
 
@@ -208,12 +208,12 @@ def test_dead_workers_are_looked_for_once_a_second(loop: Loop, prefix: str) -> N
     assert loop.files == []
 
 
-@pytest.mark.parametrize("why", ["it ends", "too many are gone"])
+@pytest.mark.parametrize("why", ["loop ends", "too many dead workers"])
 def test_no_worker_is_buried_while_the_loop_ends_or_merging_is_behind(loop: Loop, prefix: str, why: str) -> None:
     place(prefix, "a", ended=1)
     loop.look(0)
     loop.passes.run(lambda: True)
-    if why == "it ends":
+    if why == "loop ends":
         loop.ending.set()
     else:
         loop.roster.crowded = True

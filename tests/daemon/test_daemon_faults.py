@@ -211,7 +211,7 @@ def test_a_corrupt_segment_is_quarantined_with_its_reason(shared: Shared) -> Non
         assert why in logged_since(shared, files[kind], before), kind
     shared.goes_on()
     quarantined = [each["text"] for each in shared.events(before) if each["kind"] == "quarantined"]
-    assert len(quarantined) == len(CORRUPT), "each is told once"
+    assert len(quarantined) == len(CORRUPT), "each is reported once"
 
 
 # ---- segments that change during the drain

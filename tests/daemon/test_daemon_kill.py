@@ -217,7 +217,7 @@ DAMAGES: dict[str, Callable[[bytearray], object]] = {
     "a bit in the middle": lambda content: _flip(content, len(content) // 2),
     "the last bit": lambda content: _flip(content, len(content) - 1),
     "all of it": bytearray.clear,
-    "half of it": lambda content: content.__delitem__(slice(len(content) // 2, None)),
+    "half": lambda content: content.__delitem__(slice(len(content) // 2, None)),
     "its last byte": bytearray.pop,
     "a byte too many": lambda content: content.append(0),
 }
@@ -245,7 +245,7 @@ def test_a_damaged_checkpoint_is_reported_until_rewritten_and_counts_nothing_twi
         # It puts the damaged one aside and dies: its successor must report it, too, and dies at its own checkpoint.
         host.kill(ACTIONS[number % 3], 3, then=host.one_dies if number % 2 else None)
         host.kill("kill-before", 1, "write")
-        assert events_logged() > before, "by who lived to tell it"
+        assert events_logged() > before, "by a daemon that survived"
         host.kill("kill-after", 1, "rename")
         assert runtime().checkpoint.with_name("checkpoint.refused").read_bytes() == content
     host.judge(host.settle(), whole=False)

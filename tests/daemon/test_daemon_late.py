@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 # Slots of each ring, and the part for starts: the rest is reserved for ends.
 RING, STARTS = 4096, 4096 - 512
 
-# Fills both rings as often as told, and reports it.
+# Fills both rings a given number of times, and reports it.
 WORK = f"""
 span, kernel = brick.brick("span"), brick.brick("kernel")
 brick.init()

@@ -116,7 +116,7 @@ def test_a_daemon_in_another_pid_namespace_knows_which_workers_live(worker: Star
         status = closed(daemon, 4 * STARTS)
         assert sorted(states(status).values()) == ["died", "ended", "live"]
         assert entry(daemon, file)["state"] == "live"
-        assert entry(daemon, file)["pid"] == lives.pid, "that the worker said itself"
+        assert entry(daemon, file)["pid"] == lives.pid, "the pid that the worker reported"
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ record()
 child = os.fork()
 record()
 if child == 0:
-    b.defer(stream=2)  # nobody closes that
+    b.defer(stream=2)  # never closed
     brick.finalize(stream=1)
     os.write(ready[1], b".")
     os.close(over[1])

@@ -196,7 +196,7 @@ def test_merging_and_forgetting_dead_workers_removes_nothing_from_a_window(
         assert here.window() == {"late": 30}
         end(3)
         assert here.totals() == {"early": 90, "late": 30}
-        assert here.window() == {"late": 30}, "what was forgotten is no part of the sum that arises anew"
+        assert here.window() == {"late": 30}, "forgotten totals are not in a new aggregate"
 
 
 def test_a_recorded_window_is_unchanged_after_its_dead_workers_are_forgotten(

@@ -29,7 +29,7 @@ from brickd.shm.segment import open_segment
 from brickd.state.daemon_state import Memory
 
 PROMPTS = [10**18 + 977 * number for number in range(10)]
-# Serves all prompts in as many rounds as told; the rounds are the positions.
+# Serves all prompts in the requested number of rounds; the rounds are the positions.
 PROGRAM = f"""
 import numpy as np
 x = np.ones(4, "f")

@@ -59,4 +59,4 @@ def test_a_log_that_cannot_be_recreated_stays_bounded(tmp_path: Path) -> None:
 
 def test_a_full_disk_affects_only_the_log(tmp_path: Path) -> None:
     with open("/dev/full", "wb", buffering=0) as full:
-        print("nobody hears it", file=io.TextIOWrapper(LogFile(tmp_path / "log", (full.fileno(),)), write_through=True))
+        print("lost", file=io.TextIOWrapper(LogFile(tmp_path / "log", (full.fileno(),)), write_through=True))

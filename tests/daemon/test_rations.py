@@ -144,7 +144,7 @@ def test_a_segment_that_is_read_less_often_is_reported_once(
         loop.tick(0)
         limit(monkeypatch, read=cost_of(loop.one("costly").segment.extent()).read - 1)
         for second in (1, 2, 3):
-            assert loop.found().workers[0].ledger.spans["begun"] == 0, "as it was when it was first read so"
+            assert loop.found().workers[0].ledger.spans["begun"] == 0, "unchanged since it was first read this way"
             record(costly, second)
             loop.tick(second)
         texts = [text for kind, text in loop.logged if kind == "rationed"]
@@ -160,7 +160,9 @@ def test_an_active_segment_with_unread_rings_is_alive_and_read_at_its_end(prefix
             record(costly, second + 1)
             loop.tick(second)
         each = loop.one("costly")
-        assert (each.drain.spans, loop.collector.memory.gone) == (2, {}), "it was told with the first look"
+        assert (each.drain.spans, loop.collector.memory.gone) == (2, {}), (
+            "its rings were read up to the first look only"
+        )
         loop.tick(11 + STILL_NS / SECOND)
         assert list(loop.collector.memory.gone) == [each.uuid]
         assert each.drain.spans == 12
@@ -282,7 +284,7 @@ def test_no_more_dead_workers_are_read_until_earlier_ones_are_merged(
     assert loop.roster.crowded, "one tick has no time for all"
     before = len(loop.memory.gone)
     loop.tick(0)
-    assert len(loop.memory.gone) < before, "the next tick goes on, whatever the time"
+    assert len(loop.memory.gone) < before, "the next tick continues, whatever the time"
     died("g")
     services = {each.reading.service for each in loop.memory.gone.values()}
     assert "g" not in services

@@ -67,9 +67,7 @@ def test_removal_records_of_buried_or_continued_segments_are_not_folded() -> Non
     ]
     assert here.fold([removed(FOUR, 3)]) == [], "it went on in the third"
     assert here.fold([], {TWO[:16]}) == []
-    assert (list(here.removed.alone), here.buried) == ([THREE], [ONE, TWO]), (
-        "somebody goes on in a segment that is drained"
-    )
+    assert (list(here.removed.alone), here.buried) == ([THREE], [ONE, TWO]), "a drained segment continues it"
 
 
 def test_the_removal_record_of_a_segment_continued_by_a_dead_worker_is_not_folded() -> None:

@@ -183,7 +183,7 @@ def test_a_file_with_space_for_one_record_takes_one(worker: Start, prefix: str) 
     assert (last["begun"], file_of(prefix).stat().st_size) == (1, FULL)
 
 
-@pytest.mark.parametrize(("by", "kind", "left"), [("the daemon", fcntl.F_WRLCK, 1), ("a worker", fcntl.F_RDLCK, 0)])
+@pytest.mark.parametrize(("by", "kind", "left"), [("a daemon", fcntl.F_WRLCK, 1), ("a worker", fcntl.F_RDLCK, 0)])
 def test_a_clean_end_does_not_wait_for_a_locked_file(worker: Start, prefix: str, by: str, kind: int, left: int) -> None:
     process = worker('with brick.span("b"): pass\npause()')
     process.paused()

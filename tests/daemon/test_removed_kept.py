@@ -379,7 +379,7 @@ WRONG: dict[str, Any] = {
     "a worker without counts": [[["00", "", "api", 1, "", 1, 2, 3, False, 1]], []],
     "a number for a service": [[["00", "", 7, 1, "", 1, 2, 3, False, 1, [0, 0, 0, 0, 0]]], []],
     "a fraction": [[["00", "", "api", 1, "", 1, 2, 3, False, 1, [0.5, 0, 0, 0, 0]]], []],
-    "less than nothing": [[], [["", "", "api", -1, "", 0, 0, 0, False, 3, [-1, 0, 0, 0, 0]]]],
+    "negative count": [[], [["", "", "api", -1, "", 0, 0, 0, False, 3, [-1, 0, 0, 0, 0]]]],
     "a count that is a truth": [[], [["", "", "api", -1, "", 0, 0, 0, False, 3, [True, 0, 0, 0, 0]]]],
     "too few counts": [[], [["", "", "api", -1, "", 0, 0, 0, False, 3, [1, 0, 0, 0]]]],
     "too many counts": [[], [["", "", "api", -1, "", 0, 0, 0, False, 3, [1, 0, 0, 0, 0, 0]]]],

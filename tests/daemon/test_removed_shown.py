@@ -195,7 +195,7 @@ def went_on(uuid: str, took: str, spans: int) -> RemovedWorker:
         ([went_on(SECOND, THIRD, 7), went_on(THIRD, SECOND, 9)], {LOST: WorkerCounts(5)}, []),
         ([went_on(SECOND, "", 7)], {LOST: WorkerCounts(5)}, [7]),
     ],
-    ids=["not shown", "shown", "both shown", "lost twice", "in a circle", "lost nothing"],
+    ids=["not shown", "shown", "both shown", "lost twice", "in a circle", "no loss"],
 )
 def test_spans_of_a_lost_segment_in_a_shown_total_count_once(
     records: list[RemovedWorker], shown: dict[str, WorkerCounts], counted: list[int]
@@ -324,7 +324,7 @@ def test_a_worker_removed_by_prune_and_another_worker_at_once_is_no_problem(
 # ---- files that are not trusted
 
 
-BELIEVED = ("a full one", "one with a part of a record")
+BELIEVED = ("full", "incomplete record")
 
 
 @pytest.mark.parametrize("how", [how for how in REFUSED if how not in BELIEVED])
@@ -341,8 +341,8 @@ def test_a_world_writable_record_file_is_ignored_and_doctor_reports_it(prefix: s
     finding = doctor.judge(doctor.observe(prefix))
     assert (finding.name, finding.state, finding.about) == ("segments-removed", "advice", ())
     assert finding.seen.startswith(f"{file_of(prefix)}: ")
-    fix = {"one of a stranger": "sudo rm -r -- ", "one that its group may write": "chmod 600 "}
-    fix["one that others may read"] = "chmod 600 "
+    fix = {"of another user": "sudo rm -r -- ", "writable by its group": "chmod 600 "}
+    fix["readable by others"] = "chmod 600 "
     assert finding.fix == fix.get(how, "rm -r -- ") + str(file_of(prefix))
 
 

@@ -122,7 +122,7 @@ def test_a_worker_whose_segment_is_removed_during_a_read_is_counted(prefix: str)
         with loop.roster.lock:
             background, held = loop.memory.background(), loop.roster.held()
         loop.tick(SECOND)
-        assert not (SHM / f"{prefix}ended").exists(), "the loop waits for nobody who reads"
+        assert not (SHM / f"{prefix}ended").exists(), "the loop does not wait for readers"
         (found,) = survey(prefix, background, held).workers
         with loop.roster.lock:
             (afterwards,) = survey(prefix, loop.memory.background(), loop.roster.held()).workers

@@ -123,7 +123,7 @@ def test_an_irremovable_segment_of_a_remembered_worker_is_reported(
         life.loop.roster.forget([uuid.hex()])
     life.restart()
     life.tick()
-    assert (life.shown(), life.loop.roster.attached) == (0, {}), "what is forgotten is not counted anew"
+    assert (life.shown(), life.loop.roster.attached) == (0, {}), "forgotten totals are not counted again"
 
 
 def test_an_ended_worker_with_an_irremovable_segment_is_buried_at_once(

@@ -119,7 +119,7 @@ def test_settings_reach_running_workers_and_new_sites_until_the_daemon_ends(work
         reported = message("api", "--fingerprints", "1/8", "--sites", "*.mlp", "--sites", "head")
         assert reported == "api: spans off, recording on, fingerprints 1/8, sites *.mlp, head in 1 worker\n"
         found = one.round(daemon)
-        assert {site: found[site] for site in found.keys() - ATTN} == at(MLP, 8), "but where nobody knew of it yet"
+        assert {site: found[site] for site in found.keys() - ATTN} == at(MLP, 8), "except where it was not known yet"
         filtered(daemon, "api/0", 3)
         assert one.round(daemon) == at(MLP, 8)
         daemon.end()
@@ -167,7 +167,7 @@ def test_settings_are_shown_next_to_the_initial_configuration(worker: Start, pre
         answer = document("set", "api", "--fingerprints", "1/16", "--sites", "norm")
         wanted = {"spans": "off", "recording": "on", "fingerprints": "1/16", "sites": ["norm"], "workers": 1, "deaf": 0}
         assert {key: answer[key] for key in wanted} == wanted
-        assert document("set", "api", "--spans", "on")["sites"] == ["norm"], "what is not said stays"
+        assert document("set", "api", "--spans", "on")["sites"] == ["norm"], "settings that are not given stay"
         message("api", "--spans", "off")
         event = daemon.until("set")
         assert event["text"] == "spans off, recording on, fingerprints 1/16, sites norm for 1 worker"

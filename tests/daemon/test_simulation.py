@@ -87,9 +87,9 @@ def judge(world: World) -> None:
     for writer in world.writers:
         worker, counted = found.pop(writer.uuid.hex(), None), removed.pop(writer.uuid.hex(), 0)
         if writer.goes_on is not None:
-            assert not counted, "its totals are where it goes on"
+            assert not counted, "its totals are in its successor"
             if worker is not None:
-                assert writer.heir.reaped, "it is counted where it goes on"
+                assert writer.heir.reaped, "it is counted in its successor"
                 assert worker.ledger.spans["begun"] <= writer.begun
                 before[writer.heir.uuid] += worker.ledger.spans["begun"]
         elif worker is None and (writer.reaped or counted):
@@ -101,7 +101,7 @@ def judge(world: World) -> None:
         else:
             assert worker is not None, "whatever died, its totals are there"
             assert worker.ledger.spans["begun"] + counted == writer.begun
-            if worker.reading.file not in world.copies:  # everything but the spans is as it was at the copy
+            if worker.reading.file not in world.copies:  # everything but the spans is unchanged since the copy
                 judge_worker(world, writer, worker)
     assert not found
     assert not removed
@@ -209,7 +209,7 @@ def test_a_damaged_checkpoint_is_a_visible_break_and_counts_nothing_twice(seeds:
     broken = [world for world in worlds if world.damaged]
     assert len(broken) * 12 > len(seeds)
     for world in broken:
-        assert [logged for logged in world.logged if logged[0] == "break"], "it is told"
+        assert [logged for logged in world.logged if logged[0] == "break"], "it is reported"
 
 
 # ---- mutants that the simulation must catch

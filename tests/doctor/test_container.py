@@ -94,7 +94,7 @@ def test_a_daemon_next_to_a_server_drains_it_and_knows_which_workers_live(
         each.next_report()
     closed(daemon, 2 * STARTS)
     workers = daemon.ask("/workers")["workers"]
-    assert {(each["state"], each["pid"]) for each in workers} == {("live", 1)}, "as it says itself"
+    assert {(each["state"], each["pid"]) for each in workers} == {("live", 1)}, "as it reports"
     assert {(each["cpu_percent"], each["rss_bytes"]) for each in workers} == {(None, None)}, (
         "not those of our own pid 1"
     )

@@ -273,7 +273,7 @@ def placed(prefix: str, name: str, content: bytes) -> Segment:
     return open_segment(f"{prefix}{name}")
 
 
-@pytest.mark.parametrize("names", ["abc", "cba"], ids=["the costly one last", "the costly one first"])
+@pytest.mark.parametrize("names", ["abc", "cba"], ids=["most expensive last", "most expensive first"])
 def test_the_most_expensive_segment_is_left_out_whatever_its_name(
     prefix: str, monkeypatch: pytest.MonkeyPatch, names: str
 ) -> None:

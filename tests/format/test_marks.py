@@ -273,7 +273,7 @@ brick.kernel("kernel0", 1, 32)
     )
     found = {got.name(path.name) for path in got.paths if path is not None and not path.marks}
     assert {f"timed{n}" for n in range(30)} <= found
-    assert marks(got)["kernel0:launched",] == 2, "a name that is known goes on"
+    assert marks(got)["kernel0:launched",] == 2, "a known name is still counted"
     account = ledger_of(got)
     assert account.marks["wanted"] - account.marks["refused"] == sum(marks(got).values())
     assert account.marks["wanted"] == 200 * 5 + 2

@@ -180,7 +180,7 @@ class Own:
 
 @pytest.fixture
 def own(compiled: Compile) -> Own:
-    included = zlib.crc32((ROOT / "agent" / "src" / "python/own_totals.c").read_bytes())  # so that it is compiled anew
+    included = zlib.crc32((ROOT / "agent" / "src" / "python/own_totals.c").read_bytes())  # so that it is compiled again
     python = ("-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
     flags = ("-shared", "-fPIC", *python, f"-DINCLUDED={included}")
     return Own(ctypes.CDLL(str(compiled("totals.so", (NATIVE / "totals.c",), *flags))))

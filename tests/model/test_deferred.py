@@ -122,7 +122,7 @@ def test_a_start_after_the_finalize_waits_for_the_next_one() -> None:
     work = passes(defer(100, id=1) + finalize(200) + defer(250, id=2))
     assert account(work) == (0, 1, 0, 1)
     work = passes(defer(100, id=1) + finalize(200) + defer(250, id=2) + finalize(270))
-    assert total(work.bound) == (2, 120), "what lies between a sync and the next start is nobody's"
+    assert total(work.bound) == (2, 120), "the time between a sync and the next start belongs to no brick"
 
 
 def test_a_finalize_that_is_read_before_its_starts_closes_them() -> None:
@@ -338,7 +338,7 @@ def test_daemons_that_run_one_pass_each_settle_what_they_read() -> None:
         work.take(defer(10 * n, id=n + 1) + finalize(10 * n + 5), long_ago)
         work.settle(1.0, complete=True)
         work = Deferred.of(json.loads("".join(work.pieces())))
-        assert account(work) == (0, n, 0, 1), "all but what came last"
+        assert account(work) == (0, n, 0, 1), "all but the last"
 
 
 def test_the_model_detects_a_finalize_that_settles_one_pass_too_early(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -488,7 +488,7 @@ def test_a_needed_name_means_the_nearest_node() -> None:
         found = {each["name"]: each for each in gemm.needs}
         assert gemm.parent is not None
         above = merged.nodes[gemm.parent].parent
-        assert merged.nodes[found["norm"]["id"]].parent == above, "one beside what it stands in"
+        assert merged.nodes[found["norm"]["id"]].parent == above, "one that is a sibling of its parent"
         assert merged.nodes[found["sample"]["id"]].place.name == "sample", "else the first in the tree"
         assert (found["nobody"]["id"], found["nobody"]["found"]) == (None, False)
     assert needed(merged, "late") == [("second", "norm")]

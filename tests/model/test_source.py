@@ -110,7 +110,7 @@ def test_a_source_is_printed_unchanged_with_and_without_a_daemon(worker: Start, 
 def test_the_longest_source_is_sent_in_parts_and_a_daemon_may_start_late(worker: Start) -> None:
     process, text = sender(worker, MEBIBYTE), text_of(MEBIBYTE)
     known = _reader.source_hash(text)
-    assert not more(process), "its ring is full, and nobody reads it"
+    assert not more(process), "its ring is full, and no process reads it"
     missing = brickd("source", f"{known:016x}")
     assert (missing.returncode, missing.stdout) == (4, "")
     assert missing.stderr.endswith("pieces of it arrived, without the last\n")
@@ -247,12 +247,12 @@ def test_a_daemon_killed_while_writing_a_source_leaves_it_to_the_next(
 # ---- recordings
 
 
-@pytest.mark.parametrize("by", ["the daemon", pytest.param("itself", marks=pytest.mark.ci)])
+@pytest.mark.parametrize("by", ["with a daemon", pytest.param("without a daemon", marks=pytest.mark.ci)])
 def test_a_recording_has_the_sources_sent_before_it_began(worker: Start, tmp_path: Path, by: str) -> None:
     process, file, known = sender(worker, 5_000), str(tmp_path / "run.brick"), fnv1a(text_of(5_000))
     with running() as daemon:
         until_known(daemon)
-        if by == "itself":
+        if by == "without a daemon":
             daemon.end()
         assert brickd("record", "-o", file, "--duration", "0.05").returncode == 0
     process.kill()

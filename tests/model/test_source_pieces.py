@@ -185,7 +185,7 @@ def test_a_claimed_hash_that_is_wrong_is_counted_and_reported_once(filed: Filed)
 
 HOSTILE = {
     "a number beyond the longest text": (TEXT << 30 | 26_215, bytes(PIECE)),
-    "the last number there is": (TEXT << 30 | 2**30 - 1, bytes(PIECE)),
+    "the last piece number": (TEXT << 30 | 2**30 - 1, bytes(PIECE)),
     "a name without end": (25, bytes(PIECE)),
     "an end that is not the first": (END << 30 | 1, bytes(PIECE)),
     "a text that is too long": (END << 30, bytes(16) + (2**20 + 1).to_bytes(8, "little") + bytes(16)),
@@ -335,7 +335,7 @@ def test_a_file_is_private_to_its_owner_and_leaves_no_draft(filed: Filed) -> Non
 
 DAMAGES: dict[str, Any] = {
     "a bit of the text": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
-    "half of it": lambda content: content[: len(content) // 2],
+    "half": lambda content: content[: len(content) // 2],
     "all of it": lambda content: b"",
     "a bit of the first line": lambda content: bytes([content[0] ^ 1]) + content[1:],
 }

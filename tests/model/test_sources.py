@@ -47,7 +47,7 @@ for _ in range(5):
 report([ptx.text, sys.getrefcount(text)])
 """,
     )
-    assert reported == [None, 2], "nobody but the host holds the text"
+    assert reported == [None, 2], "only the host holds the text"
     length = 400 + len(str(got.header["pid"]))
     assert pieces(got) == 1 + 1 + -(-length // 40) + 1
 

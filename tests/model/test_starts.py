@@ -44,7 +44,7 @@ def test_without_marks_no_start_is_measured() -> None:
     [
         (b64encode(bytes(35)).decode(), ""),  # an incomplete row
         (b64encode(bytes(36)).decode() + "A", ""),
-        ("no row at all", ""),
+        ("not a row", ""),
         (b64encode(bytes(36)).decode(), "AAA="),  # marks of two rows
         (b64encode(bytes(36)).decode(), "A"),
     ],

@@ -616,7 +616,7 @@ BYSTANDERS = {
     "came later": GOOD[4:],
     "is rounding apart": rounded(GOOD, 1e-8),
     "does other work": other_work(GOOD),
-    "said nothing": [],
+    "no records": [],
 }
 
 

@@ -144,7 +144,7 @@ def test_a_process_that_ends_itself_by_a_signal_has_ended_normally(worker: Start
     assert len(readings(prefix)) == 1
     process.go()
     assert process.end() == -signal.SIGTERM
-    assert readings(prefix) == [], "as of whoever ends, with nobody to read it"
+    assert readings(prefix) == [], "like any worker that ends without a reader"
 
 
 def test_handled_signals_and_fault_signals_are_no_normal_end(worker: Start, prefix: str) -> None:

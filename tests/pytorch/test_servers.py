@@ -149,7 +149,7 @@ def restarted(server: Server, victim: str, prefix: str) -> None:
     assert {uuid: after[uuid][0] for uuid in others} == {uuid: before[uuid][0] for uuid in others}
     assert all(after[uuid][1] >= number for uuid, (_, number) in before.items())
     until(lambda: len(find(prefix)) == len(live))
-    assert spans()[dead["uuid"]] == after[dead["uuid"]], "which its segment no longer says"
+    assert spans()[dead["uuid"]] == after[dead["uuid"]], "its segment no longer has it"
 
 
 def test_a_killed_and_restarted_worker_keeps_its_name(

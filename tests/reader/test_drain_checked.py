@@ -159,8 +159,8 @@ def test_a_complete_checksum_at_the_head_is_salvaged_across_the_end_of_the_ring(
 @pytest.mark.parametrize(
     "there",
     [
-        pytest.param(checked(4), id="not the last that was wanted"),
-        pytest.param(checked(5, 9, slots=22), id="more slots than one can have"),
+        pytest.param(checked(4), id="not the newest"),
+        pytest.param(checked(5, 9, slots=22), id="too many slots"),
         pytest.param(checked(5, kind=_reader.KIND_DEFER), id="another kind, of several slots"),
         pytest.param(checked(5, kind=99), id="an unknown kind, of several slots"),
         pytest.param(bytes(SLOT), id="a hole"),
@@ -207,7 +207,7 @@ def test_a_ring_too_small_for_a_checksum_salvages_none() -> None:
 
 @pytest.mark.parametrize(
     ("event_slots", "inputs"),
-    [pytest.param(4, 0, id="as the ring has"), pytest.param(32, 8, id="as one may have")],
+    [pytest.param(4, 0, id="size of the ring"), pytest.param(32, 8, id="maximum size")],
 )
 def test_a_checksum_of_the_maximum_size_is_salvaged(event_slots: int, inputs: int) -> None:
     with rings(event_slots=event_slots) as r:

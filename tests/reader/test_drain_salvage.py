@@ -47,9 +47,9 @@ def test_a_complete_record_at_the_head_is_salvaged_once() -> None:
 @pytest.mark.parametrize(
     ("below", "there", "attempts"),
     [
-        pytest.param(4, 5, 6, id="not the last that was wanted: what stood there before"),
-        pytest.param(5, 5, 5, id="not above the one below"),
-        pytest.param(6, 5, 5, id="below the one below"),
+        pytest.param(4, 5, 6, id="not the newest: an older record"),
+        pytest.param(5, 5, 5, id="equal to the previous sequence"),
+        pytest.param(6, 5, 5, id="below the previous sequence"),
         pytest.param(4, 0, 0, id="a hole"),
     ],
 )

@@ -498,7 +498,7 @@ def test_by_input_the_first_of_repeated_outputs_represents_them() -> None:
         return [member.number for member in row.members]
 
     assert matched_pairs([1, 1, 1], [2, 2, 2]) == [0, 3]
-    assert matched_pairs([1, 1, 1], [1, 2, 1, 2]) == [0, 4], "what it says besides"
+    assert matched_pairs([1, 1, 1], [1, 2, 1, 2]) == [0, 4], "its other output"
     assert matched_pairs([3, 2, 1, 1], [1, 1]) == [0, 4]
 
 
@@ -569,7 +569,7 @@ def test_by_input_stateful_outputs_are_identical_or_not_comparable() -> None:
     assert classes(matched(stateful(1), stateful(1, 2), by_input=True)) == {"STATEFUL": 1}
     assert classes(matched(stateful(1), stateful(1), stateful(2), by_input=True)) == {"STATEFUL": 2}
     plain = [CheckedRecord(Tensor(2), IN)]
-    assert classes(matched(stateful(1), plain, by_input=True)) == {"STATEFUL": 1}, "one says that there is none"
+    assert classes(matched(stateful(1), plain, by_input=True)) == {"STATEFUL": 1}, "one of them has none"
     assert classes(matched(stateful(1), stateful(2))) == {"WITHIN": 1}, "by run both did the same"
 
 
@@ -652,7 +652,9 @@ def test_shards_are_compared_only_within_themselves(by_input: bool) -> None:
     assert classes_of(1, 2, 1, 2, shards=(7, 8, 7, 8)) == {"IDENTICAL": 2 * each}
     assert classes_of(1, 2, 1, 3, shards=(7, 8, 7, 8)) == {"IDENTICAL": each, "DIVERGED": each}
     assert classes_of(1, 2, shards=(7, 8)) == {"SHARD": each}
-    assert classes_of(1, 2, 1, 3, shards=(7, 8, 7, 0)) == {"IDENTICAL": each, "SHARD": 2 * each}, "once beside another"
+    assert classes_of(1, 2, 1, 3, shards=(7, 8, 7, 0)) == {"IDENTICAL": each, "SHARD": 2 * each}, (
+        "once, next to another"
+    )
     found = matched(half(1), half(2), half(1), shards=(7, 8, 7), by_input=by_input)
     assert (found.workers[1].missing + found.workers[1].uncertain, found.sites[0].lone) == (0, 0)
 

@@ -61,7 +61,7 @@ class Other(Sided):
         return Survey([one, still], refused, words=(f"words of {self.name}",), clocks=self.clocks, removed=removed)
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        assert self.name == "a", "of this one nobody was asked for"
+        assert self.name == "a", "no worker of this one was selected"
         super().add_fingerprints(of, numerics, mark)
 
 

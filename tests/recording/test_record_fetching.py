@@ -190,7 +190,7 @@ def test_a_client_killed_during_a_fetch_loses_nothing(elsewhere: Path) -> None:
             process.kill()
             process.wait()
         (draft,) = elsewhere.iterdir()
-        assert draft.name.startswith(".run.brick."), "nobody takes it for the recording"
+        assert draft.name.startswith(".run.brick."), "it is not taken for the recording"
         draft.unlink()
         fetched(path, elsewhere / "run.brick")
 

@@ -355,10 +355,10 @@ def found(engine: Engine, files: Sequence[Path]) -> set[bytes]:
     return {word for word in engine.words() if any(word in each for each in every)}
 
 
-@pytest.mark.parametrize("by", ["the daemon", "itself"])
+@pytest.mark.parametrize("by", ["with a daemon", "without a daemon"])
 def test_a_redacted_recording_has_no_customer_data(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
-    with running() if by == "the daemon" else nullcontext() as daemon:
+    with running() if by == "with a daemon" else nullcontext() as daemon:
         engine = recorded(worker, file, "--redact", "--spans", daemon=daemon)
     assert found(engine, [file]) == set()
     reported = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
@@ -529,7 +529,7 @@ def test_a_checksum_in_two_pieces_is_redacted_in_both_and_blank_without_its_head
         tape.write(spool)
     assert spool.refused_slots == lost
     pieces = [records_of(chunk.body) for each in tape.files for chunk in read(each).chunks[1:]]
-    assert any(0 < piece.inside < 20 for piece in pieces), "a seed of which one lies in two"
+    assert any(0 < piece.inside < 20 for piece in pieces), "choose a seed with one in two pieces"
     if not lost:
         judge(made, slots_of(tape.files)[0, True], keyed)
         return

@@ -24,10 +24,10 @@ from brickd.shm import records
 VALUES = ("min", "max", "mean", "l2")
 
 
-@pytest.mark.parametrize("by", [pytest.param("the daemon", marks=pytest.mark.ci), "itself"])
+@pytest.mark.parametrize("by", [pytest.param("with a daemon", marks=pytest.mark.ci), "without a daemon"])
 def test_of_tensors_a_recording_has_only_checksums_but_everything_else(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
-    with running() if by == "the daemon" else nullcontext() as daemon:
+    with running() if by == "with a daemon" else nullcontext() as daemon:
         engine = recorded(worker, file, "--spans", daemon=daemon)
     assert found(engine, [file]) == set(engine.keyed())
     reported = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
@@ -43,10 +43,10 @@ def test_of_tensors_a_recording_has_only_checksums_but_everything_else(worker: S
         assert (each["output"]["elements"], each["output"]["nan"]) == (40, 0)
 
 
-@pytest.mark.parametrize("by", [pytest.param("the daemon", marks=pytest.mark.ci), "itself"])
+@pytest.mark.parametrize("by", [pytest.param("with a daemon", marks=pytest.mark.ci), "without a daemon"])
 def test_a_recording_with_values_has_everything_and_a_warning(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
-    with running() if by == "the daemon" else nullcontext() as daemon:
+    with running() if by == "with a daemon" else nullcontext() as daemon:
         engine = recorded(worker, file, "--spans", "--values", daemon=daemon)
     assert found(engine, [file]) == engine.words()
     reported = brickd("inspect", "-n", "100", "--json", str(file), "api/0")

@@ -50,7 +50,7 @@ def until(so: Callable[[], Any]) -> Any:
     """Wait until the result is true, and return it."""
     by = time.monotonic() + PATIENCE_SECONDS
     while not (found := so()):
-        assert time.monotonic() < by, "it never came to be"
+        assert time.monotonic() < by, "it never became true"
         time.sleep(0.05)
     return found
 

@@ -88,12 +88,12 @@ REFUSED = {
     "a link": _link,
     "a FIFO": lambda path: os.mkfifo(path, 0o600),
     "a folder": lambda path: path.mkdir(),
-    "one that its group may write": lambda path: (path.touch(), path.chmod(0o620)),
-    "one that others may read": lambda path: (path.touch(), path.chmod(0o604)),
-    "one of two links": _two_links,
-    "one of a stranger": _of_a_stranger,
-    "one with a part of a record": _damaged,
-    "a full one": _full,
+    "writable by its group": lambda path: (path.touch(), path.chmod(0o620)),
+    "readable by others": lambda path: (path.touch(), path.chmod(0o604)),
+    "two links": _two_links,
+    "of another user": _of_a_stranger,
+    "incomplete record": _damaged,
+    "full": _full,
 }
 
 

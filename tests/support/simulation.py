@@ -801,7 +801,7 @@ def judge_look(world: World, found: Survey, *, names: bool = True) -> None:
         # If a copy is given up for the worker's own file, the name of its process in the earlier segment is lost.
         sure = not (writer.uncertain or world.damaged or writer.copied)
         if names and each.reading.alive and sure and world.has(writer):
-            assert world.names.setdefault(writer.first, each.name) == each.name, "who lives keeps the name"
+            assert world.names.setdefault(writer.first, each.name) == each.name, "the live worker keeps the name"
     for uuid, begun in list(spans.items()):
         heir = by_uuid[uuid].heir.uuid.hex()
         if heir not in uuids:  # removed: the spans shown for the segment that it lost are not counted for it

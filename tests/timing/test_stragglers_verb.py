@@ -318,7 +318,7 @@ def test_the_end_of_a_straggler_is_not_a_recovery() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends", "gone"), [(False, [("waits_for_cpu_gone", "api/2")]), (True, [])], ids=["waits no more", "ends"]
+    ("ends", "gone"), [(False, [("waits_for_cpu_gone", "api/2")]), (True, [])], ids=["waiting ends", "ends"]
 )
 def test_waiting_for_a_processor_and_its_end_are_events(ends: bool, gone: list[tuple[str, str]]) -> None:
     log = KindsLog()

@@ -177,7 +177,7 @@ def test_processes_sharing_their_only_processor_wait_and_name_each_other() -> No
         found = sharing.of(cpus)
         assert all(found[pid] not in (None, pid) for pid in pids)
         assert sharing.of({}) == {}
-        assert sharing.of(cpus) == {}, "of before the pause nothing is told"
+        assert sharing.of(cpus) == {}, "nothing from before the pause counts"
     assert only_cpu(pids[0]) is None, "it has ended"
 
 

@@ -254,7 +254,7 @@ def test_the_shown_total_of_a_worker_may_not_decrease() -> None:
     assert wrong(SHOWN, {"a": 7, "d": 6}) == {}
     assert wrong(replace(SHOWN, workers={"a": 6}), {"a": 7}) == {APART: 1}
     assert wrong(replace(SHOWN, sums={"api": 9, "batch": 4}), {"d": 9}) == {SUMS: 3}
-    assert wrong(SHOWN, {"a": 8}) == {APART: 1}, "more than it can have begun"
+    assert wrong(SHOWN, {"a": 8}) == {APART: 1}, "more than can have begun"
 
 
 def test_a_storm_names_the_worker_with_the_largest_error() -> None:

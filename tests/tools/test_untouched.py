@@ -235,7 +235,7 @@ def test_a_run_that_touches_the_users_files_fails_and_names_them(
 @pytest.mark.ci
 @pytest.mark.parametrize("hangs", ["", "1"], ids=["fails", "hangs"])
 def test_a_test_that_fails_or_hangs_leaves_no_process_and_no_segment(tmp_path: Path, hangs: str) -> None:
-    reported = tmp_path / "told"
+    reported = tmp_path / "reported"
     ended = run(tmp_path, FAILS, "-p", "no:xdist", "-o", "timeout=60", TOLD=str(reported), HANGS=hangs)
     assert ended.returncode == 1, ended.stdout
     assert ("Timeout" in ended.stdout) == bool(hangs)

@@ -129,7 +129,7 @@ def test_workers_with_differing_weights_are_due_once_per_life_of_their_service()
     assert named(weighed.workers) == set()
     assert named([]) == set()
     assert named(weighed.workers) == {uuids[2]}
-    assert named(weighed.workers[1:]) == {uuids[1]}, "of two that disagree both, one of which was asked"
+    assert named(weighed.workers[1:]) == {uuids[1]}, "both of the two that disagree, one of them already due"
 
 
 def test_a_worker_named_by_others_is_due_once_while_it_is_named() -> None:

@@ -28,7 +28,7 @@ from brickd.analysis.weights.manifest import BYTES_MAX
 from brickd.base.paths import runtime
 from brickd.base.units import NOBODY
 
-# Three tensors; the worker may change one, and reads them again as often as told.
+# Three tensors; the worker may change one, and rereads them on request.
 WATCHES = """
 weights = {
     "layers.0.mlp.up.weight": array("f", [n + shift for n in range(64)]),

@@ -134,7 +134,7 @@ for inputs in (
     last = [row[-1] for row in inputs]
     assert len({each["checksum"] for each in last[1:6]}) == 5, "the order of the inputs counts too"
     assert [each["elements"] for each in last] == [4, 4, 8, 12, 13, 13, 0, 5]
-    assert last[6]["dtype"] == 0, "one of them could not be told"
+    assert last[6]["dtype"] == 0, "one of them could not be recorded"
     assert last[2]["checksum"] == splitmix64(splitmix64(whole["checksum"]) ^ whole["checksum"])
 
 
@@ -393,7 +393,7 @@ said = [sorted(dropped), w.brick_layer_end(5, 3), w.brick_end(brick, 3, 0, 0)]
 w.brick_thread_release(drop)
 said += [len(dropped), w.brick_begin(brick, 4, None)]
 """)
-    assert reported == [[1, 2], 0, 0, 2, 4 + 1], "with nothing open the lane became free, and is given anew"
+    assert reported == [[1, 2], 0, 0, 2, 4 + 1], "without open spans the lane became free and is reused"
     lane = got.lanes[0][1]
     assert (lane["abandoned"], lane["summarized"], lane["open"], lane["opened"]) == (2, 1, 1, 2)
 

@@ -102,7 +102,7 @@ brick.finalize()
         {"kind": "measured", "id": other, "elapsed_ns": 17},
         {"kind": "finalize", "every": 0, "stream": 1},
         {"kind": "finalize", "every": 1, "stream": 0},
-    ], "where nothing pends a finalize says nothing"
+    ], "without pending work a finalize records nothing"
     assert right not in (left, other)
     assert all(reported[2]["start"] < each["ticks"] for each in reported if each["kind"] == "finalize")
 
@@ -499,9 +499,7 @@ def test_a_segment_left_to_its_consumer_is_marked_as_ended(worker: Start, prefix
         assert process.end() == 0
         if watched:
             assert (reading(prefix).alive, reading(prefix).process["ended"]) == (False, 1)
-            assert [each["kind"] for each in events(reading(prefix))] == ["defer"], (
-                "what comes after the end is not told"
-            )
+            assert [each["kind"] for each in events(reading(prefix))] == ["defer"], "nothing after the end is recorded"
     assert len(readings(prefix)) == watched
 
 

@@ -81,7 +81,7 @@ def test_the_sampled_epoch_is_independent_in_each_block_of_64(draws: Drawn) -> N
 @pytest.mark.parametrize("every", [2, 3, 4, 12, 32, 64, 65])
 def test_a_prompt_at_regular_times_is_sampled_before_the_quantile(draws: Drawn, every: int) -> None:
     found = draws(2**32 // 64, quantile(64), (0,), every)
-    assert all(found), "the quantile counts the times at which it comes"
+    assert all(found), "the quantile counts its occurrences"
 
 
 @pytest.mark.parametrize("of", [3, 10, 1000])

@@ -361,7 +361,7 @@ def test_a_layer_survives_a_span_begun_inside_while_recording_is_off(lane: LaneM
     lane.change_something("enable 1")
     lane.layer_end(1, 0)
     lane.record_some(3, 0, 1, 1)
-    assert lane.model.paths[-1] == (0xFFFF, 3, -1, 0), "what comes after the layer's end is in no layer"
+    assert lane.model.paths[-1] == (0xFFFF, 3, -1, 0), "a span after the end of a layer is in no layer"
 
 
 def test_a_span_of_one_task_while_off_does_not_affect_another_task(lane: LaneMachine) -> None:

@@ -280,7 +280,7 @@ pause()
     got = seen(process, prefix)
     assert exact(got) == {"begun": 1001, "summarized": 1001}
     assert counts(got)["first"] == 501
-    assert counts(got)["other"] > 300, "four blocks of paths, of which one is there; and names"
+    assert counts(got)["other"] > 300, "three of four blocks of paths, and names"
     assert got.process["blocks_refused"] > 0
     process.go()
     assert process.end() == 0

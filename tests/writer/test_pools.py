@@ -112,7 +112,7 @@ def test_threads_that_init_concurrently_open_one_segment(worker: Start, prefix: 
     )
     process.paused()
     (got,) = readings(prefix)
-    assert got.service == f"service {got.header['index']}", "all of what one of them said, and nothing of the others"
+    assert got.service == f"service {got.header['index']}", "everything given by one of them, and nothing by the others"
     assert spans(got)["begun"] + spans(got).get("no_lane", 0) == 17
     assert spans(got)["begun"] == spans(got)["summarized"]
 

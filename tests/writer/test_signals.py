@@ -120,7 +120,7 @@ def test_a_handler_after_every_instruction_of_deferred_work_corrupts_nothing(com
         assert kinds == {"defer": 3 + reported["deferred"], "measured": 3, "finalize": 3}
         assert len({each["id"] for each in logged if each["kind"] == "defer"}) == kinds["defer"]
         assert [each["sequence"] for each in logged] == list(range(1, len(logged) + 1))
-        assert reported["pending"] == reported["deferred"], "of a stream that nobody finalized"
+        assert reported["pending"] == reported["deferred"], "of a stream that was never finalized"
         process.go()
         assert process.end() == 0
 

@@ -213,7 +213,7 @@ def test_a_host_that_exits_inside_a_span_exits_normally(
     process.go()
     assert process.end() == status
     assert "brickd" not in process.stderr
-    assert len(readings(prefix)) == (status < 0), "who dies of a signal leaves it"
+    assert len(readings(prefix)) == (status < 0), "a worker killed by a signal leaves it"
 
 
 def test_an_unassigned_name_number_is_recorded_as_other(compiled: Compile, prefix: str, tmp_path: Path) -> None:
