@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sandbox
+from forked_processes import Process, forking_parent
 from hypothesis import Phase, settings
-from loaded import Process, loaded
 from sandbox import apart, started_in
 from untouched import Untouched, users_places
 
@@ -177,7 +177,7 @@ def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
         text = _PROGRAM + textwrap.dedent(program)
         process: Process
         if forked and not before and not python and all(name.startswith("BRICKD") for name in environment):
-            process = loaded(_loads(text)).start((text,), os.environ | environment)
+            process = forking_parent(_loads(text)).start((text,), os.environ | environment)
         else:
             process = subprocess.Popen(
                 [*before, sys.executable, *python, "-c", text],

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 from conftest import SHM, readings
 from faults import Start
-from made_up import HOSTILE
+from made_up_workers import HOSTILE
 from serving import Daemon, answer, ask, connected, following, request, rest, still
 from verbs import started
 

@@ -8,7 +8,7 @@ import pytest
 from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import MadeUp, named, programs
+from made_up_workers import MadeUp, named, programs
 from verbs import brickd, document, sheet, started
 
 from brickd.model.brick_totals import bricks, names_in

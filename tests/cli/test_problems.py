@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_up import MadeUp
+from made_up_workers import MadeUp
 
 from brickd.analysis.numerics.not_finite import Birth, BornAt
 from brickd.analysis.numerics.online_state import Compared

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import confined
 import pytest
+import systemd_confinement as confinement
 from conftest import ROOT, SHM, another_user
 from faults import Start, needs_namespaces
 from rounds import ROUNDS, STARTS, again, closed
@@ -83,7 +83,10 @@ def test_the_drop_in_for_a_url_opens_only_the_network(analyze: Callable[..., str
 
 
 def test_the_drop_in_for_a_url_lifts_two_limits_and_starts_the_same_command() -> None:
-    unit, drop_in = confined.read(SERVICE.read_text(), "www"), confined.read(NOTIFY_URL.read_text(), "www")
+    unit, drop_in = (
+        confinement.read(SERVICE.read_text(), "www"),
+        confinement.read(NOTIFY_URL.read_text(), "www"),
+    )
     assert drop_in.pop("PrivateNetwork") == ["no"]
     assert drop_in.pop("RestrictAddressFamilies") == ["AF_INET AF_INET6 AF_NETLINK"], "added to AF_UNIX"
     reset, command = drop_in.pop("ExecStart")
@@ -94,9 +97,9 @@ def test_the_drop_in_for_a_url_lifts_two_limits_and_starts_the_same_command() ->
 
 
 def test_segments_and_the_runtime_directory_outlive_the_service() -> None:
-    service = confined.read(SERVICE.read_text(), "alice")
+    service = confinement.read(SERVICE.read_text(), "alice")
     assert (service["RemoveIPC"], service["RuntimeDirectoryPreserve"]) == (["no"], ["yes"])
-    assert confined.read(USER_SERVICE.read_text(), "")["RuntimeDirectoryPreserve"] == ["yes"]
+    assert confinement.read(USER_SERVICE.read_text(), "")["RuntimeDirectoryPreserve"] == ["yes"]
 
 
 @needs("systemd-tmpfiles")
@@ -139,14 +142,14 @@ def test_a_session_of_the_services_user_finds_the_daemon(
 
 # ---- confined like the service
 
-can_confine = pytest.mark.skipif(bool(confined.missing()), reason=confined.missing())
+can_confine = pytest.mark.skipif(bool(confinement.missing()), reason=confinement.missing())
 NOBODY = 65534
 GROUP, CLIENT = 61000, 61003
 
 
-def settings(text: str = "") -> confined.Settings:
+def settings(text: str = "") -> confinement.Settings:
     """The settings of the service of the user nobody."""
-    return confined.read(text or SERVICE.read_text(), "nobody")
+    return confinement.read(text or SERVICE.read_text(), "nobody")
 
 
 @pytest.fixture
@@ -168,10 +171,10 @@ def test_a_daemon_confined_like_the_service_drains_its_users_segments(
     lives, dies = (worker(f"{ROUNDS}\nrounds()", before=tuple(nobody), BRICKD_SERVICE="api") for _ in range(2))
     for each in (lives, dies):
         each.next_report()
-    notified = {"NOTIFY_SOCKET": f"{confined.place(unit)}/notify", "WATCHDOG_USEC": "4000000"}
+    notified = {"NOTIFY_SOCKET": f"{confinement.place(unit)}/notify", "WATCHDOG_USEC": "4000000"}
     with notify_socket(f"{place}/notify") as manager:
         (place / "notify").chmod(0o777)
-        with running(command=confined.command(unit, place), **notified) as daemon:
+        with running(command=confinement.command(unit, place), **notified) as daemon:
             assert one(manager)["READY"] == "1"
             assert one(manager) == {"WATCHDOG": "1"}
             closed(daemon, 2 * STARTS)
@@ -214,7 +217,7 @@ def test_with_the_drop_in_for_a_group_the_service_answers_members(
     unit = settings(f"{SERVICE.read_text()}\n{there.replace('ops', str(GROUP))}")
     one = worker(f"{ROUNDS}\nrounds()", before=tuple(nobody), BRICKD_SERVICE="api")
     one.next_report()
-    with running(command=confined.command(unit, place)) as daemon:
+    with running(command=confinement.command(unit, place)) as daemon:
         closed(daemon, STARTS)
         asked = [*another_user(CLIENT, GROUP), sys.executable, "-P", "-m", "brickd", "status", "--json"]
         done = subprocess.run(asked, capture_output=True, text=True, check=True)
@@ -231,13 +234,13 @@ def test_with_the_drop_in_for_a_url_the_service_posts_alarms(place: Path, nobody
     with server(204) as one:
         given = NOTIFY_URL.read_text().replace("https://alerts.example.org/brickd", one.url)
         unit = settings(f"{SERVICE.read_text()}\n{given}".replace("/etc/brickd/%i.secret", "/run/brickd-%i/secret"))
-        with running(command=confined.command(unit, place)) as daemon:
+        with running(command=confinement.command(unit, place)) as daemon:
             reported = ask(runtime().socket, "/v1/notify/test", b"").body
             assert json.loads(reported)["targets"][0]["answer"] == "answered 204", reported
             assert one.got[0][1]["brickd-signature"].startswith("sha256=")
             daemon.end()
         tries = "import socket; socket.socket(); print('internet', flush=True); socket.socket(socket.AF_PACKET)"
-        command = confined.command(unit, place, [sys.executable, "-c", tries])
+        command = confinement.command(unit, place, [sys.executable, "-c", tries])
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.stdout == "internet\n"
         assert "Address family not supported" in done.stderr
@@ -299,13 +302,13 @@ def test_a_process_confined_like_the_service_can_only_do_what_the_daemon_does(
 
     def tried(*before: str, there: str) -> dict[str, str]:
         probe = [sys.executable, "-c", TRIES, str(server.pid), there]
-        command = confined.command(settings(), place, probe) if not before else [*before, *probe]
+        command = confinement.command(settings(), place, probe) if not before else [*before, *probe]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         went: dict[str, str] = json.loads(done.stdout)
         return went
 
-    free, held = tried(*nobody, there=os.fspath(place)), tried(there=confined.place(settings()))
+    free, held = tried(*nobody, there=os.fspath(place)), tried(there=confinement.place(settings()))
     assert {what for what, how in free.items() if how == "done"} >= free.keys() - WALLS.keys()
     assert {what for what, how in held.items() if how == "done"} == NEEDED
     assert {what: held[what] for what in WALLS} == WALLS
@@ -316,7 +319,7 @@ def test_a_process_confined_like_the_service_can_only_do_what_the_daemon_does(
 def test_a_daemon_without_a_needed_permission_does_not_start(place: Path) -> None:
     denied = settings()
     denied["SystemCallFilter"].append("~@file-system")
-    with up(command=confined.command(denied, place)) as daemon:
+    with up(command=confinement.command(denied, place)) as daemon:
         try:
             assert daemon.stdout is not None
             assert daemon.stdout.readline() == b""

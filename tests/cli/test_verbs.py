@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 from faults import Start
-from made_up import HOSTILE
+from made_up_workers import HOSTILE
 from verbs import brickd, document, sheet, started
 
 from brickd import views

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
+from busy_workers import MEASURED_NS, SERVICE, Loaded, loaded
 from conftest import SHM
 from faults import Compile, Start
-from load import MEASURED_NS, SERVICE, Loaded, loaded
-from mortal import Mortal, mortal
+from killed_daemon import DyingDaemon, dying_daemon
 from running import Running, running, until
 
 from brickd.base.paths import runtime
@@ -22,7 +22,7 @@ from brickd.shm.segment_files import find
 from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 
-Then = Callable[[Mortal], None]
+Then = Callable[[DyingDaemon], None]
 ACTIONS = ("kill-before", "kill-after", "kill-half")
 # A daemon's effects on files: the effect, and its target.
 STEPS = {
@@ -70,7 +70,7 @@ class Host:
 
     def kill(self, action: str, number: int, of: str | None = None, then: Then | None = None) -> None:
         """Run a daemon until it is killed at this effect; meanwhile do something to a worker."""
-        with mortal(self.compiled, f"{action}:{number}", of) as daemon:
+        with dying_daemon(self.compiled, f"{action}:{number}", of) as daemon:
             if then is not None:
                 then(daemon)
             daemon.over()
@@ -78,14 +78,14 @@ class Host:
         self.killed[action, (effect, "segment" if path.parent == SHM else path.name)] += 1
         self.events += daemon.events
 
-    def one_dies(self, _: Mortal) -> None:
+    def one_dies(self, _: DyingDaemon) -> None:
         """Kill the oldest worker, alternately at rest and at work; another begins."""
         before = Counter(each.fate for each in self.workers)
         oldest = self.living()[0]
         oldest.kill() if before["killed"] <= before["cut"] else oldest.cut()
         self.begin()
 
-    def one_ends(self, daemon: Mortal) -> None:
+    def one_ends(self, daemon: DyingDaemon) -> None:
         """End the oldest worker if the daemon lives long enough to see it, and start another."""
         oldest = self.living()[0]
         if daemon.reaches("pwrite", SHM / oldest.file) and daemon.stop():

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 import pytest
-from begun import free_port
 from conftest import ROOT
 from faults import Start
+from model_servers import free_port
 from pages import HOW_TO, blocks, commands, reader
 
 from brickd.cli import brickd as group

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from begun import SMALL
 from conftest import Worker, another_user
-from contained import Container
+from container_isolation import Container
 from faults import Start, needs_namespaces
+from model_servers import SMALL
 from rounds import ROUNDS, STARTS, again, closed, states
 from running import Running, running, until
 from test_memory import FILLING, GREEDY_SPANS, greedy, group, kills

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from made_up import MadeUp
+from made_up_workers import MadeUp
 from test_deferred import defer, finalize, measured, passes
 
 from brickd.model.brick_totals import bricks

@@ -12,7 +12,7 @@ import pytest
 from forge import golden, place, segment_of
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import HOSTILE, MadeUp, named, programs
+from made_up_workers import HOSTILE, MadeUp, named, programs
 
 from brickd.cli import tree_notes as screens
 from brickd.cli.dot import dot

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from conftest import Worker, reading
 from faults import Compile, Start
-from mortal import mortal
+from killed_daemon import dying_daemon
 from running import BRICKD, going, running, until
 from sandbox import apart
 from source_pieces import fnv1a
@@ -208,7 +208,7 @@ def test_daemons_killed_at_any_step_lose_no_source(worker: Start, prefix: str, c
     events: list[str] = []
     effects = set()
     for number in range(1, 22):
-        with mortal(compiled, f"{KILLS[number % 3]}:{number}") as daemon:
+        with dying_daemon(compiled, f"{KILLS[number % 3]}:{number}") as daemon:
             while daemon.process.poll() is None:
                 more(process)
             daemon.over()
@@ -235,7 +235,7 @@ def test_a_daemon_killed_while_writing_a_source_leaves_it_to_the_next(
     checkpoint.save(runtime().checkpoint, checkpoint.encode(Memory(prefix)))
     sender(worker, 50_000)
     known = fnv1a(text_of(50_000))
-    with mortal(compiled, f"{kill}:1", "rename") as daemon:
+    with dying_daemon(compiled, f"{kill}:1", "rename") as daemon:
         daemon.over()
     assert any(path.parent == runtime().sources for _, path in daemon.effects)
     with running() as last:

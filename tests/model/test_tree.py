@@ -10,7 +10,7 @@ import pytest
 from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import MadeUp, named, programs
+from made_up_workers import MadeUp, named, programs
 from verbs import brickd, document, started
 
 from brickd.base import escape

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from conftest import Worker
 from faults import Start
-from made_up import HOSTILE
+from made_up_workers import HOSTILE
 from running import running
 from verbs import brickd, document, sheet, started
 

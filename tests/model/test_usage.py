@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from made_up import MadeUp
+from made_up_workers import MadeUp
 
 from brickd.base.cpu_sharing import only_cpu
 from brickd.daemon.process_usage import Usages

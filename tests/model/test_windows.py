@@ -10,7 +10,7 @@ import pytest
 from forge import golden, segment_of
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import MadeUp, programs
+from made_up_workers import MadeUp, programs
 
 from brickd.base.units import SECOND
 from brickd.model.brick_totals import bricks
@@ -197,7 +197,7 @@ def test_a_worker_that_lost_its_segment_continues_in_the_window() -> None:
     assert after(began, worker(goes_on, 2, took=UUID[1], born_ns=SECOND)) == {"a": (1, 1, 7)}
 
 
-def added_up(*gone: Worker, before: int = 0) -> Worker:
+def merged_workers(*gone: Worker, before: int = 0) -> Worker:
     """The sum of dead workers as a daemon shows it; its list lacks the first `before` of them."""
     memory, lately = Memory("made-up"), Lately()
     for number, each in enumerate(gone):
@@ -223,14 +223,14 @@ def test_workers_merged_within_the_window_count_what_they_did_in_it() -> None:
     work(second, "b", 2)
     work(third, "b", 3)
     gone = [worker(first, 1, alive=False), worker(second, 2, alive=False)]
-    older = added_up(*gone, worker(third, 3, alive=False, born_ns=SECOND))
+    older = merged_workers(*gone, worker(third, 3, alive=False, born_ns=SECOND))
     assert after(began, older) == {"b": (2, 2, 5)}
     later = snapshot(older, now_ns=EVERY_NS)
     assert after(later, older) == {}
-    assert after(later, added_up(*gone, worker(third, 3, alive=False), before=3)) == {}
+    assert after(later, merged_workers(*gone, worker(third, 3, alive=False), before=3)) == {}
     # Of the workers added since the snapshot, one existed then without being read, or they are unknown.
-    assert after(began, added_up(*gone, worker(third, 3, alive=False))) == {}
-    assert after(began, added_up(*gone, worker(third, 3, alive=False, born_ns=SECOND), before=2)) == {}
+    assert after(began, merged_workers(*gone, worker(third, 3, alive=False))) == {}
+    assert after(began, merged_workers(*gone, worker(third, 3, alive=False, born_ns=SECOND), before=2)) == {}
 
 
 def test_an_aggregate_that_lost_workers_is_not_in_the_window() -> None:
@@ -238,7 +238,7 @@ def test_an_aggregate_that_lost_workers_is_not_in_the_window() -> None:
     for each in made:
         work(each, "a", 5)
     gone = [worker(each, number, alive=False) for number, each in enumerate(made, 1)]
-    assert since((snapshot(added_up(*gone)),), [added_up(*gone[:2])]) == []
+    assert since((snapshot(merged_workers(*gone)),), [merged_workers(*gone[:2])]) == []
 
 
 def test_a_live_worker_is_not_subtracted_from_an_aggregate() -> None:
@@ -247,7 +247,9 @@ def test_a_live_worker_is_not_subtracted_from_an_aggregate() -> None:
     began = snapshot(worker(stays, 1))
     work(first, "a", 7)
     work(second, "a", 9)
-    older = added_up(*(worker(made, number, alive=False, born_ns=1) for made, number in ((first, 2), (second, 3))))
+    older = merged_workers(
+        *(worker(made, number, alive=False, born_ns=1) for made, number in ((first, 2), (second, 3)))
+    )
     assert after(began, worker(stays, 1), older) == {"a": (2, 2, 16)}
 
 
@@ -257,7 +259,7 @@ def test_a_merged_worker_that_had_lost_its_segment_counts_what_it_did_since() ->
     work(second, "a", 7)
     began = snapshot(worker(first, 1), worker(second, 2))
     work(second, "a", 9)
-    older = added_up(worker(first, 1, alive=False), worker(second, 3, took=UUID[2], alive=False, born_ns=SECOND))
+    older = merged_workers(worker(first, 1, alive=False), worker(second, 3, took=UUID[2], alive=False, born_ns=SECOND))
     assert after(began, older) == {"a": (1, 1, 9)}
 
 
@@ -270,7 +272,9 @@ def test_a_worker_merged_into_others_is_subtracted_across_services() -> None:
     moved = [
         RetainedTotals(made.name, made.reading).of_service(OTHERS) for made in (worker(first, 1), worker(second, 2))
     ]
-    assert after(began, added_up(*(Worker(each.name, each.reading, Ledger()) for each in moved))) == {"b": (1, 1, 9)}
+    assert after(began, merged_workers(*(Worker(each.name, each.reading, Ledger()) for each in moved))) == {
+        "b": (1, 1, 9)
+    }
 
 
 def test_a_worker_missing_in_the_first_snapshot_counts_from_the_next_one() -> None:
@@ -339,7 +343,7 @@ def test_an_aggregate_with_too_much_to_subtract_is_not_in_the_window(
     began = snapshot(worker(one, 1), worker(two, 2))
     both = sum(len(each.reading.summaries) for each in began.survey.workers)
     work(one, "a", 7)
-    sum_of_both = added_up(worker(one, 1, alive=False), worker(two, 2, alive=False))
+    sum_of_both = merged_workers(worker(one, 1, alive=False), worker(two, 2, alive=False))
     monkeypatch.setattr("brickd.model.windows.BASES_BYTES", both)
     assert after(began, sum_of_both) == {"a": (1, 1, 7)}
     monkeypatch.setattr("brickd.model.windows.BASES_BYTES", both - 1)
@@ -352,11 +356,11 @@ def test_a_forgotten_worker_is_not_subtracted_from_a_later_aggregate() -> None:
     made = {number: MadeUp() for number in range(1, 8)}
     for number, each in made.items():
         work(each, "a", *[5] * (10 - number))
-    older = added_up(worker(made[1], 1, alive=False), worker(made[2], 2, alive=False))
+    older = merged_workers(worker(made[1], 1, alive=False), worker(made[2], 2, alive=False))
     began = snapshot(older, worker(made[3], 3, alive=False), worker(made[4], 4), worker(made[5], 5))
     work(made[5], "a", 7)
     # All but the fifth were forgotten; the fourth after it had died and was added to the others.
-    others = added_up(*(worker(made[number], number, alive=False, born_ns=SECOND) for number in (6, 7)))
+    others = merged_workers(*(worker(made[number], number, alive=False, born_ns=SECOND) for number in (6, 7)))
     assert after(began, worker(made[5], 5), others) == {"a": (8, 8, 4 * 5 + 3 * 5 + 7)}
 
 

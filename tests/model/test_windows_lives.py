@@ -12,7 +12,7 @@ import dtypes
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import MadeUp
+from made_up_workers import MadeUp
 from test_windows import shown, snapshot, work, worker
 
 from brickd.base.units import SECOND

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dtypes
-from made_up import MadeUp
-from test_windows import added_up, after, snapshot, work, worker
+from made_up_workers import MadeUp
+from test_windows import after, merged_workers, snapshot, work, worker
 
 from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, overlay
@@ -57,7 +57,7 @@ def test_a_path_is_subtracted_by_its_whole_chain_of_parents() -> None:
     stack(second, 40, "c", "bb")
     for order in ((first, second), (second, first)):
         gone = [worker(made, 1 if made is first else 2, alive=False) for made in order]
-        (found,) = since((began,), [added_up(*gone)])
+        (found,) = since((began,), [merged_workers(*gone)])
         rows = dtypes.summaries(bytes(found.reading.summaries))
         assert sorted(rows["total"][rows["count"] > 0]) == [20, 20, 40, 40]
         assert int(rows["count"].sum()) == 4

@@ -10,10 +10,25 @@ from typing import Any
 
 import pytest
 from checked_record import CheckedRecord, Tensor
+from comparable_workers import (
+    EMBED,
+    INT64,
+    MLP,
+    NAMES,
+    NORM,
+    NOW,
+    ROUTER,
+    SCORES,
+    SECOND,
+    STRANGE,
+    answered,
+    chain,
+    compared,
+    off,
+)
 from hypothesis import example, given
 from hypothesis import strategies as st
-from made_up import HOSTILE
-from sided import EMBED, INT64, MLP, NAMES, NORM, NOW, ROUTER, SCORES, SECOND, STRANGE, answered, chain, compared, off
+from made_up_workers import HOSTILE
 
 from brickd.analysis.numerics import diagnosis
 from brickd.analysis.numerics.match import Class

@@ -16,8 +16,8 @@ import pytest
 from checked_record import CheckedRecord, Tensor
 from conftest import Worker
 from faults import Compile, Start
-from made_up import HOSTILE
-from mortal import mortal
+from killed_daemon import dying_daemon
+from made_up_workers import HOSTILE
 from running import UP, Running, running
 from serving import Daemon
 from test_record import recording
@@ -225,7 +225,7 @@ def test_daemons_killed_while_saving_findings_lose_none_and_count_none_twice(
 ) -> None:
     three = workers(worker, (0, 1, 0))
     for _ in range(2):
-        with mortal(compiled, f"{action}:1", "write" if action == "kill-half" else "rename") as daemon:
+        with dying_daemon(compiled, f"{action}:1", "write" if action == "kill-half" else "rename") as daemon:
             daemon.over()
         for each in three:
             each.go()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import Worker
 from faults import Start
-from made_up import HOSTILE
+from made_up_workers import HOSTILE
 from replicas import MODEL, PROMPT
 from running import running
 from test_record import recording

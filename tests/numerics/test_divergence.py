@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sided import MLP, chain, compared
+from comparable_workers import MLP, chain, compared
 
 from brickd.divergence import Divergence, KernelTrace
 

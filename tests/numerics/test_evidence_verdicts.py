@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from made_up import MadeUp
-from weighed import SECOND, Weighed, several
+from made_up_weights import SECOND, MadeUpWeights, several
+from made_up_workers import MadeUp
 
 from brickd.analysis.evidence_news import REPORTED_MAX, About, EvidenceNews
 from brickd.analysis.evidence_verdicts import (
@@ -134,7 +134,7 @@ def test_each_service_has_its_own_verdicts() -> None:
     ]
 
 
-def weights(weighed: Weighed) -> EvidenceVerdict:
+def weights(weighed: MadeUpWeights) -> EvidenceVerdict:
     return of(None, weights=[weighed.judged()])["weights"]
 
 

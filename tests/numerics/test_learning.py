@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from added_up import BIT, FAR, OTHER, OTHER_BIT, THIRD, USUAL, records_of
 from checked_record import CheckedRecord, Tensor
 from hypothesis import given
 from hypothesis import strategies as st
+from summation_orders import BIT, FAR, OTHER, OTHER_BIT, THIRD, USUAL, records_of
 from test_watch import HERE, Service, again
 
 from brickd.analysis.numerics import online_codec

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from added_up import BIT, FAR, OTHER, THIRD, USUAL, records_of, tensor
 from checked_record import CheckedRecord, Tensor, add
+from summation_orders import BIT, FAR, OTHER, THIRD, USUAL, records_of, tensor
 
 from brickd.analysis.numerics.numeric_classes import GroupToJudge, JudgeTurns, Learning
 from brickd.analysis.numerics.online_state import CLASSES_MAX, Apart, Case, KeptEvidence, ServiceSite

@@ -10,7 +10,7 @@ from faults import Start
 from running import running
 from test_weights_scans import ASKED
 from verbs import brickd, started
-from watched import Left, left_by
+from watched_weights import Left, left_by
 
 from brickd.base.paths import runtime
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from begun import APP, ONE_THREAD, PATIENCE_SECONDS, SMALL, Server, asked, spans, until
+from model_servers import APP, ONE_THREAD, PATIENCE_SECONDS, SMALL, Server, asked, spans, until
 from running import BRICKD, Running, running
 from sandbox import apart
 from verbs import document

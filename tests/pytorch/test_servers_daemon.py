@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from begun import APP, Load, Server, spans, until
+from model_servers import APP, Load, Server, spans, until
 from running import running
 from sandbox import apart
 from verbs import document

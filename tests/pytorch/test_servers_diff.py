@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from begun import Server, asked, until
+from model_servers import Server, asked, until
 from running import running
 from sandbox import apart
 from verbs import brickd, document

@@ -11,7 +11,7 @@ import pytest
 from faults import Start
 from running import running
 from verbs import document, started
-from watched import Left, left_by
+from watched_weights import Left, left_by
 
 from brickd.base.paths import runtime
 

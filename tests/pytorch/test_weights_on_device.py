@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from faults import Start
 from test_weights_scans import ASKED, plan
-from watched import Left, left_by
+from watched_weights import Left, left_by
 
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 
 import pytest
-from added_up import BFLOAT16, BIT, FAR, FLOAT16, INT32, OTHER, OTHER_BIT, THIRD, USUAL, always, records_of
 from checked_record import CheckedRecord, Tensor, add
 from hypothesis import given
 from hypothesis import strategies as st
+from summation_orders import BFLOAT16, BIT, FAR, FLOAT16, INT32, OTHER, OTHER_BIT, THIRD, USUAL, always, records_of
 from test_match import classes
 
 from brickd.analysis.numerics.match import Class, Matched, MatchRow, match

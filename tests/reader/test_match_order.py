@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from checked_record import CheckedRecord, Tensor, add
+from comparable_workers import EMBED, MLP, NORM, SCORES, SECOND, chain, compared, off
 from hypothesis import given
 from hypothesis import strategies as st
-from sided import EMBED, MLP, NORM, SCORES, SECOND, chain, compared, off
 
 from brickd.analysis.numerics.match import Matched, match
 from brickd.shm import _reader

@@ -21,7 +21,7 @@ Compile = Callable[..., Path]
 def measured(compiled: Compile, use: str) -> dict[str, Any]:
     library = compiled("failing_malloc.so", (NATIVE / "failing_malloc.c",), "-shared", "-fPIC", "-O2")
     environment = os.environ | {"LD_PRELOAD": str(library), "PYTHONPATH": str(SUPPORT)}
-    command = [sys.executable, "-P", str(SUPPORT / "scarce.py"), use]
+    command = [sys.executable, "-P", str(SUPPORT / "out_of_memory.py"), use]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.returncode}: {done.stderr[-2000:]}"
     found: dict[str, Any] = json.loads(done.stdout)

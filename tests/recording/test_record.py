@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from conftest import SHM
 from faults import Start, needs_namespaces
-from loaded import Process
+from forked_processes import Process
 from running import IGNORING, going, ignored, running, until
 from verbs import brickd, document, started
 

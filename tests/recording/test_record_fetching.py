@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from conftest import SHM
-from loaded import Process
+from forked_processes import Process
 from running import going, running, until
 from serving import Daemon, ask, connected, request
 from test_recording_shelf import id_of, shelf, stored_recording, written

@@ -27,7 +27,7 @@ from test_record import STILL, record, recording
 from test_recorded_checked import Tape
 from test_recording_files import chunks
 from verbs import brickd, document, started
-from watched import SCANS
+from watched_weights import SCANS
 
 from brickd.analysis.weights.contents import content
 from brickd.model.event_log import Event

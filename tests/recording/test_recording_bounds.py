@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from checked_record import CheckedRecord, Tensor
-from made_up import MadeUp
+from made_up_workers import MadeUp
 from tapes import BLOCK, END_BYTES, FIRST, read, tape
 from test_recording_files import Machine
 from test_recording_turns import SMALL, Many, Written

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up import MadeUp
+from made_up_weights import several
+from made_up_workers import MadeUp
 from rings import SLOT
 from source_pieces import all_pieces, fnv1a
 from test_recording_files import Machine, chunks
 from test_recording_rings import numbered
 from test_recording_spool import work, workers
-from weighed import several
 
 from brickd.analysis.weights.store import Weights
 from brickd.errors import BrickdError

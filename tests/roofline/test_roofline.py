@@ -16,7 +16,7 @@ import pytest
 from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import HOSTILE
+from made_up_workers import HOSTILE
 from running import running
 from test_record import recording
 from verbs import brickd, document, sheet, started

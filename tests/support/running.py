@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from faults import until_stopped
-from loaded import Process, loaded
+from forked_processes import Process, forking_parent
 from serving import ask, following
 
 from brickd.base.paths import runtime
@@ -101,7 +101,7 @@ UP = (*BRICKD, "up")
 def going(*arguments: str, under: Sequence[str] = (), **environment: str) -> Process:
     """Start a verb that keeps running; `under`: the begin of its command; empty: fork it."""
     if not under:
-        return loaded().start(arguments, os.environ | environment)
+        return forking_parent().start(arguments, os.environ | environment)
     return _command([*under, *BRICKD, *arguments], environment)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from conftest import Worker
 from faults import Start
-from loaded import loaded
+from forked_processes import forking_parent
 
 SPANS = """
 norm, gemm = brick.brick("norm", "norm"), brick.brick("gemm", "ffn")
@@ -35,7 +35,7 @@ pause()
 def brickd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a verb on a screen without a limit, unless COLUMNS is given."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
-    return loaded().run(arguments, inherited | environment)
+    return forking_parent().run(arguments, inherited | environment)
 
 
 def document(*arguments: str, code: int = 0) -> dict[str, Any]:

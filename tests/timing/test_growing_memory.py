@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import MadeUp
+from made_up_workers import MadeUp
 
 from brickd.analysis.timing.alarms import Alarm
 from brickd.analysis.timing.growing_memory import GrowingMemory, grows

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from faults import Start
-from made_up import HOSTILE, MadeUp
+from made_up_workers import HOSTILE, MadeUp
 from serving import Daemon
 from slots import BRICKS, Fleet, Made, slow, with_
 from verbs import brickd, document, sheet, started

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from faults import Start, until_stopped
 from machines import Machine, machine
-from made_up import MadeUp
+from made_up_workers import MadeUp
 from running import until
 
 from brickd.analysis.timing.alarms import Alarm, Alarms, Kind, of_services

@@ -246,7 +246,7 @@ def test_import_time_code_is_reached_by_each_test_and_a_call_by_its_own(tmp_path
 
 @pytest.mark.slow
 def test_the_mutants_of_a_module_run_and_the_document_has_their_results(tmp_path: Path) -> None:
-    options = "--module drain_order --sample 3 --seed 1 --json --tests tests/daemon/test_turns.py"
+    options = "--module drain_order --sample 3 --seed 1 --json --tests tests/daemon/test_drain_turns.py"
     command = [f"{ROOT}/scripts/mutants", *options.split(), "--keep", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     answer = json.loads(done.stdout)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from faults import Start
+from made_up_weights import several
 from running import running
 from verbs import started
-from weighed import several
 
 from brickd.analysis.numerics.not_finite import BornAt
 from brickd.analysis.numerics.online_state import Case, DivergentSite, KeptEvidence, ServiceSite

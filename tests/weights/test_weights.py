@@ -14,7 +14,7 @@ from checked_record import CheckedRecord
 from checked_record import Tensor as Sums
 from hypothesis import given
 from hypothesis import strategies as st
-from weighed import NOW, SECOND, Weighed, several
+from made_up_weights import NOW, SECOND, MadeUpWeights, several
 
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.weights.replicas import judge
@@ -39,7 +39,7 @@ def odd(judged: WeightsVerdict) -> list[tuple[str, int, str, list[str]]]:
     return [(row.tensor.name, row.tensor.layer, row.why, [each.worker for each in row.odd]) for row in judged.differing]
 
 
-def add_to_all(weighed: Weighed, names: tuple[str, ...] = THREE, tensors: int = 4, base: int = 100) -> None:
+def add_to_all(weighed: MadeUpWeights, names: tuple[str, ...] = THREE, tensors: int = 4, base: int = 100) -> None:
     for name in names:
         for layer in range(tensors):
             weighed.add_weight(name, base + layer, "w", layer)
@@ -246,13 +246,13 @@ def test_damage_is_not_taken_for_another_shard() -> None:
 SHARDED = tuple(f"api/{replica}.tp{rank}" for replica in range(3) for rank in range(2))
 
 
-def add_as(weighed: Weighed, name: str, rank: int, tensors: int = 4) -> None:
+def add_as(weighed: MadeUpWeights, name: str, rank: int, tensors: int = 4) -> None:
     """The tensors of a worker of that rank: some of its own, one that all have."""
     add_to_all(weighed, (name,), tensors, base=1000 * (rank + 1))
     weighed.add_weight(name, 5, "norm")
 
 
-def sharded(*more: str) -> Weighed:
+def sharded(*more: str) -> MadeUpWeights:
     """Three replicas in two parts with their shards, and others without a shard."""
     weighed = several(*SHARDED, *more)
     for name in SHARDED:
@@ -347,9 +347,9 @@ def test_missing_tensors_are_reported_once_a_worker_has_read_everything() -> Non
     assert judged.workers[0].reasons == {}
 
 
-def lacking(*watched: int) -> Weighed:
+def lacking(*watched: int) -> MadeUpWeights:
     """Workers that watch the same tensors, at least four, and have read this many of them."""
-    weighed = Weighed()
+    weighed = MadeUpWeights()
     for number, count in enumerate(watched):
         add_to_all(weighed, (weighed.add(f"api/{number}", watched=count),), count)
     return weighed
@@ -596,7 +596,7 @@ def test_equal_contents_are_stored_once_until_their_last_worker_leaves() -> None
 
 
 def test_tensors_beyond_the_memory_limit_are_counted_and_unknown() -> None:
-    weighed = Weighed(bytes_max=4_000)
+    weighed = MadeUpWeights(bytes_max=4_000)
     weighed.add("api/0")
     for layer in range(100):
         weighed.add_weight("api/0", layer + 1, "w", layer)
@@ -719,7 +719,7 @@ def test_a_copy_for_a_reader_never_changes() -> None:
 
 
 def test_tensors_read_at_load_only_are_counted_up_to_those_known() -> None:
-    weighed = Weighed()
+    weighed = MadeUpWeights()
     for number, once in enumerate((0, 1, 9)):
         weighed.add(f"api/{number}", watched=9, once=once)
         for layer in range(2):
@@ -775,7 +775,7 @@ def test_a_load_only_tensor_makes_the_others_seem_neither_old_nor_rarely_read() 
 
 @pytest.mark.parametrize("planned", [True, False])
 def test_load_only_tensors_of_shards_add_up(planned: bool) -> None:
-    weighed = Weighed()
+    weighed = MadeUpWeights()
     for name, tensors in (("api/0.pp0", "ab"), ("api/1.pp0", "ab"), ("api/0.pp1", "cd"), ("api/1.pp1", "cd")):
         weighed.add(name, watched=2, once=2 if planned else 0)
         for tensor in tensors:

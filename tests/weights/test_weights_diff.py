@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from checked_record import CheckedRecord, Tensor
+from comparable_workers import EMBED, MLP, NORM, SCORES, answered, chain, compared
 from faults import Start
 from running import running, until
-from sided import EMBED, MLP, NORM, SCORES, answered, chain, compared
 from test_record import recording
 from test_recording_files import chunks
 from test_weights_verb import watching
 from verbs import brickd, document, started
-from watched import SCANS
+from watched_weights import SCANS
 
 from brickd.base.paths import runtime
 from brickd.errors import NothingComparable

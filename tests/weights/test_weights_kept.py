@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from weighed import Weighed, several
+from made_up_weights import MadeUpWeights, several
 
 from brickd.analysis.weights.codec import decode, encode
 from brickd.analysis.weights.contents import CONTENT_BYTES
@@ -27,7 +27,7 @@ from brickd.model.workers import Survey
 THREE = ("api/0", "api/1", "api/2")
 
 
-def made() -> Weighed:
+def made() -> MadeUpWeights:
     """Three workers, one of which has changed in place, and one of another service."""
     weighed = several(*THREE)
     weighed.add("other/0", service="other")

@@ -12,7 +12,7 @@ from faults import ALERT, Compile, Start, order, program
 from faults import native as running
 from test_lost import taken_away
 from verbs import brickd, document
-from watched import PAGE, PROGRAM, Record, emptied, found, left_by
+from watched_weights import PAGE, PROGRAM, Record, emptied, found, left_by
 
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_copy import Reading

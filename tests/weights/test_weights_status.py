@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from checked_record import Tensor as Sums
 from faults import Start
+from made_up_weights import SECOND, MadeUpWeights, several
 from running import running
 from test_record import recording
 from test_weights_verb import settled, watching
 from verbs import brickd, document, started
-from weighed import SECOND, Weighed, several
 
 from brickd.analysis.weights.monitor import Weighing
 from brickd.analysis.weights.replicas import holdings
@@ -126,7 +126,7 @@ def aged(worker: ComparedWorker, **changes: Any) -> ComparedWorker:
 
 
 def test_the_status_line_shows_load_only_tensors_and_the_age() -> None:
-    weighed = Weighed()
+    weighed = MadeUpWeights()
     for name in THREE:
         weighed.add(name, watched=2, once=2)
         for layer in range(2):
@@ -162,12 +162,12 @@ def test_several_services_are_summed_up() -> None:
 # ---- which workers differ
 
 
-def found(weighed: Weighed, *named: str) -> list[dict[str, Any]] | None:
+def found(weighed: MadeUpWeights, *named: str) -> list[dict[str, Any]] | None:
     workers = [each for each in weighed.workers if each.name in named] or weighed.workers
     return views.findings([weighed.judged()], workers, partial=bool(named))
 
 
-def only(weighed: Weighed) -> dict[str, Any]:
+def only(weighed: MadeUpWeights) -> dict[str, Any]:
     of = found(weighed)
     assert of is not None
     (finding,) = of
@@ -242,7 +242,7 @@ def test_unchanged_weights_are_compared_once_and_age(monkeypatch: pytest.MonkeyP
 # ---- what was compared
 
 
-def tensors(weighed: Weighed) -> dict[tuple[str, int], views.TensorSeen]:
+def tensors(weighed: MadeUpWeights) -> dict[tuple[str, int], views.TensorSeen]:
     held = holdings(weighed.numerics.weights, weighed.workers)
     return {each.place[1:]: each for each in views.tensors([weighed.judged()], held)}
 

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from conftest import Worker
 from faults import Start
-from made_up import HOSTILE
+from made_up_workers import HOSTILE
 from replicas import MODEL
 from running import Running, running
 from serving import connected, rest
 from test_record import recording
 from verbs import brickd, document, sheet
-from watched import SCANS
+from watched_weights import SCANS
 
 from brickd.analysis.weights.manifest import BYTES_MAX
 from brickd.base.paths import runtime

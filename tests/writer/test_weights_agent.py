@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from faults import Start
-from watched import left_by
+from watched_weights import left_by
 
 # ---- what is recorded --------------------------------------------------------------------------------------------
 

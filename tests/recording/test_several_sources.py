@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from checked_record import CheckedRecord, Tensor
-from sided import NOW, Sided
+from comparable_workers import NOW, ComparableWorkers
 
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.datasources.several_worlds import Gathered, WorldPart
@@ -22,7 +22,7 @@ RECORDS = [CheckedRecord(Tensor(1), (Tensor(7),))]
 
 @pytest.mark.ci
 def test_more_than_256_sources_give_each_worker_its_own() -> None:
-    worlds = Gathered([WorldPart(f"{number}.brick", Sided([RECORDS])) for number in range(257)])
+    worlds = Gathered([WorldPart(f"{number}.brick", ComparableWorkers([RECORDS])) for number in range(257)])
     workers = worlds.survey().workers
     numerics = worlds.numerics(workers)
     assert len({worker.reading.uuid for worker in workers}) == len(workers) == 257
@@ -31,7 +31,7 @@ def test_more_than_256_sources_give_each_worker_its_own() -> None:
 
 def test_a_pattern_matches_names_and_the_file_before_it_is_literal() -> None:
     found = Gathered(
-        [WorldPart(label, Sided([RECORDS, RECORDS])) for label in ("run[1].brick", "run1.brick", "")]
+        [WorldPart(label, ComparableWorkers([RECORDS, RECORDS])) for label in ("run[1].brick", "run1.brick", "")]
     ).survey()
 
     def names(*patterns: str) -> list[str]:
@@ -45,7 +45,7 @@ def test_a_pattern_matches_names_and_the_file_before_it_is_literal() -> None:
         names("*.brick:api/0")
 
 
-class Other(Sided):
+class Other(ComparableWorkers):
     """A world with more than workers, at this time of its clock."""
 
     def __init__(self, name: str, clocks: dict[int, tuple[int, int]]) -> None:

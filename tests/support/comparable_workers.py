@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from checked_record import CheckedRecord, Tensor
-from made_up import HOSTILE, MadeUp
+from made_up_workers import HOSTILE, MadeUp
 
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.weights.verdicts import WeightsVerdict
@@ -56,7 +56,7 @@ def chain(
 
 
 @dataclass
-class Sided:
+class ComparableWorkers:
     """A world of workers of the service `api`.
 
     Attributes:
@@ -138,4 +138,4 @@ def answered(*records: Sequence[CheckedRecord], names: Sequence[str] = ("api",),
     """The document on workers with these records."""
     world = {key: how.pop(key) for key in ("lost", "process", "spans", "services", "dead", "called") if key in how}
     question = DiffQuery(tuple(names), **how)
-    return diff.answer(Sided(records, **world), question).document
+    return diff.answer(ComparableWorkers(records, **world), question).document

@@ -20,9 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Self
 
-from forking import MESSAGE_BYTES
+from forking_server import MESSAGE_BYTES
 
-_SERVER = Path(__file__).with_name("forking.py")
+_SERVER = Path(__file__).with_name("forking_server.py")
 
 
 class Forked:
@@ -84,7 +84,7 @@ class Forked:
 Process = subprocess.Popen[bytes] | Forked
 
 
-class Loaded:
+class ForkingParent:
     """The process that forks; it ends with this one."""
 
     def __init__(self, what: str) -> None:
@@ -133,6 +133,6 @@ class Loaded:
 
 
 @functools.cache
-def loaded(what: str = "brickd") -> Loaded:
-    """This process's forking parent of verbs of `brickd`, or of workers of one kind: see `forking.py`."""
-    return Loaded(what)
+def forking_parent(what: str = "brickd") -> ForkingParent:
+    """This process's forking parent of verbs of `brickd`, or of workers of one kind: see `forking_server.py`."""
+    return ForkingParent(what)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from checked_record import CheckedRecord
-from sided import MLP, NAMES, OFF, off
+from comparable_workers import MLP, NAMES, OFF, off
 
 from brickd.analysis.numerics import fingerprint_export
 from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party, compare

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from added_up import BIT, OTHER, USUAL, tensor
 from checked_record import CheckedRecord, Tensor
+from summation_orders import BIT, OTHER, USUAL, tensor
 
 from brickd.shm import _reader
 

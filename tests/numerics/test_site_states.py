@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_up import MadeUp
+from made_up_workers import MadeUp
 
 from brickd.analysis.numerics.coverage import SiteState, state_of, thinned
 from brickd.analysis.numerics.online_state import Case, Compared, KeptEvidence, ServiceSite, SiteCounts

@@ -7,7 +7,7 @@ from typing import Any
 
 from checked_record import CheckedRecord
 from checked_record import Tensor as Sums
-from made_up import MadeUp
+from made_up_workers import MadeUp
 
 from brickd.analysis.numerics.fingerprints import FingerprintProducer, Numerics
 from brickd.analysis.weights.replicas import judge
@@ -22,7 +22,7 @@ SECOND = 1_000_000_000
 NOW = 1000 * SECOND
 
 
-class Weighed:
+class MadeUpWeights:
     """Workers with given tensors; a tick is a ns, and the time is `NOW`."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
@@ -100,9 +100,9 @@ class Weighed:
         return judged
 
 
-def several(*names: str, **of: Any) -> Weighed:
+def several(*names: str, **of: Any) -> MadeUpWeights:
     """Workers without records."""
-    weighed = Weighed()
+    weighed = MadeUpWeights()
     for name in names:
         weighed.add(name, **of)
     return weighed

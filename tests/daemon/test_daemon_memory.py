@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 import pytest
-from test_forgetting import read
+from test_forgotten_workers import read
 
 from brickd.errors import CheckpointRefused
 from brickd.model.background import Background

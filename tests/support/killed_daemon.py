@@ -19,7 +19,7 @@ from brickd.shm.segment_files import prefix
 _PROGRAM = Path(__file__).parent / "bare_daemon.py"
 
 
-class Mortal:
+class DyingDaemon:
     """One of them.
 
     Attributes:
@@ -70,7 +70,7 @@ class Mortal:
 
 
 @contextmanager
-def mortal(compiled: Compile, plan: str | None = None, of: str | None = None) -> Iterator[Mortal]:
+def dying_daemon(compiled: Compile, plan: str | None = None, of: str | None = None) -> Iterator[DyingDaemon]:
     """A daemon that will die at one of its effects: see `faults.fault_at`."""
     reported, effects_read = os.pipe()
     environment = fault_at(compiled, plan, (runtime().directory, SHM / prefix()), effects_read, of)
@@ -83,7 +83,7 @@ def mortal(compiled: Compile, plan: str | None = None, of: str | None = None) ->
         pass_fds=[effects_read],
     ) as process:
         os.close(effects_read)
-        daemon = Mortal(process, reported)
+        daemon = DyingDaemon(process, reported)
         try:
             yield daemon
         finally:

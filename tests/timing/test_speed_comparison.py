@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import MadeUp, programs
+from made_up_workers import MadeUp, programs
 
 from brickd.analysis.timing.pace_compare import CALLS_MIN, CHANCE, LEAST, Paces, Pair, paces
 from brickd.shm import _reader
