@@ -273,9 +273,7 @@ def test_an_event_after_the_loop_of_a_stream_closed_is_still_logged() -> None:
     assert log.add("new", "").number == 2
 
 
-def test_a_daemon_that_is_stopped_by_a_request_answers_it_and_ends_its_streams(
-    socket_path: Path, daemon: Daemon
-) -> None:
+def test_a_daemon_stopped_by_a_request_answers_it_and_ends_its_streams(socket_path: Path, daemon: Daemon) -> None:
     with connected(socket_path) as follower:
         follower.sendall(request("/v1/events/stream"))
         follower.recv(1)

@@ -109,7 +109,7 @@ def test_a_slow_client_that_catches_up_gets_a_new_time_limit(path: Path) -> None
             assert next(stream)[1]["kind"] == "small"
 
 
-def test_a_slow_reader_of_a_stream_is_told_how_many_events_it_missed(path: Path) -> None:
+def test_a_slow_reader_of_a_stream_gets_the_number_of_missed_events(path: Path) -> None:
     with serving(path) as daemon:
         daemon.events.add("first", "")
         with following(path, "/v1/events/stream") as stream:

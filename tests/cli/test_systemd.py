@@ -82,7 +82,7 @@ def test_the_drop_in_for_a_url_opens_only_the_network(analyze: Callable[..., str
     assert analyze(SERVICE, "--system", "verify", drop_in=NOTIFY_URL) == ""
 
 
-def test_the_drop_in_for_a_url_lifts_two_limits_and_starts_the_same_command() -> None:
+def test_the_drop_in_for_a_url_lifts_only_two_limits() -> None:
     unit, drop_in = (
         confinement.read(SERVICE.read_text(), "www"),
         confinement.read(NOTIFY_URL.read_text(), "www"),

@@ -66,7 +66,7 @@ def test_the_books_program_writes_the_books_tree(worker: Start, layers: int, tre
     assert reported(worker, FORWARD + enable + f"forward({layers})\nreport(p.graph_to_ascii_tree())") == tree
 
 
-def test_brickd_prints_the_same_bare_tree(worker: Start) -> None:
+def test_brickd_prints_the_same_plain_tree(worker: Start) -> None:
     process = started(worker, BEGIN + FORWARD + "p.enable()\nforward(2)\npause()")
     plain = brickd("tree", "--plain")
     assert (plain.stdout, plain.stderr) == (TWO, "")
@@ -116,7 +116,7 @@ report([p.total_ns(), p.total_tokens(), [each.name for each in p.all_brick_stats
     assert reported(worker, setting + program) == [0, 0, [], True]
 
 
-def test_a_span_inside_a_node_is_a_child_of_the_span_around_the_node(worker: Start) -> None:
+def test_a_span_inside_a_node_belongs_to_the_span_around_it(worker: Start) -> None:
     program = """
 p.enable()
 with brick.span("outer"):
@@ -238,7 +238,7 @@ for name, ns, need in (
 """
 
 
-def test_the_critical_path_is_the_books(worker: Start) -> None:
+def test_the_critical_path_is_that_of_the_book(worker: Start) -> None:
     summary, path, slack, names = reported(
         worker,
         PARALLEL
@@ -301,7 +301,7 @@ pause()
     process.go()
 
 
-def test_the_distance_to_the_roofline_is_the_seeds(worker: Start) -> None:
+def test_the_distance_to_the_roofline_is_that_of_the_seed(worker: Start) -> None:
     program = """
 kernels = ("memory", 50.0, 42.0), ("compute", 1000.0, 20.75), ("over", 50.0, 99.0), ("none", None, None)
 for name, intensity, tflops in kernels:

@@ -155,7 +155,7 @@ report([off, work()])
 
 @pytest.mark.ci
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="counts instructions by the trap flag of x86")
-def test_f106_looking_up_the_last_of_2000_bricks_takes_as_many_instructions_as_the_first(
+def test_f106_looking_up_any_of_2000_bricks_takes_equally_many_instructions(
     worker: Start, prefix: str, compiled: Callable[..., Path]
 ) -> None:
     counter = compiled(
@@ -542,7 +542,7 @@ def test_a_division_by_zero_gives_0() -> None:
     assert (CategoryStats("x").avg_ns, CategoryStats("x").throughput) == (0, 0)
 
 
-def test_the_formulas_are_the_seeds() -> None:
+def test_the_formulas_are_those_of_the_seed() -> None:
     of = BrickStats("x", count=2, total_ns=1_500, total_elements=300, total_bytes=3_000, total_compressed_bytes=750)
     assert (of.avg_ns, of.throughput, of.gb_per_s, of.compression_ratio) == (750, 2e8, 2, 4)
     of.total_cycles, of.cycle_count = 9_000, 2
@@ -696,7 +696,7 @@ report(subprocess.run([sys.executable, "-I", "-S", "-c", "import sys; sys.path[:
     assert process.end() == 0
 
 
-def test_the_label_enumerations_have_the_seeds_names() -> None:
+def test_the_label_enumerations_have_the_names_of_the_seed() -> None:
     assert [each.name for each in BrickBottleneck] == ["Unknown", "Memory", "Compute"]
 
 

@@ -365,7 +365,7 @@ def test_parts_never_exceed_the_elapsed_time(rounds: list[tuple[list[int], int]]
 
 
 @given(starts.filter(len), st.integers(1000, 2000))
-def test_the_parts_of_one_sync_add_up_to_the_time_since_the_first_start(at: list[int], end: int) -> None:
+def test_parts_of_a_sync_add_up_to_the_time_since_the_first_start(at: list[int], end: int) -> None:
     waiting = Waiting()
     for start in at:
         waiting.add((start, "k", 1))

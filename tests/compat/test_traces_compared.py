@@ -304,7 +304,7 @@ def test_a_run_is_marked_with_its_divergence() -> None:
     assert not new.diverged
 
 
-def test_runs_of_the_same_name_are_told_apart() -> None:
+def test_runs_of_the_same_name_are_distinguished() -> None:
     diagnosis = run_of("r", [T(output=[2])]).compare(run_of("r", [T(output=[1])])).diagnosis
     assert "r (this run) differs from r (the reference)" in diagnosis
     assert (

@@ -184,7 +184,7 @@ def test_finished_deferred_work_does_not_shorten_the_rest(loop: Loop, prefix: st
 
 
 @pytest.mark.parametrize("ended", [0, 1])
-def test_a_worker_without_a_lock_is_dead_after_five_seconds_or_once_it_ended(prefix: str, ended: int) -> None:
+def test_a_worker_without_a_lock_is_dead_after_five_seconds(prefix: str, ended: int) -> None:
     for at, dead in ((STILL_NS - 1, ended), (STILL_NS, 1)):
         loop = Loop(prefix)
         place(prefix, "a", ended=ended)

@@ -131,7 +131,7 @@ def cramped(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Path]]:
 
 
 @needs_namespaces
-def test_a_full_runtime_directory_loses_no_event_and_is_reported_until_it_has_space(
+def test_a_full_runtime_directory_is_reported_and_loses_no_event(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lives, file = started_worker(worker)

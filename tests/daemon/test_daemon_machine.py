@@ -81,7 +81,7 @@ def test_a_reused_pid_neither_revives_a_worker_nor_hides_its_death(worker: Start
 
 @pytest.mark.slow
 @needs_namespaces
-def test_workers_that_are_pid_1_of_their_own_namespaces_are_told_apart(worker: Start, prefix: str) -> None:
+def test_workers_that_are_pid_1_of_their_own_namespaces_are_distinguished(worker: Start, prefix: str) -> None:
     with running() as daemon:
         workers = [
             worker(f"{ROUNDS}\nreport(os.getpid())\nrounds()", before=ALONE, BRICKD_SERVICE="api") for _ in range(3)

@@ -70,7 +70,7 @@ def test_removal_records_of_buried_or_continued_segments_are_not_folded() -> Non
     assert (list(here.removed.alone), here.buried) == ([THREE], [ONE, TWO]), "a drained segment continues it"
 
 
-def test_the_removal_record_of_a_segment_continued_by_a_dead_worker_is_not_folded() -> None:
+def test_the_record_of_a_segment_continued_by_a_dead_worker_is_not_folded() -> None:
     goes_on = gone(TWO)
     goes_on.reading.process["took"] = int.from_bytes(bytes.fromhex(ONE)[:8], "little")
     here = Memory("brickd-", gone={TWO: goes_on})

@@ -132,7 +132,7 @@ STRAY = 'os.close(os.open("/dev/shm/" + _core._segment_name(), os.O_RDONLY))'
 
 
 @pytest.mark.slow
-def test_a_recording_worker_without_its_lock_and_a_stopped_one_with_it_are_alive(worker: Start, prefix: str) -> None:
+def test_a_worker_is_alive_if_it_records_or_holds_its_lock(worker: Start, prefix: str) -> None:
     with running() as daemon:
         lost = worker(f"{ROUNDS}\nwork()\n{STRAY}\nrounds()", BRICKD_SERVICE="lost")
         stopped, killed = (worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE=name) for name in ("stopped", "killed"))

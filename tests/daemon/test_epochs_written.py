@@ -202,9 +202,7 @@ def moving(every_ns: int) -> Iterator[subprocess.Popen[bytes]]:
             daemon.kill()
 
 
-def test_a_running_daemon_moves_the_epoch_until_each_prompt_is_sampled_in_both_workers(
-    worker: Start, prefix: str
-) -> None:
+def test_a_running_daemon_has_each_prompt_sampled_in_both_workers(worker: Start, prefix: str) -> None:
     one, two = (Server(worker, number, "1/2") for number in range(2))
     sampled: set[int] = set()
     words = {0}

@@ -141,9 +141,7 @@ def test_a_segment_is_readable_by_its_user_only_whatever_the_servers_group(worke
     assert one.end() == 0
 
 
-def test_a_group_readable_segment_of_an_older_agent_is_drained_and_doctor_reports_it(
-    daemon: Running, worker: Start
-) -> None:
+def test_doctor_reports_a_drained_segment_that_a_group_may_open(daemon: Running, worker: Start) -> None:
     one = server(worker)
     file = SHM / one.next_report()
     os.chown(file, -1, GROUP)

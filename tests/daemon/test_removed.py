@@ -437,7 +437,7 @@ report(seen())
 
 
 @pytest.mark.parametrize(("point", "left"), [("ended", 0), ("recorded", 1)])
-def test_a_kill_during_a_clean_end_leaves_the_segment_and_at_most_one_record(
+def test_a_kill_during_a_clean_end_leaves_at_most_one_record(
     compiled: Compile, prefix: str, point: str, left: int
 ) -> None:
     with native(program(compiled, "removed", *GREEDY), "5", point, "1") as process:

@@ -121,7 +121,7 @@ def test_a_record_whose_segment_exists_adds_nothing(compiled: Compile, prefix: s
     assert spans_of(prefix) == (0, 5)
 
 
-def test_a_kill_at_any_step_of_a_removal_leaves_each_span_shown_or_removed(compiled: Compile, prefix: str) -> None:
+def test_a_kill_during_a_removal_leaves_each_span_shown_or_removed(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, 10, 200, 3000):
         seen = [spans_of(prefix)]
         for at in ("1", "1", "2", "1"):

@@ -238,7 +238,7 @@ def examined(container: Container) -> dict[str, tuple[str, str, str | None]]:
     return {each["name"]: (each["state"], each["seen"], each["fix"]) for each in json.loads(done.stdout)["findings"]}
 
 
-def test_a_container_with_its_own_dev_shm_is_told_how_to_share_it(serve: Serve) -> None:
+def test_doctor_names_the_option_that_shares_a_containers_dev_shm(serve: Serve) -> None:
     serve(f"{ROUNDS}\nrounds()").next_report()
     state, seen, fix = examined(Container(SERVER))["shm-namespace"]
     assert (state, seen.startswith("no segment and no worker here, in kubernetes")) == ("advice", True)
@@ -246,7 +246,7 @@ def test_a_container_with_its_own_dev_shm_is_told_how_to_share_it(serve: Serve) 
     assert "mountPath: /dev/shm" in fix
 
 
-def test_a_container_of_another_user_is_told_who_owns_the_segments(serve: Serve, shm: Path) -> None:
+def test_doctor_names_the_owner_of_another_users_segments(serve: Serve, shm: Path) -> None:
     serve(f"{ROUNDS}\nrounds()").next_report()
     state, seen, _ = examined(Container(STRANGER, [], os.fspath(shm)))["segments-foreign"]
     assert state == "ok"

@@ -467,7 +467,7 @@ def test_processes_that_could_not_be_inspected_are_counted() -> None:
 
 
 @pytest.mark.parametrize("where", [HOST, DOCKER, POD, Container("podman", "x")])
-def test_a_worker_with_another_dev_shm_is_told_how_to_share_it(where: Container) -> None:
+def test_a_worker_with_another_dev_shm_is_reported_with_the_fix(where: Container) -> None:
     away = Process(9, "python", (OWN._replace(place="elsewhere"),))
     found = namespaces.judge_mounts(processes(away, Process(7, "p", (OWN,))), Segments(), where)
     assert (found.state, found.about, found.fix) == ("broken", ("9",), container.shared(where))

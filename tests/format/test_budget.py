@@ -40,7 +40,7 @@ ME, OTHER = 1, 2
 # ---- the limits
 
 
-def test_64_workers_of_256_paths_and_32_threads_stay_below_half_of_each_limit() -> None:
+def test_64_usual_workers_stay_below_half_of_each_limit() -> None:
     each = cost_of(Extent(lines=32, lanes=32, names=512, paths=256, sites=64, blocks=32 * 4), detail=256 * 48)
     assert 64 * each.read < OWNER.read / 2
     assert 64 * (each.kept + each.detail) < OWNER.kept / 2
@@ -176,7 +176,7 @@ def test_rarely_read_totals_stay_unchanged_for_a_minute(monkeypatch: pytest.Monk
     assert SELDOM * EVERY_NS == SELDOM_NS
 
 
-def test_a_segment_without_detail_stays_so_and_a_more_limited_one_gets_detail_again(
+def test_only_a_segment_limited_beyond_its_detail_gets_detail_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     detail = 1000

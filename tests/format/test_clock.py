@@ -28,7 +28,7 @@ def clocks(compiled: Compile) -> Path:
     return program(compiled, "clocks")
 
 
-def test_the_length_of_a_tick_is_measured_until_a_segment_is_a_second_old(
+def test_a_tick_is_measured_until_a_segment_is_a_second_old(
     compiled: Compile,
 ) -> None:
     """So the times of the same spans stay the same."""

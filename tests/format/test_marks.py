@@ -86,7 +86,7 @@ for n in range(3):
     assert got.category(next(n for n, name in enumerate(got.names) if name and name[0] == "gemm")) == "kernel"
 
 
-def test_a_launch_with_a_given_time_counts_once_as_time_and_once_as_launch(worker: Start, prefix: str) -> None:
+def test_a_launch_with_a_given_time_counts_as_both(worker: Start, prefix: str) -> None:
     got = recorded(worker, prefix, "brick.kernel('gemm', elapsed_ns=1500, flops=2e6)\nbrick.kernel('gemm', flops=1e6)")
     assert marks(got) == {("gemm:launched",): 2}
     (given_row,) = [n for n, path in enumerate(got.paths) if path is not None and path.unit == _reader.UNIT_NS]

@@ -80,7 +80,7 @@ def between(compiled: Compile) -> Iterator[Between]:
 
 
 @pytest.mark.parametrize("path", [0, 63, 64, 127])
-def test_a_span_that_ends_during_the_copy_is_copied_completely_or_not_at_all(between: Between, path: int) -> None:
+def test_a_span_that_ends_during_the_copy_is_copied_whole_or_not(between: Between, path: int) -> None:
     for enters in range(1, 11):
         for leaves in range(enters, 12):
             between.sequence(path, 2)
@@ -204,7 +204,7 @@ def test_a_process_reads_its_own_summary_consistently_despite_other_threads(own:
                 own.leave()
 
 
-def test_a_process_reports_its_own_summary_as_moving_if_it_changes_at_each_try(own: Own) -> None:
+def test_a_process_reports_its_constantly_changing_summary_as_moving(own: Own) -> None:
     own.enter()
     once = WORDS - 1  # the squares are loaded without a call; the sequence is loaded again only if it was even
     assert own.copy(lambda _: None)[0] is False

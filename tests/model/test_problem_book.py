@@ -196,7 +196,7 @@ def test_a_clock_that_goes_back_ends_no_problem() -> None:
 # ---- what is sent
 
 
-def test_a_begin_is_sent_once_and_its_end_only_if_the_begin_was_sent() -> None:
+def test_a_begin_is_sent_once_and_its_end_only_after_it() -> None:
     book, changes = lived((0, [OFF, LOST]), sends=True)
     assert [each.send for each in changes] == [True, True]
     book, changes = book.updated([OFF, LOST._replace(mark=10)], LIVING, T + 1, sends=True)
@@ -207,7 +207,7 @@ def test_a_begin_is_sent_once_and_its_end_only_if_the_begin_was_sent() -> None:
     assert [(each.state, each.send) for each in changes] == [("recovered", False)]
 
 
-def test_a_problem_that_began_without_a_target_is_sent_later_and_is_no_news() -> None:
+def test_a_problem_that_began_without_a_target_is_sent_later() -> None:
     book, _ = lived((0, [OFF]))
     book, (change,) = book.updated([OFF], LIVING, T + 1, sends=True)
     assert (change.state, change.send, change.news) == ("began", True, False)

@@ -93,7 +93,7 @@ def test_consecutive_pieces_are_joined_and_other_records_stay_unchanged() -> Non
 
 
 @pytest.mark.parametrize("slots", [0, 2, 65535])
-def test_nothing_inside_a_record_or_after_an_endless_one_is_taken_for_a_piece(slots: int) -> None:
+def test_a_piece_is_not_found_inside_or_after_an_endless_record(slots: int) -> None:
     lie = record((1, 2, bytes(PIECE)))[:12] + slots.to_bytes(2, "little") + b"\3\0" + bytes(48)
     rest = lie + record((3, 0, bytes(PIECE)))
     assert _reader.pieces(rest) == (rest, [])
@@ -215,7 +215,7 @@ def test_text_that_is_not_utf_8_is_unchanged(filed: Filed) -> None:
 # ---- two texts of one hash
 
 
-def test_the_first_of_two_texts_with_one_hash_stays_and_the_second_is_reported(filed: Filed) -> None:
+def test_of_two_texts_with_one_hash_the_second_is_reported(filed: Filed) -> None:
     log, text = Log(), b"the first text" * 50
     made = kept(filed, log)
     take_each(made, "a", source_pieces.all_pieces(text))

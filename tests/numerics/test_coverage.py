@@ -256,7 +256,7 @@ def test_a_worker_that_ended_is_named_until_it_is_pruned(worker: Start, prefix: 
     assert document("status")["diverged"] == []
 
 
-def test_a_new_worker_with_the_name_of_the_outlier_is_not_taken_for_it(worker: Start, prefix: str) -> None:
+def test_a_new_worker_with_the_outliers_name_is_not_taken_for_it(worker: Start, prefix: str) -> None:
     three = workers(worker, (0, 1, 0))
     with running() as daemon:
         daemon.until("diverged")

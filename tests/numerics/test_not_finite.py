@@ -195,7 +195,7 @@ def born(kind: str = "NaN", worker: str = "u0", layer: int = 3, kernel: str = "k
     return BornAt("api", kernel, layer, worker, kind)
 
 
-def test_a_birth_in_one_worker_is_found_at_the_next_look_and_reported_once() -> None:
+def test_a_birth_is_found_at_the_next_look_and_reported_once() -> None:
     service = Service(1)
     for number in range(FIRST["NaN"]):
         service.send(FINE, given=number)
@@ -363,7 +363,7 @@ def test_a_worker_has_one_alarm_that_names_its_first_site() -> None:
     assert [(each.workers, " at k1 since " in each.text) for each in two] == [(("u0",), False), (("u1",), True)]
 
 
-def test_a_problem_is_seen_again_with_each_birth_and_has_its_own_end_event() -> None:
+def test_each_birth_renews_its_problem_and_the_end_is_an_event() -> None:
     births = {born(): Birth(5, 10, 95), born("Inf"): Birth(2, 20, 100)}
     (problem,) = problems(births, KNOWN, 101)
     (alarm,) = alarms(births, KNOWN, 101, ACTIVE_NS)

@@ -144,7 +144,7 @@ def left(r: Rings, dead: Dead, ring_offset: int) -> _reader.Drain:
 
 @pytest.mark.parametrize("offset", [0, 5, 27, 31])
 @pytest.mark.parametrize("inputs", [0, 3])
-def test_a_complete_checksum_at_the_head_is_salvaged_across_the_end_of_the_ring(offset: int, inputs: int) -> None:
+def test_a_complete_checksum_is_salvaged_across_the_end_of_the_ring(offset: int, inputs: int) -> None:
     with rings(event_slots=32) as r:
         drain = left(r, Dead(b"", checked(offset + 1, inputs), offset + 1), offset)
         for _ in range(2):

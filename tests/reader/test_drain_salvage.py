@@ -126,7 +126,7 @@ def test_no_record_is_salvaged_before_earlier_events_are_read() -> None:
 
 
 @pytest.mark.parametrize(("point", "taken"), [("record", 0), ("record_sequence", 0), ("record_head", 1)])
-def test_a_complete_span_of_a_worker_that_died_before_moving_its_head_is_salvaged(
+def test_a_complete_span_not_yet_below_the_head_is_salvaged(
     compiled: Compile, prefix: str, point: str, taken: int
 ) -> None:
     with native(program(compiled, "steps", *ALERT), point, "20") as process:

@@ -357,7 +357,7 @@ def test_a_missing_site_is_uncertain_at_the_edges_of_the_window() -> None:
     assert classes(found) == {"IDENTICAL": 10}
 
 
-def test_a_site_missing_in_a_selected_step_is_uncertain_only_at_the_windows_edges() -> None:
+def test_a_site_missing_in_a_step_is_uncertain_only_at_window_edges() -> None:
     both = [CheckedRecord(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(3) for site in (1, 2)]
     fingerprints = _reader.Fingerprints(MiB)
     for worker, reported in enumerate((both, [each for each in both if each.site != 2])):
@@ -378,7 +378,7 @@ def test_by_input_equal_inputs_are_compared_at_any_time_without_tolerance() -> N
     assert found.steps == (0, 0, 0)
 
 
-def test_by_input_one_self_contradicting_worker_is_the_outlier_and_a_majority_is_not() -> None:
+def test_by_input_a_self_contradicting_minority_is_the_outlier() -> None:
     steady = [CheckedRecord(Tensor(1), IN)] * 5
     once = [*steady, CheckedRecord(off(2, 1.0), IN)]
     found = matched(once, steady, by_input=True)

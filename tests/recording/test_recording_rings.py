@@ -159,7 +159,7 @@ def drained(r: Rings, spool: _reader.Spool | None) -> _reader.Drain:
 
 @pytest.mark.parametrize("limit", [256, 300, 512, 64 << 10, 100_000, 1_200_000])
 @pytest.mark.parametrize("spare", [0, 4096])
-def test_a_file_is_filled_to_its_limit_and_the_rest_stays_in_the_spool(limit: int, spare: int) -> None:
+def test_slots_beyond_the_limit_of_a_file_stay_in_the_spool(limit: int, spare: int) -> None:
     with rings(span_slots=1 << 15) as r, memory() as fd, memory() as other:
         written = numbered(30_000)
         r.add(0, "span", written)

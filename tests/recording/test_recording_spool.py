@@ -159,7 +159,7 @@ def test_waiting_slots_are_written_up_to_the_mark() -> None:
         assert positions(read_fd(fd)).keys() == {(1, 0), (2, 0)}
 
 
-def test_a_waiting_writer_is_woken_at_a_quarter_of_the_spool_or_on_request() -> None:
+def test_a_waiting_writer_wakes_at_a_quarter_of_the_spool() -> None:
     spool = _reader.Spool(100 * SLOT)
     woken: list[str] = []
     turn = threading.Semaphore(0)

@@ -38,7 +38,7 @@ def one(*parts: SlotWork, taken: Sequence[Taken] = QUIET) -> Round:
 # ---- one round
 
 
-def test_the_rate_of_a_round_is_all_work_from_first_begin_to_last_end() -> None:
+def test_a_rounds_rate_is_all_work_from_first_begin_to_last_end() -> None:
     found = one(part(amount=900), part(amount=500, late_ns=1_000, took_ns=999_000))
     assert found.per_second == pytest.approx(1_400 / 1_000_000e-9)
 

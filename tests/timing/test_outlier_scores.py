@@ -127,7 +127,7 @@ def test_a_row_of_four_values_is_compared_and_one_of_three_is_not() -> None:
         ([2.0, -7.0, 2.0, 2.0, -7.0, 2.0], False),
     ],
 )
-def test_a_row_is_steady_if_all_slots_but_one_exceed_half_of_the_distance(row: list[float], *, steady: bool) -> None:
+def test_a_steady_row_exceeds_half_its_distance_in_all_slots_but_one(row: list[float], *, steady: bool) -> None:
     assert standing(row).steady is steady
 
 

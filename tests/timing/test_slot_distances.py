@@ -37,7 +37,7 @@ def test_a_brick_is_compared_from_a_thousandth_of_a_workers_time_on() -> None:
     assert seen.left == {("api", "small"): "small"}
 
 
-def test_the_distance_of_a_worker_is_the_logarithm_of_its_mean_over_the_median() -> None:
+def test_the_distance_is_the_logarithm_of_the_mean_over_the_median() -> None:
     """For any number of calls."""
     assert apart([(10, 1e9), (20, 2e9), (5, 1e9)]) == pytest.approx([0, 0, math.log(2)])
 

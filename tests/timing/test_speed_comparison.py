@@ -79,7 +79,7 @@ def test_a_comparison_needs_eight_calls_of_each_group(calls: int, *, judged: boo
         assert (found.p_value is not None, found.significant) == (judged, judged)
 
 
-def test_five_percent_matter_at_one_chance_in_a_hundred_divided_among_the_bricks() -> None:
+def test_differences_of_five_percent_matter_at_a_level_of_one_percent() -> None:
     one = paces([worker({"a": [1e6] * 9})], [worker({"a": [1e6] * 9})]).document()
     assert (one["least_percent"], one["level"]) == (5.0, 0.01)
     bricks: dict[str, Iterable[float]] = {"a": [1e6] * 9, "b": [1e6] * 9, "rare": [1e6] * 7}

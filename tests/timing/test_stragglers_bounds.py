@@ -110,7 +110,7 @@ def test_a_score_of_five_names_a_worker_and_half_keeps_it_named(
     assert (less.findings, less.passed) == ((), ())
 
 
-def test_four_slow_slots_of_six_do_not_name_a_worker_but_keep_it_named() -> None:
+def test_four_slow_slots_of_six_keep_a_worker_named_but_name_none() -> None:
     """Two slots are less than half as far above the median as all of them together."""
     unsteady = {"gemm": first([1.0, 0.427, 1.0, 1.0, 0.427, 1.0])}
     assert found(judged(unsteady)) == []

@@ -39,9 +39,7 @@ def test_without_rare_calls_the_usual_mean_is_the_mean(seed: int, width: float) 
 
 
 @given(st.integers(0, 999), st.integers(1, 10), st.floats(3, 1_000))
-def test_a_few_preempted_calls_change_the_usual_mean_by_less_than_half_a_bucket(
-    seed: int, rare: int, longer: float
-) -> None:
+def test_preempted_calls_change_the_usual_mean_by_less_than_half_a_bucket(seed: int, rare: int, longer: float) -> None:
     durations = quiet(seed)
     chance = random.Random(seed)
     lost = [round(each * longer * chance.uniform(1, 2)) for each in durations[:rare]]

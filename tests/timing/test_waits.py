@@ -192,7 +192,7 @@ def stat(folder: Path, pid: int, ticks: int, cpu: int) -> None:
     (folder / str(pid) / "stat").write_text(f"{pid} (a) b) {' '.join(fields)}")
 
 
-def test_the_process_that_ran_most_on_a_processor_since_the_last_look_is_named(tmp_path: Path) -> None:
+def test_the_process_that_ran_most_since_the_last_look_is_named(tmp_path: Path) -> None:
     sharing = CpuSharing(tmp_path)
     for pid, cpu in ((1, 0), (2, 0), (3, 0), (4, 1), (5, 1), (6, 2)):
         stat(tmp_path, pid, 1_000 * pid, cpu)
@@ -317,7 +317,7 @@ def test_waiting_counts_after_four_consecutive_slots() -> None:
     assert names(alone([0.5, 0.5, 0.5, None], pinned=[0]))[1] == []
 
 
-def test_a_pinned_worker_among_unpinned_ones_is_named_and_a_pinned_fleet_is_not() -> None:
+def test_a_pinned_worker_is_named_and_a_pinned_fleet_is_not() -> None:
     assert names(alone([0.3] * 6, workers=4, pinned=[1]))[1] == ["api/1"]
     assert names(alone([0.3] * 6, workers=4, pinned=[0, 1]))[1] == ["api/0", "api/1"]
     assert names(alone([0.3] * 6, workers=4, pinned=[0, 1, 2]))[1] == []
@@ -441,7 +441,7 @@ def busy(
 
 
 @pytest.mark.parametrize("brick", ["attention", "gemm", "mlp"])
-def test_on_a_busy_host_processor_time_names_the_worker_and_wall_time_the_brick(brick: str) -> None:
+def test_on_a_busy_host_processor_time_names_worker_and_wall_time_brick(brick: str) -> None:
     (finding,) = judge(busy(brick, 2.0)).findings
     assert (finding.about.worker, finding.about.brick) == ("api/2", brick)
     assert 85 <= (finding.row.excess_percent or 0) <= 115

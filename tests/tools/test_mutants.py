@@ -222,7 +222,7 @@ def test_a_mutant_is_killed_by_a_failing_test_and_survives_passing_ones(tmp_path
     assert (two.tests, two.reaching, two.by) == (2, 2, "")
 
 
-def test_import_time_code_is_reached_by_each_test_and_a_call_by_its_own(tmp_path: Path) -> None:
+def test_every_test_reaches_import_time_code_and_only_its_own_calls(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "changed.py").write_text(
         "from mutation.chosen import CHOSEN\n\nLIMIT = 2 if CHOSEN == 1 else 3\n\n\n"

@@ -310,7 +310,7 @@ def test_two_disagreeing_workers_of_similar_shards_keep_their_places() -> None:
     assert [worker.holds for worker in judged.workers] == [None] * 4
 
 
-def test_coordinates_without_the_replica() -> None:
+def test_a_shard_is_its_coordinates_without_the_replica() -> None:
     reported = ("0.tp3.pp1", "0.pp1.tp3", "tp3.pp1", "dp0.pp1.tp3", "7", "blue", "", "decode0.tp1", "0.dp1")
     assert [shard_of(each) for each in reported] == [*["pp1.tp3"] * 4, "", "", "", "tp1", ""]
     alike = ("0.cp1.tp2", "sp0.tp2", "cp1.sp0.tp2.dp3", "cp3", "0.sp1")

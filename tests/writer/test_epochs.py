@@ -65,7 +65,7 @@ def test_every_prompt_is_sampled_before_the_quantile_and_within_127_epochs(draws
 
 
 @pytest.mark.parametrize("bits", range(1, 7))
-def test_each_n_epochs_sample_a_step_once_at_a_rate_of_one_in_n(draws: Drawn, bits: int) -> None:
+def test_a_rate_of_one_in_n_samples_a_step_once_in_n_epochs(draws: Drawn, bits: int) -> None:
     of = 2**bits
     for each in draws(2**32 // of, 128, (64 * 5,)):
         assert [time // of for time in each] == list(range(128 // of))

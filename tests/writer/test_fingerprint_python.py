@@ -289,7 +289,7 @@ def test_an_object_that_refuses_both_reports_the_last_reason() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(STORED))
-def test_a_numpy_array_of_an_ml_dtypes_type_has_the_fingerprint_of_its_bits(name: str) -> None:
+def test_an_ml_dtypes_array_has_the_fingerprint_of_its_bits(name: str) -> None:
     random = np.random.default_rng(7)
     bits = random.integers(0, 1 << 8 * stored(name).itemsize, (9, 10), stored(name))
     for of in (bits, bits[::-2, ::3].T, bits[:0], bits[1, 1]):

@@ -83,7 +83,7 @@ def left_in_lane(prefix: str) -> tuple[dict[str, int], int, int]:
 # The spans of the program: outer, inner, inner ends, outer ends, repeated. They give the terms at the n-th pass.
 @pytest.mark.parametrize("at", [1, 2, 7, 20])
 @pytest.mark.parametrize("point", IN_BEGIN)
-def test_a_death_while_a_span_begins_leaves_at_most_that_span_unpublished(
+def test_a_death_while_a_span_begins_leaves_only_it_unpublished(
     compiled: Compile, prefix: str, point: str, at: int
 ) -> None:
     left_by(compiled, point, at)
@@ -100,7 +100,7 @@ def test_a_death_while_a_span_begins_leaves_at_most_that_span_unpublished(
 
 @pytest.mark.parametrize("at", [1, 2, 7, 20])
 @pytest.mark.parametrize("point", IN_END)
-def test_a_death_while_a_span_ends_leaves_at_most_that_span_unpublished(
+def test_a_death_while_a_span_ends_leaves_only_it_unpublished(
     compiled: Compile, prefix: str, point: str, at: int
 ) -> None:
     left_by(compiled, point, at)
@@ -118,7 +118,7 @@ def test_a_death_while_a_span_ends_leaves_at_most_that_span_unpublished(
 # The launches of the program: one, its shape, and the end of the span around them.
 @pytest.mark.parametrize("at", [1, 2, 7, 20])
 @pytest.mark.parametrize("point", IN_MARK)
-def test_a_death_while_a_mark_is_counted_leaves_at_most_that_mark_unpublished(
+def test_a_death_while_a_mark_is_counted_leaves_only_it_unpublished(
     compiled: Compile, prefix: str, point: str, at: int
 ) -> None:
     left_by(compiled, point, at, "marks")
@@ -140,7 +140,7 @@ def event_slot(image: bytes, slot: int, lane: int) -> bytes:
 # The events of the program: two starts, a measurement, a finalize, repeated.
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 40])
 @pytest.mark.parametrize("point", IN_EVENT)
-def test_a_death_while_an_event_is_written_leaves_at_most_that_event_unpublished(
+def test_a_death_while_an_event_is_written_leaves_only_it_unpublished(
     compiled: Compile, prefix: str, point: str, at: int
 ) -> None:
     left_by(compiled, point, at, "deferred")
@@ -164,7 +164,7 @@ def test_a_death_while_an_event_is_written_leaves_at_most_that_event_unpublished
 # The checksums of the program: of a tensor without an input, and with two, repeated.
 @pytest.mark.parametrize("at", [1, 2, 3, 14])
 @pytest.mark.parametrize("point", IN_CHECKSUM)
-def test_a_death_while_a_checksum_is_written_leaves_at_most_that_one_unpublished(
+def test_a_death_while_a_checksum_is_written_leaves_only_it_unpublished(
     compiled: Compile, prefix: str, point: str, at: int
 ) -> None:
     left_by(compiled, point, at, "checked")

@@ -168,7 +168,7 @@ def test_a_thread_that_arrives_during_a_reopen_continues_its_lanes_totals(
 
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize(("before", "left"), [("", 0), ("k", 100)], ids=["a new lane", "a lane that was used before"])
-def test_a_thread_that_binds_its_lane_during_a_reopen_records_into_the_new_segment(
+def test_a_thread_that_binds_during_a_reopen_records_into_the_new_segment(
     lost: os.PathLike[str], prefix: str, how: str, before: str, left: int
 ) -> None:
     with native(lost) as process:  # type: ignore[arg-type]

@@ -288,7 +288,7 @@ pause()
 
 
 @needs_namespaces
-def test_a_dev_shm_that_fills_up_later_gives_no_more_lanes_and_counts_spans(worker: Start, prefix: str) -> None:
+def test_a_dev_shm_that_fills_up_later_refuses_lanes_and_counts_spans(worker: Start, prefix: str) -> None:
     process = worker(
         small("2m")
         + """

@@ -67,7 +67,7 @@ def test_more_native_threads_than_lanes_are_counted(compiled: Compile, prefix: s
         assert process.end() == 0
 
 
-def test_layers_and_stray_ends_of_a_thread_without_a_lane_count_as_no_spans(worker: Start, prefix: str) -> None:
+def test_without_a_lane_layers_and_stray_ends_count_as_no_spans(worker: Start, prefix: str) -> None:
     got = record(
         worker,
         prefix,
