@@ -31,7 +31,7 @@ def clocks(compiled: Compile) -> Path:
 def test_a_tick_is_measured_until_a_segment_is_a_second_old(
     compiled: Compile,
 ) -> None:
-    """So the times of the same spans stay the same."""
+    """Later readings show the same spans with the same times."""
     writer = (ROOT / "agent" / "src" / "writer" / name for name in ("clock.c", "memory_limit.c"))
     library = ctypes.CDLL(str(compiled("ticks.so", (NATIVE / "ticks.c", *writer), "-shared", "-fPIC")))
     library.tick_ns.restype = ctypes.c_double

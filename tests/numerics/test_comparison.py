@@ -302,7 +302,7 @@ def without(records: list[CheckedRecord], site: int, step: int) -> list[CheckedR
 
 
 def test_later_steps_of_a_damaged_worker_stay_paired() -> None:
-    """Its later steps have other inputs because of the damage: they stay paired."""
+    """Their inputs differ because of the damage."""
     wrong = given_else(chain(NORM), 2)
     reported = compared(GOOD, wrong, by="run")
     assert (reported["verdict"], where(reported)[:3]) == ("diverged", ("norm", 0, 1))

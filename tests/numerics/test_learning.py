@@ -294,7 +294,7 @@ def test_a_distant_worker_among_many_classes_is_named_in_any_order(wrong: int) -
 
 
 def test_a_flipped_bit_next_to_another_class_only_is_undecidable() -> None:
-    """This is undecidable: another order of the same numbers may give it."""
+    """Another order of the same numbers may give it."""
     service = Service(2)
     for content in range(3):
         look_after(service, *of(content, USUAL, OTHER))

@@ -160,7 +160,7 @@ def test_torch_function_overrides_see_no_fingerprinting(worker: Start, prefix: s
 
 
 def test_tensors_without_numbers_are_counted_silently(worker: Start, prefix: str) -> None:
-    """torch runs a model with such tensors to compile it: nothing in that run is an error."""
+    """torch runs a model with such tensors to compile it, which is not an error."""
     got, records, results, reported = left(
         worker,
         prefix,
@@ -188,7 +188,7 @@ def test_tensors_without_numbers_are_counted_silently(worker: Start, prefix: str
 
 
 def test_a_watched_model_can_be_converted_and_loaded_by_swapping_tensors(worker: Start, prefix: str) -> None:
-    """torch swaps tensors of other classes (quantized, distributed), and on request all."""
+    """torch swaps quantized and distributed tensors, and on request all."""
     _, records, results, reported = left(
         worker,
         prefix,

@@ -422,7 +422,7 @@ def test_by_input_the_reference_is_a_steady_worker_if_there_is_one() -> None:
 @pytest.mark.parametrize("by_input", [False, True])
 @pytest.mark.parametrize("places", [*permutations((1, 2, 3))])
 def test_a_worker_without_a_common_context_is_shown_with_the_first_one(places: tuple[int, ...], by_input: bool) -> None:
-    """In any order of what they share."""
+    """In any order of the contexts."""
     pair, first, lone = places
     of = (first, pair, pair, first, lone)
     if by_input:

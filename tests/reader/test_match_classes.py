@@ -138,7 +138,7 @@ def test_with_more_large_differences_none_counts_as_rounding() -> None:
 
 @pytest.mark.parametrize("damaged", range(4))
 def test_a_worker_that_diverges_later_stays_in_its_earlier_class(damaged: int) -> None:
-    """Alone, it has too little in common with the others for a decision."""
+    """Its own outputs have too little in common with the others for a decision."""
     workers = [records_of(always(USUAL, 9)), records_of(always(OTHER, 9)), records_of(always(OTHER, 9))]
     workers.insert(damaged, records_of(always(USUAL, 9, c5=FAR, c6=FAR, c7=FAR, c8=FAR)))
     assert {content: workers_apart for content, (_, workers_apart) in apart(*workers).items()} == {
@@ -270,7 +270,7 @@ def test_the_order_of_contents_does_not_matter(workers: list[dict[int, int]], ch
 def test_a_divergence_stays_found_when_a_healthy_worker_is_added(
     others: list[dict[int, int]], order: int, content: int
 ) -> None:
-    """One that is far off differs from its neighbours, whichever worker is added."""
+    """A distant output differs from its neighbours, whichever worker is added."""
     wrong = always(USUAL, 12) | {content: FAR}
     workers = [*others, always(USUAL, 12), wrong]
     before = apart(*map(records_of, workers))

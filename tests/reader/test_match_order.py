@@ -104,7 +104,7 @@ all_records = st.lists(
 def test_contradicting_workers_place_no_site_earlier_than_a_consistent_one(
     steps: int, one: list[int], other: list[int]
 ) -> None:
-    """The third one lacks what these do after a row, in any order."""
+    """A third worker lacks the sites on which the other two contradict each other."""
     first = [(step, 9) for step in range(1, steps + 1)]
     both = [
         [place for step in range(1, steps + 1) for place in ((step, 9), *((step, n) for n in mine))]

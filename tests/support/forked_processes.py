@@ -134,5 +134,5 @@ class ForkingParent:
 
 @functools.cache
 def forking_parent(what: str = "brickd") -> ForkingParent:
-    """This process's forking parent of verbs of `brickd`, or of workers of one kind: see `forking_server.py`."""
+    """The process that forks verbs of `brickd`, or workers of one kind: `forking_server.py`."""
     return ForkingParent(what)

@@ -144,7 +144,7 @@ def _worker_with_asyncio() -> Callable[[], None]:
 
 
 def _worker_with_profiler() -> Callable[[], None]:
-    """The same with profilers and traces loaded, which takes six times as long as the rest of a worker."""
+    """The same with profilers and traces, which take six times as long as other worker code."""
     import json  # noqa: F401
 
     from brick_agent import BrickProfiler, TraceReport  # noqa: F401

@@ -48,7 +48,7 @@ def test_common_noise_is_the_median_step_between_neighbouring_slots() -> None:
 
 
 def test_slow_changes_are_hardly_noise() -> None:
-    """The others rise from slot to slot by the same steps as they would jump."""
+    """The others rise steadily by the size of the usual noise."""
     rising = [-0.05, -0.03, -0.01, 0.01, 0.03, 0.05]
     jumping = [0.01, -0.01] * 3
     scores = [standing([0.5] * 6, *[other] * 4).score for other in (rising, jumping)]
@@ -56,7 +56,7 @@ def test_slow_changes_are_hardly_noise() -> None:
 
 
 def test_a_rows_own_noise_counts_if_larger_than_the_common_one() -> None:
-    """Of six values with three degrees of freedom left: as wide as Student's t."""
+    """Six values leave three degrees of freedom: as wide as Student's t."""
     seen = standing([1.1, 0.9] * 3)
     own = math.sqrt(6 * 0.1**2 / 3)
     assert seen.excess == pytest.approx(1)

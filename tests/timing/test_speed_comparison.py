@@ -138,7 +138,6 @@ def test_more_work_at_the_same_speed_is_no_difference() -> None:
 
 
 def test_spans_on_both_sides_of_a_bucket_boundary_do_not_differ() -> None:
-    """Nearly equal, but on both sides of a bucket's border."""
     border = 2**20
     below, above = [worker({"gemm": [border / 2, border * 2, *[at] * 1000]}) for at in (border - 100, border + 100)]
     pair = only(paces([below] * 50, [above] * 50))

@@ -395,7 +395,7 @@ def test_equal_workers_on_a_busy_host_raise_no_alarm() -> None:
 
 
 def test_more_processor_time_without_longer_calls_is_not_slow() -> None:
-    """Another thread of it computes next to the brick."""
+    """Another of its threads computes at the same time."""
     found = looks(EQUAL, lambda worker, slot: 0.05, lambda worker, slot: 0.09 if worker == 2 else 0.06)
     assert names(judge(found))[0] == []
 

@@ -1,4 +1,4 @@
-"""scripts/install: what it installs again, where its pip comes from, what it leaves when it is interrupted.
+"""scripts/install: what it reinstalls, where its pip comes from, and interruptions.
 
 It runs in a checkout of a few empty files, with a Python whose pip only logs its arguments.
 """

@@ -123,7 +123,7 @@ parts = st.sampled_from(["layers", "h", "blocks", "experts", "expert", "mlp", "w
     st.lists(parts, min_size=1, max_size=9).map(".".join) | st.text(max_size=60).filter(lambda text: "*" not in text)
 )
 def test_no_two_names_have_the_same_place(native: Any, name: str) -> None:
-    """The removed parts can be put back: there is one name for a place."""
+    """The removed parts can be put back."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -153,7 +153,7 @@ gaps = st.one_of(st.integers(0, 10**4), st.integers(0, 10**8), st.integers(0, 10
 def test_all_slices_together_take_their_share_of_the_time(
     native: Any, share: int, turns: list[tuple[int, int]]
 ) -> None:
-    """Whatever the length of each: any excess is a debt."""
+    """A slice that is too long is a debt."""
     weights = Weights(share_ppm=share)
     now = taken = over = 0
     for gap, tenths in turns:
