@@ -1,24 +1,24 @@
 /* deferred.pml - two lanes write starts and finalizes of one stream, the daemon
- * gives each stretch of time to one start (DESIGN "Deferred").
+ * gives each interval of time to one start (DESIGN "Deferred").
  *
- * A lane's thread takes the time, then writes the record, and may be held up in
- * between as long as it likes; the daemon drains lane by lane, so it sees a
- * finalize before starts that were written long before it. It settles a
- * finalize only after one more complete pass over all lanes, with all that lies
- * below it in time; a start that comes later still is closed at once, and gets
- * nothing of what others have got. Properties:
+ * A lane's thread reads the clock, then writes the record, and may be delayed in
+ * between for any time; the daemon drains lane by lane, so it may see a finalize
+ * before starts that were written long before it. It settles a finalize only
+ * after one more complete pass over all lanes, with all earlier starts; a start
+ * that arrives even later is closed at once, and gets no time that others got.
+ * Properties:
  *
  *   - each start is in one place: pending, closed, or orphaned with its worker;
- *   - in the end the starts that are closed are those with a finalize above
- *     them in any lane, however late they were drained; the others are orphans;
+ *   - at the end the closed starts are those with a later finalize in any lane,
+ *     however late they were drained; the others are orphans;
  *   - no time is given twice;
- *   - where each record was written before the finalizes above it in time were,
- *     none comes late, and what was given is all the time between a start and
- *     its finalize and no other: the sum is the wall time;
- *   - the daemon comes to its end, as in restart.pml.
+ *   - if each record was written before all finalizes with a later time, none is
+ *     late, and the given time is exactly the time between each start and its
+ *     finalize: the sum is the wall time;
+ *   - the daemon ends, as in restart.pml.
  *
- * The daemon may be killed; its checkpoint, taken after some of the passes, is
- * what the next one goes on with (restart.pml has its perils). Not modelled:
+ * The daemon may be killed; the next one continues from its checkpoint, taken
+ * after some of the passes (restart.pml has its failures). Not modelled:
  * measurements by the device, other streams, bounds on what is pending.
  */
 #define LANES 2
@@ -32,14 +32,14 @@
 
 /* ---- the lanes ----------------------------------------------------------- */
 
-/* A record is its time, since no two are the same; its kind is the set that holds it. */
+/* A record is its time, because all times differ; its kind is the set that holds it. */
 byte clock; /* the last time that was taken, from 1 */
 byte record[LANES * LONG];
 byte head[LANES];
 bool ended;
 
 byte starts, finalizes; /* what was written, as sets of times */
-byte raced;             /* those of both before which a finalize above them was written; no process knows */
+byte raced;             /* records written after a finalize with a later time; known to no process */
 
 inline write(number, time, set)
 {
@@ -84,10 +84,10 @@ typedef Knowledge {
     byte cursor[LANES];
     byte pending, closed, orphaned; /* starts, as sets */
     byte known;                     /* finalizes that are not settled, as a set */
-    byte fresh;                     /* the last of them in time that this pass has found */
-    byte waiting;                   /* the last that an earlier pass has found */
-    byte settled;                   /* the time up to which all is done */
-    byte given                      /* to starts: the stretches from each time to the next, as a set */
+    byte fresh;                     /* the latest of them that this pass has found */
+    byte waiting;                   /* the latest that an earlier pass has found */
+    byte settled;                   /* the time up to which all is settled */
+    byte given                      /* given to starts: the intervals from each time to the next, as a set */
 };
 
 Knowledge state, kept;
@@ -130,7 +130,7 @@ inline take_finalize()
     :: time > state.settled ->
         state.known = state.known | BIT(time);
         state.fresh = (time > state.fresh -> time : state.fresh)
-    :: else /* what it closes is closed */
+    :: else /* its starts are closed */
     fi
 }
 
@@ -157,8 +157,8 @@ inline give(from, to)
     state.given = state.given | (UP_TO(to - 1) & ~UP_TO(from - 1))
 }
 
-/* What is settled is all that lies below in time: each start gets the time
- * until the next one, the last one before a finalize that until the finalize. */
+/* All earlier starts are settled: each gets the time until the next start, and
+ * the last one before a finalize the time until the finalize. */
 #ifdef MUTANT_FINALIZES_BELOW_IGNORED
 #define BOUNDS (state.pending | BIT(upto))
 #else
@@ -228,7 +228,7 @@ inline save()
     }
 }
 
-/* Nobody but the daemon itself sees what it does, so dying is to fall back to what was saved. */
+/* No other process sees the daemon's state, so a death returns to the saved state. */
 inline die()
 {
     d_step {
@@ -238,7 +238,7 @@ inline die()
     }
 }
 
-/* Nobody writes any more, and all was drained: what waits need not wait. */
+/* No process writes any more, and everything was drained: nothing needs to wait. */
 inline bury()
 {
     d_step {
@@ -256,7 +256,7 @@ inline bury()
     }
 }
 
-/* Each start's time up to its finalize, as the lanes have it when all is known. */
+/* Each start's time up to its finalize, by the complete records of the lanes. */
 inline judge()
 {
     d_step {
@@ -292,7 +292,7 @@ active proctype daemon()
            !DRAINED || state.fresh > 0 || state.waiting > 0 ->
            drain(0)
        }
-       atomic { /* the lanes go on in between */
+       atomic { /* the lanes continue in between */
            drain(1);
            end_of_pass();
            if

@@ -1,41 +1,41 @@
 /* memory.pml - the memory between two processes, weaker than spin's own.
  *
- * For spin every store is seen at once by everybody. The machine and the
- * compiler promise less, so here the writer's store is first only on its way:
- * it reaches memory at any later time, in any order with the others, but for
- * what the writer asked:
+ * In spin every store is visible to all processes at once. The machine and the
+ * compiler promise less, so here a store of the writer is pending at first:
+ * it reaches memory at any later time, in any order with other stores, except
+ * for the order that the writer requests:
  *
  *   two stores to one cell        in the order of the program
- *   a release store               after all stores before it; those after it may pass it
+ *   a release store               after all stores before it; later ones may pass it
  *   a store after a release fence after all stores before the fence
  *
- * A cell has at most one store on its way; the writer waits with the next.
- * Loads happen where the model says. That is an acquire; where no fence asks
- * for an order, the model itself takes the loads in any order.
+ * A cell has at most one pending store; the writer waits with the next. Loads
+ * happen where the model has them, like an acquire; where no fence requires an
+ * order, the model itself takes the loads in any order.
  *
- * The writer may die between any two steps. What was on its way then still
- * arrives, as a machine has it, or is lost from some moment on, as if the
- * compiler had moved those stores down and they were never executed.
+ * The writer may die between any two steps. Pending stores then still arrive, as
+ * on a machine, or are lost from some moment on, as if the compiler had moved
+ * them down and they were never executed.
  *
- * Whoever includes this has defined CELLS, as the first thing it does: the
- * process of each cell takes its number from the order of creation.
+ * A model that includes this must first define CELLS: the process of each cell
+ * takes its number from the order of creation.
  */
 #define RELAXED 0
 #define RELEASE 1
 #define BIT(number) (1 << (number))
 
 byte memory[CELLS]; /* what others see */
-byte coming[CELLS]; /* the store on its way */
+byte coming[CELLS]; /* the pending store */
 short needs[CELLS]; /* the cells that must be stored before it */
-short pending;      /* the cells with a store on its way */
-short fenced;       /* those of them whose store stands before the last fence */
+short pending;      /* the cells with a pending store */
+short fenced;       /* those of them whose store is before the last fence */
 hidden byte other;
 
-bool done; /* the writer came to its end */
-bool dead; /* or died on the way */
-bool lost; /* and with it what it had stored last */
+bool done; /* the writer ended normally */
+bool dead; /* or died before */
+bool lost; /* and its last stores were lost */
 
-/* No store is on its way and none will come: what a consumer knows when the lock of byte 0 has fallen. */
+/* No store is pending and none will follow: what a consumer knows when the lock of byte 0 is free. */
 #define QUIET ((done || dead) && !pending)
 
 inline store(cell, value, order)

@@ -3,16 +3,16 @@
  * Modelled: a worker that is killed or ends cleanly; REMOVERS new workers that
  * remove its segment once it is dead; a daemon that attaches, keeps totals and
  * records in its checkpoint, removes the segment, empties the file of records, and
- * adds what it keeps to sums, or forgets it, as a person asks. Each is killed
+ * merges what it keeps into aggregates, or forgets it on request. Each is killed
  * between any two of its steps, the daemon KILLS times; the next one begins from
  * the checkpoint. All that the worker recorded is one span. Properties:
  *
  *   - at every moment the checkpoint, the segment and the file together show the
  *     span once or count it as removed, and so does the daemon that runs;
- *   - so does a reader that looks at them one after the other, alone or by way of
- *     the daemon, while all others go on.
+ *   - so does a reader that reads them one after the other, alone or through the
+ *     daemon, while all others continue.
  *
- * Not here: what a record holds; a segment that its worker lost and goes on
+ * Not modelled: the content of a record; a segment that its worker lost and continues
  * without (tests/daemon/test_removed_kept.py); how rings are drained (restart.pml).
  */
 #define REMOVERS 2
@@ -47,7 +47,7 @@ byte seen;       /* records that are in `state` */
 bool unsaved;
 bool attached;   /* it has the segment open */
 bool runs;
-bool reading;    /* a thread of its reads segments; or it attaches, or empties the file, which no reader is to miss */
+bool reading;    /* one of its threads reads segments, attaches one, or empties the file: readers must not miss that */
 bool asked;      /* by the reader */
 byte kills;
 bool killed;
@@ -62,16 +62,16 @@ inline copy(to, from)
 }
 
 #define SHOWN(k, there) (k.gone || k.older || ((there) && !k.buried))
-#ifdef MUTANT_COUNTED_BESIDE_ITS_TOTALS
+#ifdef MUTANT_COUNTED_WITH_ITS_TOTALS
 #define REMOVED(k, there, number) ((k.record || (number) > 0) && !k.buried)
 #else
 #define REMOVED(k, there, number) ((k.record || (number) > 0) && !k.buried && !SHOWN(k, there))
 #endif
 #define TIMES(k, there, number) (SHOWN(k, there) + k.rest + REMOVED(k, there, number))
 
-/* ---- who removes the segment --------------------------------------------- */
+/* ---- removers of the segment --------------------------------------------- */
 
-/* A full file, or a death before the write, is one that never comes to its next step. */
+/* A full file, or a death before the write, is a process that never takes its next step. */
 inline append(done)
 {
 #ifdef MUTANT_APPENDED_WITHOUT_A_LOCK
@@ -120,7 +120,7 @@ active [REMOVERS] proctype remover()
 {
     bool done;
 end:
-    ended && linked && !attached; /* as it looks; what follows may come much later */
+    ended && linked && !attached; /* when it looks; the next step may be much later */
     remove(done)
 }
 
@@ -135,14 +135,14 @@ inline save()
     }
 }
 
-/* Into a sum: from then on only the uuid tells that it is there. */
+/* Into an aggregate: from then on only the uuid shows that it is included. */
 inline add_up_totals()
 {
     d_step {
         state.gone = false;
         state.older = true;
         state.record = false;
-#ifndef MUTANT_ADDED_UP_AND_UNKNOWN
+#ifndef MUTANT_MERGED_AND_UNKNOWN
         state.buried = true;
 #endif
         unsaved = true
@@ -154,7 +154,7 @@ inline add_up_record()
     d_step {
         state.record = false;
         state.rest = true;
-#ifndef MUTANT_RECORD_ADDED_UP_AND_UNKNOWN
+#ifndef MUTANT_RECORD_MERGED_AND_UNKNOWN
         state.buried = true;
 #endif
         unsaved = true
@@ -273,7 +273,7 @@ end:
     od
 }
 
-/* ---- who looks ----------------------------------------------------------- */
+/* ---- readers ------------------------------------------------------------- */
 
 inline forget_look()
 {
@@ -286,8 +286,8 @@ inline forget_look()
     there = false
 }
 
-/* One look of one of three kinds, at any time: at everything in one step; one thing after the other, which begins again
- * where the checkpoint was replaced meanwhile; the same by a thread of the daemon, which is gone if that is killed. */
+/* One look of one of three kinds, at any time: everything in one step; one part after the other, which restarts if the
+ * checkpoint was replaced meanwhile; the same by a thread of the daemon, which ends if that is killed. */
 active proctype reader()
 {
     Knowledge found;

@@ -1,9 +1,9 @@
 /* reopen.pml - a thread takes, uses and gives back its lane while another opens the next segments.
  *
- * The lane's content is in one segment and must come along into the next. Both
+ * The lane's content is in one segment and must be moved into the next. Both
  * sides store a word and then load the other's (O18). A store waits in its
  * process and reaches memory at any later time, in any order with those to
- * other words, unless it is a release or a fence stands behind it. Properties,
+ * other words, unless it is a release or a fence follows it. Properties,
  * when both processes are done and every store has arrived:
  *
  *   - the content of a lane that was given back is in the last segment;
@@ -11,7 +11,7 @@
  *     the mark at its next record and follows.
  */
 #define LAST 2          /* segments from 0 */
-#define RETIRED 3       /* the mark; any other orders are those of a segment */
+#define RETIRED 3       /* the mark; all other orders belong to a segment */
 #define NOTHING 255
 
 #define LANE 0          /* the lane's thread */
@@ -33,12 +33,12 @@ end:
     do
     :: d_step { next_segment != NOTHING -> segment = next_segment; next_segment = NOTHING }
     :: d_step { next_control[LANE] != NOTHING -> control = next_control[LANE]; next_control[LANE] = NOTHING }
-    :: d_step { /* a release: behind the segment */
+    :: d_step { /* a release: after the segment */
            next_control[OPENER] != NOTHING && next_segment == NOTHING ->
            control = next_control[OPENER];
            next_control[OPENER] = NOTHING
        }
-    :: d_step { /* releases: behind all else */
+    :: d_step { /* releases: after everything else */
            next_owner[LANE] != NOTHING && next_control[LANE] == NOTHING ->
            owner = next_owner[LANE];
            next_owner[LANE] = NOTHING
@@ -63,7 +63,7 @@ inline fence(who)
     ARRIVED(who)
 }
 
-/* A claim that fails is a load: it waits for none of the stores before it. */
+/* A failed claim is a load: it does not wait for earlier stores. */
 inline claim(who)
 {
     d_step {

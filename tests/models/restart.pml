@@ -1,31 +1,31 @@
 /* restart.pml - a worker fills its two rings, a daemon drains them into its
- * state; either may die between any two of its steps, and the next daemon goes
- * on from the checkpoint (DESIGN "Durability").
+ * state; either may die between any two of its steps, and the next daemon
+ * continues from the checkpoint (DESIGN "Durability").
  *
  * Modelled: one worker with one lane, its event ring and its span ring; a
  * daemon that is killed KILLS times, also while it starts again; a checkpoint
- * in one file, written beside it and renamed, on a disk that is full once and
- * that once damages what it holds; the end of the segment. Properties:
+ * in one file, written as a draft and renamed, on a disk that is full once and
+ * damages its content once; the end of the segment. Properties:
  *
- *   - whatever died, the state that survives has applied every event that was
- *     written, once; where it says that it is broken, once from where it began
- *     anew. What was not written was counted as dropped;
+ *   - whatever died, the surviving state has applied every written event once; if it
+ *     is marked as broken, once from its new beginning on. Events that were not
+ *     written were counted as dropped;
  *   - the writer overwrites no event that no checkpoint contains;
  *   - spans wanted = consumed + lost with a daemon + dropped, broken or not;
  *   - the totals of the worker are in the surviving state once, and still after
  *     its segment was unlinked;
- *   - broken is said only where the disk damaged the checkpoint;
- *   - a daemon with nothing to do has given back all slots, and every daemon
- *     comes to its end: no deadlock, and no cycle, since no state comes twice.
+ *   - broken is set only if the disk damaged the checkpoint;
+ *   - a daemon with nothing to do has returned all slots, and every daemon ends: no
+ *     deadlock, and no cycle, because no state recurs.
  *
- * Not here: torn words and late stores (ring.pml, tail.pml), and what a
- * finalize closes (deferred.pml). Nowhere: a daemon that writes its checkpoint
- * in one thread and goes on in another; a lock that falls while the worker
- * lives; a worker that scribbles over its tails; a record of several slots, or
- * one at the head of a dead worker; who forgets a dead worker, and when.
+ * Not modelled here: torn words and late stores (ring.pml, tail.pml), and what a
+ * finalize closes (deferred.pml). Not modelled anywhere: a daemon that writes its
+ * checkpoint in one thread and continues in another; a lock lost by a live
+ * worker; a worker that overwrites its tails; a record of several slots, or one
+ * at the head of a dead worker; when a dead worker is forgotten.
  */
 #define SLOTS 2
-#define WANTED 4 /* attempts, in any mixture of the two rings: each of them alone goes round twice */
+#define WANTED 4 /* attempts, in any mixture of the two rings: each alone wraps around twice */
 #ifndef KILLS
 #define KILLS 2
 #endif
@@ -40,7 +40,7 @@
 /* ---- the segment --------------------------------------------------------- */
 
 bool linked = true;
-bool ended; /* the worker, by itself or killed: its lock has fallen */
+bool ended; /* the worker, normally or killed: its lock is free */
 
 byte attempts[RINGS];
 byte dropped[RINGS];
@@ -48,11 +48,11 @@ byte head[RINGS];
 byte slot[RINGS * SLOTS]; /* each record's number, from 1 */
 #define SLOT(ring, index) slot[(ring) * SLOTS + (index) % SLOTS]
 
-/* The summaries hold what the totals are made of: each span, whatever became of its detail. */
+/* The summaries hold the totals: each span, with or without its detail. */
 #define TOTAL attempts[SPANS]
 
 byte position[RINGS], complement[RINGS];
-byte lost_word; /* spans_lost, for those who ask no daemon */
+byte lost_word; /* spans_lost, for readers without a daemon */
 
 #define COMPLEMENT(tail) (WANTED + 1 + (tail))
 #define UNTOUCHED(ring) (position[ring] == 0 && complement[ring] == 0)
@@ -61,7 +61,7 @@ byte lost_word; /* spans_lost, for those who ask no daemon */
 
 /* ---- the checkpoint ------------------------------------------------------ */
 
-/* All that a daemon knows. */
+/* The knowledge of a daemon. */
 typedef Knowledge {
     bool met;           /* the worker, by its uuid */
     byte cursor[RINGS];
@@ -74,12 +74,12 @@ typedef Knowledge {
     bool broken
 };
 
-Knowledge kept;    /* in the file; as long as there is none, that of nobody */
-bool whole = true; /* what the file's check says */
+Knowledge kept;    /* in the file; empty while there is none */
+bool whole = true; /* the result of the file's checksum */
 bool damaged;      /* the disk did that, once */
 bool filled;       /* the disk was full, once */
 
-byte contained;    /* what no process knows: how many events some checkpoint contained, or a break gave up */
+byte contained;    /* known to no process: how many events a checkpoint contained, or a break gave up */
 
 inline copy_knowledge(to, from)
 {
@@ -115,7 +115,7 @@ byte believed[RINGS];
 
 #define FULL(ring) (head[ring] - believed[ring] >= SLOTS)
 
-/* In one step: what is seen of half a record, and read of half a tail, is ring.pml's and tail.pml's. */
+/* In one step: half a record and half a tail are modelled in ring.pml and tail.pml. */
 inline record(ring)
 {
     d_step {
@@ -156,7 +156,7 @@ active proctype death()
 
 Knowledge state;
 bool unsaved; /* the state is ahead of its checkpoint */
-bool alone;   /* the lock was seen fallen: no head moves any more */
+bool alone;   /* the lock was seen free: no head moves any more */
 byte limit, index;
 
 bool finished;
@@ -187,7 +187,7 @@ inline rename()
     }
 }
 
-/* A file beside the checkpoint that is half written, for a kill or a full disk, is nothing to anybody. */
+/* A draft that is half written, after a kill or on a full disk, has no effect. */
 inline save()
 {
     state.met = true;
@@ -222,7 +222,7 @@ inline save_and_give_back()
 
 /* ---- the daemon: draining ------------------------------------------------ */
 
-/* Copying and applying together are one step: until they are saved or given back, nobody sees anything of them. */
+/* Copying and applying are one step: they are invisible until saved or returned. */
 inline copy_records(ring)
 {
     limit = head[ring];
@@ -286,14 +286,14 @@ inline drain_spans()
 inline fold_totals()
 {
     d_step {
-        assert(unsaved || (GIVEN_BACK(EVENTS) && GIVEN_BACK(SPANS))); /* a worker that lived would want them */
+        assert(unsaved || (GIVEN_BACK(EVENTS) && GIVEN_BACK(SPANS))); /* a live worker would need them */
         state.total = state.total + TOTAL;
         state.folded = true;
         unsaved = true
     }
 }
 
-/* ---- the daemon: how it begins ------------------------------------------- */
+/* ---- the daemon: start --------------------------------------------------- */
 
 inline load()
 {
@@ -302,7 +302,7 @@ inline load()
            kept.met && !damaged ->
            damaged = true;
            whole = false;
-           kept.cursor[EVENTS] = 0 /* for one who accepts it */
+           kept.cursor[EVENTS] = 0 /* for a mutant that accepts it */
        }
     :: true
     fi;
@@ -325,7 +325,7 @@ inline load()
     }
 }
 
-/* The tail is asked only about a worker of whom no checkpoint knows; position 0: nothing was given back yet. */
+/* The tail is read only for a worker unknown to the checkpoint; position 0: nothing was returned yet. */
 inline resume_events()
 {
     d_step {
@@ -351,10 +351,10 @@ inline resume_events()
     }
 }
 
-/* The writer may overwrite all below a tail that it believes. A pair that is
- * half moved does not say which that is: then all below the head may go. The
- * gap is counted in the state, beside the cursor that it belongs to: if this
- * daemon dies too, the next one finds it again, and no more than once. */
+/* The writer may overwrite everything below a tail that it believes. A half moved
+ * pair does not show which that is: then everything below the head may be
+ * overwritten. The gap is counted in the state, next to its cursor: if this
+ * daemon dies too, the next one finds the gap again, and counts it once. */
 inline resume_spans()
 {
     d_step {
@@ -396,7 +396,7 @@ inline resume()
 
 /* ---- the daemon ---------------------------------------------------------- */
 
-/* The segment is gone: what the file says is all there is. */
+/* The segment is gone: only the file is left. */
 inline settle()
 {
     d_step {

@@ -2,19 +2,19 @@
  * copies them.
  *
  * A record's payload is two words that both hold the record's sequence, so
- * that a record of two halves, or of another's number, is seen. Properties:
+ * that a torn record or a wrong number is detected. Properties:
  *
- *   - every record that is copied is whole, and is the next one written: none
- *     torn, none overwritten before its copy, none left out, none out of order;
- *   - the consumer's checkpoint passes each record once, whoever died;
- *   - nothing is lost that is not counted: attempts = head + dropped when the
+ *   - every copied record is complete and the next one written: none is torn,
+ *     overwritten before its copy, left out, or out of order;
+ *   - the consumer's checkpoint passes each record once, whatever dies;
+ *   - nothing is lost uncounted: attempts = head + dropped when the
  *     lane is quiet, and one more attempt at most when its thread died, unless
  *     stores were lost with it (the counters are relaxed, O14);
  *   - after the writer's death the slot at the head is taken as one more
- *     record only if its sequence is right, and then it is whole (salvage).
+ *     record only if its sequence is right, and then it is complete (salvage).
  */
 #define SLOTS 2
-#define WANTED 5 /* attempts: the ring goes round twice */
+#define WANTED 5 /* attempts: the ring wraps around twice */
 
 #define ATTEMPTS 0
 #define DROPPED 1
@@ -27,17 +27,17 @@
 #define FIRST_AT(index) (RECORD(index) + 1)
 #define SECOND_AT(index) (RECORD(index) + 2)
 
-/* What no process of brickd knows: the sequence given to each record. */
+/* Known to no process of brickd: the sequence given to each record. */
 byte given[WANTED];
 
 /* ---- the tail pair (O12, O13) ------------------------------------------ */
 
-/* The consumer moves it with a pwrite of which nothing is promised: each word
- * is torn for a while, and the two change in any order. A torn word reads as
- * anything. That it never matches the other word is an assumption, true as
- * long as the kernel copies aligned words whole; what happens otherwise, when
- * both are torn alike, is in the mutant of that name. tail.pml does without
- * it for words in two halves, by the order of loads and stores. */
+/* The consumer moves it with a pwrite, which has no guarantees: each word is torn
+ * for a while, and the two change in any order. A torn word reads as anything.
+ * The model assumes that it never matches the other word, which is true as long
+ * as the kernel copies aligned words at once; the mutant of that name shows what
+ * happens otherwise, if both are torn alike. tail.pml does without this
+ * assumption for words in two halves, by the order of loads and stores. */
 #define COMPLEMENT(position) (WANTED + 1 + (position)) /* never 0, never a position: zeros match nothing */
 #define TORN 255
 
@@ -147,7 +147,7 @@ active proctype writer()
 
 /* ---- the consumer ------------------------------------------------------ */
 
-byte checkpoint; /* how far any consumer has come, with what it made of the records: survives it */
+byte checkpoint; /* the progress of any consumer and its copies: survives it */
 bool killed;
 
 /* The loads of one pread, in any order. */
@@ -168,7 +168,7 @@ inline copy(index)
     }
 }
 
-/* Right is a number above that of the record before it: an old one, of the round before, is below. */
+/* A valid number is above that of the previous record: one of the previous round is below. */
 #define LAST(index) (index == 0 -> 0 : given[index - 1])
 
 inline salvage(index)
@@ -179,7 +179,7 @@ inline salvage(index)
     fi
 }
 
-/* Nobody writes any more, and all below the head was consumed. */
+/* No process writes any more, and everything below the head was consumed. */
 inline settle()
 {
     d_step {
@@ -241,7 +241,7 @@ begin:
     }
 }
 
-/* One consumer may die, between any two steps; the next one begins at the checkpoint. */
+/* One consumer may die between any two steps; the next one starts at the checkpoint. */
 active proctype kill()
 {
     killed = true

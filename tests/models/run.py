@@ -1,4 +1,4 @@
-"""Puts the models of this folder before spin; scripts/models and the tests share it."""
+"""Runs spin on the models of this folder, for scripts/models and the tests."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ HOLDS, VIOLATED, UNFINISHED = "holds", "violated", "unfinished"
 
 
 class Case(NamedTuple):
-    """A model as it stands, or with one thing wrong on purpose."""
+    """A model, or the model with one deliberate fault."""
 
     model: str
     mutant: str | None
 
     @property
     def expected(self) -> str:
-        """What spin must find: a property that no mutant breaks proves little."""
+        """What spin must find: a property that no mutant violates proves little."""
         return HOLDS if self.mutant is None else VIOLATED
 
 
 class Result(NamedTuple):
-    """What spin found, and at what cost."""
+    """The result of spin, and its cost."""
 
     found: str
     states: int
@@ -53,7 +53,7 @@ def spin_present() -> bool:
 
 
 def cases() -> list[Case]:
-    """Every model, then its mutants: each MUTANT_ define that its text asks for."""
+    """Every model and its mutants: each MUTANT_ define in its text."""
     found = []
     for model in MODELS:
         text = (HERE / f"{model}.pml").read_text(encoding="utf-8")
@@ -89,11 +89,10 @@ def _verdict(output: str) -> str:
 
 
 def check(case: Case) -> Result:
-    """Search every state of the case, and where it must end, every way back to one.
+    """Search all states of a case for violations, and for cycles if it must end.
 
-    Only a broken assertion or a cycle counts as violated, and only a search
-    that came to its end as holds; a deadlock or a bound that was reached is
-    neither.
+    Only a broken assertion or a cycle counts as violated, and only a complete search as
+    holds; a deadlock or a reached bound is neither.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,11 @@
 /* summary.pml - one lane's thread changes a summary, a reader copies it.
  *
  * The n-th update leaves the fields n, 2n and 3n under the sequence 2n, so
- * that any mix of two states is seen. Properties:
+ * that any mix of two states is detected. Properties:
  *
- *   - a copy that is accepted is one state, the one of its sequence;
- *   - when the writer died inside an update, the reader never accepts: it sees
- *     the sequence odd, and the same twice.
+ *   - an accepted copy is one state, that of its sequence;
+ *   - if the writer died inside an update, the reader never accepts: it sees an
+ *     odd sequence, and the same twice.
  *
  * The reader's five loads are taken in any order that its fences (O8) permit.
  */
@@ -56,7 +56,7 @@ active proctype writer()
 #define AFTER 4
 #define COPY (BIT(1) | BIT(2) | BIT(3))
 
-/* The loads that a fence wants taken before this one. */
+/* The loads that a fence requires before this one. */
 #if defined(MUTANT_READ_UNFENCED)
 #define FENCED_OFF(load) 0
 #elif defined(MUTANT_SEQUENCE_FROM_COPY)
@@ -107,7 +107,7 @@ end:
                assert(copy[3] == 3 * copy[1]);
                assert(!quiet || memory[SEQUENCE] % 2 == 0)
            :: else ->
-               /* With nobody writing, only an update without an end is refused, and seen as such. */
+               /* Without a writer, only an unfinished update is refused, and recognized as such. */
                assert(!quiet || (copy[BEFORE] == copy[AFTER] && memory[SEQUENCE] % 2 == 1))
            fi
        }

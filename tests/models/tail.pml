@@ -1,27 +1,27 @@
 /* tail.pml - a consumer moves a ring's tail while the writer reads it.
  *
- * Nothing is promised of the pwrite of a word but that it is over before the
- * next one begins. So here each word goes over in two halves, in any order;
- * the writer's load is whole but may come in between; the consumer may be
- * killed in between, and the next one moves the same or a later tail. Property:
+ * The only guarantee of a pwrite of a word is that it is over before the next one
+ * begins. So here each word is written in two halves, in any order; the writer's
+ * load is complete but may be in between; the consumer may be killed in between,
+ * and the next one moves the same or a later tail. Property:
  *
- *   - the writer never believes a tail beyond what was given back.
+ *   - the writer never believes a tail beyond the returned slots.
  *
- * It rests on the order alone, not as in ring.pml on words that are never torn
- * alike: who has seen half a position finds the complement of the next tail
- * already whole. Where a word is copied in more parts than two, that no longer
- * holds: in decimal, a writer that sleeps between its loads may see 059 on the
- * way to 100 as 159, and then 109 on the way to 150 as 159, too. No kernel
- * copies an aligned word like that.
+ * It depends only on the order, and not like ring.pml on words that are never torn
+ * alike: a writer that has seen half a position finds the complement of the next
+ * tail already complete. If a word is copied in more than two parts, that fails:
+ * in decimal, a writer that sleeps between its loads may see 059 on the way to 100
+ * as 159, and then 109 on the way to 150 as 159, too. No kernel copies an aligned
+ * word like that.
  */
-#define LAST 6 /* tails from 0; the writer's head stands here all the time, so that it refuses as little as can be */
+#define LAST 6 /* tails from 0; the writer's head is here all the time, so that it refuses as little as possible */
 #define KILLS 2
 
 #define HIGH(tail) ((tail) / 2)
 #define LOW(tail) ((tail) % 2)
 
 #define POSITION 0
-#define COMPLEMENT 1 /* held as the tail that it stands for; zeros stand for one beyond any head */
+#define COMPLEMENT 1 /* held as the tail that it means; zeros mean one beyond any head */
 byte high[2], low[2];
 #define HOLDS(word, tail) (high[word] == HIGH(tail) && low[word] == LOW(tail))
 

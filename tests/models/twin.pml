@@ -1,23 +1,22 @@
-/* twin.pml - two files with one uuid, from the first look until only a record is left (brickd/twins.py).
+/* twin.pml - two files with one uuid, from the first look until only a record is left (brickd/shm/duplicates.py).
  *
  * Modelled: a worker that is killed or ends cleanly; another one that removes dead
  * segments; a daemon that attaches, keeps totals and records in its checkpoint,
- * removes segments, empties the file of records, and adds what it keeps to sums, or
- * forgets it, as a person asks. It is killed between any two of its steps, KILLS
+ * removes segments, empties the file of records, and merges what it keeps into
+ * aggregates, or forgets it on request. It is killed between any two of its steps, KILLS
  * times; the next one begins from the checkpoint. All that the worker recorded is
- * one span. Somebody copies the segment: as it was before the span, or whole, or
- * whole and with a process that lives in the copy for a while. The copy goes again,
- * with or without a record. Properties:
+ * one span. The segment is copied: as it was before the span, or completely, or
+ * completely and with a live process in the copy for a while. The copy is removed
+ * again, with or without a record. Properties:
  *
  *   - at every moment the checkpoint, the files and the records together show the
  *     span once or count it as removed, and so does the daemon that runs;
- *   - so does a reader that looks at them one after the other;
- *   - while a process lives in each of the two files and no checkpoint tells which
+ *   - so does a reader that reads them one after the other;
+ *   - while each of the two files has a live process and no checkpoint shows which
  *     one is the worker's, the span is shown or counted at most once.
  *
- * Not here: who appends to the file of records while it is emptied (removed.pml); a
- * copy without the span in which a process lives: by all that can be seen it is the
- * worker.
+ * Not modelled: appending to the file of records while it is emptied (removed.pml); a
+ * copy without the span and with a live process: it looks exactly like the worker.
  */
 #ifndef KILLS
 #define KILLS 1
@@ -43,14 +42,14 @@ byte twin; /* the copy that is there, or NONE */
 #define HAS_SPAN(file) ((file) == ORIGINAL || (file) >= WHOLE)
 #define IS_COPY(file) ((file) >= STALE)
 
-/* Of two dead files nothing tells which one is the original: the one with more counts, then the first by name. */
+/* Nothing shows which of two dead files is the original: the one with more counts, then the first by name. */
 #ifdef MUTANT_THE_FIRST_OF_TWO_DEAD
 #define OF_DEAD(copy) (copy)
 #else
 #define OF_DEAD(copy) ((copy) == STALE -> ORIGINAL : (copy))
 #endif
 
-/* brickd/twins.py: the file that the checkpoint knows, else the only one that lives, else neither until one ends. */
+/* brickd/shm/duplicates.py: the file known to the checkpoint, else the only live one, else neither until one ends. */
 #ifdef MUTANT_THE_COPY_WINS
 #define OF_TWO(known, lives, copy) (copy)
 #else
@@ -92,7 +91,7 @@ inline copy(to, from)
     to.buried = from.buried
 }
 
-/* How often the span is shown or counted, by one who knows k, reads this file of the uuid and these records. */
+/* How often the span is shown or counted by a reader that knows k, this file of the uuid and these records. */
 #ifdef MUTANT_BOTH_FILES_COUNT
 #define SHOWN(k, read, copy) (HAS_SPAN(k.gone) + k.older + \
     (HAS_SPAN(read) && !k.gone && !k.buried) + (HAS_SPAN(copy) && (read) == ORIGINAL && !k.gone && !k.buried))
@@ -107,11 +106,11 @@ inline copy(to, from)
 #define REMOVED(k, read, number) ((k.record || (number)) && !k.buried && BEYOND(k, read))
 #define TIMES(k, read, copy, number) (SHOWN(k, read, copy) + k.rest + REMOVED(k, read, number))
 
-/* What is read of the two files at once. */
+/* What is read from the two files at once. */
 #define READ(k) REAL(k.file, linked, !ended, twin)
 #define UNDECIDED(k) (linked && !ended && twin == LIVE && !k.file)
 
-/* ---- who removes the segment --------------------------------------------- */
+/* ---- removers of the segment --------------------------------------------- */
 
 inline unlink(is_copy)
 {
@@ -121,7 +120,7 @@ inline unlink(is_copy)
     fi
 }
 
-/* A full file, or a death before the record, is one that never comes to its next step. */
+/* A full file, or a death before the record, is a process that never takes its next step. */
 inline remove(is_copy)
 {
     records = true;
@@ -141,14 +140,14 @@ active proctype worker()
 active proctype remover()
 {
 end:
-    if /* as it looks; what follows may come much later */
+    if /* when it looks; the next step may be much later */
     :: ended && linked && attached != ORIGINAL -> remove(false)
     :: twin == WHOLE && !IS_COPY(attached) -> remove(true)
     :: d_step { twin == STALE && !IS_COPY(attached) -> twin = NONE } /* its record has no span */
     fi
 }
 
-/* Somebody who copies the segment, and takes the copy away again unless a daemon took it for the worker's. */
+/* Copies the segment, and removes the copy again unless a daemon took it for the worker's. */
 active proctype copier()
 {
 end:
@@ -174,7 +173,7 @@ inline save()
     }
 }
 
-/* Into a sum: from then on only the uuid tells that it is there. */
+/* Into an aggregate: from then on only the uuid shows that it is included. */
 inline add_up_totals()
 {
     d_step {
@@ -182,7 +181,7 @@ inline add_up_totals()
         state.older = HAS_SPAN(state.gone);
         state.gone = NONE;
         state.record = false;
-#ifndef MUTANT_ADDED_UP_AND_UNKNOWN
+#ifndef MUTANT_MERGED_AND_UNKNOWN
         state.buried = true;
 #endif
         unsaved = true
@@ -285,7 +284,7 @@ end:
     od
 }
 
-/* ---- who looks ----------------------------------------------------------- */
+/* ---- readers ------------------------------------------------------------- */
 
 inline forget_look()
 {
@@ -320,8 +319,8 @@ inline judge(sure)
     }
 }
 
-/* One look of one of two kinds, at any time: at everything in one step; one thing after the other, which begins again
- * where the checkpoint was replaced meanwhile. */
+/* One look of one of two kinds, at any time: everything in one step; one part after the other, which restarts if the
+ * checkpoint was replaced meanwhile. */
 active proctype reader()
 {
     Knowledge found;

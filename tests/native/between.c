@@ -1,4 +1,4 @@
-/* between.c - a reader of a file that calls its test before each read, so that the test may change the file in between. */
+/* between.c - a reader that calls its test before each read, so that the test can change the file. */
 #include "core/segment_copy.h"
 
 #include <string.h>

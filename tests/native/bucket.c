@@ -1,4 +1,4 @@
-/* bucket.c - the format's histogram for tests of its borders. */
+/* bucket.c - the format's histogram, for tests of its bucket boundaries. */
 #include "brick_shm.h"
 
 uint32_t bucket(uint64_t ticks);

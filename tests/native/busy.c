@@ -1,4 +1,4 @@
-/* An extension whose own thread records every few microseconds, without the interpreter lock, until it is told to stop. */
+/* An extension whose own thread records every few microseconds, without the interpreter lock, until it is stopped. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

@@ -1,7 +1,7 @@
 /* calls.c - the capsule's calls as functions of Python, for tests that begin and end in any order.
  *
- * A task is a number: what task() said, or 0 for the thread itself. What may be called without the interpreter lock
- * is called without it. */
+ * A task is a number: the result of task(), or 0 for the thread itself. Calls that need no interpreter lock are made
+ * without it. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -17,7 +17,7 @@ static PyObject *task(PyObject *module, PyObject *unused) { return PyLong_FromVo
 
 static PyObject *is_off(PyObject *module, PyObject *unused) { return PyBool_FromLong(brick->is_off()); }
 
-/* What is called with a name, a task and one number. */
+/* Calls with a name, a task and one number. */
 static PyObject *call(PyObject *args, void (*function)(struct brick_handle *b, const void *task, uint64_t number))
 {
     const char *name;
@@ -102,7 +102,7 @@ static PyObject *wants(PyObject *module, PyObject *args)
     return PyBool_FromLong(brick->wants(brick->brick(name, "native"), KEY(key), NULL));
 }
 
-/* checksum(name, task, dtype, output, input, group=None, step=0): of tensors of one dimension; what could not be read. */
+/* checksum(name, task, dtype, output, input, group=None, step=0): one-dimensional tensors; returns why not. */
 static PyObject *checksum(PyObject *module, PyObject *args)
 {
     const char *name, *group = NULL, *refused;
@@ -178,7 +178,7 @@ static PyObject *threads(PyObject *module, PyObject *args)
     return PyLong_FromUnsignedLong(n);
 }
 
-/* launched(kernel, task, blocks), moved(task, bytes), needs(task): of which brick, None: of what is open. */
+/* launched(kernel, task, blocks), moved(task, bytes), needs(task): for the open brick. */
 static PyObject *launched(PyObject *module, PyObject *args)
 {
     const char *name;

@@ -1,6 +1,6 @@
 /* checked POINT PASS: twenty checksums, killed at the PASS-th time at POINT.
  *
- * By turns without an input and with two.
+ * Alternately without an input and with two.
  */
 #include "dies.h"
 

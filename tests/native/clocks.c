@@ -1,6 +1,6 @@
 /* clocks FILE: a span of a millisecond, where FILE names the kernel's clocksource.
  * clocks back: a span during which the clock goes back by a second, and one of 100 ns after it.
- * Its clock_gettime stands before the C library's. Waits at the end. */
+ * Its clock_gettime replaces the C library's. Waits at the end. */
 #include "writer/clock.h"
 
 #include <stdio.h>

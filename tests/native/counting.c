@@ -1,4 +1,4 @@
-/* Preloaded: counts how often the process reads the clock that is everybody's where the processor's own is not used. */
+/* Preloaded: counts how often the process reads the kernel's clock, which is used without the TSC. */
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* draw.c - which epoch holds, for tests of the second at which a word ends. */
+/* draw.c - which epoch is valid, for tests of the second at which a word expires. */
 #include "brick_shm.h"
 
 uint32_t epoch_of(uint64_t word, uint64_t second);

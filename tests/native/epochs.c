@@ -1,8 +1,8 @@
 /* epochs: when prompts are drawn: epochs RATE EVERY MOST FIRST... < prompts, a line each.
  *
- * From each first epoch on, each prompt is asked for in each EVERY-th epoch, at most MOST times, by the step that an engine
- * makes of its text. For each first epoch and prompt a line: the numbers of the times at which it was drawn. As an open
- * step, and as a step that the call gives.
+ * From each first epoch on, each prompt is requested in each EVERY-th epoch, at most MOST times, by the step number that
+ * an engine makes of its text. Prints a line for each first epoch and prompt: the requests that were sampled. Requests
+ * are made both inside an open step and with the step as an argument.
  */
 #include "writer/lifecycle.h"
 

@@ -1,9 +1,9 @@
-/* Before a program of which one library is to run out of memory, and of which its blocks are counted. A block that was
- * written behind its end ends the program.
+/* Preloaded into a program: makes one library run out of memory, and counts its blocks. A write beyond the end of a
+ * block ends the program.
  *
  * allocations_watch(FROM, TO)  counts calls of malloc, calloc and realloc by code at these addresses
  * allocations_fail(N)          the N-th of them from now on fails, from 1; 0: none
- * allocations_failed()         whether that came
+ * allocations_failed()         whether that happened
  * allocations_held()           how many blocks they made that are not freed
  *
  * One thread at a time may allocate under watch.

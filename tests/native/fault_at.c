@@ -1,18 +1,18 @@
-/* Before a program that is to die, or to find a broken disk, at one of its effects on files.
+/* Preloaded into a program: it dies, or gets a disk error, at one of its effects on files.
  *
- * BRICKD_TEST_FAULT=ACTION:N says what happens at the N-th effect, from 1:
+ * BRICKD_TEST_FAULT=ACTION:N selects what happens at the N-th effect, from 1:
  *   kill-before, kill-after   SIGKILL
- *   kill-half                 SIGKILL after half of what is to be written; before what is no write
- *   short                     half of it is written, and that is told; what is no write succeeds
+ *   kill-half                 SIGKILL after half of a write; before any other effect
+ *   short                     half of a write is done and returned; any other effect succeeds
  *   enospc, eio               this error, once
- *   enospc-on, eio-on         this error, from there on
+ *   enospc-on, eio-on         this error, from then on
  * A lock never fails, and a full disk refuses no unlink.
- * BRICKD_TEST_FAULT_UNDER=PATH:PATH...  only effects on files whose paths begin so; else those on all regular files
- * BRICKD_TEST_FAULT_OF=NAME   only effects of this name count for N, all are told
- * BRICKD_TEST_FAULT_LOG=FD    takes a line for each effect, when it begins: number, name, path
+ * BRICKD_TEST_FAULT_UNDER=PATH:PATH...  only effects on files below these paths; otherwise on all regular files
+ * BRICKD_TEST_FAULT_OF=NAME   only effects of this name count for N; all are logged
+ * BRICKD_TEST_FAULT_LOG=FD    gets a line for each effect when it begins: number, name, path
  *
- * Each process counts for itself; a fork's child goes on where its parent was. Looking at files, mapping them and
- * making directories are no effects, and glibc's own ones (shm_open, stdio) do not pass here.
+ * Each process counts separately; a forked child continues its parent's count. Examining files, mapping them and
+ * creating directories are no effects; those inside glibc (shm_open, stdio) are not seen.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@ static const char *under, *of;
 static int log_fd = -1;
 static unsigned long effects, counted;
 
-/* ---- what is wanted ---------------------------------------------------- */
+/* ---- the plan ---------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -242,7 +242,7 @@ static int open_at(int directory, const char *name, int flags, mode_t mode)
     return (int)(flags & (O_CREAT | O_TRUNC) ? on_path(directory, name, it) : perform(it));
 }
 
-/* The mode is there only when flags ask for it; else it is anything, and the kernel does not look at it. */
+/* The mode is present only if the flags require it; otherwise it is undefined, and the kernel ignores it. */
 #define OPEN(directory)                                                                                                 \
     va_list more;                                                                                                       \
     va_start(more, flags);                                                                                              \

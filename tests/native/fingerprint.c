@@ -1,4 +1,4 @@
-/* fingerprint.c - the fingerprint for tests: by a variant of their choice, under modes of their choice. */
+/* fingerprint.c - the fingerprint for tests, with any variant and floating-point modes. */
 #include "fingerprint/simd.h"
 #include "brick_siphash.h"
 
@@ -8,7 +8,7 @@
 
 static const struct brick_fingerprint_key none;
 
-/* "" when done; NULL where this machine has no such variant; else why it was refused. */
+/* "" if done; NULL without such a variant on this machine; otherwise the reason of a refusal. */
 const char *fingerprint_by(const char *variant, const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                            struct brick_fingerprint *fingerprint);
 const char *fingerprint_by(const char *variant, const struct brick_tensor *tensor, struct brick_fingerprint_key key,
@@ -21,7 +21,7 @@ const char *fingerprint_by(const char *variant, const struct brick_tensor *tenso
     return refused != NULL ? refused : "";
 }
 
-/* The same in pieces: so many bytes at a time, by turns. */
+/* The same in pieces of these sizes, alternately. */
 const char *fingerprint_in_pieces(const char *variant, const struct brick_tensor *tensor,
                                   struct brick_fingerprint_key key, const uint64_t *bytes, uint64_t turns,
                                   struct brick_fingerprint *fingerprint);
@@ -30,7 +30,7 @@ const char *fingerprint_in_pieces(const char *variant, const struct brick_tensor
                                   struct brick_fingerprint *fingerprint)
 {
     static struct {
-        char odd; /* no alignment that vectors like */
+        char odd; /* unaligned for vectors */
         struct brick_pieces pieces;
     } held;
     const struct brick_kernel *kernel = brick_kernel_named(variant);
@@ -46,7 +46,7 @@ const char *fingerprint_in_pieces(const char *variant, const struct brick_tensor
     return now == BRICK_PIECES_DONE ? "" : "it has moved";
 }
 
-/* What is said of `other` where `tensor` was begun. */
+/* The result of continuing with `other` after `tensor` was begun. */
 int moved(const struct brick_tensor *tensor, const struct brick_tensor *other);
 int moved(const struct brick_tensor *tensor, const struct brick_tensor *other)
 {
@@ -54,7 +54,7 @@ int moved(const struct brick_tensor *tensor, const struct brick_tensor *other)
     return brick_pieces_begin(&pieces, tensor, none) == NULL ? (int)brick_pieces_add(&pieces, other, 1) : -1;
 }
 
-/* "" when done and modes and flags are as they were. */
+/* "" if done, with modes and flags unchanged. */
 const char *fingerprint_under(unsigned modes, const struct brick_tensor *tensor, struct brick_fingerprint *fingerprint);
 const char *fingerprint_under(unsigned modes, const struct brick_tensor *tensor, struct brick_fingerprint *fingerprint)
 {
@@ -73,6 +73,6 @@ const char *fingerprint_under(unsigned modes, const struct brick_tensor *tensor,
     return refused != NULL ? refused : "";
 }
 
-/* As fingerprint/fingerprint.c and the reader's redact.c take it. */
+/* As fingerprint/fingerprint.c and the reader's redact.c compute it. */
 uint64_t siphash(const uint64_t *key, const uint64_t *words, uint32_t count);
 uint64_t siphash(const uint64_t *key, const uint64_t *words, uint32_t count) { return brick_siphash(key, words, count); }

@@ -1,7 +1,7 @@
-/* fingerprints.c - fingerprints of all kinds and bytes that are none, heard and set side by side: fingerprints SEED SECONDS
+/* fingerprint_window.c - valid and invalid fingerprints, received and compared: fingerprints SEED SECONDS
  *
- * Every fingerprint stands in one place, every comparison is of one class, groups hold
- * what a walk through all fingerprints finds. Sanitizers judge the rest.
+ * Every fingerprint is in one row, every comparison in one class, and groups hold
+ * what a walk through all fingerprints finds. Sanitizers check the rest.
  */
 #include "core/match.h"
 
@@ -38,7 +38,7 @@ static void *block(size_t bytes)
     return p;
 }
 
-/* A record in a block of its own size; now and then of bits that nobody meant. */
+/* A record in a block of exactly its size; sometimes with random bits. */
 static struct brick_record *record(size_t *slots)
 {
     const uint32_t inputs = (uint32_t)below(4);
@@ -63,13 +63,13 @@ static struct brick_record *record(size_t *slots)
         float *places = (float *)(void *)&r[3 + 2 * n];
         *s = (struct brick_tensor_sums){.checksum = below(3), .elements = below(3), .l2 = (double)below(3),
                                         .dtype = (uint8_t)(below(30) == 0 ? 0 : 12)};
-        places[0] = places[below(16)] = (float)s->checksum * (below(4) == 0 ? 1 : 1e-9f); /* mostly as rounding makes it */
+        places[0] = places[below(16)] = (float)s->checksum * (below(4) == 0 ? 1 : 1e-9f); /* mostly within rounding */
     }
     if (below(10) == 0)
         for (uint64_t n = below(6); n > 0; n--)
             ((uint8_t *)r)[below(*slots * sizeof *r)] = (uint8_t)random64();
     if (below(50) == 0)
-        *slots = 1 + below(*slots); /* cut */
+        *slots = 1 + below(*slots); /* truncated */
     struct brick_record *exact = block(*slots * sizeof *r);
     memcpy(exact, r, *slots * sizeof *r);
     free(r);
@@ -119,7 +119,7 @@ static void mute(struct brick_fingerprints *p)
     free(workers);
 }
 
-/* In blocks of their own size. */
+/* In blocks of exactly their size. */
 static void take_all(struct brick_fingerprints *p)
 {
     struct brick_site_count *counts = block(p->changed_count * sizeof *counts);

@@ -1,6 +1,6 @@
-/* first THREADS: threads that all come at once, the first of them opening the segment; each tries spans under the
- * number that the name has for it, until it tried a thousand with the segment there. Says how many spans were tried
- * and how many threads ended with another number than the first, then waits. */
+/* first THREADS: threads that start at once, the first of which opens the segment; each tries spans under its number
+ * of the name until it has tried a thousand with the segment open. Prints how many spans were tried and how many
+ * threads ended with another number than the first, then waits. */
 #include "brick_agent.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* forks intern ROUNDS: forks while two threads intern and record as fast as they can.
- * forks vfork ROUNDS: as many vforks and posix_spawns.
- * Says how many spans this process itself recorded, then waits. */
+ * forks vfork ROUNDS: this number of vforks and posix_spawns.
+ * Prints how many spans this process itself recorded, then waits. */
 #include "writer/common.h"
 
 #include <pthread.h>
@@ -22,7 +22,7 @@ static void record(uint32_t brick, int many)
     }
 }
 
-/* As many names as are allowed by now; then the known ones again. */
+/* As many names as are allowed so far; then the known ones again. */
 static void *intern(void *which)
 {
     char text[32];
@@ -51,7 +51,7 @@ static int while_interning(int rounds, uint64_t *spans)
     int well = 1;
     pthread_create(&threads[0], NULL, intern, (void *)(uintptr_t)"left");
     pthread_create(&threads[1], NULL, intern, (void *)(uintptr_t)"right");
-    while (brick_load_acquire(&started) < 2) /* each adds one at every turn until more is allowed */
+    while (brick_load_acquire(&started) < 2) /* each adds one in every round until more is allowed */
         ;
     for (int round = 0; round < rounds; round++) {
         brick_fetch_add(&allowed, 50);

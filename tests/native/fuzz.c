@@ -1,10 +1,10 @@
-/* fuzz.c - the reader before changed segments: fuzz IMAGE SEED SECONDS
+/* fuzz.c - the reader on changed segments: fuzz IMAGE SEED SECONDS
  *
  * First every byte of the image with all its bits flipped, then random changes
- * until the time is over: words that are often wrong, moved stretches, cuts;
- * every other header gets its checksum right. Whatever the reader lets through
- * must add up to finite numbers, and what it records to whole chunks. Sanitizers
- * judge the rest: what is read comes from a block of the very size of the file.
+ * until the time is over: extreme words, moved ranges, truncations; every other
+ * header gets a correct checksum. Whatever the reader accepts must give finite
+ * numbers, and its recording complete chunks. Sanitizers check the rest: the file
+ * is read from a block of exactly its size.
  */
 #include "core/drain.h"
 #include "core/fold.h"
@@ -75,7 +75,7 @@ static void add_up(const struct brick_summary *s, uint32_t paths)
         wrong("a sum is no number");
 }
 
-/* Everything that the daemon reads; 1 when all of it was believed. */
+/* Everything that the daemon reads; 1 if all of it was accepted. */
 static int digest(struct brick_reader *r)
 {
     struct brick_process process;
@@ -144,7 +144,7 @@ static int is_event(uint16_t kind)
 #define KIND(NAME, number, name, record) case BRICK_KIND_##NAME:
         BRICK_EVENT_KINDS(KIND)
 #undef KIND
-        return kind != BRICK_KIND_CHECKED; /* those are kept apart */
+        return kind != BRICK_KIND_CHECKED; /* those are kept separately */
     default:
         return 0;
     }
@@ -180,7 +180,7 @@ static void check_cursors(const struct brick_drain *d)
     }
 }
 
-/* The writes, as they would be made: none may lie outside of the consumer's lines, and no tail beyond its head. */
+/* The writes to be made: none may be outside of the consumer's lines, and no tail beyond its head. */
 static void check_tails(struct brick_drain *d)
 {
     uint32_t lanes = d->reader.header.lanes;
@@ -196,7 +196,7 @@ static void check_tails(struct brick_drain *d)
     free(halfway);
 }
 
-/* A recording of what is drained, with little room on the way and in the file. */
+/* A recording of what is drained, with a small spool and a small file. */
 static void recorder_begin(struct brick_recorder *to, struct brick_spool *spool)
 {
     struct brick_title title = {.made_ns = 1};
@@ -209,7 +209,7 @@ static void recorder_begin(struct brick_recorder *to, struct brick_spool *spool)
         wrong("no recording");
 }
 
-/* It ends with an END, behind whole chunks of no more slots than there were. */
+/* It ends with an END, after complete chunks of at most the existing slots. */
 static void check_recording(struct brick_recorder *from)
 {
     int fd = dup(from->fd);
@@ -238,7 +238,7 @@ static void check_recording(struct brick_recorder *from)
     brick_recorder_free(from);
 }
 
-/* As many passes as the segment stands, changed in between where `changes` says so; 1: it stood them all. */
+/* Passes until the segment is refused, with changes in between if `changes`; 1: none refused it. */
 static int drained(struct image *image, int changes)
 {
     static struct brick_scratch scratch;
@@ -295,7 +295,7 @@ static uint64_t strange(void)
     return random64() % 3 != 0 ? values[random64() % (sizeof values / sizeof *values)] : random64();
 }
 
-/* Most of a segment is zeros: three changes of four go where something is. */
+/* Most of a segment is zeros: three of four changes hit other bytes. */
 static uint64_t somewhere(const struct image *image)
 {
     uint64_t at = random64() % image->size;
@@ -316,7 +316,7 @@ static void change(struct image *image)
     uint64_t at = somewhere(image), value = strange(), lane = random64() % 2, events = random64() % 2;
     uint64_t area = golden_layout.first + lane * golden_layout.stride;
     switch (random64() % 10) {
-    case 0: { /* one stretch over another */
+    case 0: { /* one range over another */
         uint64_t from = somewhere(image), length = random64() % 256;
         uint64_t last = at > from ? at : from;
         length = length < image->size - last ? length : image->size - last;
@@ -327,7 +327,7 @@ static void change(struct image *image)
         image->bytes[at] ^= (uint8_t)(1u << random64() % 8);
         break;
     case 2:
-    case 3: /* a sum of one of the first paths, where everything is judged */
+    case 3: /* a sum of one of the first paths, all of which are checked */
         put(image, area + golden_layout.summaries + random64() % 16 * sizeof(struct brick_summary) + random64() % 9 * 8,
             8, value);
         break;
@@ -377,7 +377,7 @@ int main(int argc, char **argv)
 
     uint64_t flipped = 0, refused = 0, changed = 0, believed = 0;
     for (uint64_t i = 0; i < golden.size && seconds_now() < flips_end; i++) {
-        /* A stride prime to the size: when the time is over, what was tried lies everywhere. */
+        /* A stride prime to the size: when the time is over, tried bytes are spread over the whole file. */
         uint64_t at = i < sizeof(struct brick_header) ? i : i * 7919 % golden.size;
         golden.bytes[at] ^= 0xFF;
         refused += !judge(&golden) || !drained(&golden, 0);

@@ -1,10 +1,10 @@
 /* golden.c - makes a golden segment: golden OUTPUT.
  *
- * Run once for each minor of the format, which it then shows whole; the tests
- * decode what it wrote then and never run it. Time stands still but where `at` moves it, so that every
- * duration is known. The copy is taken inside the change of a summary: one
- * entry is odd, and a span is on its way from one counter to the next. What
- * would tell this machine, process or minute is overwritten.
+ * Run once for each minor of the format, all of which it shows; the tests decode
+ * that output and never run it. Time advances only by `at`, so every duration is
+ * known. The copy is taken inside the change of a summary: one entry is odd, and a
+ * span is between two counters. Bytes that depend on this machine, process or
+ * time are overwritten.
  *
  *   gcc -std=c11 -D_GNU_SOURCE -DBRICK_TEST_POINTS -pthread -I agent/include -I agent/src
  *       tests/native/golden.c agent/src/writer/[a-z]*.c agent/src/fingerprint/[a-z]*.c -o golden && ./golden segment.bin
@@ -34,7 +34,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 
 static void at(uint64_t ticks) { now = UINT64_C(1000000000) + ticks; }
 
-/* As a consumer asks and consumes: by pwrite. */
+/* As a consumer sets and consumes: by pwrite. */
 static void put(uint64_t offset, const void *value, size_t length)
 {
     if (pwrite(brick_segment_fd(), value, length, (off_t)offset) != (ssize_t)length)
@@ -108,7 +108,7 @@ static void *second_thread(void *unused)
     return unused;
 }
 
-/* Since 1.2: starts of two streams, one of them measured, all of them finalized, and more than there is room for. */
+/* Since 1.2: starts of two streams, one of them measured, all finalized, and more than fit. */
 static void defer(uint32_t brick, uint64_t time)
 {
     const uint64_t stream = 5, step = 9;
@@ -127,7 +127,7 @@ static void defer(uint32_t brick, uint64_t time)
     brick_finalize(&stream);
     consume(0, EVENTS, read);
     put(brick_agent.segment->layout.consumers + offsetof(struct brick_consumer, events_read), &read, sizeof read);
-    for (int n = 0; n < 5; n++) { /* one too many for eight slots, of which one is kept for what ends */
+    for (int n = 0; n < 5; n++) { /* one too many for eight slots, one of which is reserved for ends */
         at(time + 60);
         brick_defer(brick, NULL, 0, NULL, 0, 0, NULL);
     }
@@ -135,8 +135,8 @@ static void defer(uint32_t brick, uint64_t time)
     brick_finalize(NULL);
 }
 
-/* Since 1.3: a checksum with all that can be said of it, at a site of the open layer; and one of a site that is off. Since
- * 1.4 not of each step, and not of a site that the consumer leaves out. */
+/* Since 1.3: a checksum with all its metadata, at a site of the open layer; and one of a site that is off. Since 1.4 not
+ * of each step, and not of a site that the consumer excludes. */
 static void check(uint32_t kernel, uint64_t time)
 {
     const uint32_t every = BRICK_RATE_ALL, own = UINT32_C(1) << 26;
@@ -153,7 +153,7 @@ static void check(uint32_t kernel, uint64_t time)
     at(time);
     brick_layer_begin(2, NULL);
     put(brick_agent.segment->layout.control + offsetof(struct brick_control, sites), &third, sizeof third);
-    if (brick_wants_of(kernel, NULL, &place, own)) /* step 7 is none of those of a rate of 1/4 */
+    if (brick_wants_of(kernel, NULL, &place, own)) /* a rate of 1/4 does not sample step 7 */
         abort();
     put(brick_agent.segment->layout.control + offsetof(struct brick_control, fingerprint_rate), &every, sizeof every);
     for (int n = 0; n < 3; n++) {
@@ -164,7 +164,7 @@ static void check(uint32_t kernel, uint64_t time)
     brick_layer_end(2, NULL);
 }
 
-/* Since 1.9: nodes that the host draws, in each other, with a time or without; around a span, a kernel and a need. */
+/* Since 1.9: nested graph nodes with and without a time, around a span, a kernel and a dependency. */
 static void draw(uint32_t brick, uint64_t time)
 {
     const uint32_t decode = name("decode_drawn", NULL), request = name("request", NULL);
@@ -185,8 +185,8 @@ static void draw(uint32_t brick, uint64_t time)
     brick_node_end(decode, NULL); /* unmatched */
 }
 
-/* Since 1.6: a kernel launched in two shapes, one of which cannot be; bytes there and back; what is needed; a function; a
- * task; more marks than the half of 64 paths holds; a source, of which a ring of eight slots takes all. */
+/* Since 1.6: a kernel launched in a valid and an impossible shape; bytes sent and returned; a dependency; a function; a
+ * task; more marks than half of 64 paths; a source that fits into a ring of eight slots. */
 static void graph(uint32_t brick, uint64_t time)
 {
     const uint64_t elapsed = 1500;
@@ -226,7 +226,7 @@ static enum brick_held unreadable(void *host, uint64_t number, struct brick_tens
     return BRICK_UNREADABLE;
 }
 
-/* Since 1.10: weights that the host has read again each hour, one of them at load only. */
+/* Since 1.10: weights that are reread each hour, one of them at load only. */
 static void watch(uint64_t time)
 {
     static struct brick_weight each[2];
@@ -239,7 +239,7 @@ static void watch(uint64_t time)
     brick_weights_load(&weights);
 }
 
-/* The same key for everybody. */
+/* A fixed key. */
 static void key_file(char *path, size_t size)
 {
     static const char text[] = "0123456789abcdef" "8796a5b4c3d2e1f0" "fedcba9876543210";
@@ -274,7 +274,7 @@ int main(int argc, char **argv)
         at(time += 1000 * (layer + 1));
         brick_end_of(attention, NULL, &(struct brick_amounts){64, 4096, layer == 2 ? -1 : 1e15}); /* since 1.5: flops */
         brick_begin(ffn, NULL, NULL);
-        at(time += 31 + layer); /* around the border of the first bucket */
+        at(time += 31 + layer); /* around the boundary of the first bucket */
         brick_end(ffn, NULL, 128, layer == 2 ? BRICK_BAD_AMOUNT : 8192);
         at(time += 1);
         brick_end(block, NULL, 0, 0);
@@ -289,7 +289,7 @@ int main(int argc, char **argv)
     brick_end(ffn, NULL, 0, 0);
     at(time += 7);
     brick_end(ffn, NULL, 0, 0);
-    uint32_t decode = name("decode", "step"); /* since 1.1: a step, a time that was given */
+    uint32_t decode = name("decode", "step"); /* since 1.1: a step, a given time */
     consume(0, SPANS, 5);
     at(time += 3);
     brick_begin(decode, NULL, &step);
@@ -317,6 +317,6 @@ int main(int argc, char **argv)
     brick_test_point = copy_out;
     brick_end(attention, NULL, 1, 1);
     unlink(key);
-    shm_unlink(brick_segment_name()); /* a consumer has attached: the writer leaves it */
+    shm_unlink(brick_segment_name()); /* a consumer has attached: the writer keeps it */
     return 0;
 }

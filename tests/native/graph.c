@@ -1,8 +1,8 @@
-/* graph ROUNDS: three threads launch, move, need, define and draw nodes in the same places and in places of their own, until
- * shapes, couples and places run out, and tell the same sources; a thread reads their names and places meanwhile; then a child does the
- * same. What is counted must come to what was called.
+/* graph ROUNDS: three threads launch kernels, make transfers, dependencies, definitions and nodes in shared and own paths
+ * until shapes, transfers and paths run out, and send the same sources; a thread reads names and paths meanwhile; then
+ * a child does the same. The counts must equal the calls.
  *
- * Says how many marks were wanted and how many of them found no room. */
+ * Prints how many marks were requested and how many of them did not fit. */
 #include "writer/lifecycle.h"
 
 #include "brick_graph.h"
@@ -31,7 +31,7 @@ static uint32_t turn(uint64_t *state, uint32_t below)
     return (uint32_t)(*state >> 33) % below;
 }
 
-/* How many marks of it found no room; its caller counts those that it wanted. */
+/* How many of its marks did not fit; its caller counts those requested. */
 static void one(uint64_t *state, uint64_t *asked)
 {
     static const char text[] = ".visible .entry kernel() { ret; }";
@@ -70,7 +70,7 @@ static void one(uint64_t *state, uint64_t *asked)
         brick_node_defined(turn(state, 2) ? other : BRICK_UNNAMED, turn(state, 50), NULL);
         brick_node_task(turn(state, 3), 1, NULL);
         if (turn(state, 8) != 0)
-            brick_node_end(name, NULL); /* else the span around it ends it */
+            brick_node_end(name, NULL); /* otherwise the span around it ends it */
         *asked += 2;
         break;
     default: {
@@ -94,13 +94,13 @@ static void *writer(void *number)
         brick_layer_end(0, NULL);
         brick_layer_end(1, NULL); /* one of the two ends nothing */
         if (n % 64 == 0)
-            brick_thread_exit(); /* the next round may get another's lane, with what that remembers */
+            brick_thread_exit(); /* the next round may get the lane of another thread, with its memory */
     }
     brick_fetch_add(&wanted, asked);
     return NULL;
 }
 
-/* What any reader may do: all that is published is whole. */
+/* What any reader may do: everything published is complete. */
 static void *reader(void *unused)
 {
     const struct brick_segment *s = brick_agent.segment;

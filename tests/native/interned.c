@@ -1,5 +1,5 @@
-/* interned: obeys orders, a line each, and answers each with a number: "nNAME" that of a name, "lLAYER" 0 after a span in
- * that layer. It ends with its input. */
+/* interned: reads commands, one per line, and answers with a number: "nNAME" the number of a name, "lLAYER" 0 after a
+ * span in that layer. It ends with its input. */
 #include "brick_agent.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Before a program that ends by itself: its segment stays, for a test to read. */
+/* Preloaded into a program that exits: its segment stays, for a test to read. */
 int shm_unlink(const char *name)
 {
     (void)name;

@@ -1,4 +1,4 @@
-/* lane.c - a worker that does as it is told, one line at a time.
+/* lane.c - a worker that runs commands, one per line.
  *
  *   lane PREFIX LANES PATHS SPAN_SLOTS EVENT_SLOTS     prints the name of its segment
  *
@@ -16,13 +16,12 @@
  *   unlayer LAYER KEY
  *   enable 0|1
  *   exit                 the thread gives its lane back, and stays
- *   thread               the thread ends; another one obeys from here on
+ *   thread               the thread ends; another one runs the following commands
  *
  * Each is answered by the bits of enum brick_outcome, the thread's id, and the
- * number that is asked for, or 0. TIME
- * is what the clock says at that moment: nobody waits for time to pass. The
- * test reads the segment from its own process, since the one that lives in a
- * segment must not open and close it.
+ * requested number or 0. TIME is the value of the clock at that moment: nothing
+ * waits for time to pass. The test reads the segment from its own process, because
+ * the owner of a segment must not open and close it.
  */
 #include "brick_agent.h"
 
@@ -47,7 +46,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 
 static const void *key_of(unsigned key) { return (const void *)(uintptr_t)key; }
 
-/* 0 when another thread is wanted, 1 at the end. */
+/* 0 if another thread must follow, 1 at the end. */
 static void *obey(void *unused)
 {
     char line[300], text[200];

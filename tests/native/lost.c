@@ -1,26 +1,26 @@
 /* Two threads that record on command; built with a short BRICK_LOOK_TICKS.
  *
  * One letter each from stdin, answered with a number when done:
- *   m  the main thread records 100 spans       M  it begins one and leaves it open      e  it ends that one
- *   o  the other thread does as with m         s  the other records on and on           t  it stops: how many were it
- *   w  the main thread records until its segment has another name than at the last b: how many were it
- *   g  as w, each span given when it is over
- *   n  it records one span under a new name; as it gives that its number, the other does as with w: how many were it
- *   N  the same, as it gives the number of the path
- *   j  as w; as the next segment is published a third thread records 100 spans as the other, and ends
- *   h  as j, as the first summary has been copied into the next segment
+ *   m  the main thread records 100 spans       M  it begins one and leaves it open      e  it ends it
+ *   o  the other thread does as with m         s  the other records continuously        t  it stops: how many
+ *   w  the main thread records until its segment has another name than at the last b: how many
+ *   g  as w, with given times
+ *   n  it records one span under a new name; while that gets its number, the other does as with w: how many
+ *   N  the same, while the path gets its number
+ *   j  as w; while the next segment is published a third thread records 100 spans as the other, and ends
+ *   h  as j, after the first summary was copied into the next segment
  *   k  a third thread records 100 spans as the other, and ends
- *   r  the other thread records 100 spans; as it binds its lane to the segment, a fourth records until that has another
- *      name than at the last b: how many were it
- *   l  as k; as the third gives its lane back, its segment is unlinked and a fourth does as with r
+ *   r  the other thread records 100 spans; while it binds its lane to the segment, a fourth records until that has
+ *      another name than at the last b: how many
+ *   l  as k; while the third returns its lane, its segment is unlinked and a fourth does as with r
  *   K  the main thread declares a category; before it is entered, and once more before it is copied, the segment is
  *      unlinked and a fourth does as with r
- *   W  its segment is unlinked; as the next one is published /dev/shm is filled; then it records 100 more
- *   D  its segment is unlinked; it dies as the first summary has been copied into the next one
+ *   W  its segment is unlinked; while the next one is published /dev/shm is filled; then it records 100 more
+ *   D  its segment is unlinked; it dies after the first summary was copied into the next one
  *   P  the main thread records a span in each of 8,190 layers
  *   x  the other thread ends
- *   c  the main thread records checksums, of one tensor at two sites, the second of which is off, and of one that cannot be
- *   d  the main thread defers: the id      f  it finalizes every stream      p  how many starts pend
+ *   c  the main thread records checksums of one tensor at two sites, the second of which is off, and of an invalid one
+ *   d  the main thread defers: the id      f  it finalizes every stream      p  how many starts are pending
  */
 #include "writer/common.h"
 
@@ -40,7 +40,7 @@ static uint32_t mine_name, other_name;
 static char before[96];
 static const char *held, *held_next; /* the points where a thread waits for another */
 static uint64_t meanwhile;
-static int fourth_reopens; /* at the held point, and not the other thread */
+static int fourth_reopens; /* at the held point, except the other thread */
 static int filling, dying; /* there */
 
 static void record(uint32_t brick)
@@ -156,7 +156,7 @@ static void at(const char *point)
     }
 }
 
-/* The next thread that comes to this point waits there until a fourth has opened another segment. */
+/* The next thread at this point waits until a fourth has opened another segment. */
 static void reopen_at(const char *point)
 {
     meanwhile = 0;

@@ -1,7 +1,7 @@
-/* names NUMBER READ: a worker publishes this name while the reader copies the names. Prints what the reader made of it.
+/* names NUMBER READ: a worker publishes this name while the reader copies the names. Prints what the reader returns.
  *
- * One pread may copy a name's word after its text, so that a word that is ready comes with a text that is not: arm64
- * does so at any time. Here the READ-th read that holds the name does.
+ * One pread may copy a name's word after its text, and so return a ready word with an incomplete text: arm64 does so at
+ * any time. Here the READ-th read of the name does.
  */
 #include "core/segment_copy.h"
 

@@ -1,4 +1,4 @@
-/* nodes: the calls for nodes of brick_graph.h, each in its right place and in each wrong one.
+/* nodes: the calls for nodes of brick_graph.h, each in a valid and in every invalid state.
  *
  * Prints the outcome of each call, in order, then waits. */
 #include "brick_graph.h"
@@ -61,7 +61,7 @@ int main(void)
     said(brick_node_end(decode, NULL));
     tasks(decode, task);
 
-    /* Wrong: nothing is open, a span is open, an end without a begin, no name, amounts that are too large. */
+    /* Invalid: nothing is open, a span is open, an end without a begin, no name, too large amounts. */
     said(brick_node_defined(file, 1, NULL));
     said(brick_node_task(1, 1, NULL));
     said(brick_begin(norm, NULL, NULL));

@@ -1,4 +1,4 @@
-/* plan.c - what a segment would be made from by the environment, for tests: nothing is opened. */
+/* plan.c - the plan of a segment by the environment, for tests: nothing is opened. */
 #include "writer/config.h"
 
 #include <string.h>

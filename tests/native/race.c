@@ -2,16 +2,16 @@
  *
  *   race MILLISECONDS [observe]
  *
- * ThreadSanitizer sees nothing across processes or mappings, so here all of
- * them share one. What the format calls atomic is read by atomic loads of 8
- * bytes, relaxed but for the heads; the records of a ring by memcpy, so that
- * whoever reads one that is not ordered before is reported. What it cannot see
- * is checked by numbers: every span and every start has one element, and its
- * bytes follow from its step, so a copy that is accepted and torn does not add up.
+ * ThreadSanitizer sees nothing across processes or mappings, so all threads share
+ * one. Atomic fields of the format are read by atomic loads of 8 bytes, relaxed
+ * except for the heads; records of a ring by memcpy, so that an unordered read is
+ * reported. The rest is checked by numbers: every span and every start has one
+ * element, and its bytes follow from its step, so an accepted torn copy does not
+ * add up.
  *
- * observe: one more thread reads the rings without being the consumer. Its
- * copies may be overwritten while they are made, by design, and are then
- * dropped: nothing for ThreadSanitizer.
+ * observe: one more thread reads the rings without being the consumer. By design
+ * its copies may be overwritten meanwhile and are then dropped: ThreadSanitizer
+ * must ignore them.
  *
  * Built with -fno-builtin-memcpy, or gcc's ThreadSanitizer misses it.
  */
@@ -53,7 +53,7 @@ static void nest(unsigned depth, uint64_t *step)
     brick_end(bricks[depth], NULL, 1, mixed(mine));
 }
 
-/* Some work on this writer's stream, as spans launch it; any writer's finalize may cover it. */
+/* Work on this writer's stream, as spans launch it; any writer's finalize may cover it. */
 static void defer(uint64_t stream, uint64_t step)
 {
     uint64_t id;
@@ -75,7 +75,7 @@ static void *writer(void *number)
             brick_layer_end(layer % 4, NULL);
             spans += BRICKS;
         }
-        brick_thread_exit(); /* the next round may get another's lane (O16) */
+        brick_thread_exit(); /* the next round may get the lane of another thread (O16) */
     }
     __atomic_fetch_add(&begun, spans, __ATOMIC_RELAXED);
     return NULL;
@@ -125,7 +125,7 @@ static void check_totals(struct brick_reader *r, struct brick_summary *into)
             wrong("totals were refused", r);
         readings++;
         if (doubt.odd != 0 || doubt.moving != 0) {
-            unsure++; /* not one state, and said so */
+            unsure++; /* torn, and marked as such */
             continue;
         }
         for (uint32_t path = 0; path < PATHS; path++) {
@@ -187,7 +187,7 @@ static uint64_t check_event(const struct brick_record *slot, uint64_t last)
 
 /* ---- the consumer ------------------------------------------------------ */
 
-/* O12, as two pwrites would do it. */
+/* O12, like two pwrites. */
 void race_consume(uint32_t lane, int events, uint64_t position);
 void race_consume(uint32_t lane, int events, uint64_t position)
 {
@@ -207,7 +207,7 @@ static void publish(struct brick_drain *d)
     }
 }
 
-/* What a consumer does for a dead worker: the record at the head, whole if its number says so (O9). */
+/* What a consumer does for a dead worker: salvage the record at the head if its number shows it complete (O9). */
 static void salvage(uint32_t lane, int events, uint64_t head, uint64_t last)
 {
     const struct brick_layout *l = &brick_agent.segment->layout;
@@ -226,7 +226,7 @@ static void salvage(uint32_t lane, int events, uint64_t head, uint64_t last)
     salvaged++;
 }
 
-/* What one pass brought: each event, and the newest spans. */
+/* The result of one pass: each event, and the newest spans. */
 static void check_pass(const struct brick_drain *d)
 {
     for (size_t i = 0; i < d->events.count; i++)
@@ -240,7 +240,7 @@ static void check_pass(const struct brick_drain *d)
         wrong("a record was rejected", &d->reader);
 }
 
-/* Takes out of the spool what the consumer puts there, as the writer of a recording does: sometimes a part of a piece. */
+/* Empties the spool like the writer of a recording: sometimes only a part of a piece. */
 static void *recorder(void *unused)
 {
     uint64_t next[2][LANES] = {{0}};
@@ -314,7 +314,7 @@ static void *observer(void *unused)
     return unused;
 }
 
-/* ---- afterwards, when all is quiet ------------------------------------- */
+/* ---- after all threads have ended -------------------------------------- */
 
 static void check_ledger(void)
 {

@@ -1,6 +1,7 @@
-/* removed SPANS POINT PASS: records so many spans, says "paused", and ends with its standard input; it is killed at the
- * PASS-th time at POINT. Two points are within the write of a record: at "fork" a child inherits all that is open and
- * stays, and it says "forked" when the record is written and waits once more; at "rm" somebody removes the file. */
+/* removed SPANS POINT PASS: records this number of spans, prints "paused", and ends with its standard input; it is
+ * killed at the PASS-th time at POINT. Two points are within the write of a record: at "fork" a child inherits all open
+ * files and stays, and the program prints "forked" when the record is written and waits once more; at "rm" the file is
+ * removed. */
 #include "dies.h"
 
 #include "brick_removed.h"

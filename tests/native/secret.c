@@ -1,4 +1,4 @@
-/* secret.c - what writer/key_file.c has for itself. */
+/* secret.c - the internal functions of writer/key_file.c. */
 #include "writer/key_file.c"
 
 int secret_passes(int error);

@@ -1,13 +1,13 @@
-/* Spans interrupted by signal handlers that record themselves.
+/* Spans interrupted by signal handlers that also record.
  *
- * signals timers SPANS: three threads record SPANS each, and on, until a timer of 20 kHz has interrupted each 200 times.
+ * signals timers SPANS: three threads record at least SPANS each, until a timer of 20 kHz has interrupted each 200 times.
  * signals opening SPANS: SPANS spans, interrupted after every single instruction, from the opening of the segment on.
- * signals steps SPANS:  the same with the segment open already, though no lane taken.
- * signals deferred SPANS: the same, of deferred work in the place of spans; the handler defers now and then.
+ * signals steps SPANS:  the same with the segment already open, but no lane taken.
+ * signals deferred SPANS: the same with deferred work instead of spans; the handler sometimes defers.
  * signals forks SPANS:  as steps, but the handler forks; the child ends the interrupted span and records one more.
- * signals forks-deferred SPANS: the same of deferred work.
+ * signals forks-deferred SPANS: the same with deferred work.
  *
- * Says what was attempted and what came of it, then waits. */
+ * Prints the attempts and their results, then waits. */
 #include "writer/common.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define TRAP 0x100 /* of the flags of an x86: a trap after each instruction */
+#define TRAP 0x100 /* x86 flag: trap after each instruction */
 
 static uint32_t plain, interrupting;
 static const char handler_key;
@@ -33,7 +33,7 @@ static __thread uint64_t mine;
 static void interrupt(int signal)
 {
     int error = errno;
-    if (brick_state() == BRICK_NEW) /* let what is interrupted be what opens */
+    if (brick_state() == BRICK_NEW) /* let the interrupted code open the segment */
         return;
     (void)signal;
     unsigned outcome = brick_begin(interrupting, &handler_key, NULL);
@@ -117,7 +117,7 @@ static void step_by_step(uint64_t many, int forks)
     if (forks) {
         trap.sa_sigaction = fork_here;
         trap.sa_flags = SA_SIGINFO;
-        record(plain); /* the lane is taken: a fork while it is being taken is another matter */
+        record(plain); /* the lane is taken: a fork while it is being taken is tested elsewhere */
         spans++;
     } else {
         trap.sa_handler = interrupt;

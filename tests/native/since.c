@@ -1,6 +1,6 @@
-/* since.c - deferred work that began at any time, by a clock that stands still: the starts that its events tell.
+/* since.c - deferred work that began at any time, by a stopped clock: the starts in its events.
  *
- * It says "paused" when all is recorded, and ends with its standard input.
+ * It prints "paused" when all is recorded, and ends with its standard input.
  */
 #include "writer/deferred.h"
 
@@ -19,7 +19,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 
 int main(void)
 {
-    /* An hour after; before the clock began; and where a difference does not fit. */
+    /* An hour later; before the clock began; and with a difference that does not fit. */
     static const uint64_t starts[] = {NOW - 1000000, 1, NOW - 1, NOW, NOW + 1, NOW + UINT64_C(3600000000000),
                                       0, UINT64_MAX, UINT64_C(1) << 63, (UINT64_C(1) << 63) + NOW, INT64_MAX};
     const struct brick_config config = {.clock = "monotonic"};

@@ -1,4 +1,4 @@
-/* tables.c - the numbers of names and paths alone, in plain memory: what another thread does in between, the test says. */
+/* tables.c - only the numbers of names and paths, in plain memory; the test plays the other threads. */
 #include "writer/intern.h"
 
 #include <stdlib.h>
@@ -58,7 +58,7 @@ uint64_t tables_claim(uint64_t key)
     return at;
 }
 
-/* It publishes it, with the number that it gave the key. */
+/* It publishes it with the number of the key. */
 void tables_publish(uint64_t at, uint64_t key, uint64_t number);
 void tables_publish(uint64_t at, uint64_t key, uint64_t number)
 {

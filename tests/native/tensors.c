@@ -1,7 +1,7 @@
 /* tensors.c - fingerprints of tensors of all kinds, by every variant: tensors SEED SECONDS
  *
- * Each lies in a block of the very size that its view spans. The variants agree with each other; that none of them
- * touches anything else, and reads nothing that is not there, is for sanitizers to judge.
+ * Each is in a block of exactly the size that its view spans. The variants agree with each other; sanitizers check
+ * that none of them accesses anything else.
  */
 #include "fingerprint/simd.h"
 
@@ -23,7 +23,7 @@ static uint64_t random64(void) /* splitmix64 */
 static const uint8_t sizes[BRICK_DTYPES] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 1, 1, 1, 1};
 static int64_t shape[BRICK_DIMS_MAX], strides[BRICK_DIMS_MAX];
 
-/* A view of as many bytes as are returned; *first of them is its first element. */
+/* A view; returns its number of bytes, *first is the offset of its first element. */
 static uint64_t some_view(struct brick_tensor *t, uint64_t *first)
 {
     uint64_t room = 1 + random64() % (random64() % 8 == 0 ? 20000 : 300), span;

@@ -1,4 +1,4 @@
-/* ticks.c - how long a tick is, as a segment tells that began so many nanoseconds ago, `each` of them to a tick. */
+/* ticks.c - the length of a tick in a segment that began this many nanoseconds ago, `each` of them per tick. */
 #include "writer/clock.h"
 
 #if defined(__aarch64__)

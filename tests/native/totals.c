@@ -14,7 +14,7 @@ static uint64_t load_late(const uint64_t *at)
 #include "python/own_totals.c"
 #undef brick_load_relaxed
 
-struct brick_agent brick_agent; /* no segment is looked at but what the test made */
+struct brick_agent brick_agent; /* only segments made by the test are read */
 double brick_clock_tick_ns(const struct brick_header *h) { return (double)h->clock; }
 
 int totals_copy(const uint64_t *sequence, const struct brick_summary *from, struct brick_summary *to, void (*before)(void));

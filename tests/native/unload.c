@@ -1,5 +1,5 @@
-/* unload WRITER.so: the writer in a library that is unloaded while a thread that recorded through it lives on; then
- * loaded again. Says after each step how many spans it recorded in it, and waits. */
+/* unload WRITER.so: the writer in a library that is unloaded while a thread that recorded through it still runs, and
+ * then loaded again. After each step it prints how many spans it recorded, and waits. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -59,8 +59,8 @@ int main(int count, char **arguments)
     if (!report_spans(5))
         return 3;
     if (dlclose(handle) != 0 || dlopen(arguments[1], RTLD_NOW | RTLD_NOLOAD) != NULL)
-        return 4; /* it must be gone, or this proves nothing */
-    pid_t child = fork(); /* what it had arranged for forks is gone too */
+        return 4; /* it must be unloaded, or this proves nothing */
+    pid_t child = fork(); /* its fork handlers are gone too */
     if (child == 0)
         _exit(0);
     if (waitpid(child, &status, 0) != child || status != 0 || !report_spans(0))

@@ -1,16 +1,16 @@
-/* weights.c - an engine that has a few tensors and scrubs them; built with a short BRICK_LOOK_TICKS.
+/* weights.c - an engine that scans a few tensors; built with a short BRICK_LOOK_TICKS.
  *
  * One letter each from stdin, answered with a number when done:
- *   l  all weights are loaded: how many are read          L  so they are while another thread is at a turn
- *   w  turns until a whole scan is recorded: how often the last tensor, the largest, was held
- *   n  turns until the segment has another name than at the last l, and all are recorded there: 0
- *   r  from now on scans follow each other at once        m  from now on the last tensor lies elsewhere each time
- *   a  from now on as they do by default, without the least time between two
- *   o  the last tensor is moved once, in the midst of the next scan
- *   t  two threads take turns until ten scans are recorded: how many there were
+ *   l  loads all weights: how many are read               L  the same while another thread is in a slice
+ *   w  slices until a whole scan is recorded: how often the last tensor, the largest, was held
+ *   n  slices until the segment has another name than at the last l, and all are recorded there: 0
+ *   r  from now on scans follow each other at once        m  from now on the last tensor moves at each read
+ *   a  from now on the default period, without its minimum
+ *   o  the last tensor is moved once, during the next scan
+ *   t  two threads scan until ten scans are recorded: how many there were
  *   i  from now on the first tensor cannot be read
- *   k  how many tensors were given out and not released
- *   f  a child that is forked while it is at a turn records all, the large one whole, and ends: its status
+ *   k  how many tensors were borrowed and not released
+ *   f  a child forked during a slice records all tensors completely, and ends: its status
  */
 #include "writer/common.h"
 
@@ -25,7 +25,7 @@
 
 #define COUNT 5
 #ifndef LARGE
-#define LARGE (UINT64_C(1) << 23) /* bytes: no machine reads these in a slice */
+#define LARGE (UINT64_C(1) << 23) /* bytes: more than any machine reads in a slice */
 #endif
 
 static uint8_t *large;
@@ -39,7 +39,7 @@ static struct brick_weights weights;
 
 static uint64_t until_scanned(uint64_t scans);
 
-/* What a reader would take for the tensor's content is of all of it. */
+/* The recorded content covers the whole tensor. */
 static int is_whole(const struct brick_weight *one)
 {
     return one->taken.dtype == BRICK_UINT8 && one->taken.fingerprint.elements == LARGE;
@@ -52,7 +52,7 @@ static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *te
     if (forking && number == COUNT - 1) {
         forking = 0;
         *(pid_t *)host = fork();
-        if (*(pid_t *)host == 0) /* this turn is the parent's, and never ends here */
+        if (*(pid_t *)host == 0) /* this slice belongs to the parent, and never ends here */
             _exit(until_scanned(1) == 1 && is_whole(&each[COUNT - 1]) ? 0 : 1);
     }
     *tensor = (struct brick_tensor){.dtype = BRICK_UINT8, .dims = 1, .valid = BRICK_ALL_ROWS};
