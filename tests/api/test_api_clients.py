@@ -314,15 +314,15 @@ def test_a_member_of_the_group_cannot_change_settings(open_folder: Path, path: s
 HOLDS = """
 import socket, sys
 clients = [socket.socket(socket.AF_UNIX) for _ in range(int(sys.argv[2]))]
-said = []
+statuses = []
 for client in clients:
     client.connect(sys.argv[1])
     if sys.argv[3]:
         client.sendall(f"GET {sys.argv[3]} HTTP/1.1\\r\\nhost: x\\r\\n\\r\\n".encode())
-        said.append(client.recv(12)[9:].decode())
+        statuses.append(client.recv(12)[9:].decode())
 for silent in [] if sys.argv[3] else clients[:-10]:
     silent.recv(1)  # until it is closed
-print(*said, flush=True)
+print(*statuses, flush=True)
 sys.stdin.read()
 """
 

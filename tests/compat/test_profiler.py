@@ -428,16 +428,16 @@ def test_after_a_reset_old_extremes_are_not_shown_as_exact(worker: Start, prefix
     exact_, bounds, after = report_of(
         worker,
         """
-def told():
+def figures():
     of = p.stats("x")
     return [of.count, of.min_ns, of.min_exact, of.max_ns, of.max_exact]
 for ns in (10, 5_000, 1_000_000): p.record_elapsed("x", ns)
-first = told()
+first = figures()
 p.reset()
 for ns in (4_000, 7_000): p.record_elapsed("x", ns)
-second = told()
+second = figures()
 for ns in (5, 2_000_000): p.record_elapsed("x", ns)
-report([first, second, told()])
+report([first, second, figures()])
 """,
     )
     assert exact_ == [3, 10, True, 1_000_000, True]

@@ -48,7 +48,7 @@ class Met(BrickStats):
         if name == at: hook()
         return value
 
-def told(of):
+def report_after_others(of):
     for each in others: each.join()
     report(of())
 
@@ -65,7 +65,7 @@ PROFILER: dict[str, tuple[str, Any]] = {
                 return 5
         hook = once(kept, lambda: p.record_elapsed_with_bytes("zstd", 10, 1, 8, 2))
         p.record_elapsed_with_bytes("zstd", 10, 1, 8, Bytes())
-        told(lambda: p.stats("zstd").total_compressed_bytes)
+        report_after_others(lambda: p.stats("zstd").total_compressed_bytes)
         """,
         7,
     ),
@@ -74,7 +74,7 @@ PROFILER: dict[str, tuple[str, Any]] = {
         at, hook = "total_cycles", once(kept, lambda: p.record_cycles("gemm", 5))
         kept.named["gemm"] = Met("gemm")
         p.record_cycles("gemm", 7)
-        told(lambda: [kept.named["gemm"].total_cycles, kept.named["gemm"].cycle_count])
+        report_after_others(lambda: [kept.named["gemm"].total_cycles, kept.named["gemm"].cycle_count])
         """,
         [12, 2],
     ),
@@ -86,7 +86,7 @@ PROFILER: dict[str, tuple[str, Any]] = {
         of = kept.named["gemm"] = Met("gemm")
         defer()
         p.finalize()
-        told(lambda: [of.total_ns - of.bounded_ns, of.count])
+        report_after_others(lambda: [of.total_ns - of.bounded_ns, of.count])
         """,
         [0, 2],
     ),
@@ -97,7 +97,7 @@ PROFILER: dict[str, tuple[str, Any]] = {
         for name in ("gemm", "norm"):
             p.record_deferred_dynamic(name, p.elapsed_ns(), 1)
         p.finalize()
-        told(lambda: [sorted(kept.named), p.pending_count()])
+        report_after_others(lambda: [sorted(kept.named), p.pending_count()])
         """,
         [[], 0],
     ),
@@ -107,7 +107,7 @@ PROFILER: dict[str, tuple[str, Any]] = {
         kept.named["gemm"] = Met("gemm", total_cycles=7, min_cycles=7, max_cycles=7, cycle_count=1)
         at, hook = "min_cycles", once(kept, lambda: p.record_cycles("gemm", 7))
         found = p.stats("gemm")
-        told(lambda: [found.total_cycles, found.cycle_count, kept.named["gemm"].cycle_count])
+        report_after_others(lambda: [found.total_cycles, found.cycle_count, kept.named["gemm"].cycle_count])
         """,
         [7, 1, 2],
     ),
@@ -121,7 +121,7 @@ PROFILER: dict[str, tuple[str, Any]] = {
         hook = once(kept, lambda: kept.refuse("amounts", "made up"))
         kept.mistakes = Mistakes()
         kept.refuse("amounts", "made up")
-        told(lambda: kept.mistakes)
+        report_after_others(lambda: kept.mistakes)
         """,
         {"amounts": 2},
     ),
@@ -137,7 +137,7 @@ RUNS: dict[str, tuple[str, Any]] = {
                 return brick.KernelTrace("rope")
         hook = once(kept, lambda: run.add_trace(brick.KernelTrace("norm")))
         run.add_trace(Copied("rope"))
-        told(lambda: [[each.kernel for each in run.traces], run.traces_dropped])
+        report_after_others(lambda: [[each.kernel for each in run.traces], run.traces_dropped])
         """,
         [["rope"], 1],
     ),
@@ -149,7 +149,7 @@ RUNS: dict[str, tuple[str, Any]] = {
         run.add_trace(brick.KernelTrace("rope"))
         run.traces_dropped, run.diverged = 3, True
         run.clear()
-        told(lambda: [len(stored[0]["traces"]), stored[0]["traces_dropped"], stored[0]["diverged"]])
+        report_after_others(lambda: [len(stored[0]["traces"]), stored[0]["traces_dropped"], stored[0]["diverged"]])
         """,
         [0, 0, False],
     ),
@@ -169,7 +169,7 @@ RUNS: dict[str, tuple[str, Any]] = {
         run.add_trace(first)
         hook = once(kept, lambda: run.add_trace(second))
         stored = json.loads(run.to_json())
-        told(lambda: [stored["total_time_ns"], len(stored["traces"]), len(run.traces)])
+        report_after_others(lambda: [stored["total_time_ns"], len(stored["traces"]), len(run.traces)])
         """,
         [10, 1, 2],
     ),
@@ -188,7 +188,7 @@ RUNS: dict[str, tuple[str, Any]] = {
         run.traces_dropped = 3
         hook = once(kept, run.clear)
         _, traces, dropped = run._snapshot()
-        told(lambda: [len(traces), dropped, len(run.traces), run.traces_dropped])
+        report_after_others(lambda: [len(traces), dropped, len(run.traces), run.traces_dropped])
         """,
         [1, 3, 0, 0],
     ),
@@ -207,7 +207,7 @@ RUNS: dict[str, tuple[str, Any]] = {
         kept = watched(run._local)
         hook = once(kept, lambda: stored.append(json.loads(run.to_json())))
         run.compare_and_mark(run)
-        told(lambda: [stored[0]["diverged"], stored[0]["divergence_diagnosis"]])
+        report_after_others(lambda: [stored[0]["diverged"], stored[0]["divergence_diagnosis"]])
         """,
         [True, "made up"],
     ),

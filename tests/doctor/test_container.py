@@ -216,7 +216,7 @@ def test_a_full_memory_cgroup_kills_no_process_and_losses_are_reported(
 def test_a_full_dev_shm_kills_no_process_and_losses_are_reported(daemon: Running, serve: Serve, shm: Path) -> None:
     one = serve("brick.init()\npause()\n" + greedy(30))
     one.paused()
-    with (shm / "somebody else's").open("wb") as file:
+    with (shm / "foreign").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, 61 * MIB)
     one.go()
     one.paused()

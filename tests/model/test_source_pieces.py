@@ -36,7 +36,7 @@ def test_a_checkpoint_holds_sources_that_are_in_no_file() -> None:
     memory = Memory("brickd-")
     memory.sources.take("a", source_pieces.all_pieces(b"text" * 99)[2:])
     memory.sources.take("b", source_pieces.all_pieces(b"whole"))
-    memory.sources.take("liar", source_pieces.all_pieces(b"other", hash_=fnv1a(b"text" * 99)))
+    memory.sources.take("hostile", source_pieces.all_pieces(b"other", hash_=fnv1a(b"text" * 99)))
     after = checkpoint.decode(checkpoint.encode(memory)).sources
     assert [*after.pieces()] == [*memory.sources.pieces()]
     after.take("a", source_pieces.all_pieces(b"text" * 99))
@@ -158,8 +158,8 @@ def test_a_hostile_sender_cannot_block_a_source(data: st.DataObject) -> None:
     text = b"the text of a kernel, which has more than two pieces. " * 3
     hash_ = fnv1a(text)
     hostile = data.draw(st.lists(JUNK, max_size=20).map(lambda junk: [(hash_, piece, lie) for _, piece, lie in junk]))
-    hostile += data.draw(st.sampled_from([[], source_pieces.all_pieces(b"a lie" * 40, b"liar", b"/lie", hash_)]))
-    stream = [("liar", piece) for piece in data.draw(st.permutations(hostile))]
+    hostile += data.draw(st.sampled_from([[], source_pieces.all_pieces(b"a lie" * 40, b"hostile", b"/hostile", hash_)]))
+    stream = [("hostile", piece) for piece in data.draw(st.permutations(hostile))]
     for piece in source_pieces.all_pieces(text, b"honest"):  # in order; hostile pieces may be anywhere between
         stream.insert(data.draw(st.integers(next_after(stream), len(stream))), ("honest", piece))
     made = Sources()
@@ -177,7 +177,7 @@ def next_after(stream: list[tuple[str, Piece]]) -> int:
 def test_a_claimed_hash_that_is_wrong_is_counted_and_reported_once(filed: Filed) -> None:
     log = Log()
     made = kept(filed, log)
-    take_each(made, "liar", source_pieces.all_pieces(b"another text" * 9, hash_=fnv1a(b"the text")))
+    take_each(made, "hostile", source_pieces.all_pieces(b"another text" * 9, hash_=fnv1a(b"the text")))
     made.file()
     assert (texts(made), filed.hashes()) == ({}, [])
     assert (made.counts["refuted"], events(log)) == (1, ["source_refuted"])
@@ -198,7 +198,7 @@ HOSTILE = {
 @pytest.mark.parametrize("lie", HOSTILE)
 def test_impossible_pieces_are_refused_and_counted(lie: str) -> None:
     made = Sources()
-    made.take("liar", [(5, *HOSTILE[lie])])
+    made.take("hostile", [(5, *HOSTILE[lie])])
     assert made.counts["refused"] == 1
     assert restarted(made).counts["refused"] == 1
     take_each(made, "honest", source_pieces.all_pieces(b"fine"))
@@ -235,7 +235,7 @@ def test_of_two_texts_with_one_hash_the_second_is_reported(filed: Filed) -> None
 def test_a_sender_of_another_text_for_an_incomplete_source_is_counted() -> None:
     text, made = b"the right text" * 50, Sources()
     made.take("a", source_pieces.all_pieces(text)[:3])
-    made.take("liar", source_pieces.all_pieces(b"the wrong text" * 50, hash_=fnv1a(text)))
+    made.take("hostile", source_pieces.all_pieces(b"the wrong text" * 50, hash_=fnv1a(text)))
     made.take("a", source_pieces.all_pieces(text)[3:])
     assert texts(made) == {fnv1a(text): text}
     assert made.heads()[fnv1a(text)].differing >= 1

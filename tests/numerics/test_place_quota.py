@@ -28,7 +28,7 @@ def test_places_are_bounded_and_shared_fairly(
         if not room.take(place, worker):
             gone = room.make(place, worker)
             full = Counter(each.service for each in taken)[place.service] == 5
-            rivals = [who for each, who in taken.items() if each.service == place.service or not full]
+            rivals = [holder for each, holder in taken.items() if each.service == place.service or not full]
             richest = max(Counter(rivals).values())
             assert (gone is not None) == (richest >= rivals.count(worker) + 2)
             if gone is None:

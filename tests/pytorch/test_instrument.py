@@ -97,7 +97,7 @@ def test_removing_instrumentation_restores_the_model(worker: Start, prefix: str)
         worker,
         prefix,
         """
-        class Own(nn.Linear):  # it says itself what is packed of it, and is put to others by its host
+        class Own(nn.Linear):  # a module with its own __getstate__
             def __getstate__(self): return self.__dict__
         model.head = Own(16, 4)
         vars(model.layers[0])["_call_impl"] = model.layers[0]._call_impl
@@ -224,11 +224,11 @@ def test_a_forked_process_continues_in_its_own_segment(worker: Start, prefix: st
             for _ in range(2): model(x)
             come, came = os.pipe(); go, goes = os.pipe()
             if os.fork() == 0:
-                said = [torch.equal(model(x), plain) for _ in range(3)]
-                os.write(came, bytes(said)); os.close(goes); os.read(go, 1); os._exit(0)
-            said = list(os.read(come, 3))
+                equal = [torch.equal(model(x), plain) for _ in range(3)]
+                os.write(came, bytes(equal)); os.close(goes); os.read(go, 1); os._exit(0)
+            equal = list(os.read(come, 3))
             model(x)
-            report([said, os.getpid()]); pause()
+            report([equal, os.getpid()]); pause()
             os.close(goes); report(os.wait()[1])
             """
         )
@@ -249,17 +249,17 @@ def test_instrumenting_changes_no_exception_and_no_result(worker: Start, prefix:
         prefix,
         """
         class Odd(nn.Module):
-            def __init__(self): super().__init__(); self.inner = nn.Linear(2, 2); self.says = None
+            def __init__(self): super().__init__(); self.inner = nn.Linear(2, 2); self.returned = None
             def forward(self, *args, **keywords):
-                if isinstance(self.says, Exception): raise self.says
-                return self.says
+                if isinstance(self.returned, Exception): raise self.returned
+                return self.returned
         reported = []
-        for says in (None, 3, "text", [], {"a": None}, ValueError("its own")):
+        for returned in (None, 3, "text", [], {"a": None}, ValueError("its own")):
             model = nn.ModuleDict({"odd": Odd()})
-            odd = model["odd"]; odd.says = says
+            odd = model["odd"]; odd.returned = returned
             brick.instrument(odd)
-            try: reported.append(odd() is says)
-            except ValueError as error: reported.append(error is says and error.__context__ is None)
+            try: reported.append(odd() is returned)
+            except ValueError as error: reported.append(error is returned and error.__context__ is None)
         """,
         BRICKD_FINGERPRINTS="all",
     )

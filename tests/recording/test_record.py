@@ -117,13 +117,13 @@ def test_a_recording_by_the_daemon_is_moved_to_the_requested_path(worker: Start,
 def test_nothing_is_recorded_if_a_file_of_the_set_exists(tmp_path: Path, given: str, taken: str) -> None:
     for other in ("run.0.brick", "run.1x.brick", "other.1.brick", "aab"):
         (tmp_path / other).touch()
-    (tmp_path / taken).write_text("somebody's")
+    (tmp_path / taken).write_text("foreign")
     refused = brickd("record", "-o", str(tmp_path / given), "--duration", "0.01")
     assert (refused.returncode, refused.stderr) == (
         2,
         f"brickd: {tmp_path / taken}: already exists: remove it, or use another -o FILE\n",
     )
-    assert (tmp_path / taken).read_text() == "somebody's"
+    assert (tmp_path / taken).read_text() == "foreign"
     assert not runtime().recordings.exists()
 
 

@@ -225,10 +225,10 @@ def test_a_file_created_during_the_fetch_is_not_overwritten(elsewhere: Path) -> 
     path, out = stored_recording(), elsewhere / "run.brick"
     with running():
         with fetching(path, out, 128 << 20) as process:
-            out.write_text("somebody's")
+            out.write_text("foreign")
             words = process.communicate()[1].decode()
         assert (process.returncode, f"{out}: File exists: the recording stays in" in words) == (2, True)
-    assert [(each.name, each.read_text()) for each in elsewhere.iterdir()] == [("run.brick", "somebody's")]
+    assert [(each.name, each.read_text()) for each in elsewhere.iterdir()] == [("run.brick", "foreign")]
     assert path.exists()
 
 

@@ -330,7 +330,7 @@ def everything() -> tuple[Snapshot, DaemonStatus, bodies.RecordingCounts]:
         Worker("api/2", reading, ledger_of(reading)),
     ]
     refused = [SegmentRefused("one", "is none"), SegmentUnopened("other", "cannot be opened")]
-    survey = Survey(workers, refused, words=("said", "and so"), clocks={0: (19, 20), 1: (21, 22)})
+    survey = Survey(workers, refused, words=("a note", "another"), clocks={0: (19, 20), 1: (21, 22)})
     status = DaemonStatus("0.1.0", 23, 24, 25, "prefix-", "no room", 26, "counts", "a full disk")
     return Snapshot.of(survey, 27, 28), status, bodies.RecordingCounts(29, 30, 31, {"spans": 32, "events": 33})
 

@@ -180,7 +180,7 @@ def test_records_that_fit_no_file_are_counted_and_start_no_file(tmp_path: Path) 
         made.rings.take("a", drain)
         work(r, drain, 0, 100)
         for _ in range(3):
-            machine.log_event("said", "something")
+            machine.log_event("note", "something")
             assert not made.round()
         assert (
             "a snapshot leaves no room for records in 65,536 bytes: allow more with --max-size" in made.volumes.trouble

@@ -16,7 +16,7 @@ NUMBERS = """
 import numpy as np
 x = np.arange(12, dtype="f").reshape(3, 4)
 y = 2 * x
-def said(f):
+def fingerprint_fields(f):
     counts = [f.nan, f.pos_inf, f.neg_inf]
     return [f.checksum, f.fnv1a, f.dtype, f.elements, *counts, f.min, f.max, f.mean, f.l2, *f.sketch]
 def key():

@@ -158,8 +158,8 @@ def mount(source, target, kind, flags, data):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target.decode())
 def look():
     found = dict(os.environ, PYTHONPATH={str(ROOT / "tests")!r})
-    said = subprocess.run([sys.executable, {__file__!r}], stdout=subprocess.PIPE, check=True, env=found)
-    report(json.loads(said.stdout))
+    printed = subprocess.run([sys.executable, {__file__!r}], stdout=subprocess.PIPE, check=True, env=found)
+    report(json.loads(printed.stdout))
 if libc.unshare(0x20000) != 0:
     raise OSError(ctypes.get_errno(), "unshare")
 mount(b"none", b"/", None, 0x44000, None)

@@ -78,13 +78,13 @@ class Server:
 
     def __init__(self, folder: Path, *command: str, service: str = "api") -> None:
         self.port = free_port()
-        with (folder / "said").open("wb") as reported:
+        with (folder / "output").open("wb") as reported:
             self.process = subprocess.Popen(
                 [*BRICKD, "run", "--service", service, "--fingerprints", "all", "--",
                  *(each.replace("PORT", str(self.port)) for each in command)],
                 cwd=folder, env=os.environ | ONE_THREAD, stdout=reported, stderr=reported, process_group=0,
             )  # fmt: skip
-        self.output_file = folder / "said"
+        self.output_file = folder / "output"
 
     def ask(self, seed: int = 0) -> dict[str, Any]:
         """The answer of a worker; any failure raises."""

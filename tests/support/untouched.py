@@ -113,7 +113,7 @@ class Untouched:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the changes."""
         if self.changes:
-            terminalreporter.section("the tests touched what is not theirs", red=True)
+            terminalreporter.section("the tests changed files of the user", red=True)
             for line in self.changes:
                 terminalreporter.line(line)
 

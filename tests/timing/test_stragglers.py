@@ -295,7 +295,7 @@ def test_a_new_worker_is_compared_after_enough_slots() -> None:
 
 
 def without(seen: SlotLook, worker: str) -> SlotLook:
-    bricks = {key: {name: beside for name, beside in of.items() if name != worker} for key, of in seen.bricks.items()}
+    bricks = {key: {name: work for name, work in of.items() if name != worker} for key, of in seen.bricks.items()}
     return replace(seen, bricks=bricks, lives={name: life for name, life in seen.lives.items() if name != worker})
 
 

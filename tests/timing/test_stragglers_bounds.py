@@ -34,7 +34,7 @@ class Side:
     mean_ns: float = 1e7
     elements: int = 0
 
-    def beside(self, slot: int) -> Beside:
+    def work_in(self, slot: int) -> Beside:
         """Its values in a slot."""
         apart = self.apart if isinstance(self.apart, float) else self.apart[slot]
         calls = self.calls if isinstance(self.calls, int) else self.calls[slot]
@@ -59,7 +59,7 @@ def judged(
     for slot in range(slots):
         sides = {
             ("api", name): {
-                f"api/{number}": side.beside(slot) for number, side in enumerate(workers) if side is not None
+                f"api/{number}": side.work_in(slot) for number, side in enumerate(workers) if side is not None
             }
             for name, workers in bricks.items()
         }

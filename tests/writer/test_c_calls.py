@@ -21,7 +21,7 @@ def called(worker: Start, compiled: Compile, prefix: str) -> Any:
     """Run such a program; return its report and the segment at its end."""
 
     def run(program: str, **environment: str) -> tuple[Any, Reading]:
-        process = worker(f"{c_calls(compiled)}\nsaid = None\n{program}\nreport(said)\npause()\n", **environment)
+        process = worker(f"{c_calls(compiled)}\nresult = None\n{program}\nreport(result)\npause()\n", **environment)
         reported = process.next_report()
         process.paused()
         got = reading(prefix)
@@ -47,9 +47,9 @@ unnamed = name("early"), w.brick_state()
 w.brick_enable(1)
 on = name("on"), name("on", "norm")
 w.brick_enable(0)
-said = [unnamed, on, name("on"), name("off"), name(""), w.brick_state()]
+result = [unnamed, on, name("on"), name("off"), name(""), w.brick_state()]
 w.brick_enable(1)
-said += [name("off")]
+result += [name("off")]
 """)
     unnamed, on, again, off, empty, state, after = reported
     assert unnamed == [2**32 - 1, 3]
@@ -165,7 +165,7 @@ w.brick_end(outer, None, 0, 0)
 def test_a_given_time_above_the_maximum_is_rejected_by_the_clock(
     called: Any, elapsed: int, rejected: tuple[int, int]
 ) -> None:
-    reported, got = called(f'given = name("given"); said = w.brick_record(given, None, {elapsed}, 0, 0)')
+    reported, got = called(f'given = name("given"); result = w.brick_record(given, None, {elapsed}, 0, 0)')
     lane = got.lanes[0][1]
     assert (lane["begun"], lane["summarized"], lane["rejected"]) == (1, 1 - sum(rejected), rejected)
     assert reported & 8 == (8 if sum(rejected) else 0)
@@ -174,7 +174,7 @@ def test_a_given_time_above_the_maximum_is_rejected_by_the_clock(
 def test_given_times_are_rejected_above_the_sum_that_a_reader_accepts(called: Any) -> None:
     reported, got = called("""
 given = name("given")
-for _ in range(2**14 + 3): said = w.brick_record(given, None, 2**48, 0, 0)
+for _ in range(2**14 + 3): result = w.brick_record(given, None, 2**48, 0, 0)
 """)
     lane = got.lanes[0][1]
     assert (lane["begun"], lane["summarized"], lane["rejected"]) == (2**14 + 3, 2**14, (3, 0))
@@ -192,7 +192,7 @@ opened = 0
 while not w.brick_begin(brick, 1, None) & REFUSED: opened += 1
 refused = [w.brick_layer_begin(5, 1), w.brick_begin(brick, 1, None)]
 mine = [w.brick_end(brick, 1, 0, 0), w.brick_layer_end(5, 1), w.brick_end(brick, 1, 0, 0)]
-said = [opened, refused, mine]
+result = [opened, refused, mine]
 """)
     opened, refused, mine = reported
     assert opened == ROOM - 1, "the key's stack takes a place too"
@@ -206,12 +206,14 @@ def test_a_key_without_an_open_frame_ends_nothing(called: Any) -> None:
     reported, got = called("""
 brick = name("brick")
 while not w.brick_begin(brick, 1, None) & REFUSED: pass
-said = [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2), w.brick_begin(brick, 2, None), w.brick_end(brick, 2, 0, 0)]
+result = [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2)]
+result += [w.brick_begin(brick, 2, None), w.brick_end(brick, 2, 0, 0)]
 w.brick_end(brick, 1, 0, 0)  # that of the refused one
 w.brick_end(brick, 1, 0, 0)  # one place is free: the stack of the next key takes it
-said += [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2), w.brick_begin(brick, 2, None), w.brick_end(brick, 2, 0, 0)]
+result += [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2)]
+result += [w.brick_begin(brick, 2, None), w.brick_end(brick, 2, 0, 0)]
 w.brick_end(brick, 1, 0, 0)
-said += [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2)]
+result += [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2)]
 """)
     assert reported == [8, 16, 8, 16, 8, 16, 8, 16, 1, 2]
     lane = got.lanes[0][1]
@@ -226,14 +228,14 @@ w.brick_begin(a, None, None)
 w.brick_layer_begin(3, None)
 w.brick_begin(b, None, None)
 w.brick_layer_begin(4, None)
-said = [w.brick_layer_end(5, None), w.brick_layer_end(3, None), w.brick_layer_end(3, None), w.brick_layer_end(4, None)]
-said += [w.brick_end(a, None, 0, 0)]
+result = [w.brick_layer_end(layer, None) for layer in (5, 3, 3, 4)]
+result += [w.brick_end(a, None, 0, 0)]
 w.brick_layer_begin(0xFFFFFE, None)
 w.brick_begin(b, None, None); w.brick_end(b, None, 0, 0)
-said += [w.brick_layer_end(0xFFFFFE, None)]
+result += [w.brick_layer_end(0xFFFFFE, None)]
 w.brick_layer_begin(0xFFFFFF, None)
 w.brick_begin(b, None, None); w.brick_end(b, None, 0, 0)
-said += [w.brick_layer_end(0xFFFFFF, None)]
+result += [w.brick_layer_end(0xFFFFFF, None)]
 """)
     assert reported == [16, 0, 16, 16, 2, 2, 2]
     lane = got.lanes[0][1]
@@ -246,7 +248,7 @@ def test_an_empty_key_file_name_counts_as_unset(called: Any) -> None:
         """
 kernel = name("kernel")
 checksum(kernel)
-said = os.path.exists(os.environ["BRICKD_STATE_DIR"] + "/key")
+result = os.path.exists(os.environ["BRICKD_STATE_DIR"] + "/key")
 """,
         BRICKD_KEY_FILE="",
     )
@@ -277,7 +279,9 @@ STEPS = [0, 1, 7, 2**32, 2**63 + 5, U64]
 
 def test_a_step_with_a_cache_has_another_number_and_the_same_sampling(called: Any) -> None:
     filled = [0, 1, 2, U64]
-    reported, _ = called(f"w.brick_init(None); said = [[w.brick_step_after(s, f) for f in {filled}] for s in {STEPS}]")
+    reported, _ = called(
+        f"w.brick_init(None); result = [[w.brick_step_after(s, f) for f in {filled}] for s in {STEPS}]"
+    )
     for step, after in zip(STEPS, reported, strict=True):
         assert after[0] == step
         assert len({*after}) == len(filled)
@@ -296,7 +300,7 @@ w.brick_begin(kernel, None, None)
 open_ = w.brick_in_step(None), w.brick_wants_of(kernel, None, None, c_uint32({rate})), w.brick_wants(kernel, None, None)
 w.brick_begin(kernel, None, byref(c_uint64(0)))
 w.brick_layer_begin(3, None)
-said = [[wanted(step) for step in {STEPS}], open_, w.brick_in_step(None)]
+result = [[wanted(step) for step in {STEPS}], open_, w.brick_in_step(None)]
 """)
     drawn, without_a_step, within = reported
     assert drawn == [[int(draw(step) < rate), 1] for step in STEPS]
@@ -325,8 +329,8 @@ def test_an_unreadable_tensor_is_refused_and_an_untaken_one_dropped(called: Any)
 kernel = name("kernel")
 unread = Taken()
 why = w.brick_take(kernel, None, None, None, byref(unread)).decode()
-said = [why, unread.refused, unread.dtype]
-said += [checksum(kernel, taken=unread), checksum(kernel, taken=Taken()), checksum(kernel), checksum(UNNAMED)]
+result = [why, unread.refused, unread.dtype]
+result += [checksum(kernel, taken=unread), checksum(kernel, taken=Taken()), checksum(kernel), checksum(UNNAMED)]
 """)
     assert reported == ["there is none", 1, 0, 8, 8, 0, 8]
     lane = got.lanes[0][1]
@@ -341,12 +345,12 @@ brick = name("brick")
 w.brick_defer.argtypes = (c_uint32, c_void_p, c_uint64, c_void_p, c_uint64, c_uint64, c_void_p)
 for stream in range(70): w.brick_defer(brick, None, stream, None, 0, 0, None)
 for stream in range(3): w.brick_defer(brick, None, stream, None, 0, 0, None)
-said = [w.brick_pending()]
+result = [w.brick_pending()]
 for stream in range(70): w.brick_finalize(byref(c_uint64(stream)))
-said += [w.brick_pending()]
+result += [w.brick_pending()]
 w.brick_finalize(byref(c_uint64(5)))
 w.brick_finalize(None)
-said += [w.brick_pending()]
+result += [w.brick_pending()]
 w.brick_finalize(None)
 w.brick_finalize(byref(c_uint64(5)))
 """)
@@ -370,8 +374,8 @@ asked = []
 def swept(dead):
     check = DEAD(lambda key: asked.append(key) or key in dead)
     return sorted(each for each in (w.brick_thread_sweep(check) for _ in range(600)) if each)
-said = [swept(()), sorted(set(asked)), swept((2, 3, 8, 9)), swept((2, 3, 8, 9))]
-said += [w.brick_end(brick, 8, 0, 0) for _ in range(8)] + [w.brick_end(brick, 2, 0, 0), w.brick_end(brick, 1, 0, 0)]
+result = [swept(()), sorted(set(asked)), swept((2, 3, 8, 9)), swept((2, 3, 8, 9))]
+result += [w.brick_end(brick, 8, 0, 0) for _ in range(8)] + [w.brick_end(brick, 2, 0, 0), w.brick_end(brick, 1, 0, 0)]
 """)
     assert reported[:4] == [[], [1, 2, 3, 4, 5, 6, 7], [2, 3], []]
     assert reported[4:] == [*[0] * 8, 16, 2]
@@ -389,9 +393,9 @@ w.brick_borrow(3)
 dropped = []
 drop = DROP(dropped.append)
 w.brick_thread_release(drop)
-said = [sorted(dropped), w.brick_layer_end(5, 3), w.brick_end(brick, 3, 0, 0)]
+result = [sorted(dropped), w.brick_layer_end(5, 3), w.brick_end(brick, 3, 0, 0)]
 w.brick_thread_release(drop)
-said += [len(dropped), w.brick_begin(brick, 4, None)]
+result += [len(dropped), w.brick_begin(brick, 4, None)]
 """)
     assert reported == [[1, 2], 0, 0, 2, 4 + 1], "without open spans the lane became free and is reused"
     lane = got.lanes[0][1]
@@ -408,7 +412,7 @@ def begin(): return w.brick_begin(brick, 3, None) if {what == "span"} else w.bri
 begin()
 w.brick_borrow(3)
 w.brick_thread_release(drop)
-said = [w.brick_end(brick, 3, 0, 0) if {what == "span"} else w.brick_layer_end(5, 3)]
+result = [w.brick_end(brick, 3, 0, 0) if {what == "span"} else w.brick_layer_end(5, 3)]
 w.brick_begin(brick, 4, None)
 w.brick_thread_exit()
 """)

@@ -24,7 +24,7 @@ z = np.arange(-5, 5, dtype="b")
 big = np.arange(1 << 19, dtype="f")
 for tensor in (y, z, big, y[:, ::-2], y.T.astype("d"), np.zeros((2, 0, 3), "f")):
     brick.checksum("kernel", tensor, input=[x, z])
-reported = [[said(brick.fingerprint(t, key=key())), said(brick.fingerprint(x, key=key())), list(t.shape)]
+reported = [[*(fingerprint_fields(brick.fingerprint(a, key=key())) for a in (t, x)), list(t.shape)]
         for t in (y, z, big, y[:, ::-2], y.T.astype("d"), np.zeros((2, 0, 3), "f"))]
 """,
     )
@@ -129,7 +129,7 @@ brick.checksum("k", y, relation="moved:pp0-1", params={"b": [None, 2.5, "x"], "a
 brick.checksum("k", y, relation="partial:tp", params={"b": [None, 2.5, "y"], "a": 1})
 brick.checksum("k", y, relation="local")
 brick.checksum("k", y, params={1: {}, 2: 2**70, 3: True})
-reported = said(brick.fingerprint(y, valid=2, key=key()))
+reported = fingerprint_fields(brick.fingerprint(y, valid=2, key=key()))
 """,
     )
     first, second, third, fourth, fifth = found
@@ -279,11 +279,12 @@ def test_inputs_are_taken_before_the_call_overwrites_them(worker: Start, prefix:
         worker,
         prefix,
         """
-before = said(brick.fingerprint(x, key=0))
+before = fingerprint_fields(brick.fingerprint(x, key=0))
 taken = brick.take("in_place", x), brick.take("in_place", y, valid=1)
 x *= 3
 brick.checksum("in_place", x, input=taken)
-reported = [said(brick.fingerprint(t, key=key(), valid=v))[0] for t, v in ((x, None), (x / 3, None), (y, 1))]
+tensors = (x, None), (x / 3, None), (y, 1)
+reported = [fingerprint_fields(brick.fingerprint(t, key=key(), valid=v))[0] for t, v in tensors]
 """,
     )
     assert [f"{tensor['checksum']:016x}" for tensor in found[0]["tensors"]] == reported
@@ -361,7 +362,7 @@ brick.checksum("rope_neox", y, input=x, layer=3, step=17, position=5)
 brick.checksum("token_ids", y)
 with brick.step(0):
     brick.checksum("rope_neox", y, position=7)
-report(said(brick.fingerprint(y, key=key()))[0])
+report(fingerprint_fields(brick.fingerprint(y, key=key()))[0])
 pause()
 """
     )

@@ -169,7 +169,8 @@ def test_an_invalid_key_file_is_refused_and_reported_once(
     file.mkdir() if content is None else file.write_text(content)
     file.chmod(mode)
     process = worker(
-        NUMBERS + "brick.checksum('k', y); brick.checksum('k', y); report(said(brick.fingerprint(y))); pause()",
+        NUMBERS
+        + "brick.checksum('k', y); brick.checksum('k', y); report(fingerprint_fields(brick.fingerprint(y))); pause()",
         BRICKD_KEY_FILE=str(file),
     )
     without = process.next_report()
@@ -198,7 +199,7 @@ taken = brick.take("k", y)
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 for _ in range(16): brick.checksum("k", y)
 brick.checksum("k", y, input=taken)
-reported = said(brick.fingerprint(y, key=key()))[0]
+reported = fingerprint_fields(brick.fingerprint(y, key=key()))[0]
 """,
     )
     name = int((Path(os.environ["BRICKD_STATE_DIR"]) / "key").read_text()[32:], 16)
@@ -235,7 +236,7 @@ def test_a_given_key_file_is_used(worker: Start, prefix: str, tmp_path: Path) ->
     got, found, _, reported = recorded(
         worker,
         prefix,
-        "brick.checksum('k', y); reported = said(brick.fingerprint(y, key=3 << 64 | 5))",
+        "brick.checksum('k', y); reported = fingerprint_fields(brick.fingerprint(y, key=3 << 64 | 5))",
         BRICKD_KEY_FILE=str(file),
     )
     assert (f"{found[0]['tensors'][0]['checksum']:016x}", got.process["key"]) == (reported[0], 9)

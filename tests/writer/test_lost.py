@@ -393,17 +393,17 @@ b = brick.brick("b")
 with b: pass
 number = _core._segment_fd()
 os.closerange(3, 256)
-theirs = os.open(os.environ["THEIRS"], os.O_RDWR | os.O_CREAT)
-if theirs != number: os.dup2(theirs, number)
+host_file = os.open(os.environ["HOST_FILE"], os.O_RDWR | os.O_CREAT)
+if host_file != number: os.dup2(host_file, number)
 os.write(number, b"the host's")
 """
 
 
-@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("in_dev_shm", [False, True])
 def test_a_host_file_that_reused_the_descriptor_is_not_closed(
-    worker: Start, prefix: str, tmp_path: Path, beside: bool
+    worker: Start, prefix: str, tmp_path: Path, in_dev_shm: bool
 ) -> None:
-    theirs = SHM / f"{prefix}theirs" if beside else tmp_path / "theirs"
+    host_file = SHM / f"{prefix}host_file" if in_dev_shm else tmp_path / "host_file"
     process = worker(
         REUSE
         + """
@@ -415,10 +415,10 @@ if (child := os.fork()) == 0:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """,
-        THEIRS=str(theirs),
+        HOST_FILE=str(host_file),
     )
     assert process.end() == 0, process.stderr
-    assert theirs.read_text() == "the host's, still, and a child's"
+    assert host_file.read_text() == "the host's, still, and a child's"
 
 
 def test_a_host_file_that_reused_the_descriptor_does_not_grow(
@@ -440,7 +440,7 @@ os.pwrite(number, b"", 0)
 report(os.fstat(number).st_size)
 pause()
 """,
-        THEIRS=os.path.join(tmp_path, "theirs"),
+        HOST_FILE=os.path.join(tmp_path, "host_file"),
     )
     assert process.next_report() == len("the host's")
     process.paused()
