@@ -135,7 +135,7 @@ def test_an_error_names_its_kind(worker: Start, socket_path: Path, prefix: str) 
         (request("/v1/status", None, "Content-Length: x"), 400, "no HTTP request"),
     ],
 )
-def test_an_invalid_parameter_is_refused_with_what_is_expected(
+def test_an_invalid_parameter_is_refused_with_the_expected_form(
     socket_path: Path, asked: bytes, status: int, text: str
 ) -> None:
     with connected(socket_path) as client:

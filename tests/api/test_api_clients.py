@@ -83,7 +83,7 @@ def test_fifty_clients_that_do_not_read_do_not_delay_the_next_one(path: Path) ->
 
 
 @pytest.mark.parametrize("target", ["/v1/events", "/v1/events/stream"])
-def test_a_client_that_does_not_read_is_dropped_and_its_buffer_is_bounded(path: Path, target: str) -> None:
+def test_a_client_that_does_not_read_has_a_bounded_buffer_and_is_dropped(path: Path, target: str) -> None:
     with serving(path, Limits(take_seconds=0.2)) as daemon, connected(path) as client:
         whole = large(daemon)
         client.sendall(request(target))

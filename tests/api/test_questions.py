@@ -104,7 +104,7 @@ def test_default_values_are_left_out_of_a_query_string() -> None:
         (InspectQuery, "records=100001", "expected a whole number of 0 to 100000"),
     ],
 )
-def test_an_invalid_value_is_refused_with_what_is_expected(kind: type[Query], query: str, text: str) -> None:
+def test_an_invalid_value_is_refused_with_the_expected_one(kind: type[Query], query: str, text: str) -> None:
     with pytest.raises(WrongQuestion) as refused:
         from_query(kind, [(key, value) for key, _, value in (pair.partition("=") for pair in query.split())])
     assert text in str(refused.value)
@@ -142,7 +142,7 @@ def test_a_refusal_is_short_for_a_value_of_any_length() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_command_line_accepts_what_a_query_string_accepts(kind: type[Query], text: str) -> None:
+def test_the_command_line_and_query_strings_accept_the_same_values(kind: type[Query], text: str) -> None:
     @click.command()
     @asks(kind, recorded=False)
     def verb(question: Query) -> Query:

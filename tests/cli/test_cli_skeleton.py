@@ -210,7 +210,7 @@ def test_a_verb_that_found_a_difference_exits_1(ending: Run) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "1 PROBLEM\nwidth None\n", "")
 
 
-def test_a_defect_exits_2_and_not_1_which_means_a_difference(ending: Run) -> None:
+def test_a_defect_exits_2_and_a_difference_exits_1(ending: Run) -> None:
     ended = ending("defect")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert r"ZeroDivisionError: hostile \x1b[2J" in ended.stderr
@@ -306,7 +306,7 @@ def test_only_terminals_get_colours_and_no_color_disables_them(endings: dict[str
 
 
 @pytest.mark.ci
-def test_the_width_is_that_of_the_terminal_unless_columns_is_set(endings: dict[str, str], ending: Run) -> None:
+def test_columns_overrides_the_width_of_the_terminal(endings: dict[str, str], ending: Run) -> None:
     assert on_a_terminal(endings, 80)[1] == b"width 80"
     assert on_a_terminal(endings, 0)[1] == b"width None"
     assert on_a_terminal(endings | {"COLUMNS": "33"}, 80)[1] == b"width 33"

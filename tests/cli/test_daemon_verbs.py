@@ -111,7 +111,7 @@ def test_following_events_ends_at_an_interrupt(daemon: Daemon) -> None:
 # ---- set
 
 
-def test_set_changes_what_the_workers_of_a_service_record(worker: Start, daemon: Daemon) -> None:
+def test_set_changes_the_recording_of_a_services_workers(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="api")
     assert brickd("set", "api", "--spans", "on", "--recording", "off").stdout == (
         "api: spans on, recording off, fingerprints default, sites all in 1 worker\n"
@@ -288,7 +288,7 @@ def test_check_prints_one_line_if_all_is_well(worker: Start, daemon: Daemon) -> 
     )
 
 
-def test_check_prints_each_failed_condition_with_what_is_expected(worker: Start, daemon: Daemon, prefix: str) -> None:
+def test_check_prints_each_failed_condition_with_the_expected_value(worker: Start, daemon: Daemon, prefix: str) -> None:
     started(worker, LOSING, BRICKD_SERVICE="api")
     started(worker, BRICKD_SERVICE="batch").kill()
     (SHM / f"{prefix}junk").write_bytes(b"no segment")

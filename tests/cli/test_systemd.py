@@ -294,9 +294,7 @@ WALLS = {
 
 @pytest.mark.slow
 @can_confine
-def test_a_process_confined_like_the_service_can_only_do_what_the_daemon_does(
-    place: Path, nobody: list[str], worker: Start
-) -> None:
+def test_the_service_sandbox_allows_only_what_the_daemon_needs(place: Path, nobody: list[str], worker: Start) -> None:
     server = worker("pause()", before=tuple(nobody))
     server.paused()
 

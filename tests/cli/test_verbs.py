@@ -58,7 +58,7 @@ def test_these_verbs_take_workers() -> None:
     assert {verb for verb, metavars in arguments.items() if about in metavars} == {*ASKED, "roofline", "weights"}
 
 
-def test_the_verbs_that_take_recordings_are_those_with_a_view_and_roofline() -> None:
+def test_verbs_with_a_view_and_roofline_take_recordings() -> None:
     """The views `status` and others; `fingerprints` is only for the API."""
     found = pkgutil.iter_modules(views.__path__, "brickd.views.")
     answering = {name for _, name, _ in found if hasattr(importlib.import_module(name), "answer")}

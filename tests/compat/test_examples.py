@@ -37,7 +37,7 @@ def test_an_example_prints_what_docs_porting_shows_without_a_mistake(prefix: str
     assert printed(ROOT / "agent" / "examples" / name).splitlines() == SHOWN[name].splitlines()
 
 
-def test_the_figures_of_the_example_are_those_of_the_book() -> None:
+def test_the_figures_of_the_example_match_the_book() -> None:
     ours = {line.split()[0]: line.split() for line in SHOWN["profiler.py"].splitlines() if line}
     bricks, categories = BOOK.split("\n\n")
     for line in bricks.splitlines()[1:]:
@@ -50,7 +50,7 @@ def test_the_figures_of_the_example_are_those_of_the_book() -> None:
         assert float(ours[name][4]) == round(float(average))
 
 
-def test_the_tree_and_critical_path_of_the_example_are_those_of_the_book() -> None:
+def test_the_tree_and_critical_path_of_the_example_match_the_book() -> None:
     _, _, shown = SHOWN["graph.py"].partition("\n")
     assert shown == f"{TWO}\n{CRITICAL}"
 

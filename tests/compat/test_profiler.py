@@ -542,7 +542,7 @@ def test_a_division_by_zero_gives_0() -> None:
     assert (CategoryStats("x").avg_ns, CategoryStats("x").throughput) == (0, 0)
 
 
-def test_the_formulas_are_those_of_the_seed() -> None:
+def test_the_formulas_match_the_seed() -> None:
     of = BrickStats("x", count=2, total_ns=1_500, total_elements=300, total_bytes=3_000, total_compressed_bytes=750)
     assert (of.avg_ns, of.throughput, of.gb_per_s, of.compression_ratio) == (750, 2e8, 2, 4)
     of.total_cycles, of.cycle_count = 9_000, 2

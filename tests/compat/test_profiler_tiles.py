@@ -11,11 +11,11 @@ from faults import Start
 from test_profiler import report_of
 
 
-def test_the_tile_levels_are_those_of_the_seed() -> None:
+def test_the_tile_levels_match_the_seed() -> None:
     assert [(level.name, int(level)) for level in TileLevel] == [("Macro", 0), ("Midi", 1), ("Micro", 2)]
 
 
-def test_the_formulas_are_those_of_the_seed() -> None:
+def test_the_formulas_match_the_seed() -> None:
     of = TileStats(TileLevel.Midi, count=2, total_ns=4_000, total_elements=512, total_flops=8e6)
     assert of.avg_us == 2
     assert of.gflops == 2_000

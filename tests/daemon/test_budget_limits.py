@@ -137,9 +137,7 @@ def test_a_segment_over_the_hard_limit_is_quarantined_with_figure_and_limit(
         assert [error.reason for error in loop.found().refused] == [refused.reason]
 
 
-def test_a_segment_that_is_read_less_often_is_reported_once(
-    prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_less_often_read_segment_is_reported_once(prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     with segment(prefix, "costly") as costly:
         loop.tick(0)
         limit(monkeypatch, read=cost_of(loop.one("costly").segment.extent()).read - 1)

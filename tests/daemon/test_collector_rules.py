@@ -209,7 +209,7 @@ def test_dead_workers_are_looked_for_once_a_second(loop: Loop, prefix: str) -> N
 
 
 @pytest.mark.parametrize("why", ["loop ends", "too many dead workers"])
-def test_no_worker_is_buried_while_the_loop_ends_or_merging_is_behind(loop: Loop, prefix: str, why: str) -> None:
+def test_no_worker_is_removed_while_the_loop_ends_or_merging_is_late(loop: Loop, prefix: str, why: str) -> None:
     place(prefix, "a", ended=1)
     loop.look(0)
     loop.passes.run(lambda: True)

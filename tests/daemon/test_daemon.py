@@ -87,7 +87,7 @@ def test_a_second_daemon_names_the_running_one(prefix: str, tmp_path: Path, work
 
 
 @pytest.mark.slow
-def test_a_daemon_restores_what_its_killed_predecessor_knew(worker: Start, prefix: str) -> None:
+def test_a_daemon_restores_the_state_of_its_killed_predecessor(worker: Start, prefix: str) -> None:
     ended, lives = worker(WORK, BRICKD_SERVICE="api"), worker(WORK, BRICKD_SERVICE="api")
     ended.paused()
     lives.paused()
@@ -363,7 +363,7 @@ def test_doctor_distinguishes_a_killed_daemon_from_none(prefix: str) -> None:
     assert findings()["daemon"] == f"no process listens at {runtime().socket}: its daemon was killed"
 
 
-def test_inspect_shows_what_the_daemon_drained_from_the_span_rings(worker: Start, prefix: str) -> None:
+def test_inspect_shows_spans_that_the_daemon_drained(worker: Start, prefix: str) -> None:
     one = worker(
         """
         with brick.span("opens"):

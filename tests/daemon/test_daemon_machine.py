@@ -103,7 +103,7 @@ def test_workers_that_are_pid_1_of_their_own_namespaces_are_distinguished(worker
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_daemon_in_another_pid_namespace_knows_which_workers_live(worker: Start, prefix: str) -> None:
+def test_a_daemon_in_another_pid_namespace_detects_live_workers(worker: Start, prefix: str) -> None:
     lives, ends, dies = (worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="api") for _ in range(3))
     file, _, _ = (each.next_report() for each in (lives, ends, dies))
     with running(ALONE) as daemon:

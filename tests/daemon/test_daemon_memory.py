@@ -149,7 +149,7 @@ def test_names_include_only_single_named_workers() -> None:
     assert here.background().names == here.names() | {one.reading.uuid: "api/5"}
 
 
-def test_background_files_are_those_of_drained_workers() -> None:
+def test_background_files_belong_to_drained_workers() -> None:
     here = Memory("brickd-", known={ONE: RetainedWorker(file=(1, 2)), TWO: RetainedWorker()}, gone={THREE: gone(THREE)})
     found = here.background()
     assert (found.files, found.overlays) == ({ONE: (1, 2)}, {})

@@ -50,7 +50,7 @@ def late(worker: Start) -> Worker:
     return early
 
 
-def test_a_window_holds_what_was_recorded_since_the_daemons_first_look(worker: Start) -> None:
+def test_a_window_starts_at_the_daemons_first_pass(worker: Start) -> None:
     process = late(worker)
     with running() as daemon:
         daemon.until("worker_found")

@@ -122,7 +122,7 @@ def test_a_file_with_newer_records_is_not_emptied(prefix: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [fcntl.F_RDLCK, fcntl.F_WRLCK])
-def test_a_file_to_which_a_worker_appends_is_emptied_later(prefix: str, kind: int) -> None:
+def test_a_file_that_a_worker_still_appends_to_is_emptied_later(prefix: str, kind: int) -> None:
     append(prefix, ONE, 5)
     with machine(prefix) as daemon:
         append(prefix, TWO, 7)
@@ -179,7 +179,7 @@ def buried(worker: Start, prefix: str, daemon: Machine, spans: int) -> bytes:
     return bytes.fromhex(file.removeprefix(prefix))
 
 
-def test_a_record_adds_only_what_the_retained_totals_lack(
+def test_a_record_adds_only_counts_missing_from_the_retained_totals(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 1)

@@ -143,7 +143,7 @@ def test_a_record_of_a_living_worker_adds_nothing(worker: Start, prefix: str) ->
     assert spans_of(prefix) == (200, 0), "its segment is still there"
 
 
-def test_a_removed_worker_counts_only_what_the_checkpoint_lacks(worker: Start, prefix: str) -> None:
+def test_a_removed_worker_adds_only_counts_missing_from_the_checkpoint(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("b"): pass\nbrick.span("b").__enter__()\npause()')
     process.paused()
     (file,) = find(prefix)

@@ -263,7 +263,7 @@ def test_a_worker_that_continued_elsewhere_without_a_daemon_keeps_its_deferred_w
     assert "worker_missed" not in [kind for kind, _ in life.logged]
 
 
-def test_a_known_worker_is_not_missed_while_a_file_is_unread(
+def test_a_known_worker_is_not_missing_while_a_file_is_unread(
     life: Life, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segment(prefix, "0", os.urandom(16))

@@ -54,7 +54,7 @@ def test_tokens_are_the_most_likely_or_drawn_by_a_seed(worker: Start) -> None:
     assert process.end() == 0
 
 
-def test_the_cache_holds_what_a_prefill_of_everything_would_compute(worker: Start) -> None:
+def test_the_cache_equals_that_of_a_full_prefill(worker: Start) -> None:
     process = worker(
         MODEL
         + """

@@ -33,7 +33,7 @@ def text(page: str) -> str:
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=pytest.mark.ci if page in QUICK else pytest.mark.slow) for page in RUN]
 )
-def test_the_commands_of_a_page_print_what_it_shows(page: str, prefix: str, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_print_the_shown_output(page: str, prefix: str, tmp_path: Path) -> None:
     for module in NEEDS.get(page, ()):
         pytest.importorskip(module, reason=f"{module} is not installed: .ci/run does it")
     if shutil.which("curl") is None:
@@ -121,7 +121,7 @@ def test_the_kubernetes_manifest_is_yaml_and_both_containers_share_the_memory() 
     assert own.startswith(mounts[1]["runtime"] + "/")
 
 
-def test_the_drop_ins_on_the_page_are_those_of_the_unit() -> None:
+def test_the_documented_drop_ins_match_the_unit() -> None:
     unit = (ROOT / "systemd" / "brickd@.service").read_text()
     copied = [block.text for block in blocks(text("systemd")) if block.text.startswith("[Service]")]
     assert len(copied) == 2

@@ -67,7 +67,7 @@ def test_the_readme_has_its_sections_in_order_and_at_most_200_lines() -> None:
 
 
 @pytest.mark.ci
-def test_the_quick_start_of_the_readme_prints_what_it_shows(reader: Typist) -> None:
+def test_the_quick_start_of_the_readme_prints_the_shown_output(reader: Typist) -> None:
     text = section(README, "Quick start")
     (program,) = [block for block in blocks(text) if block.title]
     assert len(program.text.splitlines()) == 6
@@ -76,14 +76,14 @@ def test_the_quick_start_of_the_readme_prints_what_it_shows(reader: Typist) -> N
 
 
 @pytest.mark.ci
-def test_the_example_of_a_killed_worker_prints_what_it_shows(reader: Typist) -> None:
+def test_the_example_of_a_killed_worker_prints_the_shown_output(reader: Typist) -> None:
     _, _, text = (ROOT / "docs" / "explanation" / "how-it-works.md").read_text().partition("\nTry it with a worker")
     assert "kill -9 %1" in text
     reader.follow(text)
 
 
 @pytest.mark.slow
-def test_the_tutorial_prints_what_it_shows(reader: Typist) -> None:
+def test_the_tutorial_prints_the_shown_output(reader: Typist) -> None:
     before, after = TUTORIAL.partition("\n## 1. Install\n")[0::2]
     reader.follow(before + after.partition("\n## 2. ")[2])
 
@@ -113,7 +113,7 @@ def test_the_readme_works_in_a_bare_environment(prefix: str, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_the_demo_finds_what_the_readme_shows() -> None:
+def test_the_demo_finds_the_difference_shown_in_the_readme() -> None:
     text = section(README, "What the demo finds")
     wide = os.environ | {"COLUMNS": "160"}
     shown = subprocess.run(["scripts/demo"], cwd=ROOT, env=wide, check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -174,19 +174,19 @@ def variables_read() -> set[str]:
     return {name for text in texts for name in re.findall(r'"(BRICKD(?:_[A-Z]+)*)"', text)}
 
 
-def test_the_documented_variables_are_those_that_the_code_reads() -> None:
+def test_the_documented_variables_match_the_code() -> None:
     named = [span for span in first_spans(page("configuration")) if "BRICKD" in span]
     assert sorted(named) == sorted(variables_read())
 
 
-def test_the_documented_fields_of_brick_config_are_those_of_the_header() -> None:
+def test_the_documented_fields_of_brick_config_match_the_header() -> None:
     header = (ROOT / "agent" / "include" / "brick_agent.h").read_text()
     _, _, body = header.partition("struct brick_config {")
     fields = re.findall(r"^    [\w ]+[ *](\w+);", body.partition("};")[0], re.MULTILINE)
     assert first_spans(section(page("configuration"), "Configuration in C")) == fields
 
 
-def test_the_documented_options_of_the_daemon_are_those_of_up() -> None:
+def test_the_documented_options_of_the_daemon_match_up() -> None:
     reported = {
         word for span in first_spans(section(page("configuration"), "Options of the daemon")) for word in span.split()
     }
@@ -206,7 +206,7 @@ def endpoints(text: str) -> dict[str, set[str]]:
     }
 
 
-def test_the_documented_paths_and_parameters_are_those_of_the_api(daemon: Daemon) -> None:
+def test_the_documented_paths_and_parameters_match_the_api(daemon: Daemon) -> None:
     index = ask(runtime().socket, "/v1").document
     found = {
         f"{each['method']} {each['path'].replace(':path', '')}": set(each["parameters"]) for each in index["endpoints"]
@@ -226,11 +226,11 @@ def kinds() -> set[str]:
     return {error.kind for error in reported} | set(error_responses._KINDS.values()) | literal | {"stranger"}
 
 
-def test_the_documented_error_kinds_are_those_of_the_api() -> None:
+def test_the_documented_error_kinds_match_the_api() -> None:
     assert set(first_spans(section(page("http-api"), "Errors"))) == kinds()
 
 
-def test_the_documented_stream_events_are_those_that_are_sent() -> None:
+def test_the_documented_stream_events_match_the_sent_ones() -> None:
     streams = (ROOT / "brickd" / "api" / "event_stream.py").read_text()
     sent = set(re.findall(r'_event\("(\w+)"', streams)) | {"status"}
     assert set(first_spans(section(page("http-api"), "Streams"))) == sent
@@ -383,7 +383,7 @@ def test_each_key_of_a_view_at_any_depth_is_documented(worker: Start, daemon: Da
 
 
 @pytest.mark.parametrize("target", VIEWS)
-def test_the_keys_of_a_view_are_those_of_its_section(worker: Start, daemon: Daemon, target: str) -> None:
+def test_the_keys_of_a_view_match_its_section(worker: Start, daemon: Daemon, target: str) -> None:
     started(worker, SPANS)
     daemon.judged = judged()
     title = target.partition("?")[0]
@@ -410,7 +410,7 @@ def judged() -> Any:
         ("roofline", ["roofline", "--device", "given"]),
     ],
 )
-def test_the_keys_of_a_verbs_document_are_those_of_its_section(
+def test_the_keys_of_a_verbs_document_match_its_section(
     worker: Start, title: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BRICKD_STATE_DIR", str(tmp_path))
@@ -421,7 +421,7 @@ def test_the_keys_of_a_verbs_document_are_those_of_its_section(
     assert set(json.loads(result.stdout)) - BEGUN == top(title), result.stderr
 
 
-def test_the_keys_of_a_set_document_are_those_of_its_section(worker: Start, daemon: Daemon) -> None:
+def test_the_keys_of_a_set_document_match_its_section(worker: Start, daemon: Daemon) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     assert set(ask(runtime().socket, "/v1/set", b"service=api").document) - BEGUN == top("set") - BEGUN
 
@@ -429,7 +429,7 @@ def test_the_keys_of_a_set_document_are_those_of_its_section(worker: Start, daem
 # ---- exit codes
 
 
-def test_the_documented_exit_codes_are_those_of_the_code() -> None:
+def test_the_documented_exit_codes_match_the_code() -> None:
     text = page("exit-codes").partition("\n## ")[0]
     codes = {int(first): _CODE.findall(kind) for first, _, kind in rows(text) if first.isdigit()}
     assert sorted(codes) == [*map(int, Exit), 130]
@@ -441,7 +441,7 @@ def test_the_documented_exit_codes_are_those_of_the_code() -> None:
     }
 
 
-def test_the_verbs_documented_to_exit_1_are_those_that_do() -> None:
+def test_the_verbs_documented_to_exit_1_do_so() -> None:
     named = {span.split()[1] for span in first_spans(section(page("exit-codes"), "Verbs that exit 1"))}
     modules = {name: importlib.import_module(f"brickd.cli.{name}") for name in VERBS}
     assert named == {name for name, module in modules.items() if "Exit.DIFFERS" in inspect.getsource(module)} | {
@@ -449,11 +449,11 @@ def test_the_verbs_documented_to_exit_1_are_those_that_do() -> None:
     }
 
 
-def test_the_documented_health_conditions_are_those_that_are_checked() -> None:
+def test_the_documented_health_conditions_match_the_checks() -> None:
     assert first_spans(section(page("exit-codes"), "Health conditions")) == list(health.NAMES)
 
 
-def test_the_exit_codes_in_the_help_text_are_those_of_the_code() -> None:
+def test_the_exit_codes_in_the_help_text_match_the_code() -> None:
     (text,) = [each.text for each in next(help_texts()).paragraphs if each.text.startswith("Exit codes")]
     assert [int(number) for number in re.findall(r"^ +(\d+) ", text, re.MULTILINE)] == list(map(int, Exit))
 
@@ -515,7 +515,7 @@ def number(path: str, name: str) -> int:
     return int(found[1])
 
 
-def test_the_documented_format_versions_are_those_of_the_code() -> None:
+def test_the_documented_format_versions_match_the_code() -> None:
     shm, recording = "agent/include/brick_shm.h", "brickd/reader/core/recording_format.h"
     minor = number(shm, "BRICK_MINOR")
     versions = [row[2] for row in rows(page("formats")) if len(row) == 4]
@@ -531,7 +531,7 @@ def test_the_documented_format_versions_are_those_of_the_code() -> None:
     ]
 
 
-def test_the_documented_chunks_of_a_recording_are_those_of_the_header() -> None:
+def test_the_documented_chunks_of_a_recording_match_the_header() -> None:
     header = (ROOT / "brickd" / "reader" / "core" / "recording_format.h").read_text()
     kinds = set(re.findall(r"^    BRICK_CHUNK_(\w+) = \d+", header, re.MULTILINE))
     assert set(first_spans(section(page("formats"), "Recordings"))) == kinds

@@ -84,7 +84,7 @@ def inside(process: Worker) -> int:
 
 
 @pytest.mark.parametrize("mode", [pytest.param(0o1777, id="Docker"), pytest.param(0o777, id="Kubernetes")])
-def test_a_daemon_next_to_a_server_drains_it_and_knows_which_workers_live(
+def test_a_daemon_next_to_a_server_drains_it_and_detects_live_workers(
     daemon: Running, serve: Serve, shm: Path, prefix: str, mode: int
 ) -> None:
     shm.chmod(mode)
@@ -119,9 +119,7 @@ def test_a_daemon_next_to_a_server_drains_it_and_knows_which_workers_live(
     assert lives.end() == 0
 
 
-def test_a_torch_server_started_by_brick_agent_is_process_1_and_is_seen(
-    daemon: Running, serve: Serve, shm: Path
-) -> None:
+def test_a_torch_server_started_by_brick_agent_as_pid_1_is_listed(daemon: Running, serve: Serve, shm: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed: .ci/run does it")
     source = f"{SMALL}\nreport(os.getpid())\nfor _ in range(3): work()\npause()\nreport(os.getppid())"
     one = serve(source, by=(sys.executable, "-P", "-m", "brick_agent", "--"))

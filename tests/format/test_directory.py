@@ -130,7 +130,7 @@ def test_the_owner_of_a_file_is_looked_up_once(prefix: str) -> None:
     assert (looks.directory.others, len(looks.opened)) == ({}, 1), "another file has its name"
 
 
-def test_the_next_listing_waits_fifty_times_as_long_as_the_last_one_took(prefix: str) -> None:
+def test_the_next_listing_waits_fifty_times_the_last_duration(prefix: str) -> None:
     took_ns = SECOND // 100
     times = iter(range(0, 100 * SECOND, took_ns))  # each reading of the clock is took_ns after the one before
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))

@@ -81,7 +81,7 @@ def test_open_spans_of_a_live_worker_are_not_abandoned() -> None:
     assert ledger_of(replace(reading(LANE), pid=1)).document() == account(alive=True)
 
 
-def test_equal_lanes_count_as_often_as_they_occur() -> None:
+def test_equal_lanes_are_counted_each_time() -> None:
     found = reading(*2 * [LANE], *(LANES - 2) * [LANE | {"unmatched": 8}])
     wanted = account(times=LANES)
     wanted["spans"]["unmatched"] += LANES - 2

@@ -158,7 +158,7 @@ def test_of_two_dead_copies_the_one_with_more_spans_counts(life: Life, prefix: s
         assert [each.ledger.spans["begun"] for each in found.workers] == [9]
 
 
-def test_a_record_adds_what_an_earlier_copy_of_the_segment_lacks(life: Life, prefix: str) -> None:
+def test_a_record_adds_counts_missing_from_an_earlier_segment_copy(life: Life, prefix: str) -> None:
     place_dead(prefix, "copy", 5)
     assert _reader.append_removed(prefix, record_of(UUID, 9))
     for _ in range(10):

@@ -48,7 +48,7 @@ def counts_of(reading: Reading) -> dict[str, Any]:
     }
 
 
-def test_a_segment_costs_what_it_contains_whatever_it_claims() -> None:
+def test_a_segment_costs_its_contents_and_not_its_claims() -> None:
     with file() as fd:
         forge.sparse(fd)
         held = os.fstat(fd).st_blocks * 512
@@ -185,7 +185,7 @@ def test_a_truncated_file_is_refused_although_its_end_looks_like_a_hole() -> Non
 
 
 @pytest.mark.parametrize("ring", ["span", "event"])
-def test_a_ring_that_is_a_hole_is_empty_whatever_its_head_claims(ring: str) -> None:
+def test_a_ring_in_a_file_hole_is_empty_with_any_head(ring: str) -> None:
     with rings(**{f"{ring}_slots": 1 << 20}) as r:
         r.move(0, ring, 1 << 20)
         segment = Segment("sparse", r.fd)

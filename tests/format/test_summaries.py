@@ -71,7 +71,7 @@ def test_flops_are_merged_and_subtracted_like_other_sums(one: int, other: int) -
 
 
 @given(st.lists(SPAN, max_size=30), st.lists(SPAN, max_size=30))
-def test_subtracting_earlier_totals_gives_what_was_added_since(
+def test_subtracting_earlier_totals_gives_the_increase(
     before: list[dict[str, int]], later: list[dict[str, int]]
 ) -> None:
     then, wanted = folded(spans(*before)), folded(spans(*later))

@@ -16,7 +16,7 @@ def test_nan_and_infinity_are_refused_in_json(body: str) -> None:
         json_values.parsed(body)
 
 
-def test_a_number_that_is_too_large_is_refused() -> None:
+def test_too_large_a_number_is_refused() -> None:
     with pytest.raises(ValueError, match="expected a number, found inf"):
         json_values.number(json_values.parsed("1e999"))
 

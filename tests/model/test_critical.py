@@ -26,7 +26,7 @@ def test_the_work_of_one_thread_is_sequential() -> None:
     assert (found.length_ns, found.path, found.slack_ns) == (60, [0, 1, 2], [0, 0, 0])
 
 
-def test_parallel_work_takes_as_long_as_its_longest_branch() -> None:
+def test_parallel_work_takes_the_time_of_its_longest_branch() -> None:
     # qkv -> (score, gate) -> down
     found = critical(
         [Piece(None, 10), Piece(None, 40, needs=(0,)), Piece(None, 25, needs=(0,)), Piece(None, 5, needs=(1, 2))]

@@ -181,7 +181,7 @@ def test_a_repeated_id_is_refused() -> None:
     assert (total(work.bound), work.counts["refused"]) == ((1, 100), 1)
 
 
-def test_waiting_work_is_limited_and_the_oldest_is_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_work_above_the_limit_drops_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred, "WAITING_MAX", 64)
     monkeypatch.setattr(deferred, "STREAMS_MAX", 16)
     work = Deferred()
@@ -332,7 +332,7 @@ def test_any_history_gives_the_same_result_in_any_reading_order(seed: int, slow:
     judge(seed, slow=slow, restarts=restarts)
 
 
-def test_daemons_that_run_one_pass_each_settle_what_they_read() -> None:
+def test_daemons_that_run_one_pass_settle_their_records() -> None:
     work = Deferred()
     for n in range(20):
         work.take(defer(10 * n, id=n + 1) + finalize(10 * n + 5), long_ago)

@@ -124,7 +124,7 @@ def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random
 
 
 @given(st.lists(programs(marks=True, whole=False), max_size=4), st.booleans())
-def test_launches_add_up_to_those_of_the_marks(made: list[MadeUp], layers: bool) -> None:
+def test_launches_add_up_to_the_marks(made: list[MadeUp], layers: bool) -> None:
     def counted(unit: int) -> int:
         return sum(
             len(sums.durations)

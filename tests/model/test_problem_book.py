@@ -217,7 +217,7 @@ def test_a_problem_that_began_without_a_target_is_sent_later() -> None:
 # ---- silences
 
 
-def test_a_silenced_problem_is_sent_when_its_silence_is_over() -> None:
+def test_a_silenced_problem_is_sent_when_its_silence_ends() -> None:
     book, _ = lived((0, [OFF]))
     book = book.silenced(OFF.id, T + 100)
     book, changes = book.updated([OFF], LIVING, T + 99, sends=True)

@@ -174,7 +174,7 @@ def next_after(stream: list[tuple[str, Piece]]) -> int:
     return max((n + 1 for n, (sender, _) in enumerate(stream) if sender == "honest"), default=0)
 
 
-def test_a_claimed_hash_that_is_wrong_is_counted_and_reported_once(filed: Filed) -> None:
+def test_a_wrong_hash_is_counted_and_reported_once(filed: Filed) -> None:
     log = Log()
     made = kept(filed, log)
     take_each(made, "hostile", source_pieces.all_pieces(b"another text" * 9, hash_=fnv1a(b"the text")))

@@ -32,7 +32,7 @@ def test_an_assignment_changes_one_threshold_and_default_restores_it() -> None:
     assert assigned([], changed) == changed
 
 
-def test_a_refusal_names_the_threshold_the_value_and_what_is_expected() -> None:
+def test_a_refusal_names_the_threshold_its_value_and_the_expected_range() -> None:
     assert refusal("stuck_min=soon") == "stuck_min is 'soon', expected a duration of 1s to 24h"
     assert refusal("stuck_min=0.9s") == "stuck_min is 0.9, expected a duration of 1s to 24h"
     assert refusal("stuck_times=1e7") == "stuck_times is 10000000.0, expected a number of 1 to 1e+06 (times)"
@@ -128,7 +128,7 @@ def test_thresholds_and_service_settings_are_set_separately(words: tuple[str, ..
     assert (result.returncode, "brickd set " in result.stderr) == (2, True)
 
 
-def test_the_documented_thresholds_are_those_of_the_code() -> None:
+def test_the_documented_thresholds_match_the_code() -> None:
     page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
     reported = re.findall(r"^\| `(\w+)` \| `(.+?)` \| `(.+?)` to `(.+?)` \| (.*) \|$", page, re.MULTILINE)
     wanted = []

@@ -66,7 +66,7 @@ def test_layers_can_be_shown_separately(worker: Start) -> None:
     assert titles == ["TOTAL", "SHARE", "SELF", "COUNT", "MEDIAN", "P99", "LAYER", "BRICK"]
 
 
-def test_an_open_span_contains_what_ended_below_it(worker: Start) -> None:
+def test_an_open_span_contains_the_spans_that_ended_below_it(worker: Start) -> None:
     program = """
     with brick.span("loop"):
         for _ in range(3):
@@ -224,7 +224,7 @@ def test_a_node_below_the_deepest_branch_shows_its_depth() -> None:
 
 
 @given(st.lists(programs(), max_size=4))
-def test_a_node_has_what_its_paths_recorded(made: list[MadeUp]) -> None:
+def test_a_node_has_the_records_of_its_paths(made: list[MadeUp]) -> None:
     counts, own = Counter[object](), Counter[object]()
     for each in made:
         given_inside = Counter[int]()

@@ -96,7 +96,7 @@ def replay(made: MadeUp, later: MadeUp) -> MadeUp:
 
 
 @given(programs(given=False, room=False), programs(given=False, room=False))
-def test_a_window_holds_only_what_was_recorded_in_it(first: MadeUp, then: MadeUp) -> None:
+def test_a_window_holds_only_records_made_in_it(first: MadeUp, then: MadeUp) -> None:
     first.tick_ns = then.tick_ns
     began = snapshot(worker(first, 1))
     alone = replay(MadeUp(service=first.service), then)
@@ -214,7 +214,7 @@ def shown(older: RetainedTotals, lately: Lately) -> Worker:
     return Worker(older.name, reading, ledger_of(reading), older.workers, added=added)
 
 
-def test_workers_merged_within_the_window_count_what_they_did_in_it() -> None:
+def test_workers_merged_within_the_window_count_their_work_in_it() -> None:
     first, second, third = MadeUp(), MadeUp(), MadeUp()
     work(first, "a", 5)
     work(second, "b", 1)
@@ -253,7 +253,7 @@ def test_a_live_worker_is_not_subtracted_from_an_aggregate() -> None:
     assert after(began, worker(stays, 1), older) == {"a": (2, 2, 16)}
 
 
-def test_a_merged_worker_that_had_lost_its_segment_counts_what_it_did_since() -> None:
+def test_a_merged_worker_with_a_lost_segment_counts_only_later_work() -> None:
     first, second = MadeUp(), MadeUp()
     work(first, "a", 5)
     work(second, "a", 7)

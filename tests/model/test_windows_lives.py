@@ -155,7 +155,7 @@ def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]
 
 
 @given(courses(STEPS))
-def test_a_window_holds_what_shown_workers_recorded_in_it(course: list[tuple[str, int]]) -> None:
+def test_a_window_holds_the_records_of_the_shown_workers(course: list[tuple[str, int]]) -> None:
     for seen, recorded in seen_and_recorded(course):
         assert seen == recorded
 

@@ -575,7 +575,7 @@ def test_the_diagnosis_labels_the_sides_correctly() -> None:
     assert f"expected {actual} (api/1), actual {expected} (api/0)" in turned["diagnosis"]
 
 
-def test_coverage_reports_what_was_not_compared() -> None:
+def test_coverage_reports_uncompared_sites() -> None:
     sides = [*GOOD, CheckedRecord(off(1), site=NORM, step=9, ticks=50 * SECOND)], GOOD
     seen = compared(*sides)["coverage"]
     assert (seen["fingerprints"], seen["sites"], seen["sites_compared"]) == (25, 4, 4)

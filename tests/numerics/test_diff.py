@@ -100,7 +100,7 @@ def place(given: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("by", [(), pytest.param(("--by", "run"), marks=pytest.mark.ci)])
-def test_a_damaged_weight_is_found_and_named_where_it_is_first_read(worker: Start, by: tuple[str, ...]) -> None:
+def test_a_damaged_weight_is_reported_at_its_first_reader(worker: Start, by: tuple[str, ...]) -> None:
     for number, fault in enumerate(("", WEIGHT, "")):
         replica(worker, number, fault + WATCHED)
     answer = document("diff", "api", *by, code=1)
@@ -402,7 +402,7 @@ def test_a_screen_begins_with_evidence_and_verdict_and_has_at_most_24_lines(work
     assert "VERDICT" in nearer
 
 
-def test_equality_takes_a_few_lines_including_what_was_not_compared(worker: Start) -> None:
+def test_equality_is_printed_in_a_few_lines_with_its_coverage(worker: Start) -> None:
     for number in range(2):
         plain(worker, number)
     ended = brickd("diff", "api/0", "api/1")

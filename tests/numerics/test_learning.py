@@ -48,7 +48,7 @@ def test_rounding_differences_raise_no_alarm_before_and_after_classes_are_known(
     assert compared.unlooked == 1, "the second, when nothing was known"
 
 
-def test_a_mostly_equal_site_is_reported_once_that_is_known() -> None:
+def test_a_mostly_equal_site_is_reported_when_known() -> None:
     service = Service(2)
     for content in range(2):
         look_after(service, *of(content, USUAL, USUAL))
@@ -92,7 +92,7 @@ def test_a_fault_in_either_class_is_named_at_once(what: int, outlier: str) -> No
     assert known(compared) == [["u0", "u1", "u4"], ["u2", "u3", "u5"]]
 
 
-def test_another_class_does_not_decide_which_of_two_is_right() -> None:
+def test_another_class_does_not_decide_between_two() -> None:
     service = Service(3)
     for content in range(3):
         look_after(service, *of(content, USUAL, USUAL, OTHER))

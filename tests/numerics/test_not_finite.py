@@ -78,7 +78,7 @@ def test_each_kind_is_judged_separately_and_minus_infinity_takes_longer() -> Non
     assert [(kind, times) for _, kind, times in found(counted)] == [("-Inf", 4)]
 
 
-def test_the_limits_are_those_of_the_documentation() -> None:
+def test_the_limits_match_the_documentation() -> None:
     page = (ROOT / "docs" / "explanation" / "evidence.md").read_text()
     assert "worker's first 16 fingerprints at the site held none (for -Inf: the first 1,024)" in " ".join(page.split())
     assert FIRST == {"NaN": 16, "Inf": 16, "-Inf": 1_024}

@@ -243,7 +243,7 @@ def test_losses_are_counted_where_they_were_received() -> None:
     assert (one.lost, one.lost_before) == (3, 1)
 
 
-def test_the_number_of_workers_is_bounded_and_the_longest_silent_one_is_dropped() -> None:
+def test_workers_above_the_limit_replace_the_longest_silent_one() -> None:
     numerics = Numerics()
     first = producer(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]), "first")
     first.receive(CheckedRecord(Tensor(1), IN).slots())

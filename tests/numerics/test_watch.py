@@ -199,7 +199,7 @@ def test_a_case_is_counted_once_however_many_workers_confirm_it() -> None:
     assert found.outliers == {"u1": 5}
 
 
-def test_a_third_worker_decides_which_of_two_is_right() -> None:
+def test_a_third_worker_decides_between_two() -> None:
     service = Service(2)
     service.send(BAD, GOOD)
     assert service.look().findings[HERE].outliers == {}
@@ -690,7 +690,7 @@ def test_findings_of_an_older_format_without_names_are_continued() -> None:
     assert Memory.of(document).compared.sites == before.sites
 
 
-def test_what_is_known_about_thousands_of_sites_needs_little_memory() -> None:
+def test_thousands_of_sites_need_little_memory() -> None:
     service = Service(8)
     names = {f"{n:032x}": f"api/{n}" for n in range(WORKERS_MAX)}
     service.send(GOOD, BAD, GOOD)

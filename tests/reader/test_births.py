@@ -51,7 +51,7 @@ def rows(counted: dict[tuple[int, int], Counted]) -> list[tuple[Any, ...]]:
 
 
 @given(st.lists(st.lists(RECORD, max_size=20) | WORKERS.map(tuple), max_size=6))
-def test_births_equal_those_of_a_plain_count(turns: list[Any]) -> None:
+def test_births_match_a_plain_count(turns: list[Any]) -> None:
     """A turn adds fingerprints, or removes the counts of a worker."""
     fingerprints, counted = _reader.Fingerprints(MiB), dict[tuple[int, int], Counted]()
     for turn in turns:

@@ -133,7 +133,7 @@ def test_a_header_that_changes_later_has_no_effect() -> None:
         assert drain.spans == 16
 
 
-def test_a_ring_that_is_a_hole_is_rejected_once() -> None:
+def test_a_ring_in_a_file_hole_is_rejected_once() -> None:
     with rings(span_slots=1 << 20, event_slots=1 << 20) as r:
         r.move(0, "span", 1 << 20)
         r.move(0, "event", 1 << 20)

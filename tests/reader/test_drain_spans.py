@@ -197,7 +197,7 @@ def test_the_newest_spans_of_one_lane_are_its_last(counts: list[int]) -> None:
             np.testing.assert_array_equal(newest(drain), records[:end][-64:])
 
 
-def test_the_newest_spans_of_several_lanes_are_those_that_ended_last() -> None:
+def test_newest_spans_are_chosen_by_their_end_across_lanes() -> None:
     many = counted(600, start=np.arange(600) * 7, duration=5)
     lanes = np.random.default_rng(1).integers(0, 3, 600)
     with rings(lanes=3, span_slots=512) as r:

@@ -285,7 +285,7 @@ def test_an_unknown_site_stops_the_call_and_can_be_added_unnamed() -> None:
         max_size=60,
     )
 )
-def test_groups_and_counts_equal_those_of_a_dictionary(
+def test_groups_and_counts_match_a_dictionary(
     stream: list[tuple[int, int, int, int, int]],
 ) -> None:
     fingerprints = _reader.Fingerprints(MiB)
@@ -360,7 +360,7 @@ class Group:
         max_size=80,
     )
 )
-def test_votes_equal_those_of_a_dictionary_after_evictions_and_muting(
+def test_votes_match_a_dictionary_after_evictions_and_muting(
     stream: list[tuple[str, int, int, int]],
 ) -> None:
     fingerprints, others = _reader.Fingerprints(1), iter(range(100, 1_000_000))

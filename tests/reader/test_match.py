@@ -70,7 +70,7 @@ def test_the_first_difference_in_execution_order_leads() -> None:
 
 
 @pytest.mark.parametrize("by_input", [False, True])
-def test_a_row_has_what_preceded_it_in_any_order_of_arrival(by_input: bool) -> None:
+def test_a_row_has_its_predecessors_in_any_arrival_order(by_input: bool) -> None:
     good = [CheckedRecord(Tensor(n), (Tensor(n),), position=n, ticks=100 + n) for n in range(6)]
     other = {1: replace(good[1], output=Tensor(1, shape=2)), 4: replace(good[4], output=off(50, 1.0))}
     bad = [other.get(n, each) for n, each in enumerate(good)]
@@ -461,7 +461,7 @@ def test_by_input_each_unshared_worker_is_shown_once_next_to_the_first(
 
 @given(st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=5), min_size=2, max_size=5))
 @example([[1, 1, 2], [1, 3, 1], [2], [3]])
-def test_by_input_reference_and_members_equal_those_of_a_plain_list(reported: list[list[int]]) -> None:
+def test_by_input_reference_and_members_match_a_plain_list(reported: list[list[int]]) -> None:
     """At one content: the most frequent output of each, and its other outputs."""
     found = matched(*([CheckedRecord(off(each, 1.0 * each), IN) for each in own] for own in reported), by_input=True)
     begins = [sum(map(len, reported[:worker])) for worker in range(len(reported))]

@@ -182,7 +182,7 @@ def test_a_flipped_bit_in_either_class_is_found_and_named_by_majority() -> None:
     assert [row.agree for row in matched(*five).rows if row.class_ == Class.DIVERGED] == [2]
 
 
-def test_another_class_does_not_decide_which_of_two_is_right() -> None:
+def test_another_class_does_not_decide_between_two() -> None:
     usual, other, bit = records_of(always(USUAL)), records_of(always(OTHER)), records_of(always(USUAL, c3=BIT))
     for workers in permutations((usual, other, bit)):
         (row,) = (row for row in matched(*workers).rows if row.class_ == Class.DIVERGED)
@@ -291,7 +291,7 @@ def test_the_classes_of_two_fingerprints_do_not_depend_on_others(workers: list[d
 
 
 @pytest.mark.parametrize(("error", "rounded_"), [(2.0**-23, 2), (2.0**-23 + 2.0**-40, 0)])
-def test_an_error_as_large_as_rounding_is_rounding(error: float, rounded_: int) -> None:
+def test_an_error_within_rounding_is_classified_as_rounding(error: float, rounded_: int) -> None:
     """For a single float32, without any addition: half a unit for each of the two, and no more."""
     one, other = (
         CheckedRecord(Tensor(n, 1.0, (by, *(0.0,) * 15), 1), (Tensor(7, elements=1),), extents=(1, 1))

@@ -59,7 +59,7 @@ def recording(*arguments: str, under: Sequence[str] = ()) -> Iterator[Process]:
             process.kill()
 
 
-def test_a_recording_without_a_daemon_shows_what_the_machine_showed(worker: Start, tmp_path: Path) -> None:
+def test_a_recording_without_a_daemon_shows_what_the_machine_shows(worker: Start, tmp_path: Path) -> None:
     for number in range(2):
         started(worker, BRICKD_WORKER=str(number), **STILL)
     file = str(tmp_path / "run.brick")

@@ -274,7 +274,7 @@ def test_several_workers_are_read_in_one_pass() -> None:
         assert list(found) == [(MINE, ONE), (OTHER, ONE), (MINE, TWO)], "as often as one likes"
 
 
-def test_recorded_checksums_are_those_of_their_worker(worker: Start, tmp_path: Path) -> None:
+def test_recorded_checksums_match_their_worker(worker: Start, tmp_path: Path) -> None:
     file, _ = checked(worker, tmp_path)
     with opened([file]) as world:
         (there,) = world.survey().workers

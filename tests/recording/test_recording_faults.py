@@ -77,7 +77,7 @@ def test_an_invalid_body_of_records_is_refused(body: bytes) -> None:
 # ---- what is not a recording
 
 
-def test_a_file_that_is_not_a_recording_is_refused_with_what_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_recording_is_refused_with_its_type(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "round").symlink_to("round")
     (tmp_path / "text").write_text("workers: 8\n")

@@ -565,7 +565,7 @@ def test_a_recording_can_be_read_while_it_is_written(worker: Start, tmp_path: Pa
     assert "not ended" not in brickd("status", str(path)).stderr
 
 
-def test_windows_of_a_recording_are_those_that_the_daemon_showed(worker: Start, tmp_path: Path) -> None:
+def test_windows_of_a_recording_match_the_daemons(worker: Start, tmp_path: Path) -> None:
     process = started(
         worker, "norm = brick.brick('norm')\npause()\nfor _ in range(60):\n    with norm: pass\npause()", **STILL
     )

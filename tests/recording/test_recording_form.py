@@ -325,7 +325,7 @@ def test_a_recording_of_another_major_is_refused_with_both_numbers() -> None:
         (tape([])[:56] + bytes(8) + tape([])[:56] + bytes(8), "has a damaged title: its checksum is"),
     ],
 )
-def test_a_file_that_is_not_a_recording_is_refused_with_what_was_found(bytes_: bytes, reason: str) -> None:
+def test_a_file_that_is_not_a_recording_is_refused_with_its_first_bytes(bytes_: bytes, reason: str) -> None:
     with pytest.raises(RecordingRefused, match=reason):
         read(bytes_)
 

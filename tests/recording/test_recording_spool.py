@@ -192,7 +192,7 @@ def test_a_spool_of_no_capacity_is_refused(size: int) -> None:
         _reader.Spool().wait(-1)
 
 
-def test_of_two_threads_draining_into_one_spool_one_is_refused_without_damage() -> None:
+def test_a_second_thread_draining_into_a_spool_is_refused() -> None:
     with workers(2, slots=1 << 14) as both, memory() as fd:
         spool, recording = _reader.Spool(), begin(fd, 1 << 26)
 

@@ -684,7 +684,7 @@ def test_peaks_of_another_machine_are_replaced_only_on_request(
     ]
 
 
-def test_a_lower_bound_is_not_shown_as_measured_and_load_is_mentioned(
+def test_calibrate_marks_a_lower_bound_and_warns_about_load(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_programs(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 0)))

@@ -105,7 +105,7 @@ def test_the_distance_is_to_the_lower_of_peak_and_bandwidth(
 
 
 @given(st.lists(rates, min_size=1, max_size=4), rates, st.floats(1e-6, 1e9), st.floats(1e-6, 1e9))
-def test_a_brick_is_served_by_the_farthest_level_that_is_fast_enough(
+def test_a_brick_uses_the_farthest_memory_level_that_is_fast_enough(
     bandwidths: list[float], peak: float, flops: float, size_bytes: float
 ) -> None:
     names = [f"L{number}" for number in range(len(bandwidths))]
@@ -521,7 +521,7 @@ def test_a_brick_above_the_peak_is_never_shown_without_a_note(
     )
 
 
-def test_a_peak_that_is_too_low_is_named_with_the_command_that_helps(worker: Start) -> None:
+def test_too_low_a_peak_is_reported_with_the_next_command(worker: Start) -> None:
     started(worker, COMPUTING)
     save(runtime().state / "peaks", [low("core")])
     assert "or more than one core computed (--device machine)" in brickd("roofline", "--device", "core").stderr

@@ -185,7 +185,7 @@ def test_a_worker_without_open_spans_is_idle_and_has_a_row(worker: Start) -> Non
     assert verdict["text"] == "1 worker is too few to compare: 1 is idle"
 
 
-def test_hang_reports_what_it_did_not_judge(worker: Start, prefix: str) -> None:
+def test_hang_reports_unjudged_workers(worker: Start, prefix: str) -> None:
     service(worker, [STUCK.format("a")])
     (SHM / f"{prefix}junk").write_bytes(b"\x01" * 8192)
     assert "not judged: 1 " in brickd("hang", *QUICK).stderr

@@ -33,7 +33,7 @@ def by_pairs(first: list[int], second: list[int]) -> Ranks:
 
 
 @given(CELLS)
-def test_ranks_of_cells_equal_those_of_all_pairs(groups: tuple[list[int], list[int]]) -> None:
+def test_ranks_of_cells_match_those_from_all_pairs(groups: tuple[list[int], list[int]]) -> None:
     wanted = by_pairs(*groups)
     found = ranks(*groups)
     assert found.ahead == wanted.ahead

@@ -228,7 +228,7 @@ def given_times(values: Iterable[float], tick_ns: float) -> Reading:
 
 
 @pytest.mark.parametrize("tick_ns", [0.38461538, 0.25, 0.7, 41.7])
-def test_given_times_in_ns_are_compared_as_exactly_as_ticks(tick_ns: float) -> None:
+def test_given_nanoseconds_are_compared_as_exactly_as_ticks(tick_ns: float) -> None:
     ten_percent = [[given_times(times(middle), tick_ns)] for middle in (1e6, 1.1e6)]
     assert only(paces(*ten_percent)).significant
     assert not only(paces(ten_percent[0], ten_percent[0])).significant
@@ -291,7 +291,7 @@ SPANS = st.lists(st.integers(2**6, 2**20), min_size=CALLS_MIN, max_size=40)
 
 @settings(deadline=None)
 @given(SPANS, SPANS, st.floats(0.5, 4), st.sampled_from([1.0, 0.7, 0.25]))
-def test_verdicts_do_not_depend_on_which_group_is_the_first(
+def test_verdicts_do_not_depend_on_the_order_of_groups(
     first: list[int], second: list[int], longer: float, tick_ns: float
 ) -> None:
     a, b = worker({"gemm": first}), worker({"gemm": [longer * ns for ns in second]}, tick_ns)

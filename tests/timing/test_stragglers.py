@@ -348,7 +348,7 @@ def test_no_claimed_number_breaks_the_judgement(data: st.DataObject) -> None:
     assert judged.headlines() is not None
 
 
-def test_a_look_is_bounded_and_counts_what_it_leaves_out() -> None:
+def test_a_comparison_is_bounded_and_counts_omitted_bricks() -> None:
     workers = 64
     bricks = {f"brick {n}": Made(1_000_000.0 + n) for n in range(ROWS_MAX // workers + 10)}
     (seen,) = Fleet(workers=workers, bricks=bricks).looks(1, seed=1)

@@ -83,7 +83,7 @@ def test_a_straggler_is_not_folded_into_the_healthy_workers(worker: Start, daemo
     assert re.search(r"^api/2 +\d+  live", screen, re.MULTILINE)
 
 
-def test_without_a_straggler_the_screen_names_what_was_compared(three: Daemon) -> None:
+def test_without_a_straggler_the_screen_names_the_compared_spans(three: Daemon) -> None:
     bricks = {**with_("rare", Made(9e6, calls=2)), "tiny": Made(1_000)}
     looks = Fleet(workers=3, bricks=bricks).looks(6, seed=1)
     three.judged = judge(looks)
@@ -250,7 +250,7 @@ def snapshots(slots: int, slow_in: range, lives: Any = lambda worker, slot: True
     return taken
 
 
-def test_a_straggler_is_reported_once_and_once_when_it_is_gone() -> None:
+def test_a_straggler_is_reported_at_its_start_and_its_end() -> None:
     log = KindsLog()
     lookout = Lookout(log.add)
     named = []

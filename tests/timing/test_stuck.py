@@ -181,7 +181,7 @@ def test_each_worker_is_read_once_per_place_however_many_wait_there() -> None:
     assert asked == 2 * len(workers), "its own p99, and once that of the place"
 
 
-def test_workers_stuck_in_one_place_are_one_alarm() -> None:
+def test_workers_stuck_in_one_place_cause_one_alarm() -> None:
     workers = [Made(number) for number in range(5)]
     for each in workers[:4]:
         each.opens("step", each.number * SECOND)

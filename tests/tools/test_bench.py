@@ -92,7 +92,7 @@ def test_every_case_of_a_peer_is_compared_once() -> None:
     assert {each.reference for each in COMPARISONS} <= ours
 
 
-def test_the_goals_against_peers_are_those_of_the_design() -> None:
+def test_the_goals_against_peers_match_the_design() -> None:
     goals = {each.by: each.goal.limit for each in COMPARISONS if each.goal is not None and each.by != "brickd"}
     assert goals == {"prometheus_client": 50, "LTTng-UST": 4, "the seed's design": 1.4}
 

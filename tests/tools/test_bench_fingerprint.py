@@ -22,7 +22,7 @@ def test_the_numpy_fingerprint_follows_the_definition(elements: int) -> None:
     assert stats["l2"] == pytest.approx(float(want.l2), rel=1e-5)
 
 
-def test_the_goals_of_a_fingerprint_are_those_of_the_design() -> None:
+def test_the_goals_of_a_fingerprint_match_the_design() -> None:
     goals = {(each.case, each.reference): each.goal.limit for each in tensors.COMPARISONS if each.goal is not None}
     assert goals == {
         (tensors.READ, "fingerprint, avx512"): 0.45,

@@ -111,9 +111,7 @@ def test_each_effect_is_reported_before_it_begins(tmp_path: Path, compiled: Comp
     ("action", "numbers"),
     [("kill-before", (1, RENAME)), ("kill-after", (1, RENAME, UNLINK)), ("kill-half", range(1, len(STEPS) + 1))],
 )
-def test_a_kill_keeps_what_was_done_before(
-    tmp_path: Path, compiled: Compile, action: str, numbers: Iterable[int]
-) -> None:
+def test_a_kill_keeps_finished_work(tmp_path: Path, compiled: Compile, action: str, numbers: Iterable[int]) -> None:
     folders = {n: fresh(tmp_path / f"at {n}") for n in numbers}
     started = {n: start(folders[n], fault_at(compiled, f"{action}:{n}", (folders[n],))) for n in numbers}
     for n, process in started.items():

@@ -117,7 +117,7 @@ def test_the_second_run_does_nothing(checkout: Checkout) -> None:
     assert (checkout.install(), checkout.calls) == ("", [])
 
 
-def test_what_tests_need_is_installed_if_asked_for_and_stays(checkout: Checkout) -> None:
+def test_test_packages_are_installed_on_request_and_stay(checkout: Checkout) -> None:
     checkout.install()
     assert (checkout.root / NEEDED).read_text() == "a\n"
     checkout.install("--tests")
@@ -138,7 +138,7 @@ def test_only_the_changed_distribution_is_built_again(checkout: Checkout) -> Non
     assert checkout.installed == [SETUPTOOLS, *ALL]
 
 
-def test_what_failed_is_tried_again(checkout: Checkout) -> None:
+def test_failed_work_is_tried_again(checkout: Checkout) -> None:
     checkout.env["FAILS"] = "./agent"
     assert "not installed: see the messages above" in checkout.install(status=1)
     del checkout.env["FAILS"]
@@ -146,7 +146,7 @@ def test_what_failed_is_tried_again(checkout: Checkout) -> None:
     assert set(checkout.installed) >= set(ALL)
 
 
-def test_an_environment_whose_python_is_gone_is_made_again(checkout: Checkout) -> None:
+def test_an_environment_with_a_missing_python_is_made_again(checkout: Checkout) -> None:
     checkout.install()
     (checkout.root / ".venv" / "bin" / "python").unlink()
     checkout.change("brickd/x.py")

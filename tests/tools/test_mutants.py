@@ -137,7 +137,7 @@ def test_each_change_of_c_is_selected_by_its_number(tmp_path: Path) -> None:
     assert list(marks.read_bytes()) == [0, *[1] * len(every)]
 
 
-def test_a_change_that_is_not_valid_c_is_reported_and_left_out(tmp_path: Path) -> None:
+def test_a_change_with_invalid_c_is_reported_and_skipped(tmp_path: Path) -> None:
     original, copy = tmp_path / "original", tmp_path / "copy"
     for each in (original, copy):
         (each / "src").mkdir(parents=True)

@@ -132,7 +132,7 @@ def test_workers_with_differing_weights_are_due_once_per_life_of_their_service()
     assert named(weighed.workers[1:]) == {uuids[1]}, "both of the two that disagree, one of them already due"
 
 
-def test_a_worker_named_by_others_is_due_once_while_it_is_named() -> None:
+def test_a_worker_named_by_several_others_is_due_once() -> None:
     rescans, now_ns = Rescans(), NOW
     for workers, expected in ((["u1"], {"u1"}), (["u1"], set()), ([], set()), (["u1"], {"u1"})):
         now_ns += APART_NS

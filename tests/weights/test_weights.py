@@ -718,7 +718,7 @@ def test_a_copy_for_a_reader_never_changes() -> None:
     assert (judged.verdict, judged.equal, judged.tensors, list(copy)) == ("equal", 2, 4, uuids[:2])
 
 
-def test_tensors_read_at_load_only_are_counted_up_to_those_known() -> None:
+def test_tensors_read_only_at_load_are_counted_up_to_known_ones() -> None:
     weighed = MadeUpWeights()
     for number, once in enumerate((0, 1, 9)):
         weighed.add(f"api/{number}", watched=9, once=once)

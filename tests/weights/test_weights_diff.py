@@ -107,7 +107,7 @@ def test_a_partly_read_new_generation_is_incomplete() -> None:
     assert (whole["verdict"], whole["incomplete"]) == ("identical", 0)
 
 
-def test_a_difference_is_certain_whatever_is_unread() -> None:
+def test_a_difference_is_certain_even_with_unread_records() -> None:
     reported = by_weights(weights(norm=1), weights(norm=2), of=9)
     assert (reported["verdict"], reported["diverged"], reported["incomplete"]) == ("diverged", 1, 16)
 

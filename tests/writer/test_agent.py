@@ -326,7 +326,7 @@ def test_after_shutdown_everything_is_a_no_op(worker: Start, prefix: str) -> Non
         "brick.step(1, rows=2, valid=3)",
     ],
 )
-def test_strict_mode_raises_what_is_otherwise_counted(worker: Start, wrong: str) -> None:
+def test_strict_mode_raises_errors_that_are_otherwise_counted(worker: Start, wrong: str) -> None:
     program = f"""
     brick.init(names=64)
     b = [brick.brick(f"b{{n}}") for n in range(63)][0]

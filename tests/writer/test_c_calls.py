@@ -221,7 +221,7 @@ result += [w.brick_layer_begin(5, 2), w.brick_layer_end(5, 2)]
     assert lane["open"] == ROOM - 3
 
 
-def test_the_end_of_a_layer_ends_only_what_is_open_inside(called: Any) -> None:
+def test_the_end_of_a_layer_ends_only_spans_inside_it(called: Any) -> None:
     reported, got = called("""
 a, b = name("a"), name("b")
 w.brick_begin(a, None, None)

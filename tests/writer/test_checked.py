@@ -44,7 +44,7 @@ reported = [[*(fingerprint_fields(brick.fingerprint(a, key=key())) for a in (t, 
     assert len({each["tensors"][0]["shape"] for each in found}) == 6
 
 
-def test_a_checksum_has_the_layer_and_step_in_which_it_was_made(worker: Start, prefix: str) -> None:
+def test_a_checksum_has_the_layer_and_step_of_its_creation(worker: Start, prefix: str) -> None:
     got, found, known, _ = recorded(
         worker,
         prefix,

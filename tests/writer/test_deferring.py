@@ -167,7 +167,7 @@ assert brick.pending() == 0
 # ---- rings that fill up ------------------------------------------------------------------------------------------
 
 
-def test_a_full_ring_reserves_space_for_ends_and_counts_what_it_drops(worker: Start, prefix: str) -> None:
+def test_a_full_ring_reserves_space_for_ends_and_counts_drops(worker: Start, prefix: str) -> None:
     got, reported = recorded(
         worker,
         prefix,

@@ -113,7 +113,7 @@ def epoch_of(compiled: Callable[..., Path]) -> EpochOf:
 
 
 @pytest.mark.parametrize("second", [1_800_000_000, 2**32 - 30])
-def test_an_epoch_word_is_valid_until_its_second_unless_that_is_far_away(
+def test_an_epoch_word_expires_and_is_ignored_if_far_in_the_future(
     epoch_of: Callable[[int, int], int], second: int
 ) -> None:
     def until(seconds: int) -> int:

@@ -144,7 +144,7 @@ pause()
     assert process.end() == 0, process.stderr
 
 
-def test_native_checksums_equal_those_of_python(worker: Start, prefix: str, calls: str) -> None:
+def test_native_checksums_match_python(worker: Start, prefix: str, calls: str) -> None:
     process = worker(
         calls
         + """

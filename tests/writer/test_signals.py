@@ -16,7 +16,7 @@ needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="steps sin
 
 
 @pytest.mark.ci
-def test_python_timer_handlers_record_next_to_what_they_interrupt(worker: Start, prefix: str) -> None:
+def test_python_timer_handlers_record_during_an_interrupted_call(worker: Start, prefix: str) -> None:
     process = worker(
         """
         import signal

@@ -115,7 +115,7 @@ os.waitpid(child, 0)
     assert process.end() == 0
 
 
-def test_a_definition_called_while_off_is_sent_once_recording_is_on(worker: Start, prefix: str) -> None:
+def test_a_definition_called_while_off_is_sent_when_recording_starts(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,

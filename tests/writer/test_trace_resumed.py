@@ -140,7 +140,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize(("options", "resumptions", "waiting"), [("", 1, 3), (", waits=False", 2, 0)])
-def test_a_coroutine_is_one_span_with_waits_or_one_per_resumption_without(
+def test_a_coroutine_is_one_span_with_waits_or_one_per_resumption(
     worker: Start, prefix: str, options: str, resumptions: int, waiting: int
 ) -> None:
     process = worker(WAITING.format(options) + "pause()")
