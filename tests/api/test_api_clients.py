@@ -293,7 +293,7 @@ CONTROL = {
 MEMBER = ("--regid=65534", "--groups=4321")
 
 
-def test_the_index_says_which_role_each_path_needs(open_folder: Path) -> None:
+def test_the_index_lists_the_role_that_each_path_needs(open_folder: Path) -> None:
     with serving(open_folder / "socket"):
         listed = ask(open_folder / "socket", "/v1").document["endpoints"]
     roles = {f"{each['method']} {each['path']}": each["role"] for each in listed}

@@ -241,7 +241,7 @@ def test_the_sum_of_the_groups_is_the_whole(made: list[MadeUp], by: By) -> None:
 
 
 @given(st.lists(programs(), max_size=4), st.sampled_from(["worker", "service"]))
-def test_a_group_has_the_totals_of_its_own_workers(made: list[MadeUp], by: By) -> None:
+def test_a_group_has_the_totals_of_its_workers(made: list[MadeUp], by: By) -> None:
     workers, attribute = named(made), {"worker": "name", "service": "service"}[by]
     alone = {}
     for group in {getattr(worker, attribute) for worker in workers}:

@@ -136,21 +136,21 @@ def test_an_unknown_verb_exits_2_and_names_similar_ones() -> None:
     [("ps", "`workers`"), ("LS", "`workers`"), ("top", "`status` or `workers` or `bricks`"), ("logs", "`events`"),
      ("restart", "`up` or `down`"), ("kil", "`down`")],
 )  # fmt: skip
-def test_an_unknown_verb_names_those_of_its_meaning(word: str, verbs: str) -> None:
+def test_an_unknown_verb_suggests_verbs_with_its_meaning(word: str, verbs: str) -> None:
     assert brickd(word).stderr == f"brickd: No such command '{word}'. Did you mean {verbs}? (see brickd --help)\n"
 
 
-def test_no_other_word_for_a_verb_is_a_verb_itself() -> None:
+def test_synonyms_of_verbs_are_not_verbs() -> None:
     words = [word for verb in VERBS.values() for word in verb.also.split()]
     assert not set(words) & set(VERBS)
     assert all(word == word.casefold() for word in words)
 
 
-def test_an_unknown_word_without_a_neighbour_names_none() -> None:
+def test_an_unknown_verb_without_a_similar_one_gets_no_suggestion() -> None:
     assert brickd("qqqq").stderr == "brickd: No such command 'qqqq'. (see brickd --help)\n"
 
 
-def test_help_shows_what_the_option_shows() -> None:
+def test_the_verb_and_the_option_show_the_same_help() -> None:
     assert brickd("help").stdout == brickd("--help").stdout
     for verb in ("status", "help"):
         assert (brickd("help", verb).returncode, brickd("help", verb).stdout) == (0, brickd(verb, "--help").stdout)

@@ -112,7 +112,7 @@ with brick.span("span"): pass
     assert ("span",) in summaries(got)
 
 
-def test_if_one_end_of_a_scope_raises_in_strict_mode_the_others_still_end(worker: Start, prefix: str) -> None:
+def test_a_raising_end_of_a_scope_skips_no_other_end(worker: Start, prefix: str) -> None:
     program = """
 from brick_agent._compat.profiler.scopes import Scope
 from brick_agent._core import _node_end
@@ -132,8 +132,8 @@ with brick.span("span"): pass
 
 
 NESTED = {
-    "in one with a stated time": 'p.graph_push_scope(N.Brick("f", 1_000_000_000))',
-    "in one that is not timed": """
+    "a call with a stated time": 'p.graph_push_scope(N.Brick("f", 1_000_000_000))',
+    "a call that is not timed": """
 p.set_sync_mode("Off"); p.graph_push_scope(N.Function("f"))
 p.graph_record_brick("f", 1_000_000_000); p.set_sync_mode("Deferred")
 """,
@@ -141,7 +141,7 @@ p.graph_record_brick("f", 1_000_000_000); p.set_sync_mode("Deferred")
 
 
 @pytest.mark.parametrize("outer", NESTED)
-def test_a_recursive_function_has_its_own_time_if_no_outer_call_is_timed(worker: Start, outer: str) -> None:
+def test_recursion_below_a_call_without_a_measured_time_is_timed_once(worker: Start, outer: str) -> None:
     program = f"""
 import time
 {NESTED[outer]}

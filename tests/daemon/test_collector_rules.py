@@ -329,7 +329,7 @@ def test_unsaved_records_that_fill_half_a_ring_are_saved_at_once(loop: Loop, pre
             assert loop.tried == tried, count
 
 
-def test_while_saving_fails_dead_segments_stay_and_one_event_says_so(loop: Loop, prefix: str) -> None:
+def test_failed_saving_keeps_dead_segments_and_sends_one_event(loop: Loop, prefix: str) -> None:
     with rings_of(prefix, "a") as made:
         made.add(0, "event", events({"sequence": 1}))
         place(prefix, "dead", ended=1)

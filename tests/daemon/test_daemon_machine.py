@@ -121,9 +121,7 @@ def test_a_daemon_in_another_pid_namespace_detects_live_workers(worker: Start, p
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_second_daemon_in_another_pid_namespace_says_where_the_first_runs(
-    worker: Start, prefix: str, tmp_path: Path
-) -> None:
+def test_a_second_daemon_reports_the_pid_namespace_of_the_first(worker: Start, prefix: str, tmp_path: Path) -> None:
     worker(f"{ROUNDS}\nrounds()").next_report()
     with running() as first:
         closed(first, STARTS)

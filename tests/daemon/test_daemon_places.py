@@ -84,7 +84,7 @@ def consumer(file: str) -> int | None:
 
 
 @pytest.mark.ci
-def test_without_inotify_files_are_listed_and_an_event_says_so(prefix: str, worker: Start) -> None:
+def test_without_inotify_files_are_listed_and_one_event_is_sent(prefix: str, worker: Start) -> None:
     nothing = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
     command = ("unshare", "-U", "-r", "sh", "-c", nothing, "sh")
     if subprocess.run([*command, "true"], check=False, capture_output=True).returncode != 0:

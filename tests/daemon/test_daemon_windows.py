@@ -105,7 +105,7 @@ def test_the_screen_names_the_time_of_its_counts(worker: Start) -> None:
             assert ", last " not in brickd(verb, "--over", "start").stdout
 
 
-def test_a_window_that_is_not_kept_is_refused_with_those_that_are() -> None:
+def test_a_window_that_is_not_kept_is_refused_with_the_kept_range() -> None:
     for verb in ("status", "bricks", "tree", "roofline"):
         refused = brickd(verb, "--over", "2h")
         assert refused.returncode == 2

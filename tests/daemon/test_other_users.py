@@ -200,7 +200,7 @@ def test_ownership_of_a_file_is_judged_by_the_effective_user(prefix: str) -> Non
         os.seteuid(0)
 
 
-def test_a_file_that_this_user_may_not_remove_stays(prefix: str) -> None:
+def test_unlink_without_permission_is_refused_and_keeps_the_file(prefix: str) -> None:
     placed(f"{prefix}0", b"")
     with open_file(f"{prefix}0") as file:
         os.seteuid(STRANGER)

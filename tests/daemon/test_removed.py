@@ -289,7 +289,7 @@ def test_a_living_workers_segment_is_kept_at_any_age(compiled: Compile, prefix: 
     assert [each["begun"] for each in records(prefix)] == [10, 7]
 
 
-def test_a_segment_with_a_held_lock_is_kept_whatever_its_pid_says(compiled: Compile, prefix: str) -> None:
+def test_a_segment_with_a_held_lock_is_kept_with_any_pid(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "removed", *GREEDY), "7", "none", "1") as lives:
         lives.paused()
         (alive,) = find(prefix)

@@ -293,7 +293,7 @@ def test_a_segment_truncated_at_any_length_is_refused() -> None:
         assert judged(image[:length]) is None, length
 
 
-def test_a_segment_longer_than_its_header_says_is_refused() -> None:
+def test_a_segment_longer_than_its_header_states_is_refused() -> None:
     assert "bytes, its header says" in refusal(golden() + b"\0")
 
 
@@ -627,9 +627,9 @@ def test_a_dangling_link_is_refused(prefix: str, name: str) -> None:
         open_segment(name if name in ("", ".", "..", "/") else prefix + name)
 
 
-@pytest.mark.parametrize("behind", [os.fsdecode(b"\xff\xfe"), "ä", "a b", "a\n", "a;b", "a\u0661", "~", "$(rm)"])
-def test_a_name_that_no_worker_writes_is_found_and_refused_and_stays(prefix: str, behind: str) -> None:
-    name = prefix + behind
+@pytest.mark.parametrize("suffix", [os.fsdecode(b"\xff\xfe"), "ä", "a b", "a\n", "a;b", "a\u0661", "~", "$(rm)"])
+def test_invalid_segment_names_are_refused_and_not_removed(prefix: str, suffix: str) -> None:
+    name = prefix + suffix
     (SHM / name).write_bytes(golden())
     assert find(prefix) == [name]
     (refused,) = prune(remove=True, wait=lambda _: None, refused_too=True).refused
@@ -638,7 +638,7 @@ def test_a_name_that_no_worker_writes_is_found_and_refused_and_stays(prefix: str
     assert (SHM / name).exists()
 
 
-def test_a_prefix_may_have_any_characters_of_text_and_its_segments_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_under_any_text_prefix_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     prefix = f"test-brickd-{os.getpid()} ä\n;-"
     monkeypatch.setenv("BRICKD_SHM_PREFIX", prefix)
     forge.placed(f"{prefix}aZ09._-", golden())
@@ -649,7 +649,7 @@ def test_a_prefix_may_have_any_characters_of_text_and_its_segments_are_removed(m
     assert find(prefix) == []
 
 
-def test_a_file_that_another_process_removes_first_was_not_removed_here(put_file: Callable[[bytes], str]) -> None:
+def test_unlink_reports_a_file_removed_by_another_process(put_file: Callable[[bytes], str]) -> None:
     class Raced(SegmentFile):
         def same_file(self) -> bool:
             same = super().same_file()
@@ -661,7 +661,7 @@ def test_a_file_that_another_process_removes_first_was_not_removed_here(put_file
         assert not file.unlink()
 
 
-def test_a_prefix_that_is_not_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prefix_that_is_not_utf8_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRICKD_SHM_PREFIX", os.fsdecode(b"brickd-\xff-"))
     with pytest.raises(BrickdError, match=re.escape("BRICKD_SHM_PREFIX is b'brickd-\\xff-', expected UTF-8")):
         find()

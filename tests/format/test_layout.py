@@ -200,7 +200,7 @@ def exact_bucket(ticks: int) -> int:
     return min(max((ticks**4).bit_length() - 1 - 20, 0), 127)
 
 
-def test_every_bucket_boundary_is_where_the_format_says(bucket: Callable[[int], int]) -> None:
+def test_bucket_boundaries_match_the_format(bucket: Callable[[int], int]) -> None:
     for i in range(1, 4 * 59):
         # The least integer that is at least 2^(5 + i/4).
         low, high = 0, 2**64

@@ -298,7 +298,7 @@ for n in range(60):
     assert ledger_of(got).marks["wanted"] == 500
 
 
-def test_a_kernel_without_a_name_of_its_own_shares_no_counter(worker: Start, prefix: str) -> None:
+def test_a_kernel_without_its_own_name_shares_no_counter(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
         prefix,

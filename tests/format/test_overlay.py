@@ -46,7 +46,7 @@ def worker(reading: Reading) -> Worker:
     return Worker("made/0", reading, ledger_of(reading))
 
 
-def test_a_bound_is_a_row_of_its_own_next_to_measured_times() -> None:
+def test_a_bound_has_a_row_separate_from_measured_times() -> None:
     rows = {(brick.name, brick.bounded): brick for brick in bricks([worker(device())])}
     assert sorted(rows) == [("forward", False), ("gemm", False), ("gemm", True)]
     both = rows["gemm", False].row, rows["gemm", True].row

@@ -364,7 +364,7 @@ def test_a_bound_is_marked_and_gives_no_rate() -> None:
     assert "slowest kernel: k in norm, ≤ 30 ns in 1 launch" in lines
 
 
-def test_an_ambiguous_given_time_has_a_row_of_its_own() -> None:
+def test_an_ambiguous_given_time_has_a_separate_row() -> None:
     made = MadeUp()
     made.begin("norm")
     for unit in (_reader.UNIT_H2D, _reader.UNIT_D2D):
@@ -549,7 +549,7 @@ def test_a_node_with_only_a_dependency_is_shown() -> None:
     ]
 
 
-def test_a_node_that_is_there_for_a_need_alone_keeps_its_earlier_marks() -> None:
+def test_a_node_kept_for_its_needs_keeps_its_earlier_marks() -> None:
     made = MadeUp()
     above = made._path("f", -1, 0, None)
     made.mark("f.py", _reader.UNIT_DEFINED, below=above, layer=3)
@@ -558,7 +558,7 @@ def test_a_node_that_is_there_for_a_need_alone_keeps_its_earlier_marks() -> None
     assert (node.place.kind, node.place.definitions, node.place.needs) == ("function", {("f.py", 3)}, {"up": 1})
 
 
-def test_needs_at_two_units_of_a_place_have_one_node_in_any_order_of_workers() -> None:
+def test_needs_of_two_units_share_one_node_in_any_worker_order() -> None:
     made = []
     for units in ((0, _reader.UNIT_NODE), (_reader.UNIT_NODE, 0)):
         each = MadeUp()
@@ -570,7 +570,7 @@ def test_needs_at_two_units_of_a_place_have_one_node_in_any_order_of_workers() -
     assert [(node["name"], len(node["needs"])) for node in one] == [("down", 2)]
 
 
-def test_the_units_of_nodes_are_those_of_the_format() -> None:
+def test_node_units_match_the_format() -> None:
     units = ("TICKS", "NS", "DEFERRED", "BOUND", "LAUNCHED", "SHAPED", "RETURNED", "NEEDS", "DEFINED", "ENDED")
     for unit in (*units, "NODE", "TASK"):
         assert getattr(tree_node, unit) == getattr(_reader, f"UNIT_{unit}")

@@ -625,7 +625,7 @@ def test_by_input_equality_is_that_of_a_dictionary(workers: list[list[CheckedRec
     assert classes(matched(*workers, by_input=True)) == wanted
 
 
-def test_by_input_a_worker_with_a_context_of_its_own_gets_the_reason() -> None:
+def test_by_input_a_worker_alone_in_its_context_gets_the_reason() -> None:
     def by(backend: int, output: int) -> list[CheckedRecord]:
         return [CheckedRecord(Tensor(output), IN, backend=backend)]
 

@@ -32,12 +32,12 @@ FILES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_file_is_named_by_its_kind(tmp_path: Path, kind: str) -> None:
+def test_each_kind_of_file_is_recognised(tmp_path: Path, kind: str) -> None:
     FILES[kind](tmp_path / "x")
     assert what_it_is(str(tmp_path / "x")) == kind
 
 
-def test_a_text_file_may_be_cut_in_a_character(tmp_path: Path) -> None:
+def test_a_text_file_cut_within_a_character_is_text(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("x" * 1023 + "ß" * 9)
     assert what_it_is(str(tmp_path / "x")) == "a text file"
     (tmp_path / "x").write_bytes(b"\xff\xfe\xfd\xfc" * 9)
@@ -45,12 +45,12 @@ def test_a_text_file_may_be_cut_in_a_character(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "not-there", "not/there", "x\0y", "x" * 5000])
-def test_what_is_no_path_has_no_kind(word: str) -> None:
+def test_a_word_that_is_no_path_has_no_kind(word: str) -> None:
     assert what_it_is(word) is None
 
 
 @pytest.mark.parametrize("verb", ["status", "workers", "inspect", "diff", "hang", "weights"])
-def test_a_file_that_is_no_recording_is_named(worker: Start, tmp_path: Path, verb: str) -> None:
+def test_a_file_that_is_not_a_recording_is_refused_with_its_kind(worker: Start, tmp_path: Path, verb: str) -> None:
     started(worker)
     path = tmp_path / "night.txt"
     path.write_text("notes")
@@ -71,7 +71,7 @@ def test_a_file_with_the_name_of_a_worker_is_not_in_its_way(
     assert "a directory" not in brickd("status", "nobody").stderr
 
 
-def test_a_file_in_the_place_of_a_verb_is_named(tmp_path: Path) -> None:
+def test_a_file_given_as_a_verb_is_refused_with_its_kind(tmp_path: Path) -> None:
     recording, program = tmp_path / "run.brick", tmp_path / "server.py"
     recording.write_bytes(MAGIC)
     program.write_text("import os")

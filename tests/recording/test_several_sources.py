@@ -73,7 +73,7 @@ def test_notes_refusals_and_removals_come_from_all_sources() -> None:
     assert [str(each) for each in found.removed] == ["removed of a", "removed of b"]
 
 
-def test_a_worker_without_a_clock_reading_uses_that_of_its_own_source() -> None:
+def test_a_worker_without_a_clock_reading_uses_that_of_its_source() -> None:
     clocks = {"a": {CLOCK: (7, 0)}, "b": {CLOCK + 1: (9, 0), CLOCK: (8, 0)}, "c": {CLOCK + 1: (9, 0)}}
     found = Gathered([WorldPart(f"{name}.brick", Other(name, of)) for name, of in clocks.items()]).survey()
     assert [each.reading.now_ticks for each in found.workers] == [NOW, 7, NOW, 8, NOW, None]

@@ -48,7 +48,7 @@ def machine(root: Path, cpu_max: str = "max 100000", siblings: str = "", flags: 
     return root
 
 
-def test_a_virtual_machine_is_one_whose_processor_says_so(tmp_path: Path) -> None:
+def test_a_virtual_machine_is_recognised_by_its_processor_flag(tmp_path: Path) -> None:
     assert not virtual(tmp_path)
     assert not virtual(machine(tmp_path))
     assert virtual(machine(tmp_path, flags="fpu hypervisor avx2"))

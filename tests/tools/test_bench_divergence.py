@@ -307,7 +307,7 @@ def test_the_chance_level_is_that_of_guessing() -> None:
     assert recovery.at_chance(0, 1024, 256)
 
 
-def test_each_row_has_everything_that_a_recording_says_of_a_request() -> None:
+def test_each_row_has_all_recorded_facts_of_a_request() -> None:
     def tensor(checksum: int, number: float) -> dict[str, Any]:
         statistics = dict.fromkeys(("mean", "l2", "min", "max"), number)
         return {"checksum": checksum, "places": (number,) * 16} | statistics

@@ -642,7 +642,7 @@ def test_64_workers_of_1000_tensors_take_a_few_megabytes() -> None:
     assert kept < 4 << 20
 
 
-def test_a_record_is_resolved_by_the_names_of_its_own_worker() -> None:
+def test_a_record_is_resolved_by_the_names_of_its_worker() -> None:
     weighed = several("api/0", "api/1")
     tables = WorkerNames([None, ("v", 0), ("w", 0)], [None, (1, 3, 0), (2, 3, 0)])
     other = weighed.numerics.producer("other", "api", lambda: tables, "")
