@@ -57,7 +57,7 @@ def a_daemon(version: str, answers: Mapping[str, Any]) -> Iterator[None]:
             runtime().socket.unlink()
 
 
-def said(*arguments: str) -> tuple[int, str]:
+def code_and_stderr(*arguments: str) -> tuple[int, str]:
     """The exit code of a verb, and what it prints on stderr."""
     ended = brickd(*arguments)
     return ended.returncode, ended.stderr
@@ -70,7 +70,7 @@ def refused(what: str) -> OtherVersion:
     return other_version("/x", OLDER, what)
 
 
-def test_a_key_that_an_answer_lacks_is_named_however_deep_it_is() -> None:
+def test_a_missing_key_is_named_at_any_depth_of_an_answer() -> None:
     answer = decoded(b'{"schema_version": 1, "workers": [{"name": "api/0"}]}', refused)
     with pytest.raises(OtherVersion, match=rf"^the daemon at /x is brickd {OLDER}, this is brickd {OURS}: its answer "):
         answer["alarms"]
@@ -79,7 +79,7 @@ def test_a_key_that_an_answer_lacks_is_named_however_deep_it_is() -> None:
     assert answer.get("alarms") is None
 
 
-def test_keys_that_this_brickd_does_not_know_are_kept() -> None:
+def test_unknown_keys_of_an_answer_are_kept() -> None:
     assert decoded(b'{"later": {"more": [1]}}', refused) == {"later": {"more": [1]}}
 
 
@@ -102,12 +102,12 @@ def test_another_schema_is_refused(schema: str) -> None:
         ("9" * 5000, "1.0", True),
     ],
 )
-def test_the_older_of_both_is_upgraded(theirs: str | None, ours: str | None, newer: bool) -> None:
+def test_the_advice_is_to_upgrade_the_older_version(theirs: str | None, ours: str | None, newer: bool) -> None:
     assert is_newer(theirs, ours) == newer
     assert advice(theirs, ours) == (f"upgrade this brickd to {theirs}" if newer else RESTART)
 
 
-def test_two_builds_of_one_version_are_told_apart() -> None:
+def test_two_builds_of_one_version_are_distinguished() -> None:
     assert str(other_version("/x", OURS, "it fails")) == (
         f"the daemon at /x is another build of brickd {OURS}: it fails ({RESTART})"
     )
@@ -122,7 +122,7 @@ def test_an_older_daemon_without_a_key_is_named_with_both_versions(worker: Start
     status = document("status")
     del status["silenced"]
     with a_daemon(OLDER, {"status": status}):
-        assert said("status") == (
+        assert code_and_stderr("status") == (
             2,
             f"brickd: the daemon at {runtime().socket} is brickd {OLDER}, this is brickd {OURS}:"
             f" its answer has no 'silenced' ({RESTART})\n",
@@ -138,7 +138,7 @@ def extended(value: Any) -> Any:
 
 
 @pytest.mark.ci
-def test_a_newer_daemon_is_shown_as_ours_and_its_new_keys_are_ignored(worker: Start) -> None:
+def test_new_keys_of_a_newer_daemon_are_ignored(worker: Start) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     answers = {verb: document(verb) for verb in ("status", "workers", "bricks", "tree", "hang", "source")}
     with a_daemon(OURS, answers):
@@ -150,35 +150,35 @@ def test_a_newer_daemon_is_shown_as_ours_and_its_new_keys_are_ignored(worker: St
 
 @pytest.mark.ci
 @pytest.mark.parametrize("verb", ["status", "workers", "bricks", "tree", "hang"])
-def test_whichever_key_is_missing_a_verb_works_or_names_the_daemon(worker: Start, verb: str) -> None:
+def test_a_verb_without_a_key_works_or_names_the_daemon(worker: Start, verb: str) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     answer = document(verb)
     shown = 0
     for key in answer:
         with a_daemon(OLDER, {verb: {each: value for each, value in answer.items() if each != key}}):
-            code, stderr = said(verb)
+            code, stderr = code_and_stderr(verb)
         assert code == 0 or (code == 2 and f"has no {key!r}" in stderr and RESTART in stderr), (key, stderr)
         assert "Traceback" not in stderr
         shown += code == 0
     assert 0 < shown < len(answer)
 
 
-def test_a_newer_answer_that_cannot_be_shown_is_no_defect(worker: Start) -> None:
+def test_a_newer_answer_that_cannot_be_shown_is_refused_in_one_line(worker: Start) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     status = document("status") | {"workers": 7}
     with a_daemon(NEWER, {"status": status}):
-        code, stderr = said("status")
+        code, stderr = code_and_stderr("status")
     assert code == 2
     assert stderr.startswith(f"brickd: the daemon at {runtime().socket} is brickd {NEWER}, this is brickd {OURS}: ")
     assert stderr.endswith(f"(upgrade this brickd to {NEWER})\n")
     assert ("Traceback" in stderr, stderr.count("\n")) == (False, 1)
     with a_daemon(OURS, {"status": status}):
-        code, stderr = said("status")
+        code, stderr = code_and_stderr("status")
     assert code == 2
     assert "this is a defect of brickd" in stderr, "a daemon of our own version sent it"
 
 
-def test_a_defect_without_an_answer_of_the_daemon_is_not_its_fault(
+def test_a_defect_before_any_answer_is_not_blamed_on_the_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BRICKD_RUNTIME_DIR", str(tmp_path))
@@ -190,14 +190,14 @@ def test_a_defect_without_an_answer_of_the_daemon_is_not_its_fault(
 
 
 @pytest.mark.usefixtures("prefix")
-def test_a_path_that_an_older_daemon_does_not_have_is_no_wrong_usage() -> None:
+def test_a_path_missing_in_an_older_daemon_exits_2() -> None:
     with a_daemon(OLDER, {}):
-        code, stderr = said("silence")
+        code, stderr = code_and_stderr("silence")
     assert (code, f"is brickd {OLDER}, this is brickd {OURS}: no path /v1/silence" in stderr) == (2, True)
 
 
 @pytest.mark.usefixtures("prefix")
-def test_a_question_that_another_version_refuses_is_told_with_both_versions() -> None:
+def test_a_query_refused_by_another_version_is_reported_with_both_versions() -> None:
     refusal = {"error": {"kind": "wrong_question", "message": "no parameter 'later'"}}
     for version, words in ((OLDER, f" (the daemon is brickd {OLDER}, this is brickd {OURS})"), (OURS, "")):
         with a_daemon(version, {"status": refusal}), pytest.raises(WrongQuestion) as caught:
@@ -215,7 +215,7 @@ def test_the_version_of_a_daemon_of_another_schema_is_unknown() -> None:
 
 
 @pytest.mark.usefixtures("prefix")
-def test_doctor_ends_well_whatever_a_daemon_of_another_version_answers() -> None:
+def test_doctor_accepts_an_incomplete_answer_of_another_version() -> None:
     with a_daemon(NEWER, {"coverage": {"window": {}}}):
         findings = json.loads(brickd("doctor", "--json").stdout)["findings"]
     assert ("fingerprints", "ok") in [(each["name"], each["state"]) for each in findings]

@@ -133,7 +133,7 @@ def counts(spans: int) -> Callable[[Any], bool]:
 # ---- a CLI and a daemon
 
 
-def test_each_verb_works_with_an_earlier_daemon_or_says_to_restart_it(earlier: Earlier, worker: Start) -> None:
+def test_each_verb_works_with_an_earlier_daemon_or_asks_for_a_restart(earlier: Earlier, worker: Start) -> None:
     worker(0, True).spans(10)
     with earlier_daemon(earlier):
         until(lambda: document("bricks")["source"] == "daemon")
@@ -183,7 +183,7 @@ def test_a_live_worker_loses_nothing_while_its_daemon_is_upgraded(earlier: Earli
 
 
 @pytest.mark.parametrize("ours", [False, True], ids=["an earlier agent", "our agent"])
-def test_a_worker_is_upgraded_under_a_daemon_and_both_are_counted(worker: Start, ours: bool) -> None:
+def test_workers_before_and_after_an_upgrade_are_counted(worker: Start, ours: bool) -> None:
     since = 0
     with running() as daemon:
         for number, kind in enumerate((ours, not ours)):
@@ -212,7 +212,7 @@ def test_our_agent_and_an_earlier_one_record_side_by_side(earlier: Earlier, work
 # ---- files
 
 
-def test_an_earlier_daemon_leaves_our_checkpoint_as_it_is_or_goes_on_with_it(earlier: Earlier, worker: Start) -> None:
+def test_an_earlier_daemon_uses_our_checkpoint_or_leaves_it_unchanged(earlier: Earlier, worker: Start) -> None:
     live = worker(0, True)
     live.spans(10)
     with running() as daemon:
@@ -230,7 +230,9 @@ def test_an_earlier_daemon_leaves_our_checkpoint_as_it_is_or_goes_on_with_it(ear
 
 
 @pytest.mark.parametrize("ours", [False, True], ids=["an earlier recording", "our recording"])
-def test_a_recording_is_read_by_both(earlier: Earlier, worker: Start, tmp_path: Path, ours: bool) -> None:
+def test_each_version_reads_or_refuses_a_recording_of_the_other(
+    earlier: Earlier, worker: Start, tmp_path: Path, ours: bool
+) -> None:
     worker(0, True).spans(10)
     file = str(tmp_path / "recording")
     writes, reads = (brickd, earlier.brickd) if ours else (earlier.brickd, brickd)

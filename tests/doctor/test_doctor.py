@@ -593,7 +593,7 @@ def test_a_daemon_that_does_not_answer_is_broken_and_must_be_restarted() -> None
 @pytest.mark.parametrize(
     ("version", "fix"), [("0.1.9", "brickd down && brickd up -d"), ("0.10.0", "pip install --upgrade .")]
 )
-def test_of_a_daemon_and_a_brickd_of_different_versions_the_older_one_is_replaced(version: str, fix: str) -> None:
+def test_doctor_advises_to_replace_the_older_of_daemon_and_command(version: str, fix: str) -> None:
     found = of_daemon(DaemonFacts("/run/x", pid=7, version=version))["daemon"]
     assert (found.state, found.fix) == ("advice", fix)
     assert found.seen == f"process 7 answers and is brickd {version}, this is brickd 0.2.0"

@@ -42,11 +42,11 @@ def in_step(changelog: str, version: str) -> bool:
         ("## 1.1.0\n## 1.0.0\n", False),
     ],
 )
-def test_the_changelog_is_in_step_with_a_version(changelog: str, expected: bool) -> None:
+def test_the_changelog_check_compares_the_version(changelog: str, expected: bool) -> None:
     assert in_step(changelog, "1.0.0") == expected
 
 
-def test_the_changelog_is_in_step_with_our_version() -> None:
+def test_the_changelog_matches_the_version() -> None:
     assert in_step((ROOT / "CHANGELOG.md").read_text(), VERSION)
 
 

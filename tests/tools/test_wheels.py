@@ -113,7 +113,7 @@ def ran(environment: Path, at: Path, *command: str) -> subprocess.CompletedProce
     )
 
 
-def test_what_is_installed_has_the_version_and_is_loaded_from_there(environment: Path, tmp_path: Path) -> None:
+def test_installed_wheels_have_the_version_and_load_their_own_modules(environment: Path, tmp_path: Path) -> None:
     assert ran(environment, tmp_path, "brickd", "--version").stdout == f"brickd {VERSION}\n"
     code = (
         "import brickd.shm._reader as r, brickd.analysis.roofline._peaks as p, brick_agent._core as c;"
@@ -132,7 +132,7 @@ def test_the_demo_runs_from_the_wheels_and_names_the_damaged_worker(environment:
 
 
 @pytest.mark.usefixtures("prefix")
-def test_without_the_agent_the_demo_says_what_to_install(environment: Path, tmp_path: Path) -> None:
+def test_without_the_agent_the_demo_names_the_package_to_install(environment: Path, tmp_path: Path) -> None:
     assert pip("uninstall", "--yes", "brick-agent", python=environment / "python").returncode == 0
     ended = ran(environment, tmp_path, "brickd", "demo", "--seconds", "1")
     assert (ended.returncode, "pip install" in ended.stderr) == (2, True)
