@@ -227,6 +227,11 @@ def test_a_delivery_tries_every_address_and_fails_for_a_host_without_addresses()
         resolver.go.release()
         message = failure(lambda: UrlTarget("http://hook.test/", None, 1, resolver).send(b"{}"))
         assert message == ("no answer: Connection refused", True), "the first one left time for the second"
+        resolver, began = Resolver(gone, full.getsockname()), time.monotonic()
+        resolver.go.release()
+        message = failure(lambda: UrlTarget("http://hook.test/", None, 0.2, resolver).send(b"{}"))
+        assert message == ("no answer within 0.2 s", True)
+        assert time.monotonic() - began > 0.15, "the last one has all of the remaining time"
     none = Resolver()
     none.go.release()
     message = failure(lambda: UrlTarget("http://hook.test/", None, 9, none).send(b"{}"))
