@@ -1,33 +1,53 @@
 """The verb `version`.
 
-Owns: the text about this installation. Must not know: workers, segments, the daemon. Invariant: it answers even if the
-installation is broken, because then it is needed.
+Owns: the text about this installation and the places that it uses. Must not know: workers, segments, the daemon.
+Invariant: it answers even if the installation is broken, because then it is needed.
 """
 
+import os
 import sys
 
 import click
 
+from brickd.base import escape
 from brickd.base.installed_version import installed
-from brickd.cli.output import emit, output_options
+from brickd.base.paths import runtime
+from brickd.cli.output import Document, Screen, emit, output_options
+from brickd.errors import BrickdError
 
 
 @click.command()
 @output_options
 def version(output: str) -> None:
-    """Print the versions of brickd, Python and the segment format."""
+    """Print versions, and the socket and the directories in use."""
+    here = runtime()
     document = {
         "schema_version": 1,
         "version": installed("brickd"),
         "python": ".".join(map(str, sys.version_info[:3])),
         "format": _format(),
+        "socket": os.fspath(here.socket),
+        "prefix": _prefix(),
+        "runtime_directory": os.fspath(here.directory),
+        "state_directory": os.fspath(here.state),
+        "segments_directory": _segments(),
     }
-    lines = [
-        f"brickd  {document['version'] or 'not installed'}",
-        f"python  {document['python']}",
-        f"format  {document['format'] or 'unknown: the reader is not built'}",
-    ]
-    emit(document, output, table=lambda _: lines)
+    emit(document, output, table=lambda screen: _lines(document, screen))
+
+
+def _lines(document: Document, screen: Screen) -> list[str]:
+    unknown = "unknown: the reader is not built"
+    rows = {
+        "brickd": document["version"] or "not installed",
+        "python": document["python"],
+        "format": document["format"] or unknown,
+        "socket": document["socket"],
+        "prefix": document["prefix"] or unknown,
+        "runtime": document["runtime_directory"],
+        "state": document["state_directory"],
+        "segments": document["segments_directory"] or unknown,
+    }
+    return [escape.text(f"{name:<8}  {value}", screen.width) for name, value in rows.items()]
 
 
 def _format() -> str | None:
@@ -36,3 +56,22 @@ def _format() -> str | None:
     except ImportError:
         return None
     return _reader.FORMAT
+
+
+def _prefix() -> str | None:
+    try:
+        from brickd.shm.segment_files import prefix
+    except ImportError:
+        return os.environ.get("BRICKD_SHM_PREFIX")
+    try:
+        return prefix()
+    except BrickdError:  # not text; brickd doctor reports it
+        return None
+
+
+def _segments() -> str | None:
+    try:
+        from brickd.shm import _reader
+    except ImportError:
+        return None
+    return _reader.DIRECTORY

@@ -168,13 +168,30 @@ def test_a_wrong_command_line_is_one_line_on_stderr_and_exits_2(arguments: list[
 
 def test_version_prints_the_same_in_every_format() -> None:
     document = json.loads(brickd("version", "--json").stdout)
-    assert list(document) == ["schema_version", "version", "python", "format"]
+    assert list(document) == [
+        "schema_version", "version", "python", "format", "socket", "prefix", "runtime_directory", "state_directory",
+        "segments_directory",
+    ]  # fmt: skip
     assert document["python"] == ".".join(map(str, sys.version_info[:3]))
     assert json.loads(brickd("version", "-o", "jsonl").stdout) == document
     (row,) = csv.DictReader(io.StringIO(brickd("version", "-o", "csv").stdout))
     assert row == {key: str(value if value is not None else "") for key, value in document.items()}
-    assert f"python  {document['python']}\n" in brickd("version").stdout
+    shown = dict(line.split(maxsplit=1) for line in brickd("version").stdout.splitlines())
+    assert (shown["python"], shown["socket"], shown["prefix"]) == tuple(
+        document[key] for key in ("python", "socket", "prefix")
+    )
     assert brickd("--version").stdout.split()[:1] == ["brickd"]
+
+
+def test_version_prints_the_places_in_use(tmp_path: Path) -> None:
+    given = {"BRICKD_RUNTIME_DIR": str(tmp_path / "r"), "BRICKD_STATE_DIR": "s", "BRICKD_SHM_PREFIX": "p-"}
+    document = json.loads(brickd("version", "--json", **given).stdout)
+    assert document["socket"] == f"{tmp_path}/r/socket"
+    assert (document["runtime_directory"], document["state_directory"]) == (f"{tmp_path}/r", "s")
+    assert (document["prefix"], document["segments_directory"]) == ("p-", "/dev/shm")
+    assert json.loads(brickd("version", "--json", **given, BRICKD_SOCKET="/x y").stdout)["socket"] == "/x y"
+    undecodable = brickd("version", "--json", **given | {"BRICKD_SHM_PREFIX": "p\udcff"})
+    assert (undecodable.returncode, json.loads(undecodable.stdout)["prefix"]) == (0, None)
 
 
 def test_two_formats_at_once_are_refused() -> None:

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -237,15 +238,22 @@ def test_the_documented_stream_events_match_the_sent_ones() -> None:
 
 
 EXAMPLES = re.findall(r"^\$ (curl .*)$", (REFERENCE / "http-api.md").read_text(), re.MULTILINE)
+BEFORE = re.findall(r"^\$ (\w+=.*)$", (REFERENCE / "http-api.md").read_text(), re.MULTILINE)
 ENDLESS = "# does not end"
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_each_example_request_is_quoted_for_a_shell(example: str) -> None:
+    assert re.search(r"""^curl .*--unix-socket "\$SOCKET" .*'http://brickd/v1[^']*'""", example)
 
 
 def asked(command: str, lines: int | None = None) -> str:
     """The output of a shell command; if it does not end, its first `lines` lines."""
     if shutil.which("curl") is None:
         pytest.skip("no curl here")
-    shell = ["bash", "-c", command.replace("curl ", "curl --silent --show-error --fail ", 1)]
-    environment = os.environ | {"BRICKD_SOCKET": str(runtime().socket)}
+    shell = ["sh", "-c", "\n".join([*BEFORE, command.replace("curl ", "exec curl --silent --show-error --fail ", 1)])]
+    bin_folder = sysconfig.get_path("scripts")
+    environment = os.environ | {"PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"}
     with subprocess.Popen(shell, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         if lines is not None:
