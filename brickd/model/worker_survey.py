@@ -87,11 +87,9 @@ def _removed(
     return (*uncounted((*kept.alone.values(), *found), shown, taken, settled), *kept.sums.values())
 
 
-def identities(
-    prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE
-) -> list[tuple[str, Identity]]:
+def identities(background: Background = _NOTHING) -> list[tuple[str, Identity]]:
     """All workers with the names that `survey` gives them, from the headers alone."""
-    found: list[Identity] = _look(listing(prefix, held.others).own, Segment.identity, background, held)[0]
+    found: list[Identity] = _look(listing().own, Segment.identity, background, _NONE)[0]
     found += [gone.reading for gone in (*background.gone.values(), *background.older)]
     return named(found, background.names)
 
