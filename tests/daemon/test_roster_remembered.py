@@ -233,6 +233,24 @@ def test_a_segment_renamed_more_often_than_it_may_be_open_is_given_up(
     assert reason in [each.reason for each in life.loop.directory.refused().values()]
 
 
+def test_a_header_that_changes_after_the_opening_is_refused_and_its_file_closed(
+    life: Life, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(name: str, access: int) -> Segment:
+        opened = open_segment(name, access)
+        os.pwrite(opened.fd, b"brick", 0)
+        return opened
+
+    monkeypatch.setattr(admission, "open_segment", damaged)
+    segment(prefix, "0", os.urandom(16))
+    before = os.listdir("/proc/self/fd")
+    life.tick()
+    assert (life.loop.roster.attached, life.loop.memory.known) == ({}, {})
+    (refused,) = life.loop.directory.refused().values()
+    assert refused.reason.startswith("not a segment: magic is ")
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_a_known_worker_without_a_segment_is_reported_as_missed(life: Life, prefix: str) -> None:
     segment(prefix, "0", os.urandom(16))
     life.tick()
