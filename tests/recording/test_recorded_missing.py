@@ -1,0 +1,80 @@
+"""A recording's missing checksums are counted as lost, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import dtypes
+import numpy as np
+import pytest
+from made_up_workers import MadeUp
+from rings import SLOT
+from test_recorded_checked import MINE, ONE, THREE, TWO, made, piece, read, tape
+
+from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.model.workers import Worker
+from brickd.recording import recorded_fingerprints
+from brickd.shm import _reader
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment_copy import SiteKey
+
+CHECKED, DEFER = _reader.KIND_CHECKED, _reader.KIND_DEFER
+
+
+def collected(bodies: Sequence[bytes], recorded: int, dropped: dict[int, int], mark: str = "") -> Numerics:
+    """What a recording of these chunks has of a worker that recorded and dropped so many events, by kind."""
+    reading = MadeUp().reading()
+    lane: Any = {"event_records": recorded, "event_dropped": [dropped.get(kind, 0) for kind in range(16)]}
+    header: Any = {**reading.header, "uuid": bytes.fromhex(MINE)}
+    lanes: Any = [(0, lane, {})]
+    names, sites = [("other", 0), ("w", 0)], [None, SiteKey(1, 0, 0)]
+    there = replace(reading, header=header, lanes=lanes, names=names, sites=sites)
+    worker = Worker("made/0", there, ledger_of(reading))
+    numerics = Numerics()
+    with read([tape(*bodies)]) as files:
+        recorded_fingerprints.add(files, [worker], numerics, mark)
+    return numerics
+
+
+@pytest.mark.parametrize(
+    ("bodies", "recorded", "dropped", "lost"),
+    [
+        ([piece(ONE + TWO + THREE, 0)], 3, {}, 0),
+        ([piece(ONE, 0), piece(THREE, 10)], 3, {}, 1),
+        ([piece(ONE, 0)], 3, {}, 2),  # after the last record that was recorded
+        ([piece(ONE, 0), piece(ONE, 0), piece(TWO, 4)], 2, {}, 1),  # refused
+        ([piece(ONE + TWO[: 5 * SLOT], 0)], 1, {}, 1),  # cut
+        # What a ring had no room for has a number, too; only checksums are lost by it.
+        ([piece(ONE, 0), piece(THREE, 10)], 2, {CHECKED: 1}, 1),
+        ([piece(ONE, 0), piece(THREE, 10)], 2, {DEFER: 1}, 0),
+        ([piece(ONE, 0)], 1, {CHECKED: 2}, 2),
+        ([piece(ONE, 0)], 2, {DEFER: 1}, 1),
+        ([piece(ONE, 0), piece(THREE, 10)], 1, {DEFER: 2}, 0),  # dropped before the recording began
+        ([piece(b"", 0, lane=1)], 2, {}, 0),  # nothing of this lane was recorded
+    ],
+)
+def test_missing_checksums_of_a_recording_are_lost_ones(
+    bodies: list[bytes], recorded: int, dropped: dict[int, int], lost: int
+) -> None:
+    numerics = collected(bodies, recorded, dropped, mark="00000001")
+    assert {uuid: each.lost for uuid, each in numerics.producers.items()} == {f"00000001{MINE}": lost}
+
+
+def weight(sequence: int) -> bytes:
+    slots = np.zeros((4, SLOT), np.uint8)
+    slots[0] = np.frombuffer(
+        made(sequence, site=1, flags=_reader.CHECKED_WEIGHT, step=1, ticks=10 * sequence), np.uint8
+    )[:SLOT]
+    sums = slots[2].view(dtypes.dtype("tensor_sums"))
+    sums["checksum"], sums["elements"], sums["dtype"] = 5, 64, 12
+    return slots.tobytes()
+
+
+@pytest.mark.parametrize(("recorded", "refused"), [(3, 0), (4, 2)])
+def test_weights_that_were_read_after_all_losses_are_complete(recorded: int, refused: int) -> None:
+    weights = collected([piece(weight(1), 0), piece(weight(3), 8)], recorded, {}).weights
+    holds = weights.of(MINE)
+    assert holds is not None
+    assert holds.refused == refused
