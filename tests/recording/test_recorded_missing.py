@@ -29,8 +29,8 @@ def collected(bodies: Sequence[bytes], recorded: int, dropped: dict[int, int], m
     lane: Any = {"event_records": recorded, "event_dropped": [dropped.get(kind, 0) for kind in range(16)]}
     header: Any = {**reading.header, "uuid": bytes.fromhex(MINE)}
     lanes: Any = [(0, lane, {})]
-    names, sites = [("other", 0), ("w", 0)], [None, SiteKey(1, 0, 0)]
-    there = replace(reading, header=header, lanes=lanes, names=names, sites=sites)
+    sites: list[SiteKey | None] = [None, SiteKey(1, 0, 0)]
+    there = replace(reading, header=header, lanes=lanes, names=[("other", 0), ("w", 0)], sites=sites)
     worker = Worker("made/0", there, ledger_of(reading))
     numerics = Numerics()
     with read([tape(*bodies)]) as files:
