@@ -147,7 +147,7 @@ def test_a_command_below_brickd_0_starts_unchanged(by: str) -> None:
     assert "BRICKD is 0, so nothing is recorded" in begun.stderr
 
 
-def last_words(source: str, **environment: str) -> list[str]:
+def lines_at_end(source: str, **environment: str) -> list[str]:
     """The lines on stderr of a program that runs under `brickd run`."""
     ended = run(sys.executable, "-c", source, **environment)
     assert ended.returncode == 0, ended.stderr
@@ -155,7 +155,7 @@ def last_words(source: str, **environment: str) -> list[str]:
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_program_in_which_nothing_was_recorded_says_so_at_its_end(by: str) -> None:
+def test_a_program_that_recorded_nothing_prints_one_line_at_its_end(by: str) -> None:
     ended = run(sys.executable, "-c", "import os, sys; print(os.getpid(), file=sys.stderr)", by=by)
     pid, line = ended.stderr.splitlines()
     assert line == (
@@ -166,8 +166,8 @@ def test_a_program_in_which_nothing_was_recorded_says_so_at_its_end(by: str) -> 
 
 @pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize("then", ["", "brick_agent.shutdown()"])
-def test_a_program_that_recorded_something_says_nothing_at_its_end(then: str) -> None:
-    assert last_words(f"import brick_agent\nwith brick_agent.span('a'): pass\n{then}") == []
+def test_a_program_that_recorded_something_prints_nothing_at_its_end(then: str) -> None:
+    assert lines_at_end(f"import brick_agent\nwith brick_agent.span('a'): pass\n{then}") == []
 
 
 @pytest.mark.parametrize(
@@ -179,24 +179,24 @@ def test_a_program_that_recorded_something_says_nothing_at_its_end(then: str) ->
     ],
     ids=("waited for", "still live", "not its own end"),
 )
-def test_a_program_whose_children_may_have_recorded_says_nothing_at_its_end(source: str) -> None:
-    assert last_words(source) == []
+def test_a_program_with_possibly_recording_children_prints_nothing_at_its_end(source: str) -> None:
+    assert lines_at_end(source) == []
 
 
-def test_libraries_whose_models_are_not_seen_are_named_at_the_end_of_each_process(tmp_path: Path) -> None:
+def test_each_process_names_unsupported_model_libraries_at_its_end(tmp_path: Path) -> None:
     for name in ("jax", "onnxruntime", "numpy_only"):
         (tmp_path / f"{name}.py").touch()
     given = os.pathsep.join(filter(None, (os.fspath(tmp_path), os.environ.get("PYTHONPATH"))))
     imports = "import numpy_only, onnxruntime, jax"
-    (line,) = last_words(imports, PYTHONPATH=given)
+    (line,) = lines_at_end(imports, PYTHONPATH=given)
     assert ": it loaded jax, onnxruntime, and only models of torch are timed without a change; name its parts" in line
     below = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {imports!r}])"
-    (line,) = last_words(below, PYTHONPATH=given)
+    (line,) = lines_at_end(below, PYTHONPATH=given)
     assert ": it loaded jax, onnxruntime, and" in line
-    assert last_words(f"{imports}\nimport brick_agent\nwith brick_agent.span('a'): pass", PYTHONPATH=given) == []
+    assert lines_at_end(f"{imports}\nimport brick_agent\nwith brick_agent.span('a'): pass", PYTHONPATH=given) == []
 
 
-def test_the_last_words_of_a_program_without_stderr_are_not_missed() -> None:
+def test_a_program_without_stderr_ends_normally() -> None:
     assert run("sh", "-c", f"exec {shlex.quote(sys.executable)} -c 'print(1)' 2>&-").stdout == "1\n"
 
 

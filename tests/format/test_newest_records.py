@@ -26,7 +26,9 @@ RINGS = st.lists(st.sampled_from(MAKERS), max_size=80).map(
 
 
 @given(RINGS, st.integers(0, 12), st.sampled_from([records.spans, records.events]))
-def test_the_newest_records_are_the_last_of_all(slots: bytes, most: int, decode: Callable[[bytes], Found]) -> None:
+def test_the_newest_records_are_the_last_ones_decoded(
+    slots: bytes, most: int, decode: Callable[[bytes], Found]
+) -> None:
     everything, found = (
         [each["sequence"] for each in of] for of, _ in (decode(slots), records.newest(slots, most, decode))
     )
@@ -48,13 +50,13 @@ def test_only_as_many_slots_are_decoded_as_are_needed(record: bytes, at_most: in
     assert decoded[-1] <= at_most
 
 
-def test_records_of_other_kinds_do_not_hide_those_that_are_shown() -> None:
+def test_records_of_other_kinds_do_not_hide_the_shown_ones() -> None:
     slots = SPAN * 3 + DEFER * 4000
     found, others = records.newest(slots, 2, records.spans)
     assert (len(found), others) == (2, {"defer": 4000})
 
 
-def test_an_unreadable_ring_is_decoded_up_to_what_cannot_be_read() -> None:
+def test_a_ring_is_decoded_up_to_its_first_unreadable_record() -> None:
     slots = DEFER * 100 + bytes(SLOT) + DEFER * 500
     found, others = records.newest(slots, 5, records.events)
     assert (len(found), others) == (5, {"unreadable": 1})

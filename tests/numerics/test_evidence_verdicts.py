@@ -250,7 +250,7 @@ def test_the_window_of_a_worker_with_its_own_scan_period_is_two_periods(
         (10_801, 601, "not compared for 3.0 h"),
     ],
 )
-def test_load_only_tensors_have_a_window_of_their_own(age_s: int, rescanned_s: int, why: str | None) -> None:
+def test_load_only_tensors_have_a_separate_window(age_s: int, rescanned_s: int, why: str | None) -> None:
     row = weighed(ScanTimes(age_s * SECOND, rescanned_s * SECOND, every_ns=SECOND, at_load=1), known=2)
     found = of(None, weights=[WeightsVerdict("api", (row,), 2, 2, (), 0)])["weights"]
     assert (found.verdict, found.why, found.window_ns) == ("unproven" if why else "equal", why, WEIGHTS_WINDOW_NS)

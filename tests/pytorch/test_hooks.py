@@ -176,7 +176,7 @@ def test_handled_signals_and_fault_signals_are_no_normal_end(worker: Start, pref
     ],
 )
 @pytest.mark.usefixtures("prefix")
-def test_a_program_that_calls_no_model_says_so_at_its_end(source: str, text: str) -> None:
+def test_a_program_that_calls_no_model_prints_one_line_at_its_end(source: str, text: str) -> None:
     command = [*BRICKD, "run", "--", sys.executable, "-c", f"import torch; {source}"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert ("nothing was recorded" in ended.stderr, text in ended.stderr) == (text != "", True)

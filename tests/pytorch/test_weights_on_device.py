@@ -49,7 +49,7 @@ def left(worker: Start, prefix: str, source: str, **environment: str) -> Left:
     return left_by(worker, prefix, DEVICE + textwrap.dedent(source), **environment)
 
 
-def test_a_load_reads_tensors_on_a_device_as_the_same_tensors_in_memory(worker: Start, prefix: str) -> None:
+def test_tensors_on_a_device_and_in_memory_have_equal_fingerprints(worker: Start, prefix: str) -> None:
     got, records, reported, stderr = left(
         worker,
         prefix,
@@ -70,7 +70,7 @@ def test_a_load_reads_tensors_on_a_device_as_the_same_tensors_in_memory(worker: 
     assert {each.checksum for each in records} == set(in_memory)
 
 
-def test_only_a_requested_scan_copies_them_again(worker: Start, prefix: str) -> None:
+def test_only_a_requested_scan_copies_device_tensors_again(worker: Start, prefix: str) -> None:
     got, records, reported, _ = left(
         worker,
         prefix,
@@ -121,7 +121,7 @@ def test_a_tensor_that_moves_to_a_device_is_read_when_requested(worker: Start, p
     assert plan(got) == (1000, 1)
 
 
-def test_code_that_watches_a_model_sees_no_copy(worker: Start, prefix: str) -> None:
+def test_torch_function_and_dispatch_modes_see_no_copy(worker: Start, prefix: str) -> None:
     _, records, reported, _ = left(
         worker,
         prefix,
@@ -146,7 +146,7 @@ def test_code_that_watches_a_model_sees_no_copy(worker: Start, prefix: str) -> N
     assert (reported, len(records)) == ([], 2)
 
 
-def test_what_cannot_be_copied_is_counted_and_reported_once(worker: Start, prefix: str) -> None:
+def test_tensors_that_cannot_be_copied_are_counted_and_reported_once(worker: Start, prefix: str) -> None:
     got, records, _, stderr = left(
         worker,
         prefix,

@@ -431,7 +431,7 @@ def test_impossible_numbers_and_lists_are_refused() -> None:
 @pytest.mark.parametrize(
     ("number", "error"), [("1", TypeError), (-1, OverflowError), (2**32, ValueError), (2**64, OverflowError)]
 )
-def test_a_number_that_is_no_service_is_refused(number: object, error: type[Exception]) -> None:
+def test_an_invalid_service_number_is_refused(number: object, error: type[Exception]) -> None:
     fingerprints = _reader.Fingerprints(MiB)
     add(fingerprints, 0, [record(GOOD)])
     add(fingerprints, 0, [record(GOOD)], 2**32 - 1)

@@ -760,7 +760,7 @@ def test_a_tensor_not_reread_for_two_periods_counts_as_load_only(every_s: int, p
     assert weighed.judged().later(two_ns + 1).load_only == 1, "after the second load, no scan followed"
 
 
-def test_a_load_only_tensor_makes_the_others_seem_neither_old_nor_rarely_read() -> None:
+def test_load_only_tensors_do_not_affect_the_rescan_age() -> None:
     weighed = several("api/0", "api/1", watched=3, scans=3, once=1)
     for name in ("api/0", "api/1"):
         for tensor, at_s in (("a", (1, 400, 800)), ("packed", (2,)), ("b", (3, 403, 803))):
@@ -787,7 +787,7 @@ def test_load_only_tensors_of_shards_add_up(planned: bool) -> None:
 
 
 @pytest.mark.parametrize("every_ns", [PERIOD_MAX_NS + 1, 2**64 - 1])
-def test_no_time_between_scans_is_longer_than_an_agent_can_plan(every_ns: int) -> None:
+def test_the_scan_period_never_exceeds_the_agents_maximum(every_ns: int) -> None:
     weighed = several("api/0", watched=2, every=every_ns, once=2**64 - 1)
     weighed.add_weight("api/0", 1, "a", ticks=0)
     weighed.add_weight("api/0", 1, "b", ticks=2**64 - 1)

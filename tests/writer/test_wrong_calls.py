@@ -55,7 +55,7 @@ def test_a_wrong_call_raises_in_strict_mode(worker: Start, call: str) -> None:
     assert process.next_report() == f"brick_agent: {line} (BRICKD_STRICT=1)"
 
 
-def test_the_same_service_again_is_no_mistake(worker: Start) -> None:
+def test_naming_the_same_service_again_is_accepted(worker: Start) -> None:
     process = worker("for name in ('a/b', 'a/b', 'a_b', None): brick.init(service=name)\nbrick.init()\n")
     assert (process.end(), process.stderr) == (0, "")
 
