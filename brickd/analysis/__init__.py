@@ -1,1 +1,1 @@
-"""Verdicts: what a comparison of workers finds. Knows nothing of the origin of the data."""
+"""Verdicts about workers. Knows nothing of the origin of the data."""

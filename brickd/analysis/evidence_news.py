@@ -1,4 +1,4 @@
-"""Events when a class of a service's evidence becomes unproven, and when it is proven again.
+"""Events: a class of a service's evidence becomes unproven, or is proven again.
 
 Owns: when a change is reported, and the sentences. Must not know: how a verdict is formed, where the reported classes
 are stored. Invariants: a change is reported once, also across restarts of the daemon; a class is reported as proven

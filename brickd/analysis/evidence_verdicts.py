@@ -2,8 +2,8 @@
 
 Owns: the three verdicts, how long a comparison counts, why a class is unproven, the next command. Must not know: how
 workers are compared, screens. Invariants: a class in which nothing was compared is never equal; every unproven class
-has a reason in words; weights are equal only if all that a worker watches are seen; a finding makes its class
-diverged, whatever the age of the comparison.
+has a reason in words; weights are equal only if every watched weight of every worker was compared; a finding makes its
+class diverged, even if the comparison is old.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Proof = Literal["equal", "diverged", "unproven"]
 
 LATER = "not available in this version"
-# The shortest window: by default, and if the host sets the time between scans. Two scans if that is longer.
+# The default window. It is two scans long if that is longer.
 WEIGHTS_WINDOW_NS = 3 * 3_600_000_000_000
 WEIGHTS_WINDOW_SET_NS = 600_000_000_000
 _REASONS = {
@@ -45,15 +45,15 @@ class EvidenceVerdict(NamedTuple):
     """The verdict by one class of evidence.
 
     Attributes:
-        service: None: of workers chosen by name.
+        service: None if the workers were chosen by name.
         evidence: one of PROVEN_BY, or `run`.
-        recorded: whether there is anything to compare.
-        looked_at: the number of fingerprints, or tensors of weights, that could have been compared.
+        recorded: whether the workers recorded such evidence.
+        looked_at: the number of recorded fingerprints, or of watched weights.
         compared: the number of these that were compared.
-        not_comparable: the number of these that were not, by reason.
-        window_ns: only comparisons of this last period count; None: all known ones count.
-        why: the reason in words, of an unproven class.
-        command: the next one to run; None: the class is equal.
+        not_comparable: the number that were not compared, by reason.
+        window_ns: older comparisons do not count; None: all count.
+        why: why the class is unproven, in words.
+        command: the next command to run; None: the class is equal.
     """
 
     service: str | None
@@ -93,9 +93,9 @@ class Comparisons(NamedTuple):
 
     Attributes:
         compared: the comparison of fingerprints; None: nothing compares them.
-        weights: the comparisons of weights, of any services.
-        now_ns: nanoseconds since 1970; None: comparisons of any age count.
-        idle: why nothing compares fingerprints now, and the next command; None: something does.
+        weights: the comparisons of weights of all services.
+        now_ns: nanoseconds since 1970; None: old comparisons count, too.
+        idle: why fingerprints are not compared now, and the next command; None: they are compared.
     """
 
     compared: Compared | None
@@ -170,7 +170,7 @@ def _late_ns(worker: ComparedWorker) -> int:
 
 
 def _partly(workers: Sequence[ComparedWorker]) -> str:
-    """What is unseen in the worker with the most unseen weights, and how many others have some."""
+    """Describe the worker with the most uncompared weights; count the other such workers."""
     unseen = {
         worker.name: {"unread": worker.unread, "unreadable": worker.unreadable, "no_room": worker.refused}
         for worker in workers
@@ -224,12 +224,12 @@ def _counted(compared: Compared, service: str, now_ns: int | None) -> Fingerprin
 
 
 def proof_of(*, differ: bool, compared: int) -> Proof:
-    """The verdict of a class with a difference, and this number compared."""
+    """Return the verdict `diverged`, with the number of comparisons."""
     return "diverged" if differ else "equal" if compared else "unproven"
 
 
 def uncompared(what: str, looked_at: int, reasons: Mapping[str, int]) -> str:
-    """The phrase that none was compared, with the reasons, the most frequent first."""
+    """Say that nothing was compared, and the reasons, the most frequent first."""
     most = sorted(reasons.items(), key=lambda each: -each[1])
     if [reason for reason, _ in most] in ([], ["alone"]):
         return f"0 of {plural(looked_at, what)} had a counterpart"

@@ -1,8 +1,8 @@
 """A problem: what is wrong, in which workers of a service, and the next command.
 
-Owns: its form, its id, how equal problems of several workers become one. Must not know: how a problem is found, how
-long it lasts, screens. Invariants: the id depends only on kind, service and subject, so it is the same after a restart
-of the daemon and for any choice of workers; the number of names in a problem is bounded.
+Owns: its form, its id, the merging of equal problems of several workers. Must not know: how a problem is found, how
+long it lasts, screens. Invariants: the id depends only on kind, service and subject, so it survives a restart of the
+daemon and any choice of workers; the number of names in a problem is bounded.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Problem(NamedTuple):
     """One problem at one time.
 
     Attributes:
-        workers: the names of the first of its workers, the worst first; empty: it concerns no worker.
+        workers: the names of its first workers, the worst first; empty: it concerns no worker.
         text: a sentence.
-        command: the next one to run.
+        command: the next command to run.
         subject: distinguishes it from other problems of the same kind and service.
-        mark: a number that grows when the cause is seen again; None: the condition holds now.
+        mark: a number that grows when the cause is seen again; None: the problem is a condition that is true now.
         first_ns: when the cause was first seen, since 1970; None: unknown.
         last_ns: when it was last seen; None: unknown.
     """
@@ -58,7 +58,7 @@ class Problem(NamedTuple):
 
 
 def merged(found: Iterable[Problem]) -> list[Problem]:
-    """One problem for each id: the worst worker's, which comes first, with the number of others."""
+    """Merge the problems with one id into that of the worst worker, with the number of others."""
     alike: dict[str, list[Problem]] = {}
     for each in found:
         alike.setdefault(each.id, []).append(each)

@@ -1,8 +1,8 @@
 """The book of problems: when each began, when its cause was last seen, which are silenced.
 
 Owns: when a problem begins, is active and ends, the silences, the form as a document. Must not know: how a problem is
-found, where the book is saved, screens. Invariants: a book is replaced, never changed, so any thread may read it; it is
-bounded, and what has no room is counted; if a problem's workers or their peers end, that is no recovery.
+found, where the book is saved, screens. Invariants: a book is immutable, so any thread may read it; it is bounded, and
+problems without room are counted; a problem whose workers or their peers ended has not recovered.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ AWAY_NS = 120 * SECOND
 KEPT_NS = 3_600 * SECOND  # an ended problem whose cause is gone
 ENTRIES_MAX = 512
 
-# Kinds about what a process does or holds now: they end with the process.
+# Kinds that describe the current state of a process: they end with it.
 _OF_LIVING = frozenset({"weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "off"})
-# Kinds that are seen again when a counter grows; the counter restarts for other workers.
+# Kinds that are seen again when a counter grows. The counter restarts if the workers change.
 _COUNTED = frozenset({"died", "lost", "uncounted"})
-# A silence covers only the workers that the problem names then: another wrong worker ends it.
+# A silence covers only the workers that the problem names at that time. A new worker ends it.
 _OF_NAMED = frozenset({"weights", "numbers", "nan"})
 
 WORKERS_ENDED = "its workers ended"
@@ -39,10 +39,10 @@ class Entry(NamedTuple):
     """A problem in the book; times are since 1970.
 
     Attributes:
-        problem: as last found.
-        ended_ns: None: it is active.
+        problem: its last state.
+        ended_ns: when it ended; None: it is active.
         notified: its begin was sent, so its end must be sent, too.
-        silenced_until_ns: None: it is not silenced.
+        silenced_until_ns: when its silence ends; None: it is not silenced.
         covered: the workers that it named when it was silenced.
     """
 
@@ -67,7 +67,7 @@ class Change(NamedTuple):
     """A change of a problem, and the reason.
 
     Attributes:
-        news: False: it began earlier, and is only sent now.
+        news: False if it began earlier and is only sent now.
         send: whether it must be sent to the targets of alarms.
     """
 
@@ -81,7 +81,7 @@ class Change(NamedTuple):
 def problem_document(
     problem: Problem, since_ns: int | None, seen_ns: int | None, silenced_until_ns: int | None
 ) -> dict[str, Any]:
-    """The JSON of a problem; an unknown time is None."""
+    """Return the JSON of a problem; an unknown time is None."""
     until = silenced_until_ns
     return {
         "id": problem.id,
@@ -114,7 +114,7 @@ class Book(NamedTuple):
     active_ns: int = 600 * SECOND  # the default of the threshold active_for
 
     def entry(self, problem: Problem, now_ns: int) -> Entry:
-        """The entry of a problem that is found now."""
+        """Return the entry of a problem that a look has just found."""
         before = self.entries.get(problem.id)
         if before is None:
             seen_ns = now_ns if problem.last_ns is None else min(now_ns, problem.last_ns)
@@ -133,7 +133,7 @@ class Book(NamedTuple):
         equal: Collection[str] = (),
         sends: bool = False,
     ) -> tuple[Book, list[Change]]:
-        """The book after a look, and the changes.
+        """Return the book after a look, and the changes.
 
         Args:
             found: every problem of this look.
@@ -170,7 +170,7 @@ class Book(NamedTuple):
     def _why_over(
         self, entry: Entry, living: Collection[str], now_ns: int, equal: Collection[str], *, here: bool
     ) -> str | None:
-        """Why a problem is not active; None: it is."""
+        """Say why a problem is not active; None: it is active."""
         if ended_with_its_workers(entry.problem, living):
             return WORKERS_ENDED
         unseen_ns = now_ns - entry.seen_ns
@@ -181,7 +181,7 @@ class Book(NamedTuple):
         return INCOMPARABLE if entry.problem.kind == "weights" and not set(entry.problem.workers) <= {*equal} else GONE
 
     def silenced(self, id_: str, until_ns: int | None) -> Book:
-        """The book with a problem silenced until a time, or no longer; KeyError if unknown."""
+        """Return the book after silencing a problem until a time, or after ending its silence."""
         entry = self.entries[id_]
         covered = () if until_ns is None else entry.problem.workers
         return self._replace(
@@ -191,7 +191,7 @@ class Book(NamedTuple):
         )
 
     def rows(self) -> list[list[Any]]:
-        """The rows for a checkpoint."""
+        """Return the rows for a checkpoint."""
         return [
             [
                 *(getattr(each.problem, name) for name in _PROBLEM),
@@ -212,7 +212,7 @@ _ENTRY = ("since_ns", "seen_ns", "ended_ns", "notified", "silenced_until_ns", "c
 
 
 def _make_room(entries: dict[str, Entry], here: Collection[str]) -> bool:
-    """Drop the problem that ended first, of those that are no longer found."""
+    """Drop the problem that ended first, among those that are no longer found."""
     over = [
         (each.ended_ns, id_)
         for id_, each in entries.items()
@@ -224,7 +224,7 @@ def _make_room(entries: dict[str, Entry], here: Collection[str]) -> bool:
 
 
 def _with_silence(entry: Entry, now_ns: int, changes: list[Change]) -> Entry:
-    """End the silence of an entry when its time is over, or for another worker."""
+    """End the silence of an entry if its time is over, or if another worker has the problem."""
     if entry.silenced_until_ns is None:
         return entry
     news = [name for name in entry.problem.workers if name not in entry.covered]
@@ -241,7 +241,7 @@ def _with_silence(entry: Entry, now_ns: int, changes: list[Change]) -> Entry:
 
 
 def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Change], *, sends: bool) -> Entry:
-    """The active entry; its begin is sent once, and not while it is silenced."""
+    """Return the active entry; its begin is sent once, and not while it is silenced."""
     begins = before is None or before.ended_ns is not None
     send = sends and not entry.notified and not entry.silenced(now_ns)
     since_ns = now_ns if begins and before is not None else entry.since_ns
@@ -252,7 +252,7 @@ def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Chang
 
 
 def _over(before: Entry | None, entry: Entry, why: str, now_ns: int, changes: list[Change]) -> Entry:
-    """The ended entry; its end is sent if its begin was."""
+    """Return the ended entry; its end is sent if its begin was sent."""
     if before is None:  # its cause is older than the book
         return entry._replace(ended_ns=entry.seen_ns)
     if before.ended_ns is not None:

@@ -88,8 +88,8 @@ def test_the_first_difference_is_the_headline_with_its_blame(by: str) -> None:
 @pytest.mark.parametrize(
     ("by", "blame", "text"),
     [
-        (1e-6, "culprit", "born there: its inputs differ by <1e-6 alone"),
-        (1e-3, "propagated", "born before: its inputs differ already (1e-3)"),
+        (1e-6, "culprit", "born there: its inputs differ by only <1e-6"),
+        (1e-3, "propagated", "born earlier: its inputs already differ (1e-3)"),
     ],
 )
 def test_the_distance_of_the_inputs_is_reported(by: float, blame: str, text: str) -> None:
@@ -118,7 +118,7 @@ def test_a_cache_filled_by_damaged_work_is_not_a_second_birth() -> None:
     reported = compared(good, read, by="run")
     assert where(reported) == ("norm", 0, 1, 0, "culprit")
     assert {site["kernel"]: site["blame"] for site in reported["sites"]}["scores"] == "propagated"
-    assert reported["headlines"][3] == "2 other sites follow from it"
+    assert reported["headlines"][3] == "2 later sites also differ"
 
 
 def healed(bad: Sequence[CheckedRecord], site: int) -> list[CheckedRecord]:
@@ -128,15 +128,15 @@ def healed(bad: Sequence[CheckedRecord], site: int) -> list[CheckedRecord]:
 
 def test_a_birth_at_another_site_is_counted_separately() -> None:
     reported = compared(GOOD, healed(chain(NORM), MLP), by="run")
-    assert reported["headlines"][3] == "1 other site follows from it; something was born at 1 other site as well"
+    assert reported["headlines"][3] == "1 later site also differs; a difference was also born at 1 other site"
     # A difference that a cache may explain leads, and another such one may follow from it.
     reported = compared(GOOD, healed(chain(SCORES), MLP), by="run")
     assert (where(reported)[-1], reported["headlines"][3]) == (
-        "here_or_cache", "something was born at 1 other site as well",
+        "here_or_cache", "a difference was also born at 1 other site",
     )  # fmt: skip
     reported = compared(GOOD, healed(chain(NORM), SCORES), by="run")
     assert {site["kernel"]: site["blame"] for site in reported["sites"]}["scores"] == "here_or_cache"
-    assert reported["headlines"][3] == "2 other sites follow from it"
+    assert reported["headlines"][3] == "2 later sites also differ"
 
 
 def test_consequences_are_counted_by_run_only() -> None:

@@ -45,8 +45,8 @@ def test_a_steady_leak_is_named_after_ten_minutes_with_slope_and_remaining_time(
     assert [bool(each) for each in looks] == [look >= 60 for look in range(66)]
     (alarm,) = looks[-1]
     assert alarm.text == (
-        "api/0: memory grows by 8.0 MiB/min for 10.0 min and more, now 587M;"
-        " 1.0G are left (of a test), for 2.1 h at this rate"
+        "api/0: memory grows by 8.0 MiB/min for at least 10.0 min, now 587M;"
+        " 1.0G are left (of a test), 2.1 h at this rate"
     )
     assert (alarm.kind, alarm.service, alarm.workers, alarm.command) == (
         "memory", "api", ("api/0",), "brickd workers api",
@@ -99,7 +99,7 @@ def test_a_gap_in_the_looks_restarts_the_detection() -> None:
         assert bool(alarms) == (minute == 10), minute
     survey = Survey([worker._replace(usage=Usage(0.0, 700 * MIB))], [])
     (alarm,) = memory.look(Snapshot(60 * 23 * SECOND, 0, survey), THRESHOLDS)
-    assert alarm.text.endswith("; how much is left is not known")
+    assert alarm.text.endswith("; the remaining memory is unknown")
 
 
 def test_a_changed_threshold_applies_from_then_on() -> None:

@@ -274,8 +274,8 @@ SERVICE = st.lists(WORKER, max_size=8).map(
         (["moe_gemm"] + 7 * ["moves"], "api/0 is stuck in moe_gemm for 42.0 s; 7 others go on"),
         (["serve moe_gemm"] + 7 * ["serve moves"], "api/0 is stuck in moe_gemm for 42.0 s; 7 others go on"),
         (["moe_gemm", "idles"] + 6 * ["moves"], "api/0 is stuck in moe_gemm for 42.0 s; 6 others go on, 1 is idle"),
-        (8 * ["all_reduce"], "all 8 wait in all_reduce for 42.0 s: no worker stands apart"),
-        (8 * ["serve moves"], "all 8 wait in serve for 42.0 s and go on in other threads: no worker stands apart"),
+        (8 * ["all_reduce"], "all 8 wait in all_reduce for 42.0 s: no worker is different"),
+        (8 * ["serve moves"], "all 8 wait in serve for 42.0 s and continue in other threads: no worker is different"),
         (7 * ["moves"] + ["idles"], "no worker is stuck: 7 go on, 1 is idle"),
         (
             2 * ["all_reduce"] + 2 * ["moe_gemm"],
@@ -299,7 +299,7 @@ def test_a_verdict_is_one_sentence(lanes: list[str], text: str) -> None:
 def test_unknown_ages_are_left_out() -> None:
     ages = (42, None, 42, 42)
     waiting = [made(f"api/{number}", ["all_reduce"], age_s=age) for number, age in enumerate(ages)]
-    assert sentence(judge(waiting)) == "all 4 wait in all_reduce: no worker stands apart"
+    assert sentence(judge(waiting)) == "all 4 wait in all_reduce: no worker is different"
     moving = [made(f"api/{number}", ["moves"]) for number in range(1, 4)]
     assert sentence(judge([made("api/0", ["moe_gemm"], age_s=None), *moving])) == (
         "api/0 is stuck in moe_gemm; 3 others go on"
@@ -314,7 +314,7 @@ def test_unknown_ages_are_left_out() -> None:
         ("moves", "no worker is stuck: 3 go on, 1 died"),
         (
             "serve moves",
-            "all 3 that live wait in serve for 42.0 s and go on in other threads, 1 died: no worker stands apart",
+            "all 3 live ones wait in serve for 42.0 s and continue in other threads, 1 died: no worker is different",
         ),
     ],
 )

@@ -114,7 +114,7 @@ def test_four_slow_slots_of_six_keep_a_worker_named_but_name_none() -> None:
     """Two slots are less than half as far above the median as all of them together."""
     unsteady = {"gemm": first([1.0, 0.427, 1.0, 1.0, 0.427, 1.0])}
     assert found(judged(unsteady)) == []
-    assert reasons(judged(unsteady)) == [("gemm", "it is slow in some of the slots only")]
+    assert reasons(judged(unsteady)) == [("gemm", "it is slow in only some of the slots")]
     assert found(judged(unsteady, named=[GEMM])) == [GEMM]
     # A slot slightly more than half as far counts like the others.
     assert found(judged({"gemm": first([1.0, 0.427, 1.0, 1.0, 0.43, 1.0])})) == [GEMM]
@@ -257,7 +257,7 @@ def test_work_explains_a_wait_if_it_explains_half_of_it() -> None:
     half = works(5e7)
     assert found(half) == []
     assert reasons(half) == [
-        ("all_reduce", "it spends 250 ms/s more than others in gemm, of which it is not known to be slow")
+        ("all_reduce", "it spends 250 ms/s more than others in gemm; it is unknown whether it is slow there")
     ]
     assert [finding.outside for finding in works(4.99e7).findings] == [True]
 
@@ -267,7 +267,7 @@ def test_more_work_in_several_bricks_adds_up_and_the_largest_is_named() -> None:
         bricks = {name: [Side(mean_ns=mean), *[Side(mean_ns=1e7)] * 4] for name, mean in zip("abc", means, strict=True)}
         return judged({**bricks, "all_reduce": first(0.4)}, waits=["all_reduce"])
 
-    assert "100 ms/s more than others in b," in works(1.5e7, 2e7, 1.9e7).passed[0].reason
+    assert "100 ms/s more than others in b;" in works(1.5e7, 2e7, 1.9e7).passed[0].reason
     assert "100 ms/s more than others in c," in works(1.5e7, 2e7, 2e7).passed[0].reason
     # Work that it does less of counts as well.
     assert found(works(0.0, 2e7, 2e7)) == [About("api", "api/0", "all_reduce")]

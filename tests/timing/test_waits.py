@@ -58,8 +58,8 @@ def test_a_worker_that_waits_is_named_with_its_share_of_the_time() -> None:
     assert waiting.text == "api/2 waits for a processor 31 % of its time (median of all: 2.0 %)"
     assert (waiting.about, names(judged)[0]) == (About("api", "api/2", ""), [])
     where = replace(waiting, sharing=Sharing(3, 4711)).text
-    assert where.endswith("; it shares CPU 3 with PID 4711, and may use no other")
-    assert replace(waiting, sharing=Sharing(3, None)).text.endswith("; it may use CPU 3 alone")
+    assert where.endswith("; it may use only CPU 3, which it shares with PID 4711")
+    assert replace(waiting, sharing=Sharing(3, None)).text.endswith("; it may use only CPU 3")
     assert replace(waiting, throttled=0.31).text.endswith("; its cgroup was throttled 31 % of the time")
     assert "throttled" not in replace(waiting, throttled=0.009).text
 
@@ -97,7 +97,7 @@ def test_a_brick_explained_by_waiting_is_not_slow() -> None:
     judged = judge(looks(SLOW, at(2, 0.2)))
     assert names(judged) == ([], ["api/2"])
     (passed,) = judged.passed
-    assert passed.reason == "it waits for a processor 20 % of its time, and the median of all is 2.0 %"
+    assert passed.reason == "it waits for a processor 20 % of its time, the median of all is 2.0 %"
 
 
 @pytest.mark.parametrize(

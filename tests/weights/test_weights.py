@@ -157,7 +157,7 @@ FORMS = [
     (Sums(2, dtype=10), 0.0, "float16 and not float32, relative error <1e-6"),
     (Sums(2, dtype=10, shape=9), None, "float16 and not float32"),
     (Sums(2, shape=9), None, "of another shape"),
-    (Sums(2, shape=9, nan=3), None, "of another shape, it holds 3 NaN"),
+    (Sums(2, shape=9, nan=3), None, "of another shape, it has 3 NaN"),
 ]
 
 

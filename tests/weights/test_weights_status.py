@@ -81,7 +81,7 @@ def test_a_recording_shows_the_worker_with_differing_weights(worker: Start, pref
             each.paused()
         process.send_signal(signal.SIGINT)
         process.communicate()
-    text = "weights: api/2 differs in w, 1 of 1 tensor: how far is not known"
+    text = "weights: api/2 differs in w, 1 of 1 tensor: the error is unknown"
     for verb in ("status", "workers"):
         assert [each["text"] for each in document(verb, path)["problems"]] == [text]
     assert document("status", path)["numerics"][0]["input"] is None
@@ -270,7 +270,7 @@ def test_a_missing_tensor_is_a_finding() -> None:
     assert tensors(weighed)["v", -1][1:] == (1, 0, 0, True)
     finding = only(weighed)
     assert (finding["workers"], finding["kernel"], finding["not_finite"]) == (["api/0"], "v", None)
-    assert finding["text"] == "api/0 differs in v, 1 of 2 tensors: the others lack it, it holds 1 NaN"
+    assert finding["text"] == "api/0 differs in v, 1 of 2 tensors: the others lack it, it has 1 NaN"
 
 
 def test_tensors_of_other_shards_do_not_count_as_compared() -> None:

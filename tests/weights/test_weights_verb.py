@@ -154,7 +154,7 @@ def test_a_worker_with_the_weights_of_another_shard_is_reported(worker: Start) -
     watching(worker, "0.tp0", "1.tp0")
     watching(worker, "0.tp1", "1.tp1", "2.tp0", shift=1)
     assert lines(code=1)[0] == (
-        "api/2.tp0 has the weights of tp1 in all of its 3 tensors: it loaded another shard, or reports a wrong one"
+        "api/2.tp0 has the weights of tp1 in all of its 3 tensors: it loaded the wrong shard, or reports the wrong one"
     )
 
 
@@ -504,7 +504,7 @@ def test_differing_or_unknown_weights_cannot_be_saved(worker: Start, tmp_path: P
     watching(worker, "1", shift=1)
     ended = brickd("weights", "--save", str(path))
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "differs between api/1 and other workers: name a worker with the right weights" in ended.stderr
+    assert "differs between api/1 and other workers: select a worker with the right weights" in ended.stderr
     assert brickd("weights", "api/0", "--save", str(tmp_path)).stderr == (
         f"brickd: {tmp_path}: is not a regular file (mode drwx------): use another file\n"
     )
@@ -541,13 +541,13 @@ HEAD = '{"schema_version": 1, "what": "weights", "service": "api", "key": null, 
         ("[1]", "is not a manifest of weights"),
         ('{"what": "weights"}', "is not a valid manifest of weights"),
         ('{"what": "weights", "schema_version": 2}', "has version 2, this brickd reads version 1"),
-        (HEAD % ROW, "16 digits as checksum"),
+        (HEAD % ROW, "the checksum 16 digits"),
         (HEAD % ", ".join([ROW % ("0" * 16)] * 2), "is listed twice"),
-        (HEAD % (ROW % ("0" * 16)).replace("[1]", '["1"]'), "expected numbers as shape"),
+        (HEAD % (ROW % ("0" * 16)).replace("[1]", '["1"]'), "the shape must be a list of numbers"),
         (HEAD % (ROW % ("0" * 16)).replace("[1]", "7"), "is not a valid manifest of weights"),
-        (HEAD % (ROW % ("0" * 16)).replace('"w"', "7"), "expected names as shard, tensor and dtype"),
+        (HEAD % (ROW % ("0" * 16)).replace('"w"', "7"), "shard, tensor and dtype must be names"),
         (HEAD % "7", "is not a valid manifest of weights"),
-        (HEAD.replace('"api"', "[]") % "", "expected a name as service"),
+        (HEAD.replace('"api"', "[]") % "", "the service must be a name"),
         ("[" * 100_000, "is not a valid manifest of weights"),
         ("\x00" * 10, "is not a valid manifest of weights"),
     ],

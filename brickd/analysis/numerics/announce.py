@@ -1,8 +1,8 @@
-"""Reports of a place where workers differ: the sentence, the event, and how often.
+"""Reports of places where workers differ: their sentences, events and frequency.
 
-Owns: those sentences, the next command, which findings get their own event. Must not know:
-how a finding is reached, screens. Invariants: a sentence depends only on the two stored fingerprints of a case, so it
-is the same for every reader at any time; no worker has a name that now belongs to another; the first place that names a
+Owns: those sentences, the next command, which findings get their own event. Must not know: how a finding is reached,
+screens. Invariants: a sentence depends only on the two stored fingerprints of a case, so it is the same for every
+reader at any time; no worker is called by a name that now belongs to another worker; the first place that names a
 worker is reported; the number of reports about one worker is bounded.
 """
 
@@ -55,7 +55,7 @@ def where(place: ServiceSite) -> str:
 
 
 def who(finding: DivergentSite, called: Called) -> str:
-    """The workers that differ, and how."""
+    """Name the workers that differ, and say how they differ."""
     named = [called.mention(finding, uuid) for uuid in finding.named]
     if not finding.outliers:
         beside = len(finding.workers)
@@ -67,7 +67,7 @@ def who(finding: DivergentSite, called: Called) -> str:
 
 
 def what(finding: DivergentSite) -> str:
-    """What differs: where, by how much, born where."""
+    """Say where the workers differ, by how much, and where the difference was born."""
     text = where(finding.place)
     if (found := judged(finding.place, finding.category, finding.shown)) is not None:
         judgement = found.judgement
@@ -81,7 +81,7 @@ def what(finding: DivergentSite) -> str:
 
 
 def command(finding: DivergentSite, called: Called) -> str:
-    """The next command: compare the two workers if both have a name, else show the coverage."""
+    """Return the next command: `diff` if both workers have a name, else `coverage`."""
     pair = [finding.newest.against.worker, finding.newest.other.worker]
     names = list(dict.fromkeys(called.names.get(uuid, "") for uuid in pair))
     if not all(names) or len(names) < 2:
@@ -90,7 +90,7 @@ def command(finding: DivergentSite, called: Called) -> str:
 
 
 def headlines(findings: Iterable[DivergentSite], called: Called, now_ns: int) -> list[tuple[DivergentSite, str]]:
-    """The first finding of those on the same workers, and a sentence about all of them."""
+    """Choose the first finding about the same workers; write one sentence about all of them."""
     about: dict[tuple[str, tuple[str, ...]], list[DivergentSite]] = {}
     for finding in findings:
         about.setdefault((finding.place.service, tuple(sorted(finding.named))), []).append(finding)
@@ -122,7 +122,7 @@ def announce_joined(log_event: LogEvent, finding: DivergentSite, fresh: Sequence
 
 
 def announce_number(log_event: LogEvent, finding: DivergentSite, who: Sequence[str], places: int) -> None:
-    """Report the number of places of a worker, or of two that disagree."""
+    """Report at how many places a worker differs, or two workers disagree."""
     called = Called(finding.workers)
     names = [called.name(finding, uuid) for uuid in who]
     verdict = f"{names[0]} differs from the others" if len(who) == 1 else f"{' and '.join(names)} disagree"
@@ -142,7 +142,7 @@ def announce_withdrawn(log_event: LogEvent, place: ServiceSite, why: str) -> Non
     log_event("diverged_withdrawn", f"{where(place)} {why}", service=place.service, command=command)
 
 
-_EACH_MAX = 8  # places of a worker that are reported one by one; then their number, each time it has doubled
+_EACH_MAX = 8  # The places of a worker get a report each up to this number; after that, each doubling gets one.
 
 
 def announce_news(
@@ -174,7 +174,7 @@ def announce_news(
 
 
 def _whose(finding: DivergentSite) -> list[tuple[str, ...]]:
-    """Each outlier, the worst first; or the two that disagree."""
+    """Return the outliers, the worst first, or the two that disagree."""
     return [(uuid,) for uuid in finding.named] if finding.outliers else [tuple(sorted(set(finding.named)))]
 
 

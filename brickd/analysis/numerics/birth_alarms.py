@@ -22,7 +22,7 @@ EVENTS_MAX = 8  # sites of a worker that get their own event
 
 
 def log_births(log_event: LogEvent, births: Births, born: Iterable[BornAt], names: Mapping[str, str]) -> None:
-    """Log new findings, but only the first EVENTS_MAX of each worker."""
+    """Log the first EVENTS_MAX findings of each worker."""
     new = list(born)
     known = Counter(at.worker for at in births)
     known.subtract(at.worker for at in new)

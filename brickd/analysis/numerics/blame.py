@@ -1,8 +1,8 @@
 """The judgement of one row: the verdict, and where the difference was born.
 
 Owns: the words for both, and their rules. Must not know: how rows are made, workers' names, screens. Invariants: a
-worker is blamed only if the inputs are known to be equal, or so nearly equal that they explain nothing; if an operator
-may have read other state, the judgement says so, even if the source of that state is known.
+worker is blamed only if its inputs are equal, or differ too little to explain the difference; if an operator may have
+read other state, the judgement says so, even if the source of that state is known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brickd.analysis.numerics.match import Class, MatchRow
 from brickd.shm import _reader, records
 from brickd.shm.sites import Site, is_stateful
 
-# No operator usually amplifies the error of its inputs by this factor.
+# Operators rarely amplify the error of their inputs by more than this factor.
 _MANY_TIMES = 8.0
 
 _INTEGERS = frozenset(range(records.DTYPES.index("int8"), records.DTYPES.index("uint64") + 1))
@@ -29,13 +29,13 @@ class Verdict(StrEnum):
     IDENTICAL = "identical"
     WITHIN = "within"
     DIVERGED = "diverged"
-    ROUTING = "routing"  # other experts were chosen, so other experts computed what follows
+    ROUTING = "routing"  # the router chose other experts, so later outputs differ, too
     NOT_COMPARABLE = "not_comparable"
-    INCOMPLETE = "incomplete"  # records were lost, and the rest decides nothing
+    INCOMPLETE = "incomplete"  # records were lost; the rest is too little for a verdict
 
     @property
     def differs(self) -> bool:
-        """Whether two results that should be equal differ for certain, by more than rounding."""
+        """Whether two results differ for certain, and by more than rounding."""
         return self in (Verdict.DIVERGED, Verdict.ROUTING)
 
 
@@ -43,13 +43,13 @@ class Blame(StrEnum):
     """Where a difference was born."""
 
     CULPRIT = "culprit"  # here: the inputs were equal
-    HERE_OR_CACHE = "here_or_cache"  # here, or in state that no input shows
+    HERE_OR_CACHE = "here_or_cache"  # here, or in state that is not an input
     PROPAGATED = "propagated"  # before: the inputs differ
     UNKNOWN = "unknown"
 
 
 class NotFinite(StrEnum):
-    """The origin of NaN and infinities that only one of two outputs has."""
+    """Where NaN and infinities come from, if only one of two outputs has them."""
 
     BORN = "born"
     PASSED_ON = "passed_on"
@@ -57,7 +57,7 @@ class NotFinite(StrEnum):
 
 
 class DecodedFingerprint(NamedTuple):
-    """A decoded record, its worker's number, and that worker's number of the site."""
+    """A decoded record, the number of its worker, and the site's number in that worker."""
 
     worker: int
     site: int
@@ -89,7 +89,7 @@ class DecodedFingerprint(NamedTuple):
 
 
 def read(fingerprints: _reader.Fingerprints, number: int) -> DecodedFingerprint | None:
-    """A fingerprint by its number; None if it has left the window."""
+    """Return a fingerprint by its number; None if it was evicted."""
     found = fingerprints.read(number)
     if found is None:
         return None
@@ -102,12 +102,12 @@ class Judgement(NamedTuple):
     """The judgement of a row.
 
     Attributes:
-        reason: why it is not comparable; None if it is.
-        blame: of a difference; None if there is none.
-        not_finite: the origin of NaN and infinities that only one output has; None: there are none.
-        error: relative and estimated; None: unknown.
-        inputs_error: the largest of the inputs; 0: they are equal; None: unknown.
-        rounding: whether the same numbers, added up in another order, can differ by this much.
+        reason: why it is not comparable; None if it is comparable.
+        blame: where the difference was born; None: nothing differs.
+        not_finite: where NaN or infinities come from; None: no output has them, or both have.
+        error: the estimated relative error; None: unknown.
+        inputs_error: the largest error of an input; 0: the inputs are equal; None: unknown.
+        rounding: whether another order of the same additions explains the error.
     """
 
     verdict: Verdict
@@ -120,7 +120,7 @@ class Judgement(NamedTuple):
 
 
 def judged(row: MatchRow, site: Site, against: DecodedFingerprint, worst: DecodedFingerprint) -> Judgement:
-    """Judge a row by the reference and the member furthest from it."""
+    """Judge a row: compare its reference with the member that differs most from it."""
     class_ = Class(row.class_)
     if class_ == Class.LOST:
         return Judgement(Verdict.INCOMPLETE)
@@ -130,7 +130,7 @@ def judged(row: MatchRow, site: Site, against: DecodedFingerprint, worst: Decode
         return Judgement(Verdict.IDENTICAL, error=0.0, inputs_error=row.inputs_error)
     verdict = Verdict.WITHIN
     if class_ == Class.DIVERGED:
-        # The integers that a router computes name the experts that compute what follows.
+        # A router's integers are the numbers of the experts to run next.
         routes = against.output["dtype"] in _INTEGERS and _ROUTES.search(site.kernel) is not None
         verdict = Verdict.ROUTING if routes else Verdict.DIVERGED
     return Judgement(
@@ -151,11 +151,11 @@ def blame(site: Site, one: DecodedFingerprint, other: DecodedFingerprint, row: M
     if _equal(one.inputs, other.inputs):
         return here
     if row.inputs_error is None:
-        # Of inputs beyond those that fit in a record, only the checksum of the last one is kept, without a sketch.
+        # A record has room for a few inputs. Of the others, it has the last one's checksum, and no sketch.
         return Blame.UNKNOWN if _more(one) or _more(other) else Blame.PROPAGATED
     if row.tolerance is None or row.inputs_error > row.tolerance:
         return Blame.PROPAGATED
-    # The inputs are equal except for rounding. An operator that picks one of many may pick another for less than that.
+    # The inputs differ by rounding only. Even that can make an operator like argmax choose another element.
     chooses = one.output["dtype"] in _INTEGERS
     explained = chooses or _more(one) or _more(other)
     far = row.error is None or row.error > _MANY_TIMES * row.inputs_error
@@ -183,7 +183,7 @@ def _more(one: DecodedFingerprint) -> bool:
 
 
 def _stateful(site: Site, one: DecodedFingerprint) -> bool:
-    """Whether state may have decided: the flag of the call counts, else the site's name."""
+    """Whether state may decide the output: the call's flag says so, or else the site's name."""
     flags = one.record["flags"]
     return bool(flags & _reader.CHECKED_STATEFUL or (is_stateful(site) and not flags & _reader.CHECKED_STATELESS))
 

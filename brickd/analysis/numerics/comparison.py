@@ -2,7 +2,7 @@
 
 Owns: the effect of lost records on a difference, the choice of the outlier, which differences follow from others. Must
 not know: where workers come from, documents, screens. Invariants: a verdict uses only one kind of evidence; a
-difference that lost records may explain is never called diverged; of two workers neither is the outlier.
+difference that lost records may explain is never `diverged`; with two workers, neither is the outlier.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Party(NamedTuple):
         number: of its producer.
         since: ticks; earlier fingerprints do not count.
         lost: the number of lost records.
-        worn: whether its oldest fingerprints may have been evicted.
+        worn: whether its oldest fingerprints may be evicted.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Party(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A row that is not all identical, with its fingerprints, which are still in the window."""
+    """A row with unequal outputs, and its fingerprints, which are still in the window."""
 
     row: MatchRow
     site: int
@@ -59,7 +59,7 @@ class Difference(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether the difference is certain, and more than rounding."""
+        """Whether the difference is certain and larger than rounding."""
         return self.judgement.verdict.differs
 
     def members(self, *classes: Class) -> list[int]:
@@ -68,7 +68,7 @@ class Difference(NamedTuple):
 
     @property
     def agree(self) -> list[int]:
-        """The parties that agree with the reference; only equal ones, if a near one is undecided."""
+        """The parties that agree with the reference; only the equal ones if a near one is undecided."""
         both = self.members(Class.IDENTICAL, Class.WITHIN)
         return both if len(both) == self.row.agree else self.members(Class.IDENTICAL)
 
@@ -129,7 +129,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on everything: if something differs, that of the first difference."""
+        """The overall verdict: that of the first difference, if there is one."""
         if self.diverged > 0:
             return Verdict.DIVERGED if self.first is None else self.first.judgement.verdict
         if self.incomplete:
@@ -153,13 +153,13 @@ class Comparison:
         return apart[0] if len(apart) == 1 and len(first.agree) >= 2 else None
 
     def born(self) -> list[int]:
-        """The sites where a difference was born, in order; one at a cache may follow from another."""
+        """The sites where a difference was born, in order. One at a cache may follow from another."""
         found = [each for each in self.differences if each.differs and each.judgement.blame in _BORN]
         sure = (each.site for each in found if each is self.first or each.judgement.blame == Blame.CULPRIT)
         return list(dict.fromkeys(sure))
 
     def missing(self) -> tuple[int, int]:
-        """How often the first party, and how often the others, lack a fingerprint that was not lost."""
+        """Count the missing fingerprints that were not lost: of the first party, and of the others."""
         lacks = [
             0 if party.lost else found.missing for party, found in zip(self.parties, self.matched.workers, strict=True)
         ]
@@ -201,5 +201,5 @@ def _difference(numerics: Numerics, row: MatchRow) -> Difference | None:
 
 
 def following(run: Comparison, born: Sequence[int]) -> int:
-    """The number of other sites that differ by run."""
+    """Return how many other sites differ by run."""
     return sum(site.classes[Class.DIVERGED] > 0 and site.site not in born for site in run.matched.sites)

@@ -1,4 +1,4 @@
-"""What was compared of the workers' numbers, site by site, and what cannot be.
+"""Coverage: which sites were compared, and which cannot be compared.
 
 Owns: the state of a site, and the sums of a service. Must not know: screens, JSON, how a finding is reached. Invariant:
 what was not compared is counted by its reason.
@@ -23,14 +23,14 @@ class SiteState(StrEnum):
     """How far a site is compared, the most important state first."""
 
     DIFFERS = "differs"
-    UNJUDGED = "not_judged"  # outputs are unlike, but none was judged yet, or there was no room
+    UNJUDGED = "not_judged"  # outputs differ, but they are not judged yet, or there was no room
     UNREPEATED = "does_not_repeat"  # workers contradict themselves: the workers or the kernel may be the cause
-    OFF = "off"  # not recorded, because it would reveal what customers wrote
+    OFF = "off"  # not recorded, because it would reveal text of customers
     LEFT_OUT = "left_out"  # the operator excluded it from recording
-    CLOSED = "closed"  # inside what torch compiles, or copies to several devices: only the outside is visible
-    SILENT = "silent"  # known, but nothing was recorded there
-    NO_INPUTS = "no_inputs"  # without inputs, the counterparts are unknown
-    STATEFUL = "stateful"  # state that no input shows decides the output
+    CLOSED = "closed"  # inside a module that torch compiles or copies to several devices: only its outside is visible
+    SILENT = "silent"  # a known site without a record
+    NO_INPUTS = "no_inputs"  # recorded without inputs, so no counterpart can be found
+    STATEFUL = "stateful"  # the output depends on state that is not an input
     ALONE = "alone"  # no two workers had the same work
     COMPARED = "compared"
 
@@ -49,15 +49,15 @@ class ServiceSeen(NamedTuple):
 
     Attributes:
         workers: how many of its workers have sites.
-        counts: of all its fingerprints.
+        counts: the counts of its fingerprints.
         off: sites that are not recorded.
-        closed: sites at which nothing can be recorded.
+        closed: sites that cannot be recorded.
         no_inputs: sites without inputs.
         lost: checksums for which workers had no room.
         unreadable: tensors that workers could not read.
         differ: places where workers differ.
         classes: the largest number of numeric classes at a place.
-        unkept: findings without room.
+        unkept: the number of findings that had no room.
         compared_ns: when a comparison was last added, since 1970; None: never.
     """
 
@@ -76,7 +76,7 @@ class ServiceSeen(NamedTuple):
 
 
 def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]:
-    """The services of these workers with any sites or counts."""
+    """Return the services of these workers that have sites or counts."""
     found = []
     by_service: dict[str, list[Sequence[Sequence[str]]]] = {}
     for place, classes in _classes(compared, workers).items():
@@ -111,7 +111,7 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
 
 
 def _classes(compared: Compared, workers: Iterable[Worker]) -> dict[ServiceSite, list[list[str]]]:
-    """The numeric classes of these workers, at places with several."""
+    """Return the numeric classes of these workers, at places with several classes."""
     uuids: dict[str, list[str]] = {}
     for worker in workers:
         uuids.setdefault(worker.service, []).append(worker.reading.uuid)
@@ -124,12 +124,12 @@ def _closed(reading: Reading) -> int:
 
 
 def lost(reading: Reading) -> int:
-    """The checksums for which a worker had no room."""
+    """Count the checksums for which a worker had no room."""
     return sum(lane["event_dropped"][_reader.KIND_CHECKED] for _, lane, _ in reading.lanes)
 
 
 def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
-    """Every site of the services of some workers, those that are not compared first."""
+    """Return the sites of these services; sites that are not compared come first."""
     on: dict[ServiceSite, str] = {}
     off: dict[ServiceSite, str] = {}
     left_out: set[ServiceSite] = set()
@@ -166,7 +166,7 @@ def state_of(
 ) -> SiteState:
     """The state of a place.
 
-    Sites are `off` if they reveal what customers wrote, `left_out` if the operator excluded them from recording.
+    Sites are `off` if they reveal text of customers, `left_out` if the operator excluded them from recording.
     """
     if place in compared.findings:
         return SiteState.DIFFERS
@@ -188,7 +188,7 @@ def state_of(
 
 
 def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
-    """The lowest rate, whether only instrumented models have it, its workers, and all live ones."""
+    """Return the lowest rate, whether only instrumented models have it, and the workers."""
     alive = [worker.reading for worker in workers if worker.reading.alive]
     rates = [(each.rate or each.own_rate or _reader.RATE_ALL, each.own_rate != 0) for each in alive]
     least = min(rates, default=(_reader.RATE_ALL, False))
@@ -196,7 +196,7 @@ def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
 
 
 def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:
-    """The bricks, by service, without a site that records fingerprints of their output."""
+    """Return the bricks without a site that fingerprints their output, by service."""
     bricks: dict[tuple[str, str], None] = {}
     checked: set[tuple[str, str]] = set()
     for worker in workers:

@@ -1,8 +1,8 @@
 """The result of a comparison in sentences.
 
-Owns: their words. Must not know: how verdicts are reached, screens. Invariants: sentences are raw, and the caller that
-prints them escapes them; the expected value is the reference's, the actual value is the other's; a sentence that
-nothing differs says how much was compared.
+Owns: their words. Must not know: how verdicts are reached, screens. Invariants: sentences are raw, and their caller
+escapes them; the expected value is the reference's, the actual value is the other's; a sentence that says that nothing
+differs says how much was compared.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from brickd.shm._reader import CONTENTS_MIN
 from brickd.shm.sites import Site
 
 _NAMED = 3
-_HASHED = 1 << 40  # no engine has counted so many steps yet
+_HASHED = 1 << 40  # larger than any step number of an engine
 _NOT_FINITE = {
     NotFinite.BORN: "NaN or infinities are born there",
     NotFinite.PASSED_ON: "NaN or infinities are passed on",
     NotFinite.UNKNOWN: "only one has NaN or infinities",
 }
-_ROUNDING = "as rounding makes it: another number of threads, or compiled?"
+_ROUNDING = "rounding can explain it: another number of threads, or a compiled model?"
 
 
 def listed(names: Sequence[str], most: int = _NAMED) -> str:
@@ -55,7 +55,7 @@ def place(of: Comparison, site: Site, difference: Difference) -> str:
 
 
 def headline(of: Comparison, site: Site | None) -> str:
-    """The verdict and its evidence; `site`: of the first difference, if any."""
+    """State the verdict and its evidence; `site` is that of the first difference."""
     names = [party.name for party in of.parties]
     first = of.first
     match of.verdict:
@@ -65,7 +65,7 @@ def headline(of: Comparison, site: Site | None) -> str:
             return f"by {of.evidence}: diverged: {listed(names)} disagree"
         case Verdict.INCOMPLETE:
             lost = sum(party.lost for party in of.parties)
-            odd = f"; {of.counts[Class.LOST]:,} differ, which that may explain" if of.counts[Class.LOST] else ""
+            odd = f"; {of.counts[Class.LOST]:,} differ, possibly because of them" if of.counts[Class.LOST] else ""
             why = f"incomplete, {plural(lost, 'record was', 'records were')} lost"
             return f"by {of.evidence}: {why}; equal: {_equal(of)}{odd}"
         case Verdict.WITHIN:
@@ -75,7 +75,7 @@ def headline(of: Comparison, site: Site | None) -> str:
 
 
 def _who(first: Difference, names: Sequence[str]) -> str:
-    """The workers that differ from the majority; without a majority, those that disagree."""
+    """Name the workers that differ from the majority, or that disagree if there is none."""
     apart, agree = first.members(Class.DIVERGED), first.agree
     if len(agree) <= len(apart):
         return f"{listed([names[each] for each in sorted(agree + apart)])} disagree"
@@ -91,7 +91,7 @@ def _equal(of: Comparison) -> str:
 
 
 def explained(difference: Difference) -> str:
-    """The blame for a difference, and the reason for it."""
+    """Say where a difference was born, and why."""
     judgement = difference.judgement
     text = f"relative error {_error(judgement.error)}{_rounding(difference)}; {_born(difference)}"
     if judgement.verdict == Verdict.ROUTING:
@@ -100,16 +100,16 @@ def explained(difference: Difference) -> str:
 
 
 def _rounding(difference: Difference) -> str:
-    """A note that rounding may explain it, and how to find out; too few contents prove nothing."""
+    """Note that rounding may explain it, and how to find out."""
     contents = difference.row.contents
     known = "Say so by backend="
     if contents:
-        known = f"It takes {CONTENTS_MIN} contents to know, here {plural(contents, 'is', 'are')}; or say so by backend="
+        known = f"Only {CONTENTS_MIN} contents can show it, here {plural(contents, 'is', 'are')}; or say so by backend="
     return f" ({_ROUNDING} {known})" if difference.judgement.rounding else ""
 
 
 def before(of: Comparison) -> str | None:
-    """What precedes the first difference."""
+    """Say what was compared before the first difference."""
     if of.first is None:
         return None
     identical, within, not_comparable = of.first.row.before
@@ -124,20 +124,20 @@ def _born(difference: Difference) -> str:
     inputs = difference.judgement.inputs_error
     match difference.judgement.blame:
         case Blame.CULPRIT if inputs:
-            return f"born there: its inputs differ by {_error(inputs)} alone"
+            return f"born there: its inputs differ by only {_error(inputs)}"
         case Blame.CULPRIT:
             return "born there: its inputs were equal"
         case Blame.HERE_OR_CACHE:
-            return "born there or in its cache: the inputs that are seen were equal"
+            return "born there or in its cache: the recorded inputs were equal"
         case Blame.PROPAGATED:
-            return f"born before: its inputs differ already ({_error(inputs)})"
+            return f"born earlier: its inputs already differ ({_error(inputs)})"
     if not (difference.against.inputs and difference.worst.inputs):
-        return "where it was born is not known: its inputs were not given"
-    return f"where it was born is not known: its inputs differ by {_error(inputs)}"
+        return "its origin is unknown: its inputs were not recorded"
+    return f"its origin is unknown: its inputs differ by {_error(inputs)}"
 
 
 def diagnosis(of: Comparison, site: Site, difference: Difference) -> str:
-    """One difference in a line: the expected and the actual value, each with its worker."""
+    """Describe one difference: the expected and the actual value, each with its worker."""
     expected, actual = of.parties[difference.expected].name, of.parties[difference.actual].name
     return (
         f"{place(of, site, difference)}: expected {difference.against.output['checksum']:016x} ({expected}), actual"
@@ -150,14 +150,14 @@ def _error(value: float | None) -> str:
 
 
 def after(follow: int | None, born: int) -> str | None:
-    """What follows the first difference; `born`: other sites where a difference was born."""
-    parts = [f"{plural(follow, 'other site follows', 'other sites follow')} from it"] if follow else []
-    parts += [f"something was born at {plural(born, 'other site')} as well"] if born else []
+    """Count the sites after the first difference; at `born` of them, a difference was born."""
+    parts = [f"{plural(follow, 'later site also differs', 'later sites also differ')}"] if follow else []
+    parts += [f"a difference was also born at {plural(born, 'other site')}"] if born else []
     return "; ".join(parts) or None
 
 
 def nothing(tried: Comparison) -> str:
-    """Why nothing can be compared."""
+    """Say why nothing can be compared."""
     names = [party.name for party in tried.parties]
     silent = [name for name, found in zip(names, tried.matched.workers, strict=True) if not found.fingerprints]
     if len(names) - len(silent) < 2:
@@ -173,7 +173,7 @@ def nothing(tried: Comparison) -> str:
 
 
 def outputs_not_compared(tried: Comparison) -> str:
-    """Why no output was compared, and what to do."""
+    """Say why no output was compared, and what to do."""
     fingerprints = tried.matched.fingerprints
     if not fingerprints:
         return "outputs unproven: no fingerprints are here (brick.checksum in the engine records them)"
@@ -184,7 +184,7 @@ def outputs_not_compared(tried: Comparison) -> str:
 
 
 def _next(tried: Comparison) -> str:
-    """The next command: only a person can say that the steps were the same work."""
+    """Suggest `--by run`: only a person knows whether the steps were the same work."""
     return "" if tried.evidence == EvidenceClass.RUN else " (did they do the same work? --by run)"
 
 

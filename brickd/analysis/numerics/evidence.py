@@ -1,7 +1,7 @@
-"""Stored evidence, added to a window again after its fingerprints were evicted.
+"""Adds stored evidence to a window again after its fingerprints were evicted.
 
-Owns: how a stored fingerprint becomes comparable again. Must not know: how a difference was found, who asks.
-Invariants: it keeps its names; fingerprints that are still in the window are not added twice.
+Owns: the insertion of a stored fingerprint. Must not know: how a difference was found, who asks. Invariants: it keeps
+its names; fingerprints that are still in the window are not added twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ def add(
 ) -> None:
     """Add a stored fingerprint as a worker's at a site.
 
-    It was comparable once, so the site's stateful flag is removed. A record that the host called stateless ignores it.
+    The fingerprint was comparable before, so the site loses its stateful flag. If the host called the record stateless,
+    the flag has no effect.
     """
     events, _ = records.events(evidence.slots)
     for record in events:
@@ -33,7 +34,7 @@ def add(
 
 
 def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) -> None:
-    """Add the stored evidence on workers (uuid: shard) of cases that were evicted."""
+    """Add the stored evidence about workers (uuid: shard) whose fingerprints were evicted."""
     for place, finding in compared.findings.items():
         site = numerics.sites.number(Site(place.kernel, place.layer, finding.category))
         oldest_ns = compared.oldest.get(place.service)

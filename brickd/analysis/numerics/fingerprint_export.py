@@ -1,7 +1,7 @@
-"""Fingerprints exported by a daemon, and imported where they are compared with others.
+"""Exports the fingerprints of a daemon, and imports them to compare them with others.
 
-Owns: their form. Must not know: HTTP, who asks. Invariant: the importer knows what the daemon knows of them: the
-fingerprints, the names, the losses.
+Owns: their form. Must not know: HTTP, who asks. Invariant: a document has all that the daemon knows of them:
+fingerprints, names, losses.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The newest fingerprints of many workers.
 
 Owns: the producers of fingerprints, and the translation of the numbers in a worker's records into numbers that all
-workers share. Must not know: where records come from, what is done about differences. Invariants: a record is taken
-once; its references are resolved by name, or by number if the worker never named it; fingerprints are bounded by bytes;
-with shares, no service evicts another's fingerprints that fit in an equal share of the bytes.
+workers share. Must not know: where records come from, what is done about differences. Invariants: a record is added
+once; its references are resolved by name, or by number if they have no name; fingerprints are bounded by bytes; with
+shares, each service has an equal share of the bytes, and no other service evicts fingerprints in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickd.shm import _reader
 from brickd.shm.sites import Site, Sites, WorkerNames, digest
 
 WINDOW_BYTES = 64 << 20
-ALL_BYTES = 1 << 30  # of the fingerprints received for one query
+ALL_BYTES = 1 << 30  # the bytes of fingerprints received for one query
 PRODUCERS_MAX = 4_096
 GONE = -1  # `began` of a worker whose first fingerprints were evicted before it was known
 _VAIN_MAX = 1_023
@@ -25,7 +25,7 @@ _UNKNOWN = 2**32 - 2  # a number that no service has
 
 
 class Learned(NamedTuple):
-    """A worker's tables, and the digests of its names and sites by number; 0: never named."""
+    """A worker's tables, and the digests of its names and sites by number; 0: without a name."""
 
     tables: WorkerNames
     names: array[int]
@@ -41,12 +41,13 @@ class FingerprintProducer:
     Attributes:
         shard: the part of the model that it holds, or "".
         shard_digest: 0: no shard.
-        number: of its fingerprints.
+        number: the count of its fingerprints.
         lost: checksums for which it had no room.
-        lost_before: the number of all fingerprints of its service so far, when `lost` last grew.
-        newest_end: the same number at its last fingerprint; 0: it never had one.
-        latest: the number of fingerprints of all services at its last one.
-        began: the number of its service before its first one; below 0: some of its own were evicted before.
+        lost_before: the count of its service's fingerprints when `lost` last grew.
+        newest_end: the same count at its last fingerprint; 0: it has none.
+        latest: the count of all services' fingerprints at its last one.
+        began: the count of its service's fingerprints before its first one; negative if some of its own are already
+            evicted.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class FingerprintProducer:
         self._numerics, self._tables = numerics, tables
         self.shard_digest = digest(shard) if shard else 0
         self._learned = _NOTHING
-        self._vain = self._vain_left = 0  # the number of look-ups to skip after one in vain
+        self._vain = self._vain_left = 0  # look-ups to skip after a failed one
 
     def receive(self, records: bytes) -> None:
         """Take whole records, in order."""
@@ -68,7 +69,7 @@ class FingerprintProducer:
         if left and self._vain_left == 0:
             self.learn()
             left = self._add(left, named=True)
-            # A record may refer to something that the worker never names: look that up less and less often.
+            # A record may refer to a name that never comes: look it up less and less often.
             self._vain = min(2 * self._vain + 1, _VAIN_MAX) if left else 0
             self._vain_left = self._vain
         elif left:
@@ -85,7 +86,7 @@ class FingerprintProducer:
         taken, weights = numerics.fingerprints.add(
             self.number, service, self.shard_digest, sites, names, records, named
         )
-        if numerics.fingerprints.end != before:  # records of weights are not kept in this window
+        if numerics.fingerprints.end != before:  # records of weights do not belong to this window
             self.newest_end, self.latest = numerics.extent(self.service).end, numerics.fingerprints.end
         numerics.producers[self.uuid] = self
         if weights:
@@ -93,12 +94,12 @@ class FingerprintProducer:
         return records[taken:]
 
     def lose(self, lost: int) -> None:
-        """Note the number of records that the worker has lost so far."""
+        """Set the number of records that the worker has lost so far."""
         if lost > self.lost:
             self.lost, self.lost_before = lost, self._numerics.gone + self._numerics.extent(self.service).end
 
     def for_another(self, numerics: Numerics) -> FingerprintProducer:
-        """Copy this producer into another window, where it gets another number."""
+        """Copy this producer into another window, under a new number."""
         learned = self._learned
         other = numerics.producer(self.uuid, self.service, lambda: learned.tables, self.shard)
         other._learned = learned
@@ -109,16 +110,16 @@ class FingerprintProducer:
 
     @property
     def tables(self) -> WorkerNames:
-        """Its names and sites as last looked up."""
+        """Its names and sites at the last look-up."""
         return self._learned.tables
 
     @property
     def digests(self) -> array[int]:
-        """The digests of its sites by number, as last looked up; 0: never named."""
+        """The digests of its sites by number at the last look-up; 0: without a name."""
         return self._learned.sites
 
     def known(self, number: int) -> Site | None:
-        """The site with this number; None if the worker never named it."""
+        """Return the site with this number; None if it has no name."""
         return self.tables.known(number)
 
     def learn(self) -> None:
@@ -127,7 +128,7 @@ class FingerprintProducer:
 
 
 class WindowExtent(NamedTuple):
-    """The number of a window, its evicted fingerprints, and all it ever had."""
+    """The number of a window, and the counts of its evicted fingerprints and of all it received."""
 
     window: int
     first: int
@@ -135,7 +136,7 @@ class WindowExtent(NamedTuple):
 
 
 class Numerics:
-    """The fingerprints of many workers; `gone`: those evicted before this copy was made.
+    """The fingerprints of many workers; `gone`: the number evicted before this copy.
 
     With `shares` each service has its own window, and an equal share of the bytes. Only a copy can be compared.
     """
@@ -154,7 +155,7 @@ class Numerics:
 
     @property
     def evicted(self) -> int:
-        """The number of evicted fingerprints, of all workers."""
+        """The number of evicted fingerprints of all workers."""
         return self.gone + self.fingerprints.first
 
     def extent(self, service: str) -> WindowExtent:
@@ -162,18 +163,18 @@ class Numerics:
         return WindowExtent(*self.fingerprints.extent(self._services.get(service, _UNKNOWN)))
 
     def lost(self, producer: FingerprintProducer) -> int:
-        """The number of a worker's lost records, if the window still reaches back to them."""
+        """Return the number of a worker's lost records; 0 if the window no longer covers that time."""
         return producer.lost if producer.lost_before >= self._evicted_of(producer) else 0
 
     def worn(self, producer: FingerprintProducer) -> bool:
-        """Whether the first fingerprints of a worker may have been evicted."""
+        """Whether a worker's first fingerprints may be evicted."""
         return self._evicted_of(producer) > producer.began
 
     def _evicted_of(self, producer: FingerprintProducer) -> int:
         return self.gone + self.extent(producer.service).first
 
     def learned(self, service: str, tables: WorkerNames) -> Learned:
-        """The digests of a worker's names and sites, made once for a service's equal tables."""
+        """The digests of a worker's names and sites; equal tables of a service share them."""
         learned = self._learned.get(service)
         if learned is None or learned.tables != tables:
             names = array("Q", (0 if row is None else digest(row[0]) for row in tables.names))
@@ -203,7 +204,7 @@ class Numerics:
     def about(self, uuids: Collection[str]) -> Numerics:
         """Copy the window with some of the workers.
 
-        The copy numbers them anew, in order: no number of this window is valid there. Nothing that changes is shared.
+        The copy gives the workers new numbers, in order. It shares no mutable state with this window.
         """
         other = Numerics(weights=self.weights.about(uuids))
         theirs = [producer for uuid, producer in self.producers.copy().items() if uuid in uuids]
@@ -221,7 +222,7 @@ class Numerics:
         return other
 
     def service_number(self, service: str) -> int:
-        """The number of a service; never reused, because old fingerprints may still have it."""
+        """The number of a service. It is never reused, because old fingerprints may still have it."""
         number = self._services.get(service)
         if number is None:
             number = self._services[service] = self._services_added
@@ -229,5 +230,5 @@ class Numerics:
         return number
 
     def service(self, number: int) -> str:
-        """The service with this number, if it has a known worker; 0 also means sites without room."""
+        """Return the service with this number, if it has a known worker. Sites without room have 0."""
         return next((service for service, each in self._services.items() if each == number), "")

@@ -1,6 +1,6 @@
 """The reader's comparison of fingerprints, with names for its numbers.
 
-Owns: those names. Must not know: how rows are made, what is done with them.
+Owns: those names. Must not know: how rows are made and used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from brickd.shm import _reader
 
 
 class Class(IntEnum):
-    """The classes of `match.h` in its order; each after DIVERGED is a reason not to compare."""
+    """The classes of `match.h`, in its order. Those after DIVERGED are reasons not to compare."""
 
     IDENTICAL = 0
     WITHIN = 1
@@ -41,7 +41,7 @@ class Class(IntEnum):
 
 
 class Member(NamedTuple):
-    """A fingerprint in a row; `worker`: the index in the workers that were named."""
+    """A fingerprint in a row; `worker`: the index in the list of compared workers."""
 
     worker: int
     number: int
@@ -49,7 +49,7 @@ class Member(NamedTuple):
 
 
 class Before(NamedTuple):
-    """The numbers of comparisons by result before another one, in the order of execution."""
+    """The numbers of earlier comparisons, by result, in the order of execution."""
 
     identical: int
     within: int
@@ -57,20 +57,20 @@ class Before(NamedTuple):
 
 
 class MatchRow(NamedTuple):
-    """Fingerprints of several workers, one of each, that are not all identical.
+    """One fingerprint of each of several workers; not all are identical.
 
     Attributes:
-        class_: diverged if any member is, else the greatest of the members' classes.
+        class_: diverged if any member is, else the members' greatest class.
         against: the index of the reference.
-        worst: the index of the member furthest from it.
+        worst: the index of the member that differs most from it.
         agree: the number of members that agree with the reference.
-        error: of the worst, relative and estimated; None: unknown.
-        inputs_error: the largest of its inputs; 0: they are equal; None: unknown.
-        tolerance: the largest error within tolerance.
-        rounding: the error that rounding leads to expect; by input it excuses nothing.
-        contents: by input: the contents at which the worst and the reference differ like two numeric classes; below
-            CONTENTS_MIN: undecided; 0: not two classes.
-        before: if this is the first row that differs: the comparisons before it.
+        error: the estimated relative error of the worst; None: unknown.
+        inputs_error: the largest error of its inputs; 0: they are equal; None: unknown.
+        tolerance: the largest accepted error.
+        rounding: the expected error of rounding; it is not accepted by input.
+        contents: by input, the number of contents at which the worst and the reference differ as two numeric classes
+            do; below CONTENTS_MIN: undecided; 0: not two classes.
+        before: in the first row that differs, the comparisons before it.
     """
 
     class_: int
@@ -91,15 +91,15 @@ class SiteFound(NamedTuple):
 
     Attributes:
         site: its digest.
-        moment: its first place in the order of execution.
+        moment: its first position in the order of execution.
         fingerprints: the number of its fingerprints.
         compared: the number of comparisons.
         classes: the number of comparisons of each class.
         lone: fingerprints without a counterpart in another worker.
-        bare: by input: fingerprints without inputs.
-        missing: how often a worker lacks a step that another has.
-        uncertain: the same for a step that may still come, or may have been evicted.
-        error: the largest within tolerance.
+        bare: by input, fingerprints without inputs.
+        missing: how often a worker has no record of a step that another worker has.
+        uncertain: like `missing`, but the record may still come, or may be evicted.
+        error: the largest accepted error.
     """
 
     site: int
@@ -123,7 +123,7 @@ class WorkerFound(NamedTuple):
 
 
 class StepOverlap(NamedTuple):
-    """The numbers of steps: shared by workers, of only one worker, of other work."""
+    """The numbers of steps: of several workers, of one worker only, of different work."""
 
     shared: int
     lone: int
@@ -135,11 +135,11 @@ class Matched(NamedTuple):
 
     Attributes:
         fingerprints: the number of all their fingerprints.
-        rows: the first rows that are not all identical, in the order of execution; comparable ones first.
+        rows: the first rows whose fingerprints differ; comparable rows come first, then in the order of execution.
         rows_count: the number of all such rows.
-        sites: in no order.
-        workers: in the order in which they were named.
-        steps: by run; otherwise zeros.
+        sites: unordered.
+        workers: in the order of the arguments.
+        steps: zeros unless compared by run.
     """
 
     fingerprints: int
@@ -165,15 +165,16 @@ def match(
     """Compare workers.
 
     Args:
-        fingerprints: a copy that nothing else uses, because it is locked meanwhile.
-        workers: their numbers; without a majority the first one is the reference.
-        since: per worker: only fingerprints from these ticks on.
-        by_input: compare fingerprints with equal inputs, whenever they came; else those of one site, step and position.
-        step: only this one.
-        rtol: the largest relative error within tolerance; None: derived from the dtype and the size of the reduction.
+        fingerprints: a copy that no other code uses: it is locked during the comparison.
+        workers: their numbers; without a majority the first worker is the reference.
+        since: per worker, ignore fingerprints before these ticks.
+        by_input: compare fingerprints with equal inputs at any time; False: compare those of one site, step and
+            position.
+        step: compare only this step.
+        rtol: the largest accepted relative error; None: derived from the dtype and the size of the reduction.
         rows_max: the largest number of rows in the result.
-        lost: by run, per worker: the number of lost records; empty: none.
-        worn: by run, per worker: whether its oldest fingerprints may have been evicted; empty: no.
+        lost: by run, per worker, the number of lost records; empty: none.
+        worn: by run, per worker, whether its oldest fingerprints may be evicted; empty: no.
     """
     limit = -1.0 if rtol is None else rtol
     found = fingerprints.match(

@@ -1,12 +1,13 @@
-"""NaN and infinities that are born at a site, found without a worker to compare with.
+"""Finds NaN and infinities that are born at a site. It needs no second worker.
 
-Owns: when a birth is a finding, and the findings as values that outlive a daemon. Must not know: how births are
-counted, screens. Invariants: a site that gives a kind from the first fingerprints of all workers does so by design, as
-a mask does; findings are bounded, and those of unknown workers are dropped; findings without room are counted.
+Owns: when a birth is a finding, and the findings, which survive a restart of the daemon. Must not know: how births are
+counted, screens. Invariants: a site whose first fingerprints have a kind in all workers gives it by design, like a
+mask; findings are bounded, and those of unknown workers are dropped; findings without room are counted.
 
-A birth of a kind is a finding in a worker if it began after the worker's first fingerprints at the site, or if another
-worker of the service has as many fingerprints there and none of that kind. Counts restart with the daemon, and when the
-window has no more fingerprints of the worker there: what was by design before remains so.
+A kind (NaN, +Inf, -Inf) that is born in a worker is a finding if it first appeared after the worker's first
+fingerprints at the site, or if another worker of the service has as many fingerprints there and none with that kind.
+Counts restart with the daemon, and when all of the worker's fingerprints there are evicted. A birth that was by design
+stays so.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.base.json_values import I32_MAX, listed, require, unicode, whole
 
 KINDS = ("NaN", "Inf", "-Inf")
-# The number of a worker's first fingerprints at a site that show what it gives by design. Masks, logarithms of zero and
-# choices of the largest logits give -Inf occasionally in healthy models.
+# A kind in these first fingerprints of a worker at a site is by design. Masks, logarithms of zero and choices of the
+# largest logits give -Inf occasionally in healthy models.
 FIRST = {"NaN": 16, "Inf": 16, "-Inf": 1_024}
 BIRTHS_MAX = 1_024
 BY_DESIGN_MAX = 4_096
@@ -37,7 +38,7 @@ class BornAt(NamedTuple):
 
 
 class Birth(NamedTuple):
-    """How often it was born there, and when it was first and last seen, since 1970."""
+    """How often it was born there, and when it was first and last seen (since 1970)."""
 
     times: int
     since_ns: int
@@ -48,7 +49,7 @@ Births = Mapping[BornAt, Birth]
 
 
 class CountedBirths(NamedTuple):
-    """The counts of one worker at one site; per kind: the first fingerprint with it, how many."""
+    """The counts of one worker at one site; per kind, the first fingerprint and the number."""
 
     service: int
     site: int
@@ -57,12 +58,12 @@ class CountedBirths(NamedTuple):
     kinds: tuple[tuple[int, int], ...]
 
 
-# A kind of a worker at a site, by their numbers in a window.
+# A kind, a worker and a site, as numbers in a window.
 _Key = tuple[int, int, str]
 
 
 def found(rows: Sequence[CountedBirths], by_design: Collection[_Key] = ()) -> Iterator[tuple[CountedBirths, str, int]]:
-    """The births that are not by design: the row, the kind, how often; `by_design`: known ones."""
+    """Return the births that are not by design: the row, the kind, and how often."""
     at_site: dict[tuple[int, int], list[CountedBirths]] = defaultdict(list)
     for row in rows:
         at_site[row.service, row.site].append(row)
@@ -81,8 +82,7 @@ class Known(NamedTuple):
     """All known births.
 
     Attributes:
-        by_design: births since a worker's first fingerprints; kept, because counts that restart may not show that
-            again.
+        by_design: births since a worker's first fingerprints; stored, because restarted counts may not show that again.
         new: new findings of this look.
         unkept: the number of findings without room.
     """
@@ -104,10 +104,10 @@ class BirthsWatch:
     def __init__(self, numerics: Numerics) -> None:
         self._numerics = numerics
         self._counted: dict[_Key, _Counted] = {}
-        self._unkept: dict[_Key, int] = {}  # when each was found first
+        self._unkept: dict[_Key, int] = {}  # when each was first found
 
     def look(self, before: Births, by_design: Collection[BornAt], known: Collection[str], at_ns: int) -> Known:
-        """The findings now; `known`: uuids of workers."""
+        """Return the current findings; `known`: uuids of workers."""
         births = {at: birth for at, birth in before.items() if at.worker in known}
         designs = {at for at in by_design if at.worker in known}
         rows = [CountedBirths(*row[:4], row[4:]) for row in self._numerics.fingerprints.births()]
@@ -134,7 +134,7 @@ class BirthsWatch:
         return Known(births, frozenset(designs), new, len(unkept))
 
     def _places(self, rows: Sequence[CountedBirths], known: Collection[str]) -> dict[_Key, tuple[BornAt, _Counted]]:
-        """The births in known workers: the place, and how often."""
+        """Return the births in known workers: the place, and how often."""
         producers = {each.number: each for each in self._numerics.producers.copy().values()} if rows else {}
         places: dict[_Key, tuple[BornAt, _Counted]] = {}
         for row in rows:

@@ -1,9 +1,9 @@
-"""Numeric classes: which workers compute the same numbers, added up in another order.
+"""Numeric classes: workers that add up the same numbers in the same order.
 
 Owns: the known classes, when they are checked, which members of a group are judged. Must not know: the rule
-(match_classes.c), the report on a worker that differs. Invariants: until two workers are known to be of two classes,
-they are undecided: no worker is named, and nothing counts as judged; a look makes a bounded number of checks, and no
-place waits forever; a worker of another class never decides which of two is right; all state is bounded.
+(match_classes.c), the report on a worker that differs. Invariants: while it is unknown whether two workers are of two
+classes, no worker is named and nothing counts as judged; a look makes a bounded number of checks, and no place waits
+forever; a worker of a third class never decides which of two workers is right; all state is bounded.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from brickd.analysis.numerics.evidence import add
 from brickd.analysis.numerics.online_state import CLASSES_MAX, WORKERS_MAX, Apart, Case, ServiceSite
 from brickd.shm import _reader
 
-QUESTIONS_MAX = 4  # of one look: each goes through all fingerprints once
-_OUTPUTS_MAX = 4  # compared outputs of a group: the most frequent, and the judged one
-_NEAR_MAX = 16  # outputs of a group that are checked for that
+QUESTIONS_MAX = 4  # checks per look: each reads all fingerprints once
+_OUTPUTS_MAX = 4  # compared outputs per group: the most frequent, and the judged one
+_NEAR_MAX = 16  # outputs per group to select them from
 _WAITING_MAX = 1_024
 
-# Per worker and output: how often, and the number of the newest fingerprint.
+# Per worker and output: the count, and the number of the newest fingerprint.
 Group = Sequence[tuple[int, int, int, int]]
 
 
@@ -32,19 +32,20 @@ class JudgeTurns:
     """The queue of places to judge; the place that waited longest is next.
 
     At a place two fingerprints wait: one that differs in at most one place of the sketch, and one that differs in
-    several. So a difference of classes never displaces a flipped bit. `denied`: a place got no turn in this look.
+    several. So a difference of classes never displaces a flipped bit. `denied`: whether a place got no turn in this
+    look.
     """
 
     def __init__(self, questions: int = QUESTIONS_MAX) -> None:
         self._questions = questions
         self._waiting: dict[tuple[ServiceSite, bool], int] = {}
-        self._left: Counter[ServiceSite] = Counter()  # turns of this look
+        self._left: Counter[ServiceSite] = Counter()  # turns left in this look
         self._asked = set[ServiceSite]()
         self._others = 0
         self.denied = False
 
     def begin(self) -> list[int]:
-        """Begin another look; returns the fingerprints that are next."""
+        """Begin another look; return the next fingerprints."""
         waiting = sorted(self._waiting.items(), key=lambda each: each[0][0] in self._asked)  # sorting is stable
         first, self._waiting = waiting[: self._questions], dict(waiting[self._questions :])
         self._left = Counter(place for (place, _), _ in first)
@@ -52,7 +53,7 @@ class JudgeTurns:
         return [number for _, number in first]
 
     def take(self, place: ServiceSite) -> bool:
-        """Take a turn at a place; False: there is none left."""
+        """Take a turn at a place; return False if no turn is left."""
         if self._left[place]:
             self._left[place] -= 1
         elif self._others:
@@ -73,8 +74,8 @@ class GroupToJudge(NamedTuple):
     """A group prepared for judgement.
 
     Attributes:
-        group: the outputs of workers that can decide; outputs of different classes count as the same.
-        whole: whether all of it is decided.
+        group: the workers' outputs that can decide; outputs of different classes count as the same.
+        whole: whether no part is undecided.
         once: whether the undecided part may be one flipped bit.
     """
 
@@ -84,7 +85,7 @@ class GroupToJudge(NamedTuple):
 
 
 class _Output(NamedTuple):
-    """One output of workers that repeat: its newest fingerprint, and their uuids."""
+    """An output, its newest fingerprint, and the uuids of the workers that always compute it."""
 
     output: int
     newest: int
@@ -93,7 +94,7 @@ class _Output(NamedTuple):
 
 @dataclass
 class Learning:
-    """What a look learns; `fresh`: the places where it learned something."""
+    """The classes found by a look; `fresh`: the places where it found new ones."""
 
     fingerprints: _reader.Fingerprints
     turns: JudgeTurns
@@ -120,16 +121,16 @@ class Learning:
                 apart[one.output].add(other.output)
                 apart[other.output].add(one.output)
         near = {each.output: found for each in others if (found := self._near(each, outputs))}
-        unknown += near.values()  # each may be of a class of its own
+        unknown += near.values()  # each may be of a different class
         return GroupToJudge(_folded(group, steady, outputs, apart, near), not unknown, _reader.ROUNDED_ONCE in unknown)
 
     def _near(self, one: _Output, outputs: Sequence[_Output]) -> int:
-        """Whether rounding may explain the difference from any of these outputs."""
+        """Whether rounding may explain its difference from one of these outputs."""
         found = (self.fingerprints.rounded(one.newest, other.newest) for other in outputs)
         return next(filter(None, found), _reader.ROUNDED_NOT)
 
     def _are_two(self, place: ServiceSite, one: _Output, other: _Output) -> bool | None:
-        """Whether two outputs that rounding may explain are of two classes; None: undecided."""
+        """Whether two outputs, different perhaps by rounding, are of two classes; None: undecided."""
         known = self.apart.get(place, ())
         if not are_two(known, one.workers, other.workers):
             if not self.turns.take(place):
@@ -154,7 +155,7 @@ class Learning:
 
 
 def _outputs(group: Group, steady: Mapping[int, int], uuids: Mapping[int, str], who: int) -> list[_Output]:
-    """The outputs, the most frequent first; that of `who` is always among those compared."""
+    """Return the outputs to compare, the most frequent first, always including that of `who`."""
     found: dict[int, list[tuple[int, int]]] = {}
     for worker, output, _, newest in group:
         if worker in steady and worker in uuids:
@@ -181,9 +182,10 @@ def _folded(
     apart: Mapping[int, set[int]],
     near: Collection[int],
 ) -> Group:
-    """Merge outputs that differ from the same others; drop rows that decide nothing.
+    """Merge outputs that differ from the same other outputs; drop rows that decide nothing.
 
-    If some outputs differ, one that differs from none decides nothing; nor does one that is near any of them.
+    If some outputs differ, an output that differs from no other decides nothing. An output near one of them decides
+    nothing either.
     """
     any_apart = any(apart.values())
     first: dict[frozenset[int], _Output] = {}
@@ -206,7 +208,7 @@ _UUIDS_MAX = 4 * WORKERS_MAX
 
 
 def are_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str]) -> bool:
-    """Whether any of `some` is known to be of another class than any of `others`.
+    """Whether a worker in `some` is known to be of another class than a worker in `others`.
 
     >>> known = ((frozenset("ab"), frozenset("c")),)
     >>> are_two(known, {"a"}, {"c", "d"}), are_two(known, {"a"}, {"b"}), are_two(known, {"a"}, {"d"})
@@ -218,7 +220,7 @@ def are_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str]) -> b
 def with_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str], living: Collection[str]) -> Apart:
     """Add that `some` are of one class, and `others` of another.
 
-    Without room, workers that have ended are dropped.
+    If there is no room, workers that have ended are dropped.
 
     >>> known = with_two((), {"a", "b"}, {"c"}, "abcde")
     >>> [[sorted(each) for each in two] for two in with_two(known, {"c", "d"}, {"a"}, "abcde")]
@@ -250,7 +252,7 @@ def _is_too_much(found: Collection[tuple[frozenset[str], frozenset[str]]]) -> bo
 
 
 def classes_of(apart: Apart, workers: Collection[str]) -> list[list[str]]:
-    """The known classes of some workers.
+    """Return the known classes of some workers.
 
     >>> classes_of(((frozenset("ab"), frozenset("c")), (frozenset("ab"), frozenset("d"))), "abcdef")
     [['a', 'b'], ['c', 'd']]

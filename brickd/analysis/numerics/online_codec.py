@@ -1,7 +1,7 @@
 """The form in which a daemon saves the results of comparing fingerprints.
 
-Owns: that form, and how older ones are read. Must not know: what the results mean, files. Invariant: a document that
-`encode` did not make is refused, whatever it holds.
+Owns: that form, and how older forms are read. Must not know: what the results mean, files. Invariant: every document
+that `encode` did not write is refused.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from brickd.shm.records import events
 
 
 def encode(compared: Compared) -> Iterator[str]:
-    """The JSON of the state, in pieces."""
-    names: dict[tuple[str, str], int] = {}  # many places have the same workers
+    """Encode the state as JSON, in pieces."""
+    names: dict[tuple[str, str], int] = {}  # stored once: many places have the same workers
     findings = [_finding(each, names) for each in compared.findings.values()]
     doubts = [
         [*place, sorted(each.workers), sorted(each.contradict), each.case and _case(each.case)]
@@ -100,7 +100,7 @@ def _place_of(service: Any, kernel: Any, layer: Any) -> ServiceSite:
 
 def _counts_of(category: Any, *numbers: Any) -> SiteCounts:
     counts = SiteCounts(unicode(category), *map(whole, numbers))
-    # Older documents lack this count: report nothing of theirs as not judged.
+    # Older documents lack this count: treat all of their fingerprints as judged.
     return counts if len(numbers) == len(SiteCounts._fields) - 1 else counts._replace(judged=counts.unlike)
 
 

@@ -1,8 +1,8 @@
 """The results of comparing fingerprints of equal inputs: counts by place, and findings.
 
-Owns: that state as a value, which outlives a daemon. Must not know: how it changes, its form in a file, screens.
-Invariants: it is replaced as a whole and never changed, so any thread may read it; it is bounded; places are known by
-names and workers by uuids, so they mean the same to every daemon.
+Owns: that state as a value, which survives a restart of the daemon. Must not know: how it changes, its form in a file,
+screens. Invariants: it is immutable, so any thread may read it; it is bounded; names identify places and uuids identify
+workers, so every daemon understands them.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from typing import NamedTuple
 from brickd.analysis.numerics.not_finite import Births, BornAt
 from brickd.analysis.numerics.recent_counts import Recent
 
-SITES_MAX = 4_096  # sites with counts of their own; all others share one count
+SITES_MAX = 4_096  # sites with separate counts; all others share one count
 OTHERS = ("", -1)  # the kernel and the layer of that count
 FINDINGS_MAX = SITES_MAX
-EVIDENCE_MAX = 64  # findings of a service whose fingerprints are kept
+EVIDENCE_MAX = 64  # findings per service that keep their fingerprints
 ALL_EVIDENCE_MAX = 256
 DOUBTS_MAX = 1_024
 _EQUAL_MIN, _EQUAL_TIMES = 100, 20
 CLASSES_MAX = SITES_MAX  # places with known classes
-WORKERS_MAX = 64  # named in one finding; twice as many outliers
+WORKERS_MAX = 64  # workers named in one finding; outliers: twice as many
 
 
 Apart = tuple[tuple[frozenset[str], frozenset[str]], ...]  # uuids of one numeric class, and of another one
 
 
 class ServiceSite(NamedTuple):
-    """A site of a service; the kernel is "" for the sum of all sites without room."""
+    """A site of a service. Sites without room share one place, whose kernel is ""."""
 
     service: str
     kernel: str
     layer: int
 
     def is_of(self, services: Collection[str]) -> bool:
-        """Whether it is of one of these services, or the sum of sites without a service."""
+        """Whether it belongs to one of these services, or to no service."""
         return self.service in services or not (self.service or self.kernel)
 
 
@@ -46,12 +46,12 @@ class SiteCounts(NamedTuple):
 
     Attributes:
         category: of its kernel.
-        bare: without inputs, so not comparable.
+        bare: recorded without inputs, so not comparable.
         met: another worker had the same inputs.
-        unlike: the same inputs gave another output.
+        unlike: another worker's output for the same inputs differs.
         gone: evicted before another worker had the same inputs.
-        stateful: state that no input shows decides the output, so workers need not agree.
-        judged: the unlike ones with a judgement.
+        stateful: the output depends on state that is not an input, so workers may differ.
+        judged: the unlike ones that were judged.
     """
 
     category: str
@@ -69,18 +69,18 @@ class SiteCounts(NamedTuple):
 
     @property
     def repeats(self) -> bool:
-        """Whether enough comparisons were equal that a contradiction is not the kernel's fault."""
+        """Whether enough comparisons were equal to exclude the kernel as a contradiction's cause."""
         equal = self.met - self.unlike
         return equal >= _EQUAL_MIN and equal >= _EQUAL_TIMES * self.unlike
 
     @property
     def alone(self) -> int:
-        """The comparable fingerprints that met no other worker's."""
+        """The comparable fingerprints without a counterpart in another worker."""
         return max(0, self.fingerprints - self.bare - self.stateful - self.met)
 
 
 class KeptEvidence(NamedTuple):
-    """A fingerprint: the worker's uuid, its record (empty without room), the texts of two names."""
+    """A fingerprint: the worker's uuid, the record (empty: no room), and the texts of two names."""
 
     worker: str
     slots: bytes
@@ -89,7 +89,7 @@ class KeptEvidence(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Two fingerprints of equal inputs that differ; `against` is the majority's, if any."""
+    """Two different fingerprints of equal inputs; `against` is the majority's, if there is one."""
 
     at_ns: int
     against: KeptEvidence
@@ -111,11 +111,11 @@ class DivergentSite(NamedTuple):
 
     Attributes:
         category: of its kernel.
-        cases: the number of judged cases; the place's counts may include more.
+        cases: the number of judged cases; the place's counts may include other cases.
         workers: the names of the first workers in these cases, by uuid.
-        outliers: how often each worker was not with the majority; empty without a majority.
+        outliers: how often each worker differed from the majority; empty without a majority.
         contradict: the workers that contradict themselves.
-        newest: the last case; the fingerprints of both cases are kept for a limited number of findings.
+        newest: the last case; only a limited number of findings keep the fingerprints of both cases.
     """
 
     place: ServiceSite
@@ -129,7 +129,7 @@ class DivergentSite(NamedTuple):
 
     @property
     def named(self) -> list[str]:
-        """The uuids of the outliers, the worst first; without any, of the two that disagree."""
+        """The uuids of the outliers, the worst first, or of the two workers that disagree."""
         worst = sorted(self.outliers, key=lambda uuid: -self.outliers[uuid])
         return worst or [self.newest.against.worker, self.newest.other.worker]
 
@@ -151,12 +151,12 @@ class DivergentSite(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A place where most workers contradict themselves, or some do and others may.
+    """A place where most workers contradict themselves, or where some do and the others may.
 
     Attributes:
         workers: the uuids of the compared workers.
         contradict: the uuids of those that contradict themselves.
-        case: two outputs of one of these; None: they were evicted.
+        case: two outputs of one of these workers; None: they were evicted.
     """
 
     workers: frozenset[str]
@@ -171,7 +171,7 @@ class Doubt(NamedTuple):
 
 
 class Latest(NamedTuple):
-    """The last growth of a service's comparisons: their number then, and the time, since 1970."""
+    """When a service's number of comparisons last grew (since 1970), and the number then."""
 
     met: int
     at_ns: int
@@ -182,19 +182,20 @@ class Compared:
     """The whole state.
 
     Attributes:
-        since_ns: the begin of the counts, since 1970; 0: nothing was counted.
+        since_ns: when the counts began, since 1970; 0: nothing was counted.
         window_bytes: the limit of the window; 0: nothing is compared.
-        window_since_ns: the begin of the window.
-        held: the number of fingerprints in the window: evicted ones are not compared any more.
-        oldest: by service a time, since 1970, at or after the arrival of its oldest fingerprint in the window.
-        apart: by place the workers of two numeric classes, if any are known.
+        window_since_ns: when the window began.
+        held: the number of fingerprints in the window; evicted ones are no longer compared.
+        oldest: by service, when its oldest fingerprint in the window arrived, or a little later (since 1970).
+        apart: by place, the workers of two numeric classes, if any are known.
         latest: by service.
         recent: by service, the counts of the last hour.
         births: NaN and infinities that began in a worker.
-        by_design: NaN and infinities that a worker gives since its first fingerprints.
-        births_unkept: the number of births, and of fingerprints that may hold one, without room.
-        unlooked: the number of unlike fingerprints that were not judged: too many of one place, or evicted.
-        unkept: by service the number of findings that were not kept, or dropped, for lack of room.
+        by_design: NaN and infinities that a worker computes since its first fingerprints.
+        births_unkept: the number of births, and of fingerprints that may contain one, that had no room.
+        unlooked: the number of unlike fingerprints that were not judged, because one place had too many or they were
+            evicted.
+        unkept: by service, the number of findings that were dropped for lack of room.
     """
 
     since_ns: int = 0
@@ -215,7 +216,7 @@ class Compared:
     births_unkept: int = 0
 
     def of_services(self, services: Collection[str]) -> Compared:
-        """The state without findings of other services."""
+        """Return the state with the findings of these services only."""
         return replace(
             self,
             findings={place: finding for place, finding in self.findings.items() if place.is_of(services)},

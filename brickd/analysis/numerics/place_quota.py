@@ -1,7 +1,7 @@
 """A limited number of places, shared fairly by workers.
 
-Owns: which place has room, and which one is dropped for another. Must not know: what the room is for. Invariants: it is
-bounded, per service and in total; a worker without a place gets one if another worker has two.
+Owns: which place gets room, and which place is dropped for another. Must not know: the use of the room. Invariants: it
+is bounded, per service and in total; a worker without a place gets one if another worker has two.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PlaceQuota:
         self._shares = Counter((place.service, worker) for place, worker in self._taken.items())
 
     def take(self, place: ServiceSite, worker: str) -> bool:
-        """Give a place room, if there is any; its worker may have changed."""
+        """Give a place room if there is some; its worker may have changed."""
         if place in self._taken:
             self._shares[place.service, self._taken[place]] -= 1
             self._shares[place.service, worker] += 1
@@ -43,7 +43,7 @@ class PlaceQuota:
             self._shares[place.service, worker] -= 1
 
     def make(self, place: ServiceSite, worker: str) -> ServiceSite | None:
-        """Make room for a place; returns the dropped place, or None if no worker has two more.
+        """Make room for a place; return the dropped place, or None if no worker has two more.
 
         The worker with the most places loses its newest.
         """

@@ -1,9 +1,9 @@
 """The state of a place at which workers computed different numbers from equal inputs.
 
-Owns: the states, their transitions, and the rule of majority. Must not know: fingerprints, reports, how much is kept.
-Invariants: all results of a look at a place are combined before its state changes, so their order does not matter; if
-most workers contradict themselves, or the outlier keeps changing, or no more than half agree, no worker is named; a
-worker that agrees with all others is never named.
+Owns: the states, their transitions, and the majority rule. Must not know: fingerprints, reports, limits. Invariants: a
+look combines all results of a place before its state changes, so their order does not matter; no worker is named if
+most workers contradict themselves, the outlier keeps changing, or at most half agree; a worker that agrees with all
+others is never named.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Fate(Enum):
 
 @dataclass
 class PlaceLook:
-    """What a look found at a place.
+    """The result of a look at a place.
 
     Attributes:
         fingerprints: the number of judged fingerprints.
         workers: the uuids of the compared workers.
         contradict: the uuids of those that contradict themselves.
-        odd: the uuids of those that are not with the majority.
+        odd: the uuids of those that differ from the majority.
         cases: the number of new cases.
-        times: how often each was odd in these, and in earlier cases that had no majority then.
-        case: the first of them, or the first with a majority.
+        times: how often each worker was odd in the new cases and in earlier cases without a majority.
+        case: the first new case with a majority, or else the first one.
         contradiction: two outputs of a worker that contradicts itself.
     """
 
@@ -54,8 +54,8 @@ class PlaceLook:
     ) -> Doubt:
         """Combine this look with what was known of the workers there.
 
-        `present`: the workers with a fingerprint in the window. Only the `living` count: a bad machine may have been
-        several workers, if it was restarted.
+        `present`: the workers with a fingerprint in the window. Only the `living` count, because one bad machine that
+        restarted looks like several workers.
         """
         before = doubt or Doubt(frozenset(), frozenset())
         if finding is not None:
@@ -74,9 +74,9 @@ def _more(known: frozenset[str], others: Collection[str], most: int) -> frozense
 
 
 def fate(doubt: Doubt, present: Collection[str], *, differs: bool, repeats: bool) -> Fate:
-    """The state of a place now; `differs`: whether steady workers differ, now or before.
+    """Return the state of a place; `differs`: whether steady workers differ, now or earlier.
 
-    Of the `present` workers, which have a fingerprint in the window, those without a case agree if the kernel repeats.
+    `present` workers have a fingerprint in the window. Those without a case agree if the kernel repeats its results.
     """
     if 2 * len(doubt.contradict) > len(doubt.workers.union(present) if repeats else doubt.workers):
         return Fate.DOUBTED
@@ -89,8 +89,8 @@ class GroupVerdict(NamedTuple):
     """The verdict on a group.
 
     Attributes:
-        outliers: the workers that are not with the majority; empty without a majority.
-        against: a fingerprint of the majority, else of the first worker; None: nothing can be compared.
+        outliers: the workers that differ from the majority; empty without a majority.
+        against: a fingerprint of the majority, or else of the first worker; None: nothing can be compared.
         other: a fingerprint that differs; None with `against`.
         contradiction: the most frequent fingerprint of a worker that contradicts itself, and another one.
     """
@@ -104,7 +104,7 @@ class GroupVerdict(NamedTuple):
 
 
 def judge_group(group: Sequence[tuple[int, int, int, int]]) -> GroupVerdict:
-    """Judge a group: per worker and output the count, and the newest fingerprint's number."""
+    """Judge a group: per worker and output, the count and the newest fingerprint's number."""
     rows_of: dict[int, list[tuple[int, int, int]]] = {}
     for worker, output, times, newest in group:
         rows_of.setdefault(worker, []).append((output, times, newest))
@@ -112,7 +112,7 @@ def judge_group(group: Sequence[tuple[int, int, int, int]]) -> GroupVerdict:
     workers, contrary = frozenset(rows_of), frozenset(rows_of.keys() - steady.keys())
     contradiction = _contradiction(rows_of[min(contrary)]) if contrary else None
     undecided = GroupVerdict(workers, contrary, contradiction=contradiction)
-    once = len(steady) == 1 and next(iter(steady.values()))[1] == 1  # unknown whether that worker repeats
+    once = len(steady) == 1 and next(iter(steady.values()))[1] == 1  # does it repeat its results?
     if len(workers) < 2 or 2 * len(contrary) > len(workers) or once:
         return undecided
     right = _right([output for output, _, _ in steady.values()])
@@ -134,6 +134,6 @@ def _contradiction(rows: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
 
 
 def _right(outputs: Sequence[int]) -> int | None:
-    """The output of more than half of the workers whose own outputs are all equal."""
+    """Return the output of more than half of the workers that do not contradict themselves."""
     ((output, votes),) = Counter(outputs).most_common(1)
     return output if 2 * votes > len(outputs) else None

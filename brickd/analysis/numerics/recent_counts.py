@@ -1,7 +1,7 @@
 """Counts of a service's fingerprints over the last hour, in slots of five minutes.
 
-Owns: how long a comparison proves anything, and its counts. Must not know: sites, screens. Invariants: a service has at
-most SLOTS slots, whatever the clock does; slots older than the window, or in the future, do not count.
+Owns: how long a comparison counts as proof, and the counts. Must not know: sites, screens. Invariants: a service has at
+most SLOTS slots, even if the clock is set; slots older than the window, or in the future, do not count.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class FingerprintCounts(NamedTuple):
 
     Attributes:
         fingerprints: all of them.
-        without_inputs: without inputs, so the counterparts are unknown.
-        stateful: state that no input shows decides the output.
+        without_inputs: recorded without inputs, so no counterpart can be found.
+        stateful: the output depends on state that is not an input.
         met: another worker had the same inputs.
     """
 
@@ -36,17 +36,17 @@ class FingerprintCounts(NamedTuple):
 
     @property
     def compared(self) -> int:
-        """How many were compared, at most the comparable ones: some meet another's after their slot."""
+        """Return how many comparable ones were compared; some counterparts come after their slot."""
         return min(self.met, max(0, self.fingerprints - self.without_inputs - self.stateful))
 
     @property
     def alone(self) -> int:
-        """The comparable fingerprints that met no other worker's."""
+        """The comparable fingerprints without a counterpart in another worker."""
         return max(0, self.fingerprints - self.without_inputs - self.stateful - self.compared)
 
 
 class RecentSlot(NamedTuple):
-    """The counts of one slot; `number`: its begin since 1970, in lengths of a slot."""
+    """The counts of one slot; `number`: its start since 1970, divided by the length of a slot."""
 
     number: int
     counts: FingerprintCounts

@@ -1,8 +1,8 @@
-"""Counts at each place, from look to look and from daemon to daemon.
+"""Counts at each place, continued from look to look and across restarts of the daemon.
 
-Owns: which sites have counts of their own, and how counts continue those of an earlier daemon. Must not know: what
-follows from differences. Invariants: the cost of a look depends only on the changes since the last one; services
-without a known worker are not counted.
+Owns: which sites are counted separately, and how counts continue after a restart. Must not know: how differences are
+judged. Invariants: the cost of a look depends only on the changes since the last one; services without a known worker
+are not counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickd.shm.sites import plain
 
 
 class _Places(NamedTuple):
-    """The place and the first category of each site of a service, by number."""
+    """Return the place and the first category of each site of a service, by number."""
 
     service: str
     of: dict[int, tuple[ServiceSite, str]]
@@ -40,7 +40,7 @@ class Tally:
         return self._sites.copy()
 
     def take(self, services: Collection[str]) -> Mapping[str, FingerprintCounts]:
-        """Add the counts since the last look; returns these, by service."""
+        """Add the counts since the last look; return these, by service."""
         if nobody := self._services.difference(services):
             self._services -= nobody
             self._sites = {place: counts for place, counts in self._sites.items() if place.service not in nobody}
@@ -52,7 +52,7 @@ class Tally:
                 strangers.add(number)
                 continue
             before = self._sites.get(place) or SiteCounts(category)
-            if before.category != category and site == plain(site):  # the unflagged site is the one that is compared
+            if before.category != category and site == plain(site):  # the site without the flag is compared
                 before = before._replace(category=category)
             self._sites[place] = before.and_(*more)
             new = SiteCounts(category, *more)

@@ -22,7 +22,7 @@ from brickd.analysis.numerics.tally import Tally
 from brickd.analysis.numerics.watch_round import Roll, WatchRound
 from brickd.model.event_log import LogEvent
 
-_MARKS_MAX = 4_096  # looks: more than an hour
+_MARKS_MAX = 4_096  # looks, which take more than an hour
 
 
 class Watch:
@@ -51,14 +51,14 @@ class Watch:
         self._turns = JudgeTurns(questions)
         self._births = BirthsWatch(numerics)
         self._judged_end = self._looked = 0
-        # Cases of the last look: the reader reports a group again whenever any of its fingerprints comes again.
+        # Cases of the last look: the reader reports a group again when one of its fingerprints repeats.
         self._seen = frozenset[tuple[int, bool]]()
         self._marks: dict[str, deque[tuple[int, int]]] = {}  # (number of a service's fingerprints so far, time)
         self._forgotten: deque[tuple[Collection[str], Callable[[DivergentSite], bool]]] = deque()
 
     @property
     def waits(self) -> bool:
-        """Whether the last look reached its limit, and left work for the next one."""
+        """Whether the last look reached its limit and left work for the next one."""
         return self._turns.denied
 
     def forget(self, workers: Collection[str], meant: Callable[[DivergentSite], bool]) -> None:
@@ -66,9 +66,9 @@ class Watch:
         self._forgotten.append((workers, meant))
 
     def look(self, call: Callable[[], Roll]) -> Compared:
-        """Judge what came since the last look; `call` returns the known workers.
+        """Judge the fingerprints since the last look; `call` returns the known workers.
 
-        Nothing is kept of services without a known worker.
+        Services without a known worker are dropped.
         """
         while self._forgotten:
             workers, meant = self._forgotten.popleft()
@@ -114,7 +114,7 @@ class Watch:
         return self.compared
 
     def _oldest(self, services: Collection[str], at_ns: int) -> dict[str, int]:
-        """When the oldest fingerprint in each service's window came."""
+        """Return when the oldest fingerprint in each service's window arrived."""
         self._marks = {service: marks for service, marks in self._marks.items() if service in services}
         for service in services:
             _, first, end = self._numerics.extent(service)

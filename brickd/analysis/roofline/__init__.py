@@ -1,1 +1,1 @@
-"""Peaks of devices, and how far bricks are below them."""
+"""Peaks of devices, and the distance of bricks from them."""

@@ -1,16 +1,16 @@
 /* _peaks.c - measures how fast this processor reads a working set, or multiplies and adds, slot by slot.
  *
  * A slot is a millisecond of CLOCK_MONOTONIC, the same one for all threads: threads that work in one slot work at the
- * same time, without waiting for each other. If other processes want the processors, a thread that waited for
- * another one would rarely run together with it.
+ * same time, without waiting for each other. If other processes use the processors, a thread that waits for another
+ * thread rarely runs together with it.
  *
  * It is a separate module because only the measurement of peaks needs it. It is in C because L1, the level that matters
  * for small kernels, delivers 24 KiB in 80 ns: a call from Python takes longer, and threads must not wait for the
  * interpreter.
  *
- * It only reads: a store costs one or two transfers, depending on the instruction, and no kernel that moves the same
- * bytes is faster than reads. The caller must write to the buffer first: unwritten memory is one page of zeros.
- * Multiply-adds stay in registers, so that no kernel with the same instructions is faster.
+ * It only reads. A store costs one or two transfers, depending on the instruction, so reads are the fastest way to move
+ * a number of bytes. The caller must write to the buffer first: unwritten memory is one page of zeros. Multiply-adds
+ * stay in registers: no kernel is faster with the same instructions.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -19,9 +19,9 @@
 #include <time.h>
 
 #define SLOT_NS 1000000
-#define WORK_NS 900000           /* the working time in a slot: a thread must be ready for the next one */
+#define WORK_NS 900000           /* the working time in a slot; the rest prepares the next slot */
 #define SLOTS_MAX 1024           /* per call */
-#define STEP_NS_MIN 5000         /* the time between two clock reads: longer than these, shorter than the end of a slot */
+#define STEP_NS_MIN 5000         /* the time between two clock reads */
 #define STEP_NS_MAX 20000
 #define STEP_FIRST 256
 #define STEP_MAX (1 << 20)
@@ -166,7 +166,7 @@ static void madd32_step(work *work, long long count) { work->kept = work->kept +
 
 static void madd64_step(work *work, long long count) { work->kept = work->kept + work->set->madds64(1e-4, count); }
 
-/* Works slot by slot; leaves out a slot whose begin it missed. */
+/* Works slot by slot; skips a slot if it missed the start. */
 static int run(work *work, long long until_ns, part *parts)
 {
     long long count = STEP_FIRST, now = now_ns(CLOCK_MONOTONIC);
@@ -229,7 +229,8 @@ static PyObject *reads(PyObject *module, PyObject *arguments)
         offset % STRIDE) {
         PyBuffer_Release(&buffer);
         return PyErr_Format(PyExc_ValueError,
-                            "expected a buffer of a multiple of %d bytes, aligned to 64, and an offset within it", STRIDE);
+                            "expected a buffer whose size is a multiple of %d bytes, aligned to 64, and an offset "
+                            "within it", STRIDE);
     }
     work work = {.step = read_step, .amount = STRIDE, .set = widest(), .first = first, .last = first + buffer.len};
     work.at = first + offset;
@@ -249,7 +250,8 @@ static PyObject *madds(PyObject *module, PyObject *arguments)
     while (set != SETS + SETS_COUNT && (strcmp(set->name, name) || !supported(set)))
         set++;
     if (set == SETS + SETS_COUNT || (size != 4 && size != 8))
-        return PyErr_Format(PyExc_ValueError, "expected instructions of this processor and numbers of 4 or 8 bytes");
+        return PyErr_Format(PyExc_ValueError,
+                            "expected an instruction set that this processor has, and a size of 4 or 8");
     work work = {.step = size == 4 ? madd32_step : madd64_step, .amount = 2LL * CHAINS * (set->width / size), .set = set};
     return ran(&work, until_ns);
 }
@@ -269,9 +271,9 @@ static PyObject *sets(PyObject *module, PyObject *nothing)
 }
 
 static PyMethodDef methods[] = {
-    {"reads", reads, METH_VARARGS, "Read a buffer: what was done in each slot, and the next offset."},
-    {"madds", madds, METH_VARARGS, "Multiply and add: what was done in each slot."},
-    {"sets", sets, METH_NOARGS, "The instruction sets that `madds` can use, the widest first."},
+    {"reads", reads, METH_VARARGS, "Read a buffer; return the work in each slot, and the next offset."},
+    {"madds", madds, METH_VARARGS, "Multiply and add; return the work in each slot."},
+    {"sets", sets, METH_NOARGS, "Return the instruction sets that `madds` can use, the widest first."},
     {0},
 };
 

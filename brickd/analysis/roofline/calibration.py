@@ -1,9 +1,9 @@
 """Measure all devices of this machine in turn: a program for processors, one for GPUs.
 
-Owns: the devices to measure, their time, how the programs' lines become devices, which results contradict each other.
-Must not know: how anything is measured, where peaks are stored, screens. Invariants: no two devices are measured at the
-same time; if a program ends early or takes too long, the rest of its measurements are skipped, with the reason; all
-measurements together take less than 30 seconds.
+Owns: the devices to measure, their time limits, the parsing of the programs' output, which results contradict each
+other. Must not know: methods of measurement, where peaks are stored, screens. Invariants: no two devices are measured
+at the same time; if a program ends early or takes too long, the rest of its measurements are skipped, with the reason;
+all measurements together take less than 30 seconds.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from brickd.analysis.roofline.rounds import Rounds
 from brickd.base.processors import cores, here, virtual
 from brickd.base.timestamps import rfc3339
 
-# The latest end of the measurement, in seconds from the start; an idle machine needs a few. This leaves time to start
-# and end programs, which is slow under load.
+# The deadline in seconds from the start; an idle machine needs a few seconds. It leaves time to start and end programs,
+# which is slow under load.
 _UNTIL_SECONDS = {"processors": 18.0, "gpus": 25.0}
 _QUICK_SECONDS = {"processors": 4.0, "gpus": 10.0}
 # The sufficient number of undisturbed rounds for each rate.
 _ENOUGH, _QUICK_ENOUGH = 100, 20
 # The time that a program has to end after its deadline.
 _GRACE_SECONDS = 2.0
-# If all cores together reach less than this part of one core's rate, something is wrong; a smaller gap is noise.
+# All cores together must reach at least this part of one core's rate. A smaller gap is noise.
 _SAME = 0.95
 # The levels that a core does not share with another one.
 _IN_CORE = {"L1", "L2"}
 
-_NO_TORCH = "no torch in the Python that brickd runs in: install it there, or give the peaks"
+_NO_TORCH = "the Python of brickd has no torch: install it there, or give the peaks"
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Calibration:
         return evidence
 
     def add(self, line: Begun | Flops | Bandwidth | Rounds | Skipped) -> None:
-        """Add a line to the device that it belongs to."""
+        """Add a line of output to its device."""
         if isinstance(line, Begun):
             self.devices.append(Device(line.name, "measured", rfc3339(time.time_ns()), line.by, here(), {}, ()))
             return
@@ -116,7 +116,7 @@ def measure(*, quick: bool, progress: Callable[[str, str], object]) -> Calibrati
 
 
 def contradictions(devices: Iterable[Device]) -> list[str]:
-    """The rates at which all cores together reached less than one core, which cannot be true."""
+    """Return the rates at which all cores were slower than one core: impossible results."""
     by_name = {each.name: each for each in devices if each.source == "measured"}
     if not {"core", "machine"} <= set(by_name):
         return []
@@ -137,7 +137,7 @@ def _output(what: str, until: float, enough: int) -> Iterator[Line]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         encoding="utf-8",
-        process_group=0,  # Ctrl-C goes only to this process, which ends the program: it prints no traceback
+        process_group=0,  # only this process gets Ctrl-C and ends the program, so the program prints no traceback
     ) as program:
         late = threading.Event()
 

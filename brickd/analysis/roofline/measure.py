@@ -1,11 +1,11 @@
-"""A program that measures what the processors or GPUs here compute and read per second.
+"""A program that measures how much the processors or GPUs compute and read per second.
 
-Owns: what is measured, how the time is divided. Must not know: where peaks are stored, screens. Invariants: a rate is
-the best of many measured rounds, never calculated; what cannot be measured is reported with the reason; no measurement
-begins after the deadline.
+Owns: the list of measurements, how the time is divided. Must not know: where peaks are stored, screens. Invariants: a
+rate is the best of many measured rounds, never calculated; a measurement that is impossible is reported with the
+reason; no measurement begins after the deadline.
 
-FLOP/s of processors are multiply-adds in registers, with each instruction set of this processor: no kernel with the
-same instructions is faster. FLOP/s of a GPU are those of torch's matrix product. It is a separate program because it
+A processor's FLOP/s are those of multiply-adds in registers, with each of its instruction sets: no kernel is faster
+with the same instructions. FLOP/s of a GPU are those of torch's matrix product. It is a separate program because it
 binds its threads to processors, and because it can be killed if a driver hangs.
 """
 
@@ -56,20 +56,20 @@ class Plan(NamedTuple):
         return time.monotonic_ns() >= self.until_ns
 
     def shared_by(self, figures: int) -> Plan:
-        """The plan for the next rate, if this number of rates is left."""
+        """Return the plan for the next of these remaining rates."""
         now = time.monotonic_ns()
         return Plan(self.enough, now + (self.until_ns - now) // figures)
 
 
 class Begun(NamedTuple):
-    """The device of all lines that follow."""
+    """The device of all following lines."""
 
     name: str
     by: str
 
 
 class Next(NamedTuple):
-    """The measurement that begins."""
+    """The measurement that begins now."""
 
     what: str
 
@@ -128,7 +128,7 @@ def processors(
 
 
 def fastest(tried: Iterable[Sequence[Round]]) -> Sequence[Round]:
-    """The rounds of the instruction set that reached the highest rate; those of another do not confirm it."""
+    """Return the rounds of the fastest instruction set; other sets do not confirm its rate."""
     return max(tried, key=lambda found: max((each.per_second for each in found), default=0.0))
 
 
@@ -141,7 +141,7 @@ def _figure(
     of: str, found: Sequence[Round], before: ProcessorUse, *, shared: bool, size_bytes: int | None = None
 ) -> Iterator[Line]:
     if not found:
-        yield Skipped(of, "other work kept the processors from working at the same time")
+        yield Skipped(of, "because of other work, the processors never worked at the same time")
         return
     best = Rounds.best(of, found, shared=shared, others_processors=ProcessorUse.now().others_processors(before))
     yield best
@@ -155,7 +155,7 @@ def computing(instructions: str, number_bytes: int, cpus: Sequence[int], plan: P
 
 
 def reading(size_bytes: int, cpus: Sequence[int], plan: Plan) -> list[Round]:
-    """Rounds in which each thread reads on in its own working set.
+    """Rounds in which each thread reads its working set again and again.
 
     Raises:
         OSError: not enough memory.
@@ -226,7 +226,7 @@ def _gpu_copy() -> tuple[int, Callable[[], object]]:
 
 
 def _gpu_rounds(amount: int, work: Callable[[], object], plan: Plan) -> list[Round]:
-    """Rounds of a GPU: the kernel does not show other processes on it, so none is undisturbed."""
+    """Rounds of a GPU. Its other processes are not visible, so all rounds count as disturbed."""
     import torch
 
     work()
@@ -247,7 +247,7 @@ def measured(what: str, plan: Plan) -> Iterator[Line]:
         yield from gpus(plan)
         return
     together = cores()
-    # One core needs an undisturbed slot on one processor only; all cores need the same slot on every processor.
+    # One core needs only one processor to be undisturbed in a slot. All cores need all of them in the same slot.
     for name, cpus, part in (("core", [_idlest()], plan.shared_by(3)), ("machine", together, plan)):
         if name == "machine" and len(cpus) == 1:
             continue
@@ -256,7 +256,7 @@ def measured(what: str, plan: Plan) -> Iterator[Line]:
 
 
 def _idlest() -> int:
-    """The processor on which the kernel started this program: it chooses an idle one."""
+    """Return this program's processor: the kernel chose an idle one."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         cpu = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[36])
         if cpu in os.sched_getaffinity(0):

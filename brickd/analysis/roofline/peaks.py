@@ -1,9 +1,9 @@
-"""Peaks: the maximum that a device computes and reads per second, and their file.
+"""Peaks: the most that a device computes and reads per second; the file of peaks.
 
-Owns: the properties of a device, which rates are only lower bounds, the file's form. Must not know: how anything was
-measured, bricks, screens. Invariants: values given by the user are never shown as measured; a rate that undisturbed
+Owns: the properties of a device, which rates are only lower bounds, the file's form. Must not know: methods of
+measurement, bricks, screens. Invariants: values given by the user are never shown as measured; a rate that undisturbed
 rounds do not confirm is a lower bound; a lower rate never replaces a higher one of the same device; a damaged or
-invalid file is refused; the file is replaced as a whole.
+invalid file is refused; the file is replaced atomically.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from brickd.errors import BrickdError, CheckpointRefused, CheckpointTooNew, Peak
 
 VERSION = 1
 MEMORY = "memory"
-# The type of a given peak, whose type of number is unknown.
+# The type of a peak that the user gave without a type of number.
 ANY = "any"
 
 # Every rate of a device is between these; sums and quotients of such rates are finite.
@@ -37,8 +37,8 @@ _LEAST, _MOST = 1.0, 1e30
 _BUSY_PROCESSORS = 0.5
 # Rates of undisturbed rounds differ by less than this factor.
 _SAME = 0.98
-# Fewer undisturbed rounds than these confirm no rate: after an interruption, caches are empty. The best of 5 rounds was
-# 26 GB/s where the best of 29 was 41 GB/s.
+# A rate needs this number of undisturbed rounds: after an interruption, caches are empty. The best of 5 rounds was 26
+# GB/s where the best of 29 was 41 GB/s.
 UNDISTURBED_MIN = 20
 
 Source = Literal["measured", "given"]
@@ -61,13 +61,13 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The rounds behind a measured rate, which is the best of them.
+    """The rounds of a measurement; the best one is the measured rate.
 
     Attributes:
         at: when the best round was measured, in RFC 3339.
         others_processors: how many processors other work took on average; None: unknown.
         rounds: the number of rounds; 0: measured by an earlier brickd, which stored no evidence.
-        undisturbed_rounds: the number of those in which nothing took time from the measurement.
+        undisturbed_rounds: the number of rounds in which nothing took time from the measurement.
         undisturbed_per_second: the best rate of the undisturbed rounds; None: there are none.
         disturbed_by: the number of the other rounds by disturbance.
     """
@@ -85,13 +85,13 @@ class Evidence:
         return self.others_processors is not None and self.others_processors >= _BUSY_PROCESSORS
 
     def confirms(self, per_second: float) -> bool:
-        """Whether there are enough undisturbed rounds, and one of them reached this rate."""
+        """Whether there are enough undisturbed rounds and one of them reached this rate."""
         if self.undisturbed_per_second is None or self.undisturbed_rounds < UNDISTURBED_MIN:
             return False
         return self.undisturbed_per_second >= _SAME * per_second
 
     def with_rounds_of(self, other: Evidence) -> Evidence:
-        """This evidence, with the rounds of the other added."""
+        """Return this evidence with the other's rounds added."""
         reached = [each.undisturbed_per_second for each in (self, other) if each.undisturbed_per_second is not None]
         return replace(
             self,
@@ -108,11 +108,11 @@ class Device:
 
     Attributes:
         at: the time of the last measurement, in RFC 3339.
-        by: the name of the GPU, or the instruction sets of the processors; None: given.
-        machine: where it was measured; None: given, of an unknown machine.
-        flops_per_second: by type of number.
+        by: the name of the GPU, or the instruction sets of the processors; None: given by the user.
+        machine: where it was measured; None: given by the user.
+        flops_per_second: the rates by type of number.
         bandwidths: the nearest level first.
-        evidence: of each measured rate, by type of number and by level.
+        evidence: for each measured rate, by type of number or level.
     """
 
     name: str
@@ -127,7 +127,7 @@ class Device:
 
     @property
     def rates(self) -> dict[str, float]:
-        """Every rate, by type of number and by level."""
+        """Return every rate, by type of number or level."""
         return {**self.flops_per_second, **{each.level: each.bytes_per_second for each in self.bandwidths}}
 
     @property
@@ -146,7 +146,7 @@ class Device:
         return self.source == "measured" and not self.evidence[of].confirms(self.rates[of])
 
     def document(self) -> dict[str, Any]:
-        """The JSON of the device, also in the file."""
+        """Return the JSON of the device, which the file also contains."""
         return {
             "name": self.name,
             "source": self.source,
@@ -166,7 +166,7 @@ class Device:
 
 
 class Kept(NamedTuple):
-    """A rate of an earlier measurement that is higher than the last one."""
+    """An earlier rate that is higher than the last one."""
 
     device: str
     of: str
@@ -178,8 +178,9 @@ class Kept(NamedTuple):
 def merged(measured: Iterable[Device], known: Iterable[Device]) -> tuple[tuple[Device, ...], list[Kept]]:
     """Merge new devices with the known ones; return all, and the earlier rates that stay.
 
-    A measured device keeps higher rates of the same device. If any device was measured, other measured ones are dropped
-    (another machine, or not found any more). A given device replaces the one with its name.
+    A measured device keeps higher rates of the same device. If any device was measured, other measured devices are
+    dropped: they are of another machine, or no longer there. A device that the user gave replaces the device of the
+    same name.
     """
     found, kept = [], []
     measured, known = tuple(measured), tuple(known)
@@ -195,7 +196,7 @@ def merged(measured: Iterable[Device], known: Iterable[Device]) -> tuple[tuple[D
 
 
 def _identity(device: Device) -> tuple[object, ...]:
-    """The identity of a measured device; a given one equals no other."""
+    """Return the identity of a measured device; a device that the user gave equals no other."""
     if device.source == "given":
         return (id(device),)
     gpu = None if device.name in ("core", "machine") else device.by
@@ -224,7 +225,7 @@ def _pooled(device: Device, before: Device) -> tuple[Device, list[Kept]]:
 
 
 def place(runtime: Runtime) -> Path:
-    """The file in the state directory of the current user."""
+    """Return the file's path in the current user's state directory."""
     return runtime.state / "peaks"
 
 
@@ -254,7 +255,7 @@ def _unwritable(path: Path, error: OSError) -> BrickdError:
 
 
 def load(path: Path) -> tuple[Device, ...]:
-    """The devices in the file; none without a file.
+    """Return the devices in the file; none if there is no file.
 
     Raises:
         PeaksRefused: the file is damaged.
@@ -310,7 +311,7 @@ def _evidence(document: dict[str, Any], per_second: float) -> Evidence:
     rounds, undisturbed = whole(document["rounds"]), whole(document["undisturbed_rounds"])
     reached = optional(document["undisturbed_per_second"], rate)
     if undisturbed > rounds or (reached is None) != (not undisturbed) or (reached or 0) > per_second:
-        raise ValueError(f"{undisturbed} of {rounds} rounds do not reach {reached} where the best is {per_second}")
+        raise ValueError(f"{undisturbed} of {rounds} rounds do not confirm {reached}, the best is {per_second}")
     return Evidence(
         text(document["at"]),
         optional(document.get("others_processors"), number),  # an earlier brickd stored a share of the machine

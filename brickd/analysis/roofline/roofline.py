@@ -1,12 +1,12 @@
-"""Rooflines: how far bricks are from what a device can do with the same bytes.
+"""Rooflines: how close bricks come to the limits of a device.
 
 Owns: the position of a brick below a roof, the schema of the document. Must not know: where peaks and bricks come from,
-screens. Invariants: a brick without known operations or bytes has no position; bricks above the roof are counted, also
-those that `top` omits; a roof that is only a lower bound is marked; the distance is
-1 - min(achieved / min(peak, intensity x bandwidth), 1).
+screens. Invariants: a brick without known operations or bytes has no position; bricks above the roof are counted,
+including those that `top` omits; a roof that is only a lower bound is marked; the distance is 1 - min(achieved /
+min(peak, intensity x bandwidth), 1).
 
-The user's process joins peaks and bricks, not the daemon: the peaks are in the user's state directory, and a service's
-daemon has its own, which only it reads.
+The user's process joins peaks and bricks, because the peaks are in the user's state directory. A daemon that runs as a
+service has a private state directory.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """The maximum of a device, if the bytes come from `level`; the nearest level is first.
+    """The limits of a device for bytes that come from `level`; the nearest level is first.
 
     Attributes:
-        bounds: those of COMPUTE and the levels that are only lower bounds.
+        bounds: COMPUTE and the levels whose rates are only lower bounds.
     """
 
     peak: float
@@ -40,7 +40,7 @@ class Roof:
     bounds: frozenset[str] = frozenset()
 
     def at(self, flops_per_byte: float, level: str | None = None) -> tuple[float, str]:
-        """The FLOP/s that it allows at this intensity, and their limit: COMPUTE or the level."""
+        """Return the FLOP/s that it allows at this intensity, and the limit: COMPUTE or a level."""
         level = level or self.level
         (rate,) = (each.bytes_per_second for each in self.bandwidths if each.level == level)
         return min((self.peak, COMPUTE), (flops_per_byte * rate, level), key=lambda each: each[0])
@@ -51,8 +51,8 @@ class RooflinePoint:
     """The position of a brick below a roof, or above it.
 
     Attributes:
-        limit: what limits the roof here: COMPUTE or a level.
-        served_by: the farthest level that could supply its bytes at that speed; None: no level could.
+        limit: COMPUTE or the level that limits the roof here.
+        served_by: the farthest level that is fast enough for its bytes; None: no level is.
     """
 
     flops_per_second: float
@@ -63,12 +63,12 @@ class RooflinePoint:
 
     @property
     def share(self) -> float:
-        """The achieved fraction of the roof; more than 1 above it."""
+        """The achieved fraction of the roof; above 1 if the brick is above the roof."""
         return self.flops_per_second / self.roof_flops_per_second
 
     @property
     def above(self) -> bool:
-        """Whether it achieved more than the roof."""
+        """Whether it is above the roof."""
         return self.flops_per_second > self.roof_flops_per_second
 
     @property
@@ -93,7 +93,7 @@ class RooflinePoint:
 
 
 def place(roof: Roof, flops: float, size_bytes: float, time_ns: float) -> RooflinePoint:
-    """The position of a brick with these totals; each is at least 1."""
+    """Return the position of a brick with these totals; each total is at least 1."""
     achieved, intensity = flops / time_ns * 1e9, flops / size_bytes
     allowed, limit = roof.at(intensity)
     farthest_first = (each.level for each in reversed(roof.bandwidths))
@@ -134,7 +134,7 @@ def _unknown(device: Device, option: str, value: str, known: Iterable[str]) -> s
 
 
 def document(bricks: Document, device: Device, question: RooflineQuery, here: Machine) -> dict[str, Any]:
-    """The document: each brick of the view `bricks`, with its position below the roof."""
+    """Return the document: each brick of the view `bricks`, with its position below the roof."""
     roof = roof_of(device, question)
     placed, unknown = [], []
     for brick in bricks["bricks"]:
@@ -174,7 +174,7 @@ def document(bricks: Document, device: Device, question: RooflineQuery, here: Ma
 
 
 def _above(placed: Iterable[Mapping[str, Any]], roof: Roof) -> dict[str, Any]:
-    """The bricks above their roof: above the peak, above every level's roof, or by level."""
+    """Count the bricks above their roof: above the peak, above every level's roof, or by level."""
     above = [entry for entry in placed if entry["above_roof"]]
     over = [entry for entry in above if entry["flops_per_second"] > roof.peak]
     levels = Counter(entry["served_by"] for entry in above if entry["served_by"] is not None)

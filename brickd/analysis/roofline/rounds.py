@@ -1,11 +1,11 @@
-"""Rounds: the same work in successive time slots, and what the kernel reports about each.
+"""Rounds: the same work in successive time slots, and the disturbances in each.
 
-Owns: which rounds are undisturbed, when there are enough. Must not know: what the work is, where peaks are stored.
-Invariants: a rate is that of one round, in which all threads worked in the same slot; it is the sum of their work, from
-the first begin to the last end, so a disturbance can only lower it; a round is undisturbed only if every thread had its
+Owns: which rounds are undisturbed, when there are enough. Must not know: the kind of work, where peaks are stored.
+Invariants: a rate is that of one round, in which all threads worked in the same slot; it is the sum of their work from
+the first start to the last end, so a disturbance can only lower it; a round is undisturbed only if every thread had its
 processor the whole time.
 
-A slot is a millisecond, which is shorter than the kernel's time slice. If twenty processes want the same processor, a
+A slot is a millisecond, which is shorter than the kernel's time slice. If twenty processes compete for a processor, a
 thread still gets some slots without interruption, and sometimes two threads get the same slot.
 """
 
@@ -23,11 +23,11 @@ from typing import NamedTuple
 from brickd.base import cgroups
 from brickd.base.machine import read
 
-# A thread never sleeps: if it lacks more than this part of a round's time, it waited for its processor.
+# A thread never sleeps. If its processor time is less than the round by more than this part, it waited.
 _LOST = 0.01
 # The time that the threads work before their rounds are judged; it doubles each time.
 _TRIAL_NS, _TRIAL_NS_MAX = 200_000_000, 800_000_000
-# The interval between readings of what was taken, and the kernel's largest delay in reporting it.
+# The interval between readings of the disturbances, and the kernel's largest delay in reporting them.
 _LOOK_SECONDS, _TICK_NS = 0.01, 10_000_000
 
 _STAT = "proc/stat"
@@ -48,7 +48,7 @@ Work = Callable[[int], list[tuple[int, int, int, int, int]]]
 
 
 class Taken(NamedTuple):
-    """What the hypervisor and the limits of our control groups took from processors so far."""
+    """Processor time that the hypervisor and our control groups' limits have taken so far."""
 
     at_ns: int
     stolen_ticks: int
@@ -71,7 +71,7 @@ class Round(NamedTuple):
 
 
 def judged(parts: Iterable[SlotWork], threads: int, taken: Sequence[Taken]) -> list[Round]:
-    """The rounds in which all threads worked, judged by what was taken during each."""
+    """Return the rounds in which all threads worked, each with its disturbance."""
     slots: dict[int, list[SlotWork]] = defaultdict(list)
     for part in parts:
         slots[part.slot].append(part)
@@ -102,7 +102,7 @@ def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, e
 
     Args:
         cpus: the processors.
-        prepare: makes the work of the thread that calls it.
+        prepare: returns the work of the calling thread.
         until_ns: the deadline on CLOCK_MONOTONIC, after which no work begins.
         enough: the sufficient number of undisturbed rounds.
 
@@ -110,7 +110,7 @@ def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, e
         All rounds; [] if there was no slot in which all threads worked.
 
     Raises:
-        OSError: not enough memory, or a processor that we may not use.
+        OSError: not enough memory, or a processor that this process may not use.
     """
     works: dict[int, Work] = {}
 
@@ -163,7 +163,7 @@ class ProcessorUse(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """The rounds of a type of number or a level: their number, and the best.
+    """A summary of the rounds for a type of number or a level.
 
     Attributes:
         per_second: the best rate of all.

@@ -1,8 +1,8 @@
-"""Working sets: the amount to read so that the bytes come from a level of memory.
+"""Working sets: how much to read so that the bytes come from a level of memory.
 
-Owns: the caches of a processor, the working set of each thread in each, the limit of memory. Must not know: how
-anything is read or timed. Invariants: all threads together take at most a fixed share of the free memory; a level that
-cannot be distinguished from the nearer one, or has no room, is skipped with the reason.
+Owns: the caches of a processor, the working set of each thread per level, the memory limit. Must not know: how memory
+is read and timed. Invariants: all threads together take at most a fixed share of the free memory; a level that cannot
+be distinguished from the nearer one, or has no room, is skipped with the reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brickd.base.processors import CPUS, listed
 PAGE = 4096
 # Larger than any cache, for a machine that does not report cache sizes.
 _LAST_CACHE_BYTES = 64 << 20
-# The part of the free memory that may be taken is 1 / this.
+# The working sets take at most 1 / this of the free memory.
 _SHARE_OF_ROOM = 4
 
 
@@ -33,7 +33,7 @@ class CpuCache(NamedTuple):
 
 
 class WorkingSet(NamedTuple):
-    """The amount of memory that each thread reads, so that it comes from the level."""
+    """The amount that each thread must read so that the bytes come from the level."""
 
     level: str
     size_bytes: int
@@ -54,7 +54,7 @@ def caches(cpu: int, cpus: Path = Path("/", CPUS)) -> list[CpuCache]:
 def working_sets(
     found: Iterable[CpuCache], cpus: Collection[int], factor: int, room_bytes: int
 ) -> Iterator[WorkingSet | Skipped]:
-    """The working set in each level of each thread, with one thread on each processor.
+    """Return the working set per level of each thread, with one thread on each processor.
 
     Args:
         found: the caches of any of these processors, the nearest first.
@@ -65,12 +65,13 @@ def working_sets(
     below = 0
     for level, size_bytes, shared in found:
         mine = size_bytes // max(1, len(shared & set(cpus)))
-        # Larger than the nearer level and smaller than this one, by the same factor; half of the first level.
+        # Larger than the nearer level by the factor by which it is smaller than this one. Half of the first level.
         between = math.isqrt(below * mine) if below else mine // 2
         if mine <= 2 * below:
             yield Skipped(
                 level,
-                f"a thread has {mine >> 10} KiB of it, expected more than twice the {below >> 10} KiB below",
+                f"each thread's part is {mine >> 10} KiB, expected more than twice the {below >> 10} KiB of the level "
+                f"below",
             )
         else:
             yield _fitting(level, between, len(cpus), room_bytes)
@@ -81,12 +82,12 @@ def working_sets(
 def _fitting(level: str, size_bytes: int, threads: int, room_bytes: int) -> WorkingSet | Skipped:
     if size_bytes * threads > room_bytes:
         needed = f"{size_bytes * threads >> 20} MiB"
-        return Skipped(level, f"{needed} are more than what may be taken, {room_bytes >> 20} MiB of what is free")
+        return Skipped(level, f"{needed} needed, the limit is {room_bytes >> 20} MiB of the free memory")
     return WorkingSet(level, max(PAGE, size_bytes // PAGE * PAGE))
 
 
 def room() -> int:
-    """The bytes that we may take without harm to other processes."""
+    """Return the bytes that we may use without harm to other processes."""
     limit = cgroups.observe()
     lines = (read(Path("/proc/meminfo")) or "").splitlines()
     free = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]

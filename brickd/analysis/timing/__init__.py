@@ -1,1 +1,1 @@
-"""Verdicts on time: stragglers, hangs, the comparison of speed."""
+"""Verdicts on time: stragglers, hangs, comparisons of speed."""

@@ -1,4 +1,4 @@
-"""Alarms that need no other worker: the active ones, and the events of their begin and end.
+"""Alarms about single workers, and the events of their begin and end.
 
 Owns: the form of an alarm, which ones are active, their events. Must not know: how a worker is judged, what takes
 snapshots. Invariants: the active alarms are replaced as a whole, so any thread may read them; an alarm that lasts logs
@@ -17,7 +17,7 @@ from brickd.model.survey_snapshot import Snapshot
 
 Kind = Literal["stuck", "memory", "slower", "nan"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_PLACES = 4  # of stuck workers, in one text
+_PLACES = 4  # places of stuck workers in one text
 _GONE: Mapping[Kind, str] = {
     "stuck": "no longer stuck",
     "memory": "memory no longer grows",
@@ -57,7 +57,7 @@ class Alarm(NamedTuple):
 
 
 def of_services(alarms: Sequence[Alarm]) -> list[Alarm]:
-    """The alarms, with those of a service's stuck workers merged into one that names all places."""
+    """Merge the alarms of a service's stuck workers into one that names their places."""
     stuck: dict[str, list[Alarm]] = {}
     for each in alarms:
         if each.kind == "stuck":
@@ -77,7 +77,7 @@ class Detector(Protocol):
     """Finds alarms of one kind."""
 
     def look(self, snapshot: Snapshot, thresholds: Thresholds) -> Sequence[Alarm]:
-        """All alarms that are active at the next snapshot."""
+        """Return all alarms that are active at the next snapshot."""
 
 
 class Alarms:

@@ -1,7 +1,8 @@
-"""One brick over the last slots: each worker's work, and its difference from the others.
+"""One brick over the last slots: each worker's work, and its distance from the others.
 
-Owns: which standing of a worker counts, the rows of a brick. Must not know: which worker is named. Invariants: a worker
-that ran longer but took no longer does not stand out; of two processes with the same name only the last one counts.
+Owns: which of a worker's scores counts, the rows of a brick. Must not know: which worker is named. Invariants: a worker
+with more processor time but normal call times does not stand out; of two processes with the same name only the last one
+counts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Evidence = Literal["judged", "few_workers", "few_samples"]
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The work of one worker in a brick, in all slots that count."""
+    """The work of one worker in a brick, over all of its slots."""
 
     calls: int
     self_ns: float
@@ -42,12 +43,12 @@ class Total:
 
 
 class Ran(NamedTuple):
-    """What a worker's processor time shows of a brick, if all of its excess is in this brick.
+    """A worker's processor time in a brick, if this brick causes its whole excess.
 
     Attributes:
-        standing: of the processor time of a call.
+        standing: the standing by processor time per call.
         most: the largest likely excess.
-        here: whether the times of all bricks place the excess in this one.
+        here: whether the times of all bricks attribute the excess to this brick.
     """
 
     standing: Standing
@@ -63,7 +64,7 @@ class ComparedBrick:
         key: its service and name.
         field: the workers that can be compared.
         median_ns: the median of all workers' means.
-        ran: what its workers' processor time shows, if known.
+        ran: the evidence of its workers' processor time, if known.
     """
 
     key: Key
@@ -75,18 +76,18 @@ class ComparedBrick:
 
     @property
     def collective(self) -> bool:
-        """Whether its time is spent waiting for the others."""
+        """Whether its time is mostly waiting for the others."""
         return self.category.casefold() == COLLECTIVE
 
     @property
     def evidence(self) -> Evidence:
-        """Whether it was judged, or why not."""
+        """Return whether it was judged, or why not."""
         if self.field.excess:
             return "judged"
         return "few_workers" if len(self.totals) < ROWS_MIN else "few_samples"
 
     def standing(self, worker: str, least: float) -> Standing:
-        """How far a worker stands out: by its processor time if that shows it, else by its times."""
+        """Return how far a worker stands out, by processor time or else by call times."""
         ran = self.ran.get(worker)
         return ran.standing if ran is not None and self.by_processor(worker, least) else self.field.standing(worker)
 
@@ -105,13 +106,13 @@ class ComparedBrick:
         return WorkerRow(worker, total.mean_ns, total.calls, total.elements_per_call, excess, standing.score)
 
     def rows(self) -> tuple[WorkerRow, ...]:
-        """The rows of all workers: those that stand out most first, unknown ones last."""
+        """Return the rows of all workers: the most conspicuous first, unknown ones last."""
         rows = map(self.row, self.totals)
         return tuple(sorted(rows, key=lambda row: (-math.inf if row.score is None else -row.score, row.worker)))
 
 
 def brick(stretch: Stretch, key: Key) -> ComparedBrick:
-    """One brick of a stretch."""
+    """Return one brick of a stretch."""
     sides = stretch.sides(key)
     totals: dict[str, Total] = {}
     for worker, row in sides.items():
@@ -125,6 +126,6 @@ def brick(stretch: Stretch, key: Key) -> ComparedBrick:
 
 
 def _apart(sides: Sequence[Beside | None]) -> list[float | None]:
-    """The distance in each slot; None for a slot with less than half the usual calls."""
+    """Return the distance in each slot; None if a slot has less than half the usual calls."""
     usual = median([side.calls for side in sides if side is not None])
     return [None if side is None or side.calls < usual / 2 else side.apart for side in sides]

@@ -1,4 +1,4 @@
-"""Findings of a comparison of workers: stragglers, workers passed over, what was compared.
+"""Findings of a comparison of workers: stragglers, unnamed suspects, the coverage.
 
 Owns: the form of a finding in JSON and in a sentence. Must not know: how a finding is reached, screens. Invariant:
 without a straggler the verdict says what was compared.
@@ -15,7 +15,7 @@ from brickd.base.timestamps import Moment, local, rfc3339
 from brickd.base.units import duration, percent, plural
 
 STALE_NS = 60_000_000_000
-_THROTTLED_MIN = 0.01  # of the time: less is no reason to wait
+_THROTTLED_MIN = 0.01  # a smaller part of the time costs too little
 
 Confidence = Literal["low", "medium", "high"]
 
@@ -34,9 +34,9 @@ class WorkerRow:
 
     Attributes:
         mean_ns: self time of a call.
-        excess_percent: how much slower than the median it is; in a collective how much less it waits, as a part of the
-            time between two calls. None: too little is known.
-        score: the excess divided by what chance and the usual differences explain.
+        excess_percent: how much slower than the median it is; in a collective, how much less it waits, as a part of the
+            time between two calls. None: unknown.
+        score: the excess divided by the part that chance and the usual differences explain.
     """
 
     worker: str
@@ -64,13 +64,13 @@ class Straggler:
 
     Attributes:
         outside: the brick is a collective in which the others wait for the worker, and no record shows why.
-        row: the worker's own.
-        median_ns: of all workers' means.
-        cost_ns_per_s: per second of wall time.
-        since: the begin of the first slot since which it is slow without a break.
-        confidence: low with only four slots, three workers or fewer than 100 calls of one of them; high with six
-            slots, five workers, 500 calls of each and twice the threshold of the score.
-        rows: of all workers, the slowest first; in a collective, the one that waits least first.
+        row: the worker's row.
+        median_ns: the median of all workers' means.
+        cost_ns_per_s: the cost per second of wall time.
+        since: the start of the first slot of the unbroken series in which it is slow.
+        confidence: low with only four slots, three workers, or a worker with fewer than 100 calls; high with six slots,
+            five workers, 500 calls per worker and a score of twice the threshold.
+        rows: the rows of all workers, the slowest first; in a collective, the one that waits least comes first.
         corroborated_by: collectives in which the others wait for the worker.
     """
 
@@ -105,12 +105,12 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class WaitingWorker:
-    """A worker that waits for a processor: longer than the others, or long by itself.
+    """A worker that waits long for a processor, compared with the others or absolutely.
 
     Attributes:
-        waited: the sum over its threads, as a part of the time.
+        waited: the waiting time of all of its threads, as a part of the time.
         others: the median of all workers; None: they were not compared.
-        since: as in a straggler.
+        since: as in `Straggler`.
         sharing: the only processor that it may use, and the process that runs there; None: it may use several.
         throttled: how long its control group was throttled, as a part of the time; None: unknown.
     """
@@ -125,19 +125,19 @@ class WaitingWorker:
 
     @property
     def about(self) -> About:
-        """The worker, without a brick."""
+        """The subject: the worker, without a brick."""
         return About(self.service, self.worker, "")
 
     @property
     def text(self) -> str:
-        """The sentence about it."""
+        """The sentence about this worker."""
         text = f"{self.worker} waits for a processor {percent(100 * self.waited)} of its time"
         if self.others is not None:
             text += f" (median of all: {percent(100 * self.others)})"
         if self.sharing is not None and self.sharing.pid is not None:
-            text += f"; it shares CPU {self.sharing.cpu} with PID {self.sharing.pid}, and may use no other"
+            text += f"; it may use only CPU {self.sharing.cpu}, which it shares with PID {self.sharing.pid}"
         elif self.sharing is not None:
-            text += f"; it may use CPU {self.sharing.cpu} alone"
+            text += f"; it may use only CPU {self.sharing.cpu}"
         if self.throttled is not None and self.throttled >= _THROTTLED_MIN:
             text += f"; its cgroup was throttled {percent(100 * self.throttled)} of the time"
         return text
@@ -159,7 +159,7 @@ class WaitingWorker:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A worker that stands out in a brick; `reason`: why it is not named, or ""."""
+    """A suspect: a worker that stands out in a brick; `reason`: why it is not named, or ""."""
 
     finding: Straggler
     reason: str
@@ -171,7 +171,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What was compared of a service.
+    """The coverage of a service.
 
     Attributes:
         workers: the number of live ones.
@@ -179,8 +179,8 @@ class Coverage:
         few_workers: bricks with fewer than three workers.
         few_samples: bricks with too few calls.
         small: bricks with too little time to matter, or beyond the limit of bricks.
-        unjudged: bricks whose category says that their time shows nothing about a worker.
-        bounded: bricks with only bounds, and no measurement.
+        unjudged: bricks of a category whose time says nothing about a worker.
+        bounded: bricks with bounds only, and no measurement.
         waits_unknown: workers whose waiting for a processor is unknown.
     """
 
@@ -209,7 +209,7 @@ class StragglerVerdict:
         findings: the costliest first.
         passed: workers that stand out but are not named.
         slots_wanted: the minimum for a verdict.
-        waiting: workers that wait for a processor, the one that waits most first.
+        waiting: workers that wait for a processor, the longest waiting time first.
         age_ns: the time since the last look.
     """
 
@@ -225,23 +225,23 @@ class StragglerVerdict:
 
     @property
     def current(self) -> bool:
-        """Whether it is recent enough to be true now."""
+        """Whether it is recent enough to still be true."""
         return self.age_ns < STALE_NS
 
     def at(self, now_ns: int) -> StragglerVerdict:
-        """The verdict at a later time: without findings if the last look is too old."""
+        """Return the verdict at a later time; it has no findings if the last look is too old."""
         aged = replace(self, age_ns=max(0, now_ns - self.ended.now_ns))
         return aged if aged.current else replace(aged, findings=(), passed=(), waiting=())
 
     def about(self, workers: Collection[str]) -> StragglerVerdict:
-        """The part about some of the workers."""
+        """Return the part about some of the workers."""
         findings = tuple(each for each in self.findings if each.about.worker in workers)
         passed = tuple(each for each in self.passed if each.finding.about.worker in workers)
         waiting = tuple(each for each in self.waiting if each.worker in workers)
         return replace(self, findings=findings, passed=passed, waiting=waiting)
 
     def headlines(self) -> list[tuple[Straggler, str]]:
-        """Each straggler's costliest finding, with a sentence on all of its findings."""
+        """Return each straggler's costliest finding, with a sentence about all of its findings."""
         return [(found[0], _headline(found, self.ended.at_ns)) for found in of_workers(self.findings).values()]
 
 
@@ -254,13 +254,13 @@ def _headline(found: Sequence[Straggler], now_ns: int) -> str:
 def _what(finding: Straggler) -> str:
     cost = f"{duration(finding.cost_ns_per_s)}/s"
     if finding.outside:
-        return f"the others wait {cost} for it in {finding.about.brick}; it is outside of any instrumented brick"
+        return f"the others wait {cost} for it in {finding.about.brick}; no instrumented brick explains it"
     excess = finding.row.excess_percent
     return f"{finding.about.brick} +{percent(excess)}, costs {cost}"
 
 
 def of_workers(findings: Iterable[Straggler]) -> dict[tuple[str, str], list[Straggler]]:
-    """The findings by worker, in the order of their first ones."""
+    """Return the findings by worker, in the order of each worker's first finding."""
     found: dict[tuple[str, str], list[Straggler]] = {}
     for finding in findings:
         found.setdefault(finding.about[:2], []).append(finding)

@@ -1,15 +1,17 @@
 """Workers whose memory only grows.
 
 Owns: what counts as growth, its slope, the time until the memory is full. Must not know: how the memory of a process is
-read, screens. Invariants: a worker is named only at a level that it never had in the last hour, so a sawtooth is not
-named after its first fall; one that grew and then stays is not named; a worker's history has at most `_KEPT` values.
+read, screens. Invariants: a worker is named only at a level that is new within the last hour, so a sawtooth is not
+named after its first fall; a worker that grew and then stays level is not named; a worker's history has at most `_KEPT`
+values.
 
-The time is divided into parts (a tenth of `memory_over`). The resident memory of a part is the least that was seen in
-it: what is freed within the part leaves no trace. The slope is that of Theil and Sen over the last ten parts. A worker
-is named if
+The time is divided into parts (a tenth of `memory_over`). The resident memory of a part is its minimum, so memory that
+is freed within the part does not count. The slope is that of Theil and Sen over the last ten parts. A worker is named
+if
 
-- the slope is at least `memory_growth`, also in the second half alone (half of it: five parts are noisier),
-- no part is below an earlier one by more than a tenth of the whole growth,
+- the slope is at least `memory_growth`, also in the second half (there, half of it is enough, because five parts are
+  noisier),
+- no part is below an earlier part by more than a tenth of the whole growth,
 - the last part is above all memory seen before these ten, up to six times `memory_over` ago.
 """
 
@@ -31,15 +33,15 @@ from brickd.model.workers import Worker
 
 _PARTS = 10
 _KEPT = 6 * _PARTS
-_STAYS = 0.5  # the part of the slope that is enough to stay named
-_FALLS = 0.1  # the part of the growth that may be lost again
+_STAYS = 0.5  # a named worker stays named at this part of the slope
+_FALLS = 0.1  # memory may fall by this part of the growth
 _MIB = 1 << 20
 _MINUTE_NS = 60_000_000_000
 
 
 @dataclass(slots=True)
 class _History:
-    """The least resident memory in each part of the time; the last part is not over.
+    """The minimum of the resident memory in each part of the time; the last part is not over.
 
     Attributes:
         part: the number of the last part.
@@ -49,7 +51,7 @@ class _History:
     least: deque[int] = field(default_factory=lambda: deque(maxlen=_KEPT + 1))
 
     def add(self, part: int, rss_bytes: int) -> None:
-        """Add a value; after a part without any, restart the history."""
+        """Add a value; restart the history after a part without values."""
         if self.least and part == self.part:
             self.least[-1] = min(self.least[-1], rss_bytes)
             return
@@ -60,7 +62,7 @@ class _History:
 
 
 class GrowingMemory:
-    """Finds workers whose memory only grows, from snapshots; `room`: what is left for a process."""
+    """Finds workers whose memory only grows; `room`: returns the memory left for a process."""
 
     def __init__(self, room: Callable[[int], Room | None] = room) -> None:
         self._room = room
@@ -93,19 +95,19 @@ class GrowingMemory:
     def _alarm(self, worker: Worker, bytes_per_ns: float, thresholds: Thresholds) -> Alarm:
         assert worker.usage is not None
         left = self._room(worker.reading.pid or 0)
-        until = "how much is left is not known"
+        until = "the remaining memory is unknown"
         if left is not None:
-            until = f"{size(left.bytes)} are left ({left.of}), for {duration(left.bytes / bytes_per_ns)} at this rate"
+            until = f"{size(left.bytes)} are left ({left.of}), {duration(left.bytes / bytes_per_ns)} at this rate"
         text = (
-            f"{worker.name}: memory grows by {bytes_per_ns * _MINUTE_NS / _MIB:.1f} MiB/min for"
-            f" {duration(thresholds.ns('memory_over'))} and more, now {size(worker.usage.rss_bytes)}; {until}"
+            f"{worker.name}: memory grows by {bytes_per_ns * _MINUTE_NS / _MIB:.1f} MiB/min for at least "
+            f"{duration(thresholds.ns('memory_over'))}, now {size(worker.usage.rss_bytes)}; {until}"
         )
         command = f"brickd workers {as_argument(worker.service)}"
         return Alarm("memory", worker.service, (worker.name,), worker.name, text, command)
 
 
 def grows(least: Sequence[int], now: int) -> float:
-    """The slope of the last ten parts if the values only grow until `now`, else 0.
+    """Return the slope of the last ten parts if the values only grow until `now`, else 0.
 
     >>> grows([5] * 3 + list(range(10)), 9), grows(range(10), 9), grows(range(10), 7), grows(range(9), 9)
     (1.0, 1.0, 0.0, 0.0)
@@ -123,5 +125,5 @@ def grows(least: Sequence[int], now: int) -> float:
 
 
 def _slope(values: Iterable[int]) -> float:
-    """The median of the slopes of all pairs (Theil and Sen)."""
+    """Return the median of the slopes of all pairs (Theil and Sen)."""
     return median([(after - before) / (j - i) for (i, before), (j, after) in combinations(enumerate(values), 2)])

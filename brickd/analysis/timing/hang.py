@@ -1,8 +1,8 @@
-"""Hangs: what two looks at the same workers show, and which worker is the odd one out.
+"""Hangs: compares two looks at the same workers, and finds the odd worker.
 
-Owns: when a lane is stuck, and which workers of a service stand apart. Must not know: how the looks were taken,
-screens. Invariants: a lane with any record between the looks is not stuck; no worker is named if all are alike, or if
-there are fewer than three; a place where all workers are hides no other; the order of workers changes nothing.
+Owns: when a lane is stuck, and which workers of a service are odd. Must not know: how the looks were taken, screens.
+Invariants: a lane with any record between the looks is not stuck; no worker is named if all are alike, or if there are
+fewer than three; a place where all workers are does not hide another place; the order of workers changes nothing.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _FEWEST = 3
 class LanePosition(NamedTuple):
     """The position of a lane, to compare workers.
 
-    Spans further out do not count: one of many workers may have a wrapper of its own.
+    Spans further out do not count, because one of the workers may have a wrapper that the others lack.
 
     Attributes:
-        layer: of the brick; None outside of layers.
+        layer: the layer of the brick; None outside of layers.
         within: the brick directly around it.
     """
 
@@ -44,9 +44,9 @@ class LaneLook(NamedTuple):
 
     Attributes:
         thread: the thread that records in it; 0: none.
-        activity: counters; one of them changes whenever a span begins or ends.
+        activity: counters, of which one changes whenever a span begins or ends.
         spans: the number of open spans.
-        youngest: the one that began last.
+        youngest: the open span that began last.
     """
 
     thread: int
@@ -59,7 +59,7 @@ Looks = Mapping[int, LaneLook]
 
 
 class Lane(NamedTuple):
-    """One lane in two looks: the later look, and what the lane does."""
+    """One lane in two looks: the later look, and the state of the lane."""
 
     number: int
     look: LaneLook
@@ -77,12 +77,12 @@ class Watched:
 
     @property
     def moves(self) -> bool:
-        """Whether any of its lanes moves."""
+        """Whether one of its lanes moves."""
         return any(lane.state == "moving" for lane in self.lanes)
 
     @property
     def stuck(self) -> dict[LanePosition, Age]:
-        """The places where its lanes are stuck, each with the age of the oldest span."""
+        """Return the places where its lanes are stuck, each with the age of the oldest span."""
         found: dict[LanePosition, Age] = {}
         for lane in self.lanes:
             if lane.state == "stuck" and lane.look.youngest is not None:
@@ -93,14 +93,14 @@ class Watched:
 
     @property
     def state(self) -> State:
-        """What the worker does as a whole: it moves if any lane does."""
+        """Return the state of the worker: it moves if one of its lanes moves."""
         if not self.alive:
             return "died"
         return "moving" if self.moves else "stuck" if self.stuck else "idle"
 
 
 class HangOutlier(NamedTuple):
-    """A worker that stands apart; `place`: where it is stuck, if it is."""
+    """An odd worker; `place`: where it is stuck, or None."""
 
     worker: str
     state: State
@@ -115,11 +115,11 @@ class HangVerdict:
     Attributes:
         kind: most_wait: more than half are stuck in the place, and the odd ones are not. some_stuck: the odd ones are
             stuck where fewer than half are, while most move or are idle. all_wait: all live ones are stuck in the
-            place. none_stuck, no_majority, too_few: as they say.
-        place: where most or all wait, or where the longest stuck one is.
-        since_ns: how long all of these have been there, at least.
-        odd: the workers that stand apart, the longest stuck first.
-        stuck: for each place the number of workers, and the shortest time; most workers first.
+            place. none_stuck, no_majority, too_few: as named.
+        place: where most or all wait, or where the worker is that is stuck longest.
+        since_ns: the shortest time of these workers there.
+        odd: the odd workers, the longest stuck first.
+        stuck: for each place, the number of workers and the shortest time; most workers first.
         states: the number of other workers in each state.
     """
 
@@ -137,7 +137,7 @@ class HangVerdict:
 
 
 def watched(worker: Worker, before: Reading | None, longer_ns: float) -> Watched:
-    """Compare a worker with its earlier reading; a span younger than `longer_ns` is not stuck."""
+    """Compare a worker with its earlier reading; spans younger than `longer_ns` are not stuck."""
     alive, earlier = worker.reading.alive, _looks(before) if before is not None else {}
     lanes = compared(earlier, _looks(worker.reading), alive=alive, longer_ns=longer_ns)
     return Watched(worker.name, worker.service, alive, lanes)
@@ -156,7 +156,7 @@ def _looks(reading: Reading) -> Looks:
 
 
 def compared(before: Looks, after: Looks, *, alive: bool, longer_ns: float) -> tuple[Lane, ...]:
-    """The state of each lane, from two looks; `alive`: the worker lived at the later one."""
+    """Return the state of each lane; `alive`: the worker was alive at the later look."""
     return tuple(
         Lane(number, look, _state(before.get(number), look, longer_ns) if alive else "died")
         for number, look in after.items()
@@ -173,7 +173,7 @@ def _state(before: LaneLook | None, after: LaneLook, longer_ns: float) -> State:
 
 
 def judge(workers: Sequence[Watched]) -> HangVerdict:
-    """Find the workers of one service that stand apart."""
+    """Find the odd workers of one service."""
     stuck = _places(workers)
 
     def verdict(kind: Kind, place: LanePosition | None = None, odd: Sequence[HangOutlier] = ()) -> HangVerdict:
@@ -187,8 +187,7 @@ def judge(workers: Sequence[Watched]) -> HangVerdict:
     living = [worker for worker in workers if worker.alive]
     everywhere = [place for place in stuck if stuck[place][0] == len(living)]
     elsewhere = {place: each for place, each in stuck.items() if place not in everywhere}
-    # If live workers also move elsewhere, then it is normal that all are in one place: a dead worker is not missed
-    # there.
+    # If live workers also move elsewhere, it is normal that all are in one place, and a dead worker is not odd.
     candidates = elsewhere if any(worker.moves for worker in living) else stuck
     for place, (inside, _) in candidates.items():
         if len(workers) < 2 * inside < 2 * len(workers):
@@ -205,7 +204,7 @@ def judge(workers: Sequence[Watched]) -> HangVerdict:
 
 
 def _places(workers: Iterable[Watched]) -> dict[LanePosition, tuple[int, Age]]:
-    """The number of stuck workers and the shortest time at each place; most workers first."""
+    """Count the stuck workers at each place, with the shortest time; most workers first."""
     found: dict[LanePosition, list[Age]] = {}
     for worker in workers:
         for place, since_ns in worker.stuck.items():
@@ -215,7 +214,7 @@ def _places(workers: Iterable[Watched]) -> dict[LanePosition, tuple[int, Age]]:
 
 
 def _odd(workers: Iterable[Watched], places: Mapping[LanePosition, tuple[int, Age]]) -> list[HangOutlier]:
-    """How these stand apart: stuck in the rarest place, else by state; the longest first."""
+    """Describe these odd workers: stuck in the rarest place, else by state; the longest first."""
     odd = []
     for worker in workers:
         mine = [place for place in worker.stuck if place in places]
@@ -231,10 +230,10 @@ def _odd(workers: Iterable[Watched], places: Mapping[LanePosition, tuple[int, Ag
 
 
 def _length(age: Age) -> int:
-    """An age for comparison: an unknown one is the shortest, so it is never overstated."""
+    """Return an age for comparison; an unknown age is the shortest, so it is never overstated."""
     return -1 if age is None else age
 
 
 def _order(place: LanePosition) -> tuple[str, int, str]:
-    """A sort key of places: a layer may be None."""
+    """Return a sort key for places, because a layer may be None."""
     return place.brick, -1 if place.layer is None else place.layer, place.within or ""

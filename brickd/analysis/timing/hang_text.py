@@ -1,7 +1,7 @@
-"""A verdict of `hang` in one sentence.
+"""The verdict of `hang` in one sentence.
 
-Owns: its words. Must not know: how a verdict is reached. Invariants: the sentence is raw, and the caller that prints it
-escapes it; the name of a place is only as long as needed to distinguish the places of the sentence.
+Owns: its words. Must not know: how a verdict is reached. Invariants: the sentence is raw, and its caller escapes it;
+the name of a place is only as long as needed to distinguish the places in the sentence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DOES: dict[State, tuple[str, str]] = {
 
 
 def sentence(verdict: HangVerdict) -> str:
-    """The verdict on the workers of one service."""
+    """Format the verdict on the workers of one service."""
     count, odd = verdict.workers, verdict.odd
     everything = verdict.kind in ("no_majority", "too_few")
     places = _named(verdict.stuck if everything else [verdict.place, *(each.place for each in odd)])
@@ -37,10 +37,10 @@ def sentence(verdict: HangVerdict) -> str:
             apart = _listed([f"{e.worker} is stuck in {places[e.place]}{_for(e.since_ns)}" for e in odd])
             return f"{apart}; {', '.join(others)}"
         case "all_wait":
-            elsewhere = " and go on in other threads" if verdict.states["moving"] else ""
+            elsewhere = " and continue in other threads" if verdict.states["moving"] else ""
             died = "".join(f", {each}" for each in _states(verdict, "died"))
             living = count - verdict.states["died"]
-            return f"all {living}{' that live' if died else ''} wait {where}{elsewhere}{died}: no worker stands apart"
+            return f"all {living}{' live ones' if died else ''} wait {where}{elsewhere}{died}: no worker is different"
         case "none_stuck":
             return f"no worker is stuck: {_listed(_states(verdict, 'moving', 'idle', 'died'))}"
         case "no_majority":
@@ -51,7 +51,7 @@ def sentence(verdict: HangVerdict) -> str:
 
 
 def _named(places: Iterable[LanePosition | None]) -> dict[LanePosition | None, str]:
-    """The names of places: the brick, and what distinguishes it from others of that brick."""
+    """Name each place: the brick, and its layer or parent if the brick is at several places."""
     alike: dict[str, list[LanePosition]] = {}
     for place in places:
         if place is not None:
@@ -83,7 +83,7 @@ def _states(verdict: HangVerdict, *states: State) -> list[str]:
 
 
 def _counted(verdict: HangVerdict, *states: State) -> list[tuple[int, str]]:
-    """The number of other workers in each of these states, and what they do."""
+    """Count the other workers in each of these states, with a verb."""
     counts = [(verdict.states[state], _DOES[state]) for state in states]
     return [(count, one if count == 1 else many) for count, (one, many) in counts if count]
 

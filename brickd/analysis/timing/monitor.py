@@ -1,8 +1,8 @@
-"""Stragglers among running workers: snapshots are compared in turn, changes are reported.
+"""Stragglers among running workers: compares successive snapshots and reports changes.
 
-Owns: the last looks, the named workers since when, the events of their begin and end. Must not know: how a straggler is
-judged, what takes snapshots. Invariants: the verdict is replaced as a whole, so any thread may read it; it is bounded
-by the rows of a look and the number of looks.
+Owns: the last looks, the named workers and their start times, the events of begin and end. Must not know: how a
+straggler is judged, what takes snapshots. Invariants: the verdict is immutable, so any thread may read it; it is
+bounded by the rows of a look and the number of looks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brickd.model.workers import Usage, Worker
 
 
 class Lookout:
-    """Takes snapshots, and keeps the stragglers; `sharing`: what runs on a worker's only CPU."""
+    """Takes snapshots and keeps the stragglers; `sharing`: the process on a worker's only CPU."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Lookout:
         self._report_changes(was, self._judged, lives)
 
     def _with_sharing(self, waiting: Sequence[WaitingWorker], hosts: Mapping[str, Host]) -> tuple[WaitingWorker, ...]:
-        """The same with the only processor of each, and the other process that runs there."""
+        """Add the only processor of each worker, and the other process that runs there."""
         cpus = {each.worker: cpu for each in waiting if (cpu := hosts[each.worker].cpu) is not None}
         others = self._sharing({pid: cpu for worker, cpu in cpus.items() if (pid := hosts[worker].pid)})
         sharing = {worker: Sharing(cpu, others.get(hosts[worker].pid or 0)) for worker, cpu in cpus.items()}

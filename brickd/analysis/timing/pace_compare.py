@@ -1,20 +1,20 @@
-"""Two groups of workers compared brick by brick: which spans take longer, beyond chance.
+"""Compares two groups of workers brick by brick: which spans take significantly longer.
 
-Owns: what counts as a difference of time. Must not know: files, states of workers, the meaning of the groups, screens.
-Invariants: bounds are no measurements, so they are excluded and named; exchanging the groups changes the signs but no
-verdict; a brick of only one group is listed, and differs in nothing.
+Owns: which differences of time are significant. Must not know: files, states of workers, the meaning of the groups,
+screens. Invariants: bounds are not measurements, so their bricks are excluded and listed; exchanging the groups changes
+only the signs; a brick of only one group is listed without a difference.
 
 A difference is significant if all of this is true:
 
-- The histograms tell the groups apart (`stats`): in 99 of 100 comparisons of equal groups chance produces no such
-  difference, in any number of bricks. Spans of one worker depend on each other and there are millions of them, so this
-  test alone would call everything different.
-- The medians differ by at least `LEAST`, in the same direction. A median is only known to its bucket, which is 19 %
-  wide, and spans that are all alike may change their bucket for a tiny reason. So the exact means must differ by
-  `LEAST` as well, unless a whole bucket is between the medians: one long stop can hide a difference of means.
+- The histograms differ (`stats`): for equal groups, 99 of 100 comparisons have no such difference in any brick. Spans
+  of one worker depend on each other and there are millions of them, so by this test alone, everything would be
+  different.
+- The medians differ by at least `LEAST`, in the same direction. A median is known only by its bucket, which is 19 %
+  wide, and a tiny change can move many equal spans to the next bucket. So the exact means must also differ by `LEAST`.
+  This does not apply if a whole bucket is between the medians, because one long stop can hide a difference of means.
 
-This does not see groups whose spans are nearly all in one bucket: the bucket is wider than their difference. It also
-misses differences of less than two buckets if rare, long stops dominate the means.
+This test misses differences between groups whose spans are nearly all in one bucket. It also misses differences of less
+than two buckets if rare, long stops dominate the means.
 
 Clocks of different rates have different borders of buckets. The ranks of groups on such clocks are compared as if the
 slower group were one bucket faster, because the borders alone may cause that difference.
@@ -36,12 +36,12 @@ from brickd.model.summary_fold import Fold
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
 
-CHANCE = 0.01  # of any significant brick if nothing differs
+CHANCE = 0.01  # the chance of any significant brick if nothing differs
 LEAST = 0.05
-CALLS_MIN = 8  # of each group
+CALLS_MIN = 8  # calls of each group
 
 _PER_OCTAVE = 4  # buckets
-_ALIKE = 0.015  # of a bucket: a quarter of a percent; clocks of one machine differ by less
+_ALIKE = 0.015  # in buckets, a quarter of a percent; clocks of one machine differ by less
 
 Side = Literal["a", "b"]
 _Key = tuple[str, Side, bool]
@@ -52,10 +52,10 @@ class Pair:
     """A brick in both groups.
 
     Attributes:
-        category: the first that any worker declared, else 'other'.
+        category: the first category that a worker declared, else 'other'.
         a: the first group's totals.
         b: the second group's totals.
-        p_value: the chance of this difference or more between equal groups; None: too few calls in a group.
+        p_value: the chance of at least this difference between equal groups; None: too few calls in a group.
     """
 
     brick: str
@@ -67,13 +67,13 @@ class Pair:
 
     @property
     def difference_percent(self) -> float | None:
-        """How far the second median is above the first; None without both, or above zero."""
+        """Return the relative difference of the medians; None if one is missing or zero."""
         a, b = self.a["p50_ns"], self.b["p50_ns"]
         return None if not (self.a["count"] and self.b["count"]) or a == 0 < b else percent_of(b - a, a)
 
     @property
     def cost_ns(self) -> float:
-        """The extra self time of the second group, for as many calls as both made."""
+        """Return the extra self time of the second group, for the number of calls that both made."""
         calls = min(self.a["count"], self.b["count"])
         return calls * (self.b["self_ns"] / self.b["count"] - self.a["self_ns"] / self.a["count"]) if calls else 0.0
 
@@ -105,9 +105,9 @@ class Paces:
     """All bricks of two groups.
 
     Attributes:
-        pairs: significant ones first, by cost. So a slow brick comes before the bricks around it, which it makes slow.
-        bounded: bricks with bounds in one of the groups, which are not in its totals.
-        level: a `p_value` below it is significant in this number of bricks.
+        pairs: significant ones first, by cost. So a slow brick comes before the bricks around it.
+        bounded: bricks that have bounds in one of the groups; its totals exclude these.
+        level: for this number of bricks, a smaller `p_value` is significant.
     """
 
     pairs: Sequence[Pair]
@@ -147,9 +147,9 @@ def paces(a: Iterable[Reading], b: Iterable[Reading]) -> Paces:
 def _add(
     fold: Fold[_Key], a: Iterable[Reading], b: Iterable[Reading], categories: dict[str, str]
 ) -> Mapping[str, Set[float]]:
-    """Add all readings; returns by brick the shifts of its histograms, in buckets."""
+    """Add all readings; return the shifts of the histograms in buckets, by brick."""
     sides: list[tuple[Side, Reading]] = [*(("a", each) for each in a), *(("b", each) for each in b)]
-    # The histograms use the first clock: sort, so that it does not depend on the side.
+    # The first clock defines the buckets: sort, so that exchanging the groups changes nothing.
     sides.sort(key=lambda side: side[1].tick_ns)
     shifts: defaultdict[str, set[float]] = defaultdict(set)
     for side, reading in sides:
@@ -182,7 +182,7 @@ def _keyed(
 
 
 class _Test(NamedTuple):
-    """The test of a brick: the p-value, and whether the difference is large enough to report."""
+    """Return a brick's p-value, and whether the difference is large enough to report."""
 
     p_value: float
     worth: bool
@@ -208,9 +208,9 @@ def _tested(fold: Fold[_Key], a: int, b: int, shifts: Set[float]) -> _Test | Non
 
 
 def _cells(histograms: Sequence[Sequence[int]], shifts: Set[float]) -> tuple[list[list[int]], bool]:
-    """The histograms in common cells, and whether one may be up to half a cell off."""
+    """Return the histograms in common cells, and whether one may be wrong by up to half a cell."""
     by = {shift: math.floor(shift + 0.5) for shift in shifts}
-    # The first bucket counts everything below it, and the last one everything above, wherever they are shifted to.
+    # Also after a shift, the first bucket counts everything below it, and the last one everything above it.
     first, last = max(0, *by.values()), len(histograms[0]) - 1 + min(0, *by.values())
     if first >= last:
         return [[sum(each)] for each in histograms], False
@@ -220,7 +220,7 @@ def _cells(histograms: Sequence[Sequence[int]], shifts: Set[float]) -> tuple[lis
 
 
 def _middle(cells: Sequence[int]) -> int:
-    """The cell of the median."""
+    """Return the cell of the median."""
     below = list(accumulate(cells))
     return bisect_left(below, below[-1] / 2)
 

@@ -1,21 +1,23 @@
-"""Processor time as second evidence: whether a worker runs longer for its work.
+"""Processor time as second evidence: does a worker use more of it for its work?
 
-Owns: what the processor time of whole workers shows about one brick. Must not know: how it is measured, which worker is
-named. Invariants: a brick is never chosen against its own times; without the kernel's account there is no evidence.
+Owns: the attribution of a worker's processor time to one brick. Must not know: how it is measured, which worker is
+named. Invariants: a brick is never chosen if its own times contradict; without the kernel's accounting there is no
+evidence.
 
-On a busy host the times of calls show little: a call of 6 ms takes 200 to 700 ms, by chance. The processor time that a
-worker needs for its work is nearly free of that: at a measured load of 30 to 65, slots of equal workers differ by 4 %.
-But it is only one number for each worker. So:
+On a busy host, the times of calls are mostly noise: a call of 6 ms takes 200 to 700 ms. The processor time of a worker
+has much less noise: at a measured load of 30 to 65, slots of equal workers differ by 4 %. But it is only one number for
+each worker. So:
 
 1. The work of a worker in a slot is its calls of each brick, each weighted by the time of the median worker. Its
-   processor time per unit of work, divided by the median of all, is a row of a `Field` (`worker_series`).
+   processor time per unit of work, divided by the median of all workers, is a row of a `Field` (`worker_series`).
 2. If a row stands out, its whole excess is attributed to one brick: if the brick is 40 % of the work and the worker
    takes +40 %, then calls of the brick take +100 %.
-3. The times of all bricks select that brick. A brick that is certainly not slower by half of that is excluded. Of the
-   others the one with the likeliest times is chosen, but only if it is ahead of each other by `_CHOSEN`. If none is
-   left, another thread of the worker runs, or all bricks are equally slow.
+3. The times of all bricks select that brick. A brick that is certainly not slower by half of that is excluded. The
+   remaining brick with the likeliest times is chosen, but only if its lead over each other brick is at least `_CHOSEN`.
+   If no brick remains, another thread of the worker runs, or all bricks are equally slow.
 
-It also acquits a worker: if it runs no longer, its brick that takes longer only waits for a processor.
+It also clears a worker: if a brick takes longer but the worker's processor time does not grow, then the brick only
+waits for a processor.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ from brickd.analysis.timing.stats import THRESHOLD, Field, Standing
 from brickd.analysis.timing.worker_series import Stretch
 
 _CHOSEN = 2.0  # a difference of logarithms of likelihoods
-_WORTH = THRESHOLD / 2  # a named worker stays named down to half of the threshold
-_ERRORS = 2  # an excess up to this number of errors above the measured one is likely
-_SHARE_MIN = 0.001  # a worker's processor time shows nothing about a smaller share
+_WORTH = THRESHOLD / 2  # a named worker stays named above half of the threshold
+_ERRORS = 2  # the true excess may be above the measured one by this number of errors
+_SHARE_MIN = 0.001  # processor time shows nothing about a brick with a smaller share
 _LEAST, _ERROR_MIN, _EXPONENT_MAX = -0.99, 0.001, 100.0
 
 
@@ -53,7 +55,7 @@ def witnessed(stretch: Stretch, service: str, bricks: Sequence[ComparedBrick]) -
 
 
 def _in_one(excess: float, share: float) -> float:
-    """The excess of a brick with this share of the work, if the whole excess is in it.
+    """Return the excess of a brick with this share of the work, if it causes the whole excess.
 
     >>> round(math.exp(_in_one(math.log(1.4), 0.4)), 6)
     2.0
@@ -62,7 +64,7 @@ def _in_one(excess: float, share: float) -> float:
 
 
 def _chosen(bricks: Sequence[ComparedBrick], worker: str, ran: Sequence[Mapping[str, Ran]]) -> int | None:
-    """The number of the slow brick, by the times of all; None: undecided."""
+    """Return the number of the slow brick, by the times of all bricks; None: undecided."""
     ahead: dict[int, float] = {}
     for number, brick in enumerate(bricks):
         if worker in ran[number] and worker in brick.field.excess:
@@ -78,7 +80,7 @@ def _error(standing: Standing) -> float:
 
 
 def _ahead(expected: float, excess: float, error: float) -> float:
-    """The log-likelihood ratio of an excess: the brick is slower by `expected`, or not slower.
+    """Return the log-likelihood ratio of an excess: slower by `expected`, or not slower.
 
     >>> [round(_ahead(expected, 0.5, 0.1), 1) for expected in (0.5, 1.0, 2.0)]
     [12.5, 0.0, -100.0]

@@ -1,18 +1,18 @@
 """Workers that are slower than their own past, at equal work.
 
-Owns: what a worker's past is, and when it is slower. Must not know: how a slot is made, other causes of slowness.
-Invariants: no slot is compared with itself, because the past ends a minute ago; while a worker is named, its past does
-not change; the pasts are limited in number and length.
+Owns: the definition of a worker's past, and when it is slower. Must not know: how a slot is made, other causes of
+slowness. Invariants: the past ends a minute ago, so no slot is compared with itself; while a worker is named, its past
+does not change; the pasts are limited in number and length.
 
-The time of a call in a slot is that of its usual calls. The past of a worker in a brick consists of blocks of
-`slower_over`, for the last hour at most; each block counts with the median of its slots, and their spread. The last six
-slots are slower if their median is above that of the blocks by `slower_percent` and by three spreads, if at most one of
-them is an exception, and if it costs a thousandth of the time. It is not reported if
+A slot's time is that of its usual calls. A worker's past in a brick consists of blocks of `slower_over`, of at most the
+last hour. A block is represented by the median and the spread of its slots. The last six slots are slower if all of
+this is true: their median is above that of the blocks by `slower_percent` and by three spreads; at most one slot is an
+exception; the cost is at least a thousandth of the time. This is not reported if
 
 - the calls have more elements: that is other work;
-- no elements are given, and more than half of the workers are slower at the same time, or there is only one: that may
-  be other work;
-- the worker waits that much longer for a processor, and does not run longer: the host is busier.
+- no elements are recorded, and there is only one worker, or more than half of the workers are slower at the same time:
+  that may be other work;
+- the worker waits longer for a processor by this amount, and its processor time is the same: the host is busier.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from brickd.model.worker_names import as_argument
 _RECENT = 6  # slots
 _BLOCKS = 60 * 60 * 1_000_000_000
 _PASTS_MAX = 4 * ROWS_MAX
-_STAYS = 0.5  # the part of each bound that is enough to stay named
+_STAYS = 0.5  # a named worker stays named at this part of each bound
 _EXPLAINED = 0.5
 _SPREADS = 3
-_TO_SIGMA = 1.4826  # from a median of absolute deviations
+_TO_SIGMA = 1.4826  # standard deviation / median absolute deviation
 
 
 class _Calls(NamedTuple):
-    """A worker's calls of a brick in a slot, or the median of a block; in ns; nan: unknown.
+    """A worker's calls of a brick in a slot, or a block's median; in ns; nan: unknown.
 
     Attributes:
         log_ns: the logarithm of the self time of a usual call.
         rate: calls per nanosecond.
-        ran, waited: of all threads of its process, per call.
+        ran, waited: the sums of all threads of its process, per call.
         slot: the number of the look; -1 for a block.
-        spread: of `log_ns` in a block.
+        spread: the spread of `log_ns` in a block.
     """
 
     log_ns: float
@@ -78,7 +78,7 @@ class _Past:
     blocks: deque[_Calls] = field(default_factory=deque)
 
     def add(self, calls: _Calls, block_slots: int, *, named: bool) -> None:
-        """Add a slot; slots that are no longer recent become the past, unless the worker is named."""
+        """Add a slot; slots that are no longer recent move to the past, unless the worker is named."""
         if len(self.recent) == _RECENT and not named:
             self.block.append(self.recent[0])
             if len(self.block) >= block_slots:
@@ -90,7 +90,7 @@ class _Past:
 
 
 class _Found(NamedTuple):
-    """A worker that is slower in a brick; `certain`: equal numbers of elements show equal work."""
+    """A worker that is slower in a brick; `certain`: equal numbers of elements prove equal work."""
 
     worker: str
     brick: str
@@ -174,7 +174,7 @@ def _slower(worker: str, brick: str, recent: Sequence[_Calls], blocks: Sequence[
     if sum(each.log_ns - before.log_ns > excess / 2 for each in recent) < len(recent) - 1:
         return None
     extra_ns = math.exp(before.log_ns) * math.expm1(min(excess, 100.0))
-    # At most the time that it spent there.
+    # Limited to the time that it spent there.
     cost = min(now.rate * extra_ns, now.rate * math.exp(now.log_ns))
     if cost < COST_MIN:
         return None
@@ -211,8 +211,8 @@ def _alarm(service: str, found: _Found, past_ns: int) -> Alarm:
     times = [duration(math.exp(each.log_ns)) for each in (found.now, found.before)]
     more = percent(100 * math.expm1(found.now.log_ns - found.before.log_ns))
     text = (
-        f"{found.worker} is slower than before: {found.brick} takes {times[0]}, +{more} over {times[1]} in"
-        f" {duration(past_ns)} and more, costs {duration(1e9 * found.cost)}/s"
+        f"{found.worker} is slower than before: {found.brick} takes {times[0]}, +{more} over the {times[1]} of at "
+        f"least {duration(past_ns)}, costs {duration(1e9 * found.cost)}/s"
     )
     command = f"brickd bricks --by worker --over 60s {as_argument(service)}"
     return Alarm("slower", service, (found.worker,), found.worker, text, command)

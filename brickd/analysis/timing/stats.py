@@ -1,29 +1,32 @@
-"""Statistics: how far one worker differs from the others, and whether a group is slower.
+"""Statistics: how far a worker differs from the others, and whether a group is slower.
 
-Owns: the standing of each row over slots, and the statistic of Mann and Whitney over values known only by cell. Must
-not know: what is measured, how wide a cell is. Invariants: the order of rows changes nothing; a row with too few
-values, or too few other rows, has no standing; ranks are computed in whole numbers and rounded once; exchanging the
-groups changes only the sign; values in one cell are a tie, and ties alone give no result.
+Owns: the standing (the excess and its score) of each row over slots, and the Mann-Whitney statistic of values known
+only by cell. Must not know: what is measured, how wide a cell is. Invariants: the order of rows changes nothing; a row
+with too few values, or too few other rows, has no standing; ranks are computed in whole numbers and rounded once;
+exchanging the groups changes only the sign; values in one cell are a tie, and ties only give no result.
 
 Standing. The statistic was chosen by simulation: lognormal and Pareto times, 1 % of calls 50 times as long, 3 to 8
-workers, 4 to 6 slots of 5 to 100 calls. By the means of usual calls (`usual_calls`) it scored 5 or more in 0 of 44,514
-windows of equal workers, and by the means of all calls in 26 of 96,915, of which 25 had the long calls. With one of
-eight workers 3 % slow, and a slot's mean known to 0.35 %, it did so in 98 of 100 windows after five slots, and in 99.7
-after six. What mattered when it was chosen, the most important first:
+workers, 4 to 6 slots of 5 to 100 calls. For equal workers, it scored 5 or more in 0 of 44,514 windows by the means of
+usual calls (`usual_calls`), and in 26 of 96,915 windows by the means of all calls; 25 of these had the long calls. With
+one of eight workers 3 % slow and a slot's mean known to 0.35 %, it scored 5 or more in 98 of 100 windows after five
+slots, and in 99.7 after six. The reasons for its form, the most important first:
 
-- The noise of a row is the larger of its own and that of all rows: with only that of all, an unsteady worker that is
-  not slow was named in up to 12 of 100 windows. Its own is as wide as Student's t, because there are few values.
+- A row's noise is the larger of two: the row's and that of all rows. With only that of all rows, an unsteady worker
+  that is not slow was named in up to 12 of 100 windows. The row's noise is widened as in Student's t, because there are
+  few values.
 - At least four slots: with three, five times as many workers were named wrongly.
-- The spread over few workers is poorly known, and three may be close together by chance: it is widened by 1 + 3/n,
-  which halves the number of workers named for a small lasting difference.
-- A mean without the smallest and the largest slot is nearly as sharp as one of all, and one stop leaves no trace in it.
-- A worker that has changed recently is judged by the slots since then: else the change would be noise for a minute.
+- The spread over few workers is uncertain: three may be close together by chance. It is widened by 1 + 3/n, which
+  halves the number of workers that are named for a small lasting difference.
+- The mean without the smallest and the largest slot is nearly as precise as the mean of all, and one stop does not
+  change it.
+- A worker that has changed recently is judged by the slots since then. Otherwise the change would count as noise for a
+  minute.
 
-Ranks. The variance is that of ties, the tail that of a normal distribution. The correction for continuity is half of
-the largest step that a value makes when it changes to the next used cell: 1/2 of U without ties, Yates' with two cells.
-(With 1/2 always, 1 in 14 draws of 10 and 2,000 values from the same distribution, with 1 % in a second cell, had a
-p-value below 0.01; now 1 in 200 has.) It still overrates two or three values outside the cell of nearly all others: a
-caller needs more than `p_value` for a conclusion.
+Ranks. The variance includes ties; the tail is that of a normal distribution. The continuity correction is half of the
+largest change of U when a value moves to the next used cell: 1/2 without ties, Yates' correction with two cells. (With
+a constant 1/2, 1 in 14 draws of 10 and 2,000 values from the same distribution, with 1 % in a second cell, had a
+p-value below 0.01; now it is 1 in 200.) If nearly all values are in one cell, two or three values outside of it still
+get a p-value that is too small: a caller needs more than `p_value` for a conclusion.
 """
 
 from __future__ import annotations
@@ -34,12 +37,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-ROWS_MIN = 3  # of two, the slow one is undecidable
+ROWS_MIN = 3  # with two rows, it is undecidable which one is slow
 SLOTS_MIN = 4
 THRESHOLD = 5.0
 
-_FLOOR = 0.0015  # clocks, cores and caches of two workers differ by this much
-_TO_SIGMA = 1.4826  # from a median of absolute deviations
+_FLOOR = 0.0015  # the usual difference between the cores of two workers
+_TO_SIGMA = 1.4826  # standard deviation / median absolute deviation
 _TRIMMED = 1.2  # the variance of the trimmed mean, divided by that of the mean
 
 
@@ -48,11 +51,11 @@ class Standing:
     """How far a row stands out.
 
     Attributes:
-        excess: over the median of all.
-        score: the excess divided by what chance and the usual differences explain.
+        excess: the excess over the median of all.
+        score: the excess divided by the part that chance and the usual differences explain.
         slots: the number of slots used.
         steady: whether it stood out in all slots, except at most one.
-        first: the first slot since which it stood out without a break.
+        first: the first slot of the unbroken series in which it stood out.
     """
 
     excess: float
@@ -66,14 +69,14 @@ NOWHERE = Standing(excess=0.0, score=0.0, slots=0, steady=False, first=0)
 
 
 class Field:
-    """All rows that are compared.
+    """The compared rows.
 
     Args:
         rows: a value for each slot of each row; None if there is no meaningful value.
 
     Attributes:
-        centre: the median of all.
-        excess: of each row over the centre; empty if too little is known to compare them.
+        centre: the median of all rows.
+        excess: each row's excess over the centre; empty if there is too little data.
     """
 
     centre = 0.0
@@ -90,12 +93,12 @@ class Field:
         self.excess = {name: level - self.centre for name, level in levels.items()}
         usual = median([abs(excess) for excess in self.excess.values()])
         self._spread = _TO_SIGMA * (1 + 3 / len(levels)) * usual
-        # Differences of neighbours, so that slow changes do not count as noise.
+        # Use differences of neighbours, so that slow changes do not count as noise.
         steps = [abs(after - before) for each in self._values.values() for before, after in pairwise(each)]
         self._noise = _TO_SIGMA * median(steps) / math.sqrt(2)
 
     def standing(self, name: str) -> Standing:
-        """The standing of a compared row; if it has changed recently, by the values since then."""
+        """Return the standing of a row; if it has changed recently, by the values since then."""
         row = self._rows[name]
         whole = self._over(row, 0)
         changed = self._changed(row, _trimmed(self._values[name][-SLOTS_MIN:]) - self.centre)
@@ -103,12 +106,12 @@ class Field:
         return max(whole, lately, key=lambda standing: standing.score)
 
     def _changed(self, row: Sequence[float | None], level: float) -> int:
-        """The first slot since which it is at least half as far above the median as it is now."""
+        """Return the first slot from which on its excess is at least half of the current one."""
         broken = (slot for slot, value in enumerate(row) if value is not None and value - self.centre <= level / 2)
         return max(broken, default=-1) + 1
 
     def _over(self, row: Sequence[float | None], begin: int) -> Standing:
-        """The standing by the slots since `begin`."""
+        """Return the standing by the slots since `begin`."""
         values = [value for value in row[begin:] if value is not None]
         if len(values) < SLOTS_MIN:
             return NOWHERE
@@ -122,7 +125,7 @@ class Field:
 
 
 def median(values: Collection[float]) -> float:
-    """The middle value (importing `statistics` takes as long as a verb may)."""
+    """Return the median (importing `statistics` takes as long as a whole verb may)."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
@@ -134,7 +137,7 @@ def _trimmed(values: Sequence[float]) -> float:
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """The deviation of one row, as wide as Student's t: few values may be close by chance."""
+    """Return a row's deviation, widened as in Student's t: few values may be close by chance."""
     mean, freedom = sum(values) / len(values), len(values) - 1
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (freedom - 2))
 
@@ -143,9 +146,9 @@ class Ranks(NamedTuple):
     """The comparison of two groups.
 
     Attributes:
-        ahead: over all pairs with one value of each group: how often the second's is greater, less how often the
-            first's is.
-        p_value: the chance of this or more, in either direction, if both groups are equal.
+        ahead: over all pairs of one value of each group, how often the second group's is greater, minus how often the
+            first group's is.
+        p_value: the two-sided chance of at least this difference if the groups are equal.
     """
 
     ahead: int
@@ -153,7 +156,7 @@ class Ranks(NamedTuple):
 
 
 def ranks(first: Sequence[int], second: Sequence[int]) -> Ranks:
-    """Compare two groups by their numbers of values in each cell, the cell of the least first."""
+    """Compare two groups by their numbers of values in each cell, the lowest cell first."""
     ahead = ones = others = ties = step = below = 0
     for one, other in zip(first, second, strict=True):
         here = one + other

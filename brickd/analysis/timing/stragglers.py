@@ -1,9 +1,9 @@
-"""Stragglers: which worker is slow, in which brick, and the cost, over the last slots.
+"""Stragglers: which worker is slow over the last slots, in which brick, at which cost.
 
-Owns: when a worker is named, when it is passed over and why, what was compared. Must not know: where slots come from,
-screens. Invariants: the order of workers changes nothing; if the evidence is thin, no worker is named, and that is
-reported; a worker with different work is not called slow; a brick is judged by its self times, so no worker is blamed
-for what it calls.
+Owns: when a worker is named, why a suspect is not named, the coverage. Must not know: where slots come from, screens.
+Invariants: the order of workers changes nothing; if the evidence is weak, no worker is named, and that is reported; a
+worker with different work is not called slow; a brick is judged by its self times, so it is not blamed for the bricks
+that it calls.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from brickd.base.timestamps import Moment
 from brickd.base.units import duration, percent
 
 SLOTS = 6  # judged together
-STAYS = 0.5  # the part of each bound that is enough to stay named
+STAYS = 0.5  # a named worker stays named at this part of each bound
 _SECOND = 1e9
-_FEW_CALLS, _MANY_CALLS = 100, 500  # of the worker with the fewest calls
+_FEW_CALLS, _MANY_CALLS = 100, 500  # calls of the worker with the fewest
 _MANY_WORKERS = 5
-_COMPARABLE = 0.5  # the part of an excess that an explanation must cover
-_THROTTLED = 0.5  # the part of the waiting that makes throttling its cause
+_COMPARABLE = 0.5  # an explanation must cover this part of an excess
+_THROTTLED = 0.5  # throttling is the cause if it covers this part of the waiting
 _NOBODY: Mapping[About, Moment] = MappingProxyType({})
 _DEFAULTS = Thresholds()
 
@@ -48,7 +48,7 @@ def judge(
 ) -> StragglerVerdict:
     """Compare the workers of each service over the last `SLOTS` looks, the oldest first.
 
-    `named` workers stay named until they are well below the bounds.
+    Workers in `named` stay named until they are well below the bounds.
     """
     stretch = Stretch(looks[-SLOTS:])
     suspects: list[Suspect] = []
@@ -81,12 +81,12 @@ def judge(
 def _waiting(
     stretch: Stretch, service: str, named: Mapping[About, Moment], thresholds: Thresholds
 ) -> Iterator[WaitingWorker]:
-    """Workers that wait for a processor longer than the others, or long by themselves."""
+    """Return the workers that wait long for a processor, relative to the others or absolutely."""
     workers = stretch.workers[service]
     hosts = {worker: stretch.hosts(worker) for worker in workers}
     field = Field({worker: [host.waited for host in of] for worker, of in hosts.items()})
     few = len(workers) < ROWS_MIN
-    # If most workers have one processor each, that is how the fleet is meant to run.
+    # If most workers have one processor each, the fleet is meant to run like that.
     meant = not few and 2 * sum(of[-1].cpu is not None for of in hosts.values()) > len(workers)
     for worker, of in hosts.items():
         since = named.get(About(service, worker, ""))
@@ -117,7 +117,7 @@ def _waits_longer(field: Field, worker: str, least: float, since: Moment | None)
 
 
 def _since(hosts: Sequence[Host], least: float) -> int:
-    """The first slot since which it waits at least `least` of its time."""
+    """Return the first slot from which on it waits at least `least` of its time."""
     return max((n for n, host in enumerate(hosts) if host.waited is None or host.waited < least), default=-1) + 1
 
 
@@ -128,7 +128,7 @@ def _of_service(
     named: Mapping[About, Moment],
     thresholds: Thresholds,
 ) -> Iterator[Suspect]:
-    """Workers that stand out; in collectives only those that no brick of their own explains."""
+    """Return workers that stand out; in collectives, only those that no other brick explains."""
     waits = [each for each in bricks if each.collective]
     works = witnessed(stretch, service, [each for each in bricks if not each.collective])
     slow: set[str] = set()
@@ -152,7 +152,7 @@ def _of_service(
 
 
 def _awaited(wait: ComparedBrick, worker: str) -> bool:
-    """Whether the others wait for this worker, if that is visible at all."""
+    """Return whether the others wait for this worker, if that is visible."""
     return wait.field.excess.get(worker, 0.0) > 0 and wait.field.standing(worker).score >= STAYS * THRESHOLD
 
 
@@ -179,7 +179,7 @@ def _finding(
     if not brick.collective:
         total, lived_ns = brick.totals[about.worker], stretch.lived_ns(about.worker) or 1
         cost = row.calls / lived_ns * brick.median_ns * (row.excess_percent or 0.0) / 100
-        # At most the time that it spent there, and at most one second per second in each thread that records.
+        # Limited to the time that it spent there, and to one second per second in each thread that records.
         cost = _SECOND * min(cost, total.self_ns / lived_ns, stretch.hosts(about.worker)[-1].threads)
     return Straggler(
         about,
@@ -195,7 +195,7 @@ def _finding(
 
 
 def _confidence(brick: ComparedBrick, standing: Standing) -> Confidence:
-    """High if all evidence is rich, low if any of it is thin."""
+    """Return high if all evidence is strong, low if a part of it is weak."""
     workers = len(brick.field.excess)
     calls = min(brick.totals[each].calls for each in brick.field.excess)
     if standing.slots == SLOTS_MIN or workers == ROWS_MIN or calls < _FEW_CALLS:
@@ -205,9 +205,9 @@ def _confidence(brick: ComparedBrick, standing: Standing) -> Confidence:
 
 
 def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: float, thresholds: Thresholds) -> str:
-    """Why a worker that stands out is not named, or ""."""
+    """Say why a worker that stands out is not named, or return ""."""
     if ease == 1.0 and not standing.steady:
-        return "it is slow in some of the slots only"
+        return "it is slow in only some of the slots"
     if finding.cost_ns_per_s < ease * thresholds.straggler_cost_percent / 100 * _SECOND:
         return f"it costs {duration(finding.cost_ns_per_s)}/s"
     if brick.collective:
@@ -221,9 +221,9 @@ def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: 
 
 
 def _waits(stretch: Stretch, brick: ComparedBrick, finding: Straggler) -> str:
-    """Why a brick is not slow, or "": its calls wait longer for a processor, and run no longer.
+    """Say why a brick is not slow: its calls wait longer for a processor. Otherwise return "".
 
-    If its processor time per brick is known, that decides; else the waiting of all threads must explain the excess.
+    If its processor time per brick is known, that decides. If not, the waiting of all threads must explain the excess.
     """
     worker = finding.about.worker
     calls_ns = {each: total.calls / (stretch.lived_ns(each) or 1) for each, total in brick.totals.items()}
@@ -237,33 +237,33 @@ def _waits(stretch: Stretch, brick: ComparedBrick, finding: Straggler) -> str:
         return ""
     usual = median([each for each in waited.values() if each is not None])
     mine = percent(100 * (waited[worker] or 0.0))
-    return f"it waits for a processor {mine} of its time, and the median of all is {percent(100 * usual)}"
+    return f"it waits for a processor {mine} of its time, the median of all is {percent(100 * usual)}"
 
 
 def _middle(slots: Iterable[float | None]) -> float | None:
-    """The median of the slots with a known value; None: too few."""
+    """Return the median of the slots with a known value; None: there are too few."""
     known = [each for each in slots if each is not None]
     return median(known) if len(known) >= SLOTS_MIN else None
 
 
 def _beyond(parts: Mapping[str, float | None], calls: Mapping[str, float], worker: str) -> float:
-    """The part of a worker's time beyond the median per call, for its calls; 0: unknown."""
+    """Return the part of a worker's time above the median per call; 0: unknown."""
     mine = parts[worker]
     others = [part / calls[each] for each, part in parts.items() if part is not None]
     return 0.0 if mine is None else mine - calls[worker] * median(others)
 
 
 def _explained(stretch: Stretch, works: Sequence[ComparedBrick], worker: str, finding: Straggler) -> str:
-    """Why the others wait for it, if its bricks show that: more work, or uncertain slowness."""
+    """Say why the others wait for it, if its bricks show that: more work, or uncertain slowness."""
     more = {each.key[1]: _more_ns_per_s(stretch, each, worker) for each in works}
     if sum(more.values()) < _COMPARABLE * finding.cost_ns_per_s:
         return ""
     most = max(more, key=lambda name: (more[name], name))
-    return f"it spends {duration(more[most])}/s more than others in {most}, of which it is not known to be slow"
+    return f"it spends {duration(more[most])}/s more than others in {most}; it is unknown whether it is slow there"
 
 
 def _more_ns_per_s(stretch: Stretch, brick: ComparedBrick, worker: str) -> float:
-    """Its extra time per second in a brick, over the median of its peers."""
+    """Return its extra time per second in a brick, over the median of its peers."""
     peers = [each for each in stretch.workers[brick.key[0]] if each != worker]
 
     def share(each: str) -> float:

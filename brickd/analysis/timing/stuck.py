@@ -1,17 +1,17 @@
-"""Stuck workers: a span that is open far beyond its own past, or a stopped process.
+"""Stuck workers: a span is open much longer than usual, or the process is stopped.
 
-Owns: how long a lane is quiet, and when that is too long. Must not know: how the snapshots are taken, screens.
-Invariants: a lane with any record since then is not stuck; a span whose category says that it waits for work is never
-stuck; workers that are stuck in the same place are one alarm.
+Owns: how long a lane has no records, and when that is too long. Must not know: how the snapshots are taken, screens.
+Invariants: a lane with a new record is not stuck; a span of the category for waiting is never stuck; workers that are
+stuck in the same place are one alarm.
 
-When a span is stuck:
+A span is stuck:
 
-- Its p99 is known (from the same place in this worker, else in any worker of the service): after `stuck_times` times
-  the p99, and not before `stuck_min`.
-- No worker has completed it, and nothing was recorded below it: after `stuck_first`, if its worker records nothing in
-  any lane. So a first step that hangs is stuck, and a long start is not.
-- No worker has completed it, and spans below it were completed: never. It is a worker's loop, which waits for work.
-- Its process is stopped (SIGSTOP, a debugger): after `stuck_min`, whatever is open.
+- If its p99 is known (of this place in this worker, else in any worker of the service): after `stuck_times` times the
+  p99, but not before `stuck_min`.
+- If no worker has completed it, and nothing was recorded below it: after `stuck_first`, if its worker records nothing
+  in any lane. So a first step that hangs is stuck, and a long start is not.
+- If no worker has completed it, and spans below it were completed: never. It is a worker's loop, which waits for work.
+- If its process is stopped (SIGSTOP, a debugger): after `stuck_min`, with or without open spans.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from brickd.shm import _reader
 from brickd.shm.open_spans import Open, youngest
 from brickd.shm.segment_copy import Reading
 
-_PATHS = 0xFFFF  # the bits of an open word that are a path's number
+_PATHS = 0xFFFF  # the bits of an open word that contain a path's number
 
 
 class _Quiet(NamedTuple):
-    """Counters of a lane that change at each begin and end of a span, and the last change."""
+    """A lane's counters that change when a span begins or ends, and the time of the last change."""
 
     activity: tuple[int, ...]
     since_ns: int
 
 
 class _Stuck(NamedTuple):
-    """One stuck worker; `place` None: its process is stopped."""
+    """One stuck worker; `place`: None if its process is stopped."""
 
     worker: str
     place: LanePosition | None
@@ -56,7 +56,7 @@ class Stuck:
 
     def __init__(self) -> None:
         self._lanes: dict[tuple[str, int], _Quiet] = {}
-        self._stopped: dict[str, int] = {}  # since when, by uuid
+        self._stopped: dict[str, int] = {}  # the start times, by uuid
 
     def look(self, snapshot: Snapshot, thresholds: Thresholds) -> list[Alarm]:
         """The alarms of a snapshot."""
@@ -110,7 +110,7 @@ class Stuck:
                 span = youngest(worker.reading, lane)
                 if span is None or span.since_ns is None or _waits(worker.reading, lane["current"] & _PATHS):
                     continue
-                # A span below it may have ended only recently: it is known to be stuck only since its lane is quiet.
+                # A span below it may have ended recently, so its time counts from the last record in its lane.
                 for_ns = min(span.since_ns, quiet_ns[number])
                 p99_ns = _quantile(worker.reading, lane["current"] & _PATHS)
                 if p99_ns is None:
@@ -132,14 +132,14 @@ def _waits(reading: Reading, number: int) -> bool:
 
 
 class _Service:
-    """The largest p99 of each place among a service's workers; computed once, on demand."""
+    """The largest p99 of each place among a service's workers, computed on demand."""
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         self._workers = workers
         self._p99_ns: dict[tuple[tuple[str, ...], int | None], float | None] = {}
 
     def p99_ns(self, span: Open) -> float | None:
-        """The p99 of a span's place; None: no worker has completed it."""
+        """Return the p99 of a span's place; None: no worker has completed it."""
         place = span.path, span.layer
         if place not in self._p99_ns:
             found = (_quantile(each.reading, _number(each.reading, span)) for each in self._workers)
@@ -148,7 +148,7 @@ class _Service:
 
 
 def _number(reading: Reading, span: Open) -> int:
-    """The number of the path with these names in another worker, or -1."""
+    """Return the number of the path with these names in another worker, or -1."""
     numbers: dict[int, dict[str, list[int]]] = {}
     for number, path in enumerate(reading.paths):
         if path is not None and path.holds_spans:
@@ -162,7 +162,7 @@ def _number(reading: Reading, span: Open) -> int:
 
 
 def _quantile(reading: Reading, number: int) -> float | None:
-    """The p99 of a path in nanoseconds; None: no span of it was completed."""
+    """Return the p99 of a path in nanoseconds; None: no span of it was completed."""
     if number < 0:
         return None
     count = len(reading.paths)
@@ -175,7 +175,7 @@ def _quantile(reading: Reading, number: int) -> float | None:
 
 
 def _has_children(reading: Reading, number: int) -> bool:
-    """Whether a path directly below it exists: a path is made when its first span begins."""
+    """Whether a path directly below it exists: the first span of a path creates it."""
     return any(path is not None and path.parent == number and path.holds_spans for path in reading.paths)
 
 

@@ -1,9 +1,9 @@
-"""The workers of a service compared in one brick: slot by slot, and over the last slots.
+"""Compares the workers of a service in one brick: slot by slot, and over the last slots.
 
-Owns: which bricks of a slot are compared, what makes a worker comparable there, which slots of a worker count, how far
-it differs from the others. Must not know: which worker is named. Invariants: a load on all workers leaves no trace; a
-worker with too little work is compared with none; a look has at most `ROWS_MAX` rows, and omitted bricks are counted;
-the records of another process with the same name do not count for a worker.
+Owns: which bricks of a slot are compared, which workers are comparable there, which slots of a worker count, how far it
+differs from the others. Must not know: which worker is named. Invariants: a load on all workers changes nothing; a
+worker with too little work is not compared; a look has at most `ROWS_MAX` rows, and omitted bricks are counted; a
+worker's slots exclude other processes with the same name.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from brickd.analysis.timing.stats import ROWS_MIN, median
 from brickd.model.worker_totals import Share, Slot
 
 SAMPLES_MIN = 5
-_COMPUTES = 0.8  # the part of its recorded time that must be running or waiting for a processor
-# A finding costs at least a thousandth of the wall time; a brick in which no worker spends that much has none.
+_COMPUTES = 0.8  # a worker must run or wait for a processor in this part of its recorded time
+# A finding costs at least this part of the wall time. A brick in which no worker spends that much has no finding.
 COST_MIN = 0.001
 # Comparing this many costs half a percent of a core.
 ROWS_MAX = 4_096
 
-# The worker that waits longest in a collective was there first: the others wait for the one that waits least.
+# In a collective, the worker that arrives first waits longest, and all wait for the one that waits least.
 COLLECTIVE = "collective"
-# The user's categories for a brick whose time shows nothing about a worker: it waits for work, or is meant to differ.
+# Categories of bricks whose time says nothing about a worker: they wait for work, or are meant to differ.
 UNJUDGED = ("wait", "idle")
 
 Key = tuple[str, str]
@@ -42,13 +42,13 @@ class Life(NamedTuple):
 
 
 class Host(NamedTuple):
-    """The kernel's account of a worker in a slot.
+    """The kernel's accounting of a worker in a slot.
 
     Attributes:
-        threads: the number that have recorded anything.
-        ran, waited: the time that its threads ran and waited for a processor, as parts of the slot; None: unknown.
+        threads: the number of threads that have recorded anything.
+        ran, waited: how long its threads ran and waited for a processor, as parts of the slot; None: unknown.
         pid: None: unknown here.
-        cpu: the only processor that it may use; None: it may use several, or it is unknown.
+        cpu: the only processor that it may use; None: it may use several, or this is unknown.
         throttled: how long its control group was throttled, as a part of the time; None: unknown.
     """
 
@@ -64,8 +64,9 @@ class Beside(NamedTuple):
     """A worker's work in a brick, compared with the others.
 
     Attributes:
-        apart: in a collective, how much less it waited, as a part of the time between two of its calls; else the
-            logarithm of its self time per call over the median of all. None: too few calls, or too few workers.
+        apart: in a collective, how much less it waited, as a part of the time between two of its calls. In other
+            bricks, the logarithm of its self time per call divided by the median of all. None: too few calls or
+            workers.
         usual_ns: the mean self time of its usual calls; None: all calls count.
     """
 
@@ -77,7 +78,7 @@ class Beside(NamedTuple):
 
     @property
     def usual_sum_ns(self) -> float:
-        """The self time of all calls, if each took as long as the usual ones."""
+        """Return the self time of all calls if each took the mean time of usual calls."""
         return self.self_ns if self.usual_ns is None else self.calls * self.usual_ns
 
 
@@ -86,12 +87,12 @@ class SlotLook:
     """A compared slot.
 
     Attributes:
-        slot: without its bricks and bounds.
+        slot: the slot, without its bricks and bounds.
         lives: the live workers at its end, by name.
-        bricks: by service and brick, each worker's part.
-        hosts: the kernel's account of them, if known.
-        left: why a brick was omitted. small: too little time to matter, or beyond the limit. unjudged: by its category,
-            its time shows nothing about a worker. bounded: it has only bounds.
+        bricks: each worker's part, by service and brick.
+        hosts: the kernel's accounting of the workers, if known.
+        left: why a brick was omitted. small: it has too little time to matter, or is beyond the limit. unjudged: its
+            category says nothing about a worker. bounded: it has only bounds.
     """
 
     slot: Slot
@@ -134,7 +135,7 @@ def _processor(slot: Slot, hosts: Mapping[str, Host]) -> dict[str, float]:
     for service in sorted({service for service, _ in slot.bricks}):
         keys = [key for key in slot.bricks if key[0] == service]
         if any(slot.categories.get(key, "").casefold() == COLLECTIVE for key in keys):
-            continue  # a worker that waits for the others may run meanwhile
+            continue  # a worker may run while it waits for the others
         recorded_ns: dict[str, float] = defaultdict(float)
         work_ns: dict[str, float] = defaultdict(float)
         for key in keys:
@@ -155,14 +156,14 @@ def _processor(slot: Slot, hosts: Mapping[str, Host]) -> dict[str, float]:
 
 
 def _ran_ns(host: Host, recorded_ns: float, length_ns: int) -> float:
-    """How long a worker ran, if it only runs or waits for a processor when it records; else 0."""
+    """Return how long a worker ran, if it only runs or waits for a processor; else 0."""
     if host.ran is None or host.waited is None or (host.ran + host.waited) * length_ns < _COMPUTES * recorded_ns:
         return 0.0
     return host.ran * length_ns
 
 
 def _times(shares: Sequence[Share]) -> dict[str, float]:
-    """The distance of each worker by its times."""
+    """Return the distance of each worker by its times."""
     means = {each.worker: each.call_ns for each in shares if each.count >= SAMPLES_MIN and each.call_ns > 0}
     if len(means) < ROWS_MIN:
         return {}
@@ -175,23 +176,22 @@ def _waits(shares: Sequence[Share], length_ns: int) -> dict[str, float]:
     if len(enough) < ROWS_MIN or length_ns <= 0:
         return {}
     middle = median([each.self_ns / each.count for each in enough])
-    # Differences, not ratios: they add up to the time of a step, and a late worker waits nearly nothing.
+    # Use differences, not ratios: they add up to the time of a step, and a late worker's wait is near zero.
     return {each.worker: (middle - each.self_ns / each.count) * each.count / length_ns for each in enough}
 
 
 class Stretch:
-    """The slots that are judged together.
+    """A stretch: the slots that are judged together.
 
     Attributes:
-        looks: the oldest first.
+        looks: the slots, the oldest first.
         workers: the live ones, by service.
         left: by service and reason, the number of bricks omitted in all slots.
     """
 
     def __init__(self, looks: Sequence[SlotLook]) -> None:
         self.looks = looks
-        # The last slot decides whether a brick is judged by its category; it may be small in one slot and not in
-        # another.
+        # The last slot decides by category whether a brick is judged. A brick may be small in some slots only.
         left = {key: look.left.get(key) for look in looks for key in (*look.left, *look.bricks)}
         seen = {key for look in looks for key in look.bricks if left[key] != "unjudged"}
         self._keys: dict[str, list[Key]] = {}
@@ -207,11 +207,11 @@ class Stretch:
         self.length_ns = sum(look.slot.length_ns for look in looks)
 
     def keys(self, service: str) -> list[Key]:
-        """The bricks of a service with any work."""
+        """Return the bricks of a service that have work."""
         return self._keys.get(service, [])
 
     def sides(self, key: Key) -> dict[str, list[Beside | None]]:
-        """The work of each live worker in a brick, slot by slot."""
+        """Return the work of each live worker in a brick, slot by slot."""
         found: dict[str, list[Beside | None]] = {}
         for slot, look in enumerate(self.looks):
             for worker, beside in look.bricks.get(key, {}).items():
@@ -220,20 +220,20 @@ class Stretch:
         return found
 
     def hosts(self, worker: str) -> list[Host]:
-        """The kernel's account of a worker in each slot."""
+        """Return the kernel's accounting of a worker in each slot."""
         begin, none = self._begins[worker], Host()
         return [look.hosts.get(worker, none) if slot >= begin else none for slot, look in enumerate(self.looks)]
 
     def processor(self, worker: str) -> list[float | None]:
-        """The processor time for its work in each slot, over the median; None: unknown."""
+        """Return its processor time for its work in each slot, divided by the median; None: unknown."""
         begin = self._begins[worker]
         return [look.processor.get(worker) if slot >= begin else None for slot, look in enumerate(self.looks)]
 
     def category(self, key: Key) -> str:
-        """The category that was declared last."""
+        """Return the category that was declared last."""
         declared = (look.slot.categories[key] for look in reversed(self.looks) if key in look.slot.categories)
         return next(declared, "other")
 
     def lived_ns(self, worker: str) -> int:
-        """The length of the slots that count for a worker."""
+        """Return the length of the slots that count for a worker."""
         return sum(look.slot.length_ns for look in self.looks[self._begins[worker] :])

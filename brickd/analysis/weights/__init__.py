@@ -1,1 +1,1 @@
-"""Verdicts on weights: replicas' parameters against each other and against a manifest."""
+"""Verdicts on weights: compares replicas with each other and with a manifest."""

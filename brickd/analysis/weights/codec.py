@@ -1,7 +1,7 @@
-"""Workers' weights as bytes, and the file in which a daemon stores them.
+"""Encodes workers' weights, for the file in which a daemon stores them.
 
-Owns: the form: a line of JSON, then the contents of tensors, then the columns of each worker; the prefix that the file
-belongs to. Must not know: where the file is, when it is written. Invariants: invalid content is refused with a reason;
+Owns: the form (a line of JSON, then the contents of tensors, then the columns of each worker), and the file's segment
+prefix. Must not know: where the file is, when it is written. Invariants: invalid content is refused with a reason;
 every value is checked before it is used.
 """
 
@@ -19,7 +19,7 @@ from brickd.base.json_values import I32_MAX, U64_MAX, composed, parsed, plain, t
 from brickd.base.state_file import framed, unframed
 from brickd.errors import CheckpointRefused
 
-_END = b"\n"  # the end of the JSON line, which contains none
+_END = b"\n"  # ends the JSON line, which contains no newline
 
 
 def pieces(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], workers: Mapping[str, Holds]) -> list[bytes]:

@@ -1,8 +1,8 @@
-"""The contents of tensors, as their fingerprints show them: equal contents are stored once.
+"""The fingerprints of tensor contents; equal contents are stored once.
 
 Owns: when two tensors are equal, which part of a fingerprint is stored, which part is shown. Must not know: which
-worker or tensor has a content. Invariants: tensors are equal if checksum, number of elements, shape and dtype are;
-statistics and sketch can differ in the last bits between processors; a content that no worker uses is removed.
+worker or tensor has a content. Invariants: tensors are equal if checksum, number of elements, shape and dtype are
+equal; statistics and sketch can differ in the last bits between processors; a content that no worker uses is removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TensorContent(NamedTuple):
 
     @property
     def form(self) -> tuple[str, int, int]:
-        """What must be equal before two contents can be compared."""
+        """The fields that must be equal for a comparison of two contents."""
         return self.dtype, self.shape_digest, self.elements
 
 
@@ -55,10 +55,10 @@ def content(record: bytes) -> TensorContent:
 
 
 class ContentStore:
-    """One copy of each held content, by a number that is not 0.
+    """One copy of each content in use, by a number that is not 0.
 
     Attributes:
-        numbers: by the identity of the content.
+        numbers: the numbers by the identity of the content.
         uses: the number of holders, by number.
     """
 
@@ -79,7 +79,7 @@ class ContentStore:
         return {number: self._records[number] for number in self.numbers.values()}
 
     def take(self, records: bytes, most: int) -> array[int]:
-        """Store the contents in some records; return their numbers, 0 where there is no room.
+        """Store the contents in some records; return their numbers, or 0 where there is no room.
 
         The caller must then count a holder of each new one, or clear it. `most`: the limit of contents.
         """
@@ -95,13 +95,13 @@ class ContentStore:
         return other
 
     def release(self, number: int, times: int) -> None:
-        """Remove some holders of a content, and the content with the last one; 0 has no effect."""
+        """Remove holders of a content; the last one removes the content. Number 0 has no effect."""
         if number:
             self.uses[number] -= times
             self.clear((number,))
 
     def clear(self, numbers: Iterable[int]) -> None:
-        """Remove those of these contents that no worker uses any more."""
+        """Remove the contents in this list that no worker uses any more."""
         for number in numbers:
             if self._records[number] and not self.uses[number]:
                 del self.numbers[identity(self._records[number])]
@@ -110,5 +110,5 @@ class ContentStore:
 
 
 def identity(record: bytes) -> bytes:
-    """The bytes that equal contents share: checksum, elements, shape, dtype."""
+    """Return the bytes that equal contents share: checksum, elements, shape, dtype."""
     return record[SLOT_BYTES : SLOT_BYTES + 16] + record[SLOT_BYTES + 52 : SLOT_BYTES + 57]

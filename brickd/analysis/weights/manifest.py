@@ -1,7 +1,7 @@
-"""The expected weights in a file: checksums to compare workers with.
+"""A manifest: a file of expected weights, as checksums.
 
 Owns: the form of a manifest. Must not know: which workers are compared, screens. Invariants: the file's content is
-hostile input; it has one entry for each tensor; it is written completely or not at all.
+hostile input; it has one entry for each tensor; it is written atomically.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def save(path: Path, tensors: Sequence[Document]) -> Manifest:
     if len(keys) > 1 or len(services) > 1:
         what = f"{len(services)} services" if len(services) > 1 else f"{len(keys)} keys"
         raise BrickdError(
-            f"the workers have {what}, expected one service and one key: name the workers"
+            f"the workers have {what}, expected one service and one key: select workers"
             " (brickd weights WORKER --save MANIFEST)"
         )
     found: dict[TensorKey, ExpectedContent] = {}
@@ -75,8 +75,8 @@ def save(path: Path, tensors: Sequence[Document]) -> Manifest:
         place, content = place_of(tensor), content_of(tensor)
         if found.setdefault(place, content) != content:
             raise BrickdError(
-                f"{place.tensor} differs between {tensor['workers'][0]} and other workers: name a worker with the"
-                " right weights (brickd weights WORKER --save MANIFEST)"
+                f"{place.tensor} differs between {tensor['workers'][0]} and other workers: select a worker with the "
+                f"right weights (brickd weights WORKER --save MANIFEST)"
             )
     manifest = Manifest(next(iter(keys)), next(iter(services)), found)
     with contextlib.suppress(FileNotFoundError):
@@ -154,17 +154,17 @@ def _read(path: Path) -> bytes:
 def _judged(document: dict[str, Any]) -> Manifest:
     key, service = document["key"], document["service"]
     if not isinstance(service, str) or not (key is None or _is_hex(key)):
-        raise TypeError("expected a name as service, 16 digits or null as key")
+        raise TypeError("the service must be a name, and the key 16 digits or null")
     found: dict[TensorKey, ExpectedContent] = {}
     for row in document["tensors"]:
         place, content = place_of(row), content_of(row)
         numbers = (place.layer, place.expert)
         if not all(isinstance(each, str) for each in (place.shard, place.tensor, content.dtype)):
-            raise TypeError("expected names as shard, tensor and dtype")
+            raise TypeError("shard, tensor and dtype must be names")
         if not all(each is None or type(each) is int for each in numbers) or not _is_hex(content.checksum):
-            raise TypeError("expected numbers or null as layer and expert, 16 digits as checksum")
+            raise TypeError("layer and expert must be numbers or null, and the checksum 16 digits")
         if not all(type(each) is int for each in content.shape):
-            raise TypeError("expected numbers as shape")
+            raise TypeError("the shape must be a list of numbers")
         if place in found:
             raise ValueError(f"{place.tensor} is listed twice")
         found[place] = content

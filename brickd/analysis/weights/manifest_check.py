@@ -1,7 +1,7 @@
-"""Workers compared with a manifest.
+"""Compares workers with a manifest.
 
 Owns: the result as a document. Must not know: where workers' weights come from, files, screens. Invariants: only
-checksums with the key of the manifest are compared; the tensors not compared are counted by reason.
+checksums with the key of the manifest are compared; tensors that were not compared are counted by reason.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _worker(
                 differing += 1
                 rows.append(_row(worker, tensor, content))
     whole = worker["tensors"] >= worker["tensors_watched"] > 0 and worker["key"] == manifest.key
-    missing = sorted(expected.keys() - held.keys(), key=str) if whole else []  # those of other shards are not expected
+    missing = sorted(expected.keys() - held.keys(), key=str) if whole else []  # other shards' tensors are not expected
     rows += [_row(worker, place._asdict() | _LACKING, expected[place]) for place in missing]
     differing += len(missing)
     state = "differs" if differing else "equal" if compared else "not comparable" if held else "unknown"

@@ -1,8 +1,8 @@
-"""Comparison of all workers' weights: once per change, reported when the verdict changes.
+"""Compares all workers' weights after each change, and reports changes of the verdict.
 
-Owns: which workers' weights are compared, when there is something to compare, which differences are reported. Must not
-know: how two workers are compared. Invariants: safe in any thread; a worker that differs is reported once, and again
-when it is equal.
+Owns: which workers' weights are compared, when a comparison is due, which differences are reported. Must not know: how
+two workers are compared. Invariants: safe in any thread; a worker is reported once when it differs, and once when it is
+equal again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brickd.model.workers import Worker
 
 
 def watching(workers: Sequence[Worker]) -> list[Worker]:
-    """The workers of services in which any worker watches weights."""
+    """Return the workers of services with a worker that watches weights."""
     services = {worker.service for worker in workers if worker.reading.process["weights"]}
     return [worker for worker in workers if worker.service in services and worker.together == 1]
 
@@ -39,7 +39,7 @@ class Weighing:
         self._at_ns = 0
 
     def judged(self, workers: Sequence[Worker]) -> Sequence[WeightsVerdict]:
-        """The verdicts on the services in which any worker watches weights."""
+        """The verdicts on the services with a worker that watches weights."""
         of = watching(workers)
         with self._lock:
             now_ns, seen = time.monotonic_ns(), (self._weights.changes, [_about(worker) for worker in of])

@@ -1,21 +1,21 @@
-"""Workers that hold the same shard of a model, compared tensor by tensor.
+"""Compares workers that hold the same shard of a model, tensor by tensor.
 
 Owns: when two tensors may be compared, which of several workers is the outlier. Must not know: how records arrive,
 screens.
 
 Invariants:
 - Tensors are compared exactly, and only within one service, shard and key.
-- Only within a generation can tensors differ. Tensors of two generations can be equal: workers count generations from
-  their own start.
-- A tensor of another dtype or shape differs, for the worker's output differs. So does a tensor that a worker lacks
-  after it has read all.
-- The majority of three or more workers decides which ones are outliers. Without a majority, these are the workers that
-  changed in place, or else those that hold another shard's tensors, if the others do not.
+- Tensors can differ only within a generation. Tensors of two generations can be equal, because each worker counts
+  generations from its start.
+- A tensor of another dtype or shape differs, because the worker's output differs. A tensor also differs if the worker
+  lacks it after it has read all weights.
+- The majority of three or more workers decides which ones are outliers. Without a majority, the outliers are the
+  workers whose tensors changed in place, or else those that hold another shard's tensors, if the others do not.
 - The order of workers changes only the order of the findings.
 
-A missing tensor is a difference although a correct worker can lack it: a pipeline stage that does not declare its
-coordinates, or a replica next to one with an adapter loaded. Such workers can declare coordinates or name the
-generation. Nothing else would show a worker that loaded a model without its scales.
+A missing tensor counts as a difference, because nothing else shows that a worker loaded a model without its scales. A
+correct worker can lack a tensor, too: a pipeline stage that does not declare its coordinates, or a replica of a worker
+with an adapter. Such workers should declare coordinates or name the generation.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from brickd.shm import _reader
 
 
 def judge(weights: Weights, workers: Sequence[Worker]) -> list[WeightsVerdict]:
-    """Compare the workers of each service: its live ones, or if there are none, the others.
+    """Compare the live workers of each service; if there are none, the ended ones.
 
-    `weights` must be a copy that does not change.
+    `weights` must be a copy that no other code changes.
     """
     return [_service(weights, service, _present(among)) for service, among in _services(workers).items()]
 
@@ -48,7 +48,7 @@ def differing(weights: Weights, workers: Sequence[Worker]) -> list[Differing]:
 
 
 def holdings(weights: Weights, workers: Sequence[Worker]) -> Iterator[Holding]:
-    """Every tensor of the compared workers, by service, shard and name."""
+    """Return every tensor of the compared workers, by service, shard and name."""
     for service, among in _services(workers).items():
         tensors = weights.tensors(service)
         order = sorted(range(len(tensors)), key=lambda number: _by_name(tensors[number]))
@@ -98,7 +98,7 @@ def _service(weights: Weights, service: str, workers: Sequence[Worker]) -> Weigh
 
 
 def _alone(where: tuple[int, str], groups: Mapping[tuple[int, str], Group]) -> str:
-    """The reason why a worker without a replica is not compared."""
+    """Return the reason why a worker without a replica is not compared."""
     key, shard = where
     return "key" if any(shard == other and key != other_key for other_key, other in groups) else "alone"
 
@@ -138,7 +138,7 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
 
 
 def refused(worker: Worker) -> int:
-    """An upper bound of the unreadable tensors of a worker that has read all of its weights.
+    """Return an upper bound of a worker's unreadable tensors, once it has read all weights.
 
     The worker counts a tensor at each attempt. The count includes unreadable tensors in its checksums.
     """
@@ -147,7 +147,7 @@ def refused(worker: Worker) -> int:
 
 
 class _Shard:
-    """The workers of one shard and key, tensor by tensor."""
+    """Return the workers of one shard and key, tensor by tensor."""
 
     def __init__(self, weights: Weights, service: str, group: Group, alone: str) -> None:
         self._weights, self._service, self._group, self._alone = weights, service, group, alone
@@ -160,7 +160,7 @@ class _Shard:
                 self._judge(number, tensor)
 
     def _is_equal(self, number: int) -> bool:
-        """Whether all hold an equal tensor of one generation, as is usual; count it then."""
+        """Return whether all hold an equal tensor of one generation, the usual case; count it."""
         first, *others = self._group
         now = first.now(number)
         if not now or any(each.now(number) != now for each in others):
@@ -183,14 +183,14 @@ class _Shard:
             generations[each.holds.generations[number]].append(each)
             each.counts["changed"] += each.changed(number)
         for generation, classes in generations.items():
-            own = any(each.elsewhere is None for each in classes)  # not only workers with another shard's tensors
+            own = any(each.elsewhere is None for each in classes)  # some workers have their own shard's tensors
             lacking = [each for each in self._group if own and each.lacks(number, generation)]
             if size(classes) + size(lacking) > 1:
                 self._compare(number, tensor, generation, [*classes, *lacking])
                 continue
             (only,) = classes
             if any(each is not only and each.now(number) == only.now(number) for each in here):
-                self.compared.add(number)  # equal to another worker's, which counts another generation
+                self.compared.add(number)  # equal to the tensor of a worker with another generation number
                 only.counts["compared"] += 1
                 continue
             alone = self._alone if self._group == [only] else "missing"
@@ -235,12 +235,12 @@ class _Shard:
 
 
 def _of_one_shape(one: bytes, other: bytes) -> bool:
-    """Whether both exist and have the same shape; their sketches do not depend on the dtype."""
+    """Whether both exist and have the same shape; sketches do not depend on the dtype."""
     return bool(one and other) and content(one).form[1:] == content(other).form[1:]
 
 
 def _decided(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why, int]:
-    """The reason, and the content of the reference; 0: none, for most workers lack the tensor.
+    """Return the reason and the reference's content; 0: most workers lack the tensor.
 
     A worker that lacks a tensor has no vote on its content.
     """
@@ -256,7 +256,7 @@ def _decided(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why,
 
 
 def _among(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why, int]:
-    """The reason and the reference among the workers that hold the tensor."""
+    """Return the reason and the reference, chosen from the workers that hold the tensor."""
     count = sum(map(size, contents.values()))
     most = max(contents, key=lambda now: size(contents[now]))
     if count > 2 and 2 * size(contents[most]) > count:

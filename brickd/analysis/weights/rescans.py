@@ -1,8 +1,8 @@
-"""The workers that findings name: their weights are read again.
+"""Requests to read weights again, for workers that findings name.
 
 Owns: which workers are due, once for each finding that names them, and the rate limit. Must not know: how a worker is
 asked, segments. Invariants: a worker is due at most once a minute, and findings wait in the meantime; safe in any
-thread; findings of an earlier daemon make no worker due.
+thread; findings of an earlier daemon do not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ APART_NS = 60 * SECOND
 
 
 class Due(NamedTuple):
-    """Workers to ask now, by uuid, and the reason."""
+    """The workers to ask now, by uuid, with the reason."""
 
     service: str
     why: str
@@ -34,7 +34,7 @@ class Rescans:
     """The workers whose weights are to be read again."""
 
     def __init__(self, findings: Iterable[DivergentSite] = (), births: Iterable[BornAt] = ()) -> None:
-        """`findings`, `births`: those whose workers have been asked already."""
+        """Start with the findings and births whose workers were already asked."""
         self._lock = threading.Lock()
         self._named: dict[Hashable, frozenset[str]] = {each.place: _workers(each) for each in findings}
         self._born = frozenset(births)
@@ -43,7 +43,7 @@ class Rescans:
         self._seen: object = None
 
     def look(self, findings: Mapping[ServiceSite, DivergentSite]) -> None:
-        """Take the findings of the comparison by input; the same mapping as before is skipped."""
+        """Take the findings of the comparison by input; skip a mapping that was taken before."""
         if findings is self._seen:
             return
         self._seen = findings
@@ -54,14 +54,14 @@ class Rescans:
             self.name(each.place, each.place.service, _workers(each), f"{where(each.place)} differs")
 
     def look_born(self, births: Collection[BornAt]) -> None:
-        """Take the NaN and infinities that began in workers: a new site names its worker."""
+        """Take the births of NaN and infinities: a new site makes its worker due."""
         before, self._born = self._born, frozenset(births)
         with self._lock:
             for each in (each for each in births if each not in before):
                 self._waiting.setdefault(each.worker, (each.service, f"{each.kind} is born at {_site(each)}"))
 
     def name(self, about: Hashable, service: str, workers: Collection[str], why: str) -> None:
-        """Name the workers of a finding, by uuid: those that it did not name before become due."""
+        """Set the workers of a finding, by uuid; new ones become due."""
         with self._lock:
             for uuid in frozenset(workers) - self._named.get(about, frozenset()):
                 self._waiting.setdefault(uuid, (service, why))
@@ -89,18 +89,18 @@ def _site(at: BornAt) -> str:
 
 
 def _workers(finding: DivergentSite) -> frozenset[str]:
-    """The outliers, or without a majority all workers."""
+    """Return the outliers, or all workers if there is no majority."""
     return frozenset(finding.outliers or finding.workers)
 
 
 class WeightDoubts:
-    """Takes snapshots; names the workers whose weights differ or disagree."""
+    """Takes snapshots; makes workers due whose weights differ or disagree."""
 
     def __init__(self, weighing: Weighing, rescans: Rescans) -> None:
         self._weighing, self._rescans = weighing, rescans
 
     def take(self, snapshot: Snapshot) -> None:
-        """Name these workers of a snapshot."""
+        """Make these workers of a snapshot due."""
         judged = self._weighing.judged(snapshot.survey.workers)
         self._rescans.retain({each.service for each in judged})
         for each in judged:

@@ -1,7 +1,7 @@
-"""Replicas: workers grouped by the shard of a model that they declare.
+"""Replicas: workers grouped by the shard that they declare.
 
 Owns: which coordinates identify a shard, which workers have equal tensors, which workers hold another shard's tensors.
-Must not know: when two tensors differ. Invariant: workers with different keys are never in one group, for their
+Must not know: when two tensors differ. Invariant: workers with different keys are never in one group, because their
 checksums cannot be compared.
 """
 
@@ -21,7 +21,7 @@ _OF_A_REPLICA = re.compile(r"(dp|cp|sp)\d+")  # context and sequence ranks have 
 
 
 def shard_of(coordinates: str) -> str:
-    """The coordinates without `dp`, `cp`, `sp`, and without a first part that names no shard.
+    """Return the coordinates without `dp`, `cp`, `sp`, and a first part that is no shard.
 
     >>> shard_of("0.tp3.pp1"), shard_of("tp3"), shard_of("dp1.tp0"), shard_of("0.cp1.tp2"), shard_of("blue")
     ('pp1.tp3', 'tp3', 'tp0', 'tp2', '')
@@ -32,7 +32,7 @@ def shard_of(coordinates: str) -> str:
 
 
 def shards_of(workers: Iterable[Worker]) -> dict[str, str]:
-    """The shard of each worker, by uuid."""
+    """Return the shard of each worker, by uuid."""
     return {worker.reading.uuid: shard_of(worker.reading.coordinates) for worker in workers}
 
 
@@ -40,10 +40,10 @@ class Alike:
     """Workers of one shard and key with the same known tensors.
 
     Attributes:
-        whole: the generation of all their tensors, if they have read all; None: a tensor can be still missing.
-        counts: of tensors, by the fields of `ComparedWorker`.
+        whole: the generation of all their tensors, if they have read all; None: tensors may still be missing.
+        counts: numbers of tensors, by the fields of `ComparedWorker`.
         reasons: why tensors were not compared, with counts.
-        elsewhere: the other shard whose tensors they hold; None: they hold their own.
+        elsewhere: the other shard whose tensors they hold; None: they hold their own shard's tensors.
     """
 
     def __init__(self, key: int, shard: str, holds: Holds, whole: int | None) -> None:
@@ -54,7 +54,7 @@ class Alike:
         self.elsewhere: str | None = None
 
     def now(self, number: int) -> int:
-        """The number of a tensor's content; 0 if not known."""
+        """Return the number of a tensor's content; 0: unknown."""
         return self.holds.now[number] if number < len(self.holds) else 0
 
     def changed(self, number: int) -> bool:
@@ -63,21 +63,21 @@ class Alike:
         return now != 0 and now != self.holds.firsts[number]
 
     def lacks(self, number: int, generation: int) -> bool:
-        """Whether they have all of a generation, but not this tensor.
+        """Whether they have read a complete generation without this tensor.
 
-        False for workers that hold another shard's tensors: they have a headline of their own.
+        False for workers that hold another shard's tensors: they get a separate headline.
         """
         return self.whole == generation and self.elsewhere is None and not self.now(number)
 
     def shared(self, other: Alike) -> float:
-        """The fraction of its tensors that the other holds, too, from 0 to 1."""
+        """Return the fraction of its tensors that the other also holds."""
         theirs = other.holds.now
         mine = [(number, now) for number, now in enumerate(self.holds.now) if now]
         return sum(number < len(theirs) and theirs[number] == now for number, now in mine) / max(1, len(mine))
 
 
 def without_gone(holds: Holds, watched: int) -> Holds:
-    """The tensors; without those unread for longest if the worker now watches fewer."""
+    """Return the tensors; if the worker now watches fewer, drop those unread for longest."""
     if not 0 < watched < holds.known:
         return holds
     left = holds.copy()
@@ -88,7 +88,7 @@ def without_gone(holds: Holds, watched: int) -> Holds:
 
 
 def size(several: Sequence[Alike]) -> int:
-    """The number of workers in all these."""
+    """Return the number of workers in these groups."""
     return sum(len(each.workers) for each in several)
 
 
@@ -98,7 +98,7 @@ Group = list[Alike]
 def grouped(weights: Weights, workers: Sequence[Worker]) -> dict[tuple[int, str], Group]:
     """The workers of one service that sent weights, by key and shard."""
     found: dict[tuple[int, str], dict[object, Alike]] = defaultdict(dict)
-    wholes: dict[object, int | None] = {}  # computed once for workers with equal columns
+    wholes: dict[object, int | None] = {}  # cached: workers with equal columns share it
     for worker in workers:
         process = worker.reading.process
         holds = weights.of(worker.reading.uuid)
@@ -118,23 +118,23 @@ def grouped(weights: Weights, workers: Sequence[Worker]) -> dict[tuple[int, str]
 
 
 def _whole(holds: Holds, watched: int, scans: int) -> int | None:
-    """The generation of all that a worker holds, if it has read all and all has arrived."""
+    """Return the generation of a worker's weights, if all were read and all records arrived."""
     generations = [generation for generation, now in zip(holds.generations, holds.now, strict=True) if now]
     complete = scans > 0 and 0 < watched <= len(generations)
     return generations[0] if complete and len(set(generations)) == 1 else None
 
 
 def _usual(group: Group) -> Alike | None:
-    """The group of more than half of a shard's workers."""
+    """Return the group of more than half of a shard's workers."""
     most = max(group, key=lambda each: len(each.workers))
     return most if 2 * len(most.workers) > size(group) else None
 
 
 def _place(groups: Mapping[tuple[int, str], Group]) -> None:
-    """Find workers that hold all tensors of another shard, while others of their shard do not.
+    """Find workers that hold all tensors of another shard, unlike others of their shard.
 
-    Two shards can be almost equal, such as ranks that have few experts of their own. Then the other workers of the
-    shard hold most of these tensors, too, and the match proves nothing.
+    Two shards can be almost equal, such as ranks that differ in a few experts only. Then the other workers of the shard
+    also hold most of these tensors, and the match proves nothing.
     """
     usual = {where: _usual(group) for where, group in groups.items()}
     for (key, shard), group in groups.items():

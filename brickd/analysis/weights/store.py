@@ -1,8 +1,8 @@
 """Workers' weights: the newest fingerprint of each tensor, and the first of its generation.
 
 Owns: which worker holds which content, and the limit of memory. Must not know: which workers are replicas, files.
-Invariants: equal contents are stored once for all workers; records without room are counted, and their tensors are
-unknown; a tensor that is read again unchanged, as nearly all are, costs only an update of its time.
+Invariants: equal contents are stored once for all workers; records without room are counted, and their tensors become
+unknown; reading an unchanged tensor again, the usual case, only updates its time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RECORD_BYTES = SLOT_BYTES + CONTENT_BYTES
 _HEAD = struct.Struct("<8xI4xQQQ22xBx")
 _NO_HEAD = bytes(SLOT_BYTES)
 _NAMED, _EXPERT = _reader.CHECKED_STEP, _reader.CHECKED_POSITION
-_NOTHING = -1  # not a number of a tensor
+_NOTHING = -1  # not the number of a tensor
 
 
 class WeightsProducer(Protocol):
@@ -41,10 +41,10 @@ class WeightsProducer(Protocol):
 
     @property
     def digests(self) -> array[int]:
-        """The digests of its sites, by number; 0: the worker never named the site."""
+        """The digests of its sites, by number; 0: the site has no name."""
 
     def known(self, number: int) -> Site | None:
-        """The site with this number; None if the worker never named it."""
+        """Return the site with this number; None if it has no name."""
 
 
 class Weights:
@@ -52,7 +52,7 @@ class Weights:
 
     Attributes:
         changes: a number that grows with each change.
-        news: one that does not grow when only reading times change.
+        news: like `changes`, but it does not grow when only reading times change.
     """
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
@@ -93,7 +93,7 @@ class Weights:
                 self._know(mark + uuid, holds, tensors)
 
     def _number(self, tensors: Tensors, holds: Holds, tensor: Tensor) -> int:
-        """The number of a tensor; _NOTHING above the limit."""
+        """Return the number of a tensor; _NOTHING above the limit."""
         number = tensors.number(tensor)
         if number is None:
             holds.refused += 1
@@ -102,7 +102,7 @@ class Weights:
         return number
 
     def _of(self, uuid: str, service: str) -> tuple[Tensors, Holds]:
-        """The tensors of a service and the holdings of a worker; new ones if it is unknown."""
+        """Return the tensors of a service and of a worker; create them for an unknown worker."""
         tensors, holds = self._tensors.get(service), self._workers.get(uuid)
         return Tensors() if tensors is None else tensors, Holds(service) if holds is None else holds
 
@@ -125,7 +125,7 @@ class Weights:
         self.changes += 1
 
     def retain(self, uuids: Collection[str]) -> None:
-        """Remove all other workers."""
+        """Remove all workers except these."""
         with self._lock:
             for uuid in [uuid for uuid in self._workers if uuid not in uuids]:
                 holds = self._workers.pop(uuid)
@@ -139,10 +139,10 @@ class Weights:
                 del self._tensors[service]
 
     def lose(self, uuid: str, records: int, until: int | None = None) -> None:
-        """Count lost records of a worker; any of them may have been of its weights.
+        """Count lost records of a worker; each may have been a record of its weights.
 
-        All were lost before the worker's tick `until`: what it has read since then is known. None: that tick is
-        unknown.
+        All were lost before the worker's tick `until`, so tensors that it has read since then are known. None: the tick
+        is unknown.
         """
         with self._lock:
             holds = self._workers.get(uuid)
@@ -154,7 +154,7 @@ class Weights:
                 self.news += 1
 
     def kept(self) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:
-        """Contents by number, tensors by service, workers by uuid, in the thread that calls `take`."""
+        """Return contents, tensors and workers to save; call it in the thread that calls `take`."""
         return self.contents.all(), self._tensors, self._workers
 
     @classmethod
@@ -166,13 +166,13 @@ class Weights:
         for service, found in tensors.items():
             numbered = made._tensors[service] = Tensors()
             if [numbered.number(tensor) for tensor in found] != list(range(len(found))):
-                raise ValueError(f"service {service!r} lists {len(found)} tensors: one twice, or too many")
+                raise ValueError(f"service {service!r} lists {len(found)} tensors: too many, or one twice")
         for number, content in contents.items():
             if len(content) != CONTENT_BYTES or number == 0:
                 raise ValueError(f"content {number} has {len(content)} bytes, expected {CONTENT_BYTES}")
         records = b"".join(_NO_HEAD + content for content in contents.values())
         numbers = {0: 0} | dict(zip(contents, made.contents.take(records, len(contents)), strict=True))
-        columns: dict[bytes, array[int]] = {}  # replicas have equal ones
+        columns: dict[bytes, array[int]] = {}  # replicas have equal columns
         times: Counter[bytes] = Counter()
         for uuid, holds in workers.items():
             if len(holds) > len(made.tensors(holds.service)):
@@ -180,7 +180,7 @@ class Weights:
                 raise ValueError(f"a worker has {len(holds)} rows, its service {known} tensors")
             now, firsts = holds.now.tobytes(), holds.firsts.tobytes()
             if now != firsts and any(map(operator.ne, map(bool, holds.now), map(bool, holds.firsts))):
-                raise ValueError(f"a tensor of {uuid} has a content now and none at first, or the reverse")
+                raise ValueError(f"a tensor of {uuid} has only one of its current and its first content")
             for column, written in ((holds.now, now), (holds.firsts, firsts)):
                 if written not in columns:
                     columns[written] = array("I", map(numbers.__getitem__, column))
@@ -197,7 +197,7 @@ class Weights:
         return made
 
     def of(self, uuid: str) -> Holds | None:
-        """The tensors of a worker; None if it is unknown."""
+        """Return the tensors of a worker; None if it is unknown."""
         return self._workers.get(uuid)
 
     def tensors(self, service: str) -> Sequence[Tensor]:
@@ -206,7 +206,7 @@ class Weights:
         return found.all if found is not None else ()
 
     def about(self, uuids: Iterable[str]) -> Weights:
-        """A copy of the weights of some workers."""
+        """Return a copy of the weights of some workers."""
         other = Weights(self._bytes_max)
         with self._lock:
             other.contents, other.changes = self.contents.copy(), self.changes

@@ -1,8 +1,8 @@
-"""The tensors of a service, each with one number for all of its workers.
+"""The tensors of a service, with numbers that all of its workers share.
 
 Owns: the numbers of tensors, and their limit. Must not know: which workers hold them, their contents. Invariants: a
-number means the same tensor as long as the service exists; tensors are found by the digest of their site, so that a
-record needs no text.
+number means the same tensor as long as the service exists; tensors are found by the digest of their site, so a record
+needs no text.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from brickd.base.json_values import plain
 from brickd.base.units import or_none
 from brickd.shm.sites import site_digest
 
-TENSORS_MAX = 65_536  # the number of sites in a worker's segment, each with a few experts
+TENSORS_MAX = 65_536  # the sites of a worker's segment, with a few experts each
 
 
 class Tensor(NamedTuple):
-    """The name without the numbers of layer and expert, and these numbers; -1: none."""
+    """The name without layer and expert, and the numbers of these; -1: none."""
 
     name: str
     layer: int
@@ -39,7 +39,7 @@ class Tensors:
         self._text = ""
 
     def number(self, tensor: Tensor) -> int | None:
-        """The number of a tensor, a new one for a new tensor; None above the limit."""
+        """Return the number of a tensor, a new number for a new tensor; None above the limit."""
         key = site_digest(tensor.name, tensor.layer), tensor.expert
         number = self.numbers.get(key)
         if number is None and len(self.all) < TENSORS_MAX:
@@ -49,7 +49,7 @@ class Tensors:
         return number
 
     def text(self) -> str:
-        """The JSON, cached: it is needed whenever any content has changed."""
+        """Return the JSON. It is cached, because each change of a content needs it."""
         if not self._text:
             self._text = plain(self.all)
         return self._text

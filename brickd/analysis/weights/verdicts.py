@@ -29,7 +29,7 @@ class WeightOutlier(NamedTuple):
 
     Attributes:
         content: its record; empty if it lacks the tensor after it has read all.
-        error: relative to the reference, estimated; None: unknown, or undefined, such as for another shape.
+        error: the estimated relative error; None: unknown, or undefined, such as for another shape.
         changed: whether the tensor changed within this generation.
     """
 
@@ -45,11 +45,11 @@ class WeightOutlier(NamedTuple):
 
 
 class Differing(NamedTuple):
-    """A tensor that differs between workers in content or form, or that some of them lack.
+    """A tensor that differs between workers in content or form, or is missing in some of them.
 
     Attributes:
-        why: what identifies the outliers: the majority, or a change in place; or nothing does: then the first worker is
-            the reference.
+        why: what identifies the outliers: the majority, a change in place, or nothing; with nothing, the first worker
+            is the reference.
         reference: the content that the others are compared with; empty if most lack it.
         agree: the workers with the reference; empty if a worker without replicas changed in place.
         odd: the other workers.
@@ -81,7 +81,7 @@ class Differing(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """A tensor's content in some workers of a shard; in all, if they are equal."""
+    """A tensor's content in some workers of a shard; in all of them if they are equal."""
 
     service: str
     key: int
@@ -96,8 +96,8 @@ class ComparedWorker(NamedTuple):
     """A worker compared with its replicas.
 
     Attributes:
-        shard: as the worker declares it.
-        known: tensors with any known content.
+        shard: the shard that the worker declares.
+        known: tensors with a known content.
         watched: the tensors that it watches.
         scans: how often it has read all of them.
         generation: the newest of its weights.
@@ -107,7 +107,7 @@ class ComparedWorker(NamedTuple):
         differing: of these, those in which it is the outlier.
         disagreeing: of these, those without a majority.
         changed: tensors that changed within this generation.
-        missing: tensors that replicas of its generation have, and it lacks after it has read all.
+        missing: tensors that replicas of its generation have, but that it lacks after it has read all.
         nan: tensors with NaN.
         inf: tensors with an infinity.
         inf: tensors with any.
@@ -141,7 +141,7 @@ class ComparedWorker(NamedTuple):
 
     @property
     def unread(self) -> int:
-        """The number of tensors that are not known yet."""
+        """Return the number of tensors that are not known yet."""
         return max(0, self.watched - self.known - self.unreadable)
 
     @property
@@ -165,7 +165,7 @@ class Headline(NamedTuple):
     """A sentence about what is wrong with a worker.
 
     Attributes:
-        found: the worker; of several that disagree, the first without an earlier headline.
+        found: the worker; if several disagree, the first one without an earlier headline.
         rows: its tensors, by layer and name.
     """
 
@@ -179,8 +179,8 @@ class WeightsVerdict(NamedTuple):
 
     Attributes:
         tensors: the number of tensors that any of its workers has.
-        compared: the number of tensors compared between at least two workers, of which one may lack it.
-        differing: by layer and name.
+        compared: the number of tensors compared between at least two workers; one of these may lack it.
+        differing: the tensors that differ, by layer and name.
         alike: the number of tensors that changed in place equally in all workers.
     """
 
@@ -228,7 +228,7 @@ class WeightsVerdict(NamedTuple):
         return [worker.times for worker in self.workers if worker.compared or worker.differing]
 
     def reasons(self) -> Counter[str]:
-        """The number of tensors in all workers that were not compared, by reason."""
+        """Return the number of tensors that were not compared, of all workers, by reason."""
         return sum((Counter(worker.reasons) for worker in self.workers), Counter())
 
     def later(self, by_ns: int) -> WeightsVerdict:
@@ -236,9 +236,9 @@ class WeightsVerdict(NamedTuple):
         return self._replace(workers=tuple(each._replace(times=each.times.later(by_ns)) for each in self.workers))
 
     def headlines(self) -> list[Headline]:
-        """One sentence for each worker that differs, and for each group that disagrees.
+        """Return a sentence for each worker that differs, and for each group that disagrees.
 
-        Every worker that disagrees is in a headline; the worker `found` of each is in no earlier headline.
+        Every worker that disagrees is in a headline. The worker `found` of a headline is in no earlier one.
         """
         headlines = [self._headline(each) for each in self.workers if each.state == "differs"]
         covered: set[str] = set()
@@ -257,7 +257,7 @@ class WeightsVerdict(NamedTuple):
         if found.holds is not None:
             whose = found.holds or "workers without a shard"
             text = f"{found.name} has the weights of {whose} in all of its {found.known} tensors"
-            return Headline(found, f"{text}: it loaded another shard, or reports a wrong one", rows)
+            return Headline(found, f"{text}: it loaded the wrong shard, or reports the wrong one", rows)
         odd = next(each for each in rows[0].odd if each.worker == found.name)
         verb = "changed in place in" if not rows[0].agree else "differs in"
         text = f"{found.name} {verb} {_which(rows[0], len(rows), found.known + found.missing)}: {how_far(rows[0], odd)}"
@@ -267,32 +267,32 @@ class WeightsVerdict(NamedTuple):
 
 
 def _which(row: Differing, rows: int, tensors: int) -> str:
-    """The first of the differing rows, and their number of all tensors."""
+    """Describe the first differing row, and how many of all tensors differ."""
     named, of = called(*row.tensor), plural(tensors, "tensor")
     return f"{named}, 1 of {of}" if rows == 1 else f"{rows} of {of}, first in {named}"
 
 
 def _how_unlike(row: Differing) -> str:
-    """The first disagreeing worker whose form differs from the reference's."""
+    """Return the first disagreeing worker whose form differs from the reference's."""
     unlike_rows = ((odd.worker, unlike(row, odd)) for odd in row.odd)
     return next((f" ({worker}: {form})" for worker, form in unlike_rows if form), "")
 
 
 def how_far(row: Differing, odd: WeightOutlier) -> str:
-    """The worker's form if it differs, and the error, or why there is none."""
+    """Describe the worker's form if it differs, and the error, or why there is no error."""
     form, of = unlike(row, odd), odd.held
     if of is not None and (of.nan or of.pos_inf or of.neg_inf):
         counts = ((of.nan, "NaN"), (of.pos_inf, "+Inf"), (of.neg_inf, "-Inf"))
-        far = f"it holds {', '.join(f'{n:,} {what}' for n, what in counts if n)}"
+        far = f"it has {', '.join(f'{n:,} {what}' for n, what in counts if n)}"
     elif odd.error is not None:
         far = f"relative error {units.relative(odd.error)}"
     else:
-        far = "" if form else "how far is not known"
+        far = "" if form else "the error is unknown"
     return ", ".join(filter(None, (form, far)))
 
 
 def unlike(row: Differing, odd: WeightOutlier) -> str:
-    """The form if it differs from the reference's, or that it is missing; else nothing."""
+    """Describe the form if it differs from the reference's, or say that the tensor is missing."""
     of, wanted = odd.held, row.wanted
     if of is None:
         return "lacks it"
@@ -305,7 +305,7 @@ def unlike(row: Differing, odd: WeightOutlier) -> str:
 
 
 def _form(of: TensorContent, other: TensorContent) -> str:
-    """The dtype and shape that differ from the other's; only the first 6 dimensions are shown."""
+    """Return the dtype and shape if they differ; only the first 6 dimensions are shown."""
     dtype = of.dtype if of.dtype != other.dtype else ""
     shape = ("×".join(map(str, of.shape)) or "scalar") if of.shape != other.shape else ""
     return f"{dtype} {shape}".strip()

@@ -1,4 +1,4 @@
-"""The tensors of one worker: their current contents, and the first of each one's generation.
+"""The tensors of one worker: the current content, and the first one of its generation.
 
 Owns: these columns. Must not know: which record replaces which (`weights_call.c`), names of tensors, contents, limits.
 Invariant: the order of records does not matter, as long as no earlier generation returns.
@@ -14,7 +14,7 @@ ROW_BYTES = 33
 
 
 class Holds:
-    """The columns of a worker's tensors, by number in the service; `now` is 0 if unknown.
+    """The columns of a worker's tensors, by number in the service; `now`: 0 if unknown.
 
     Attributes:
         refused: the number of its records that had no room.
@@ -33,7 +33,7 @@ class Holds:
         self.first_ticks, self.firsts, self.named = array("Q"), array("I"), array("B")
 
     def columns(self) -> tuple[array[int], ...]:
-        """The columns in the order of the reader's `weights_put`."""
+        """Return the columns in the order of the reader's `weights_put`."""
         return self.generations, self.ticks, self.now, self.first_ticks, self.firsts, self.named
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class Holds:
         Args:
             records: of weights.
             numbers: the numbers of their tensors; below 0: the record is skipped.
-            contents: the numbers of their contents; 0: there is no room, and the tensor becomes unknown.
+            contents: the numbers of their contents; 0: there was no room, so the tensor becomes unknown.
             uses: the number of holders of each content.
 
         Returns:
