@@ -18,11 +18,12 @@ def diff(
     """Compare the numbers of two or more workers, as `brickd diff` does.
 
     Args:
-        names: of workers and services, also in a recording: `"base.brick:api/0"`. The first is the expected one.
+        names: the names of workers and services, also in a recording: `"base.brick:api/0"`. The first one is the
+            expected one.
         by: weights, input, or run (they did the same work); None: input, or weights if no output can be compared.
-        step: compare only this one.
-        since: compare only the records of this number of last seconds.
-        rtol: the largest relative error within tolerance, for a comparison by run.
+        step: compare only this step.
+        since: compare only the records of the last `since` seconds.
+        rtol: the largest accepted relative error, for a comparison by run.
 
     Raises:
         brickd.errors.NothingComparable: the workers have nothing in common to compare.

@@ -1,6 +1,6 @@
 """Starts `brickd`, as the console script and as `python -m brickd`.
 
-Owns: how often a command collects garbage. Must not know: what a command does.
+Owns: how often a command collects garbage. Must not know: the work of a command.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ class KernelTrace:
         worker: the worker's name.
         kernel: the kernel's name; in a comparison by weights, the tensor's.
         layer: None: outside of the layers.
-        position: within the step.
-        step: the host's number, or the number that stands for its text; None: the host gave none.
-        checksum: of all of the output.
-        fnv1a: of its first 64 numbers, as in the profiler that brickd replaced; only shown.
+        position: the position within the step.
+        step: the host's number, or the number that stands for its text; None: the host gave no step.
+        checksum: the checksum of the complete output.
+        fnv1a: the FNV-1a checksum of its first 64 numbers, as in older profilers; never compared.
         statistics: all known values of the output.
     """
 
@@ -87,7 +87,7 @@ class Divergence:
 
     @property
     def blame(self) -> str | None:
-        """The blame of the first difference: culprit, propagated, here_or_cache or unknown."""
+        """The origin of the first difference: culprit, propagated, here_or_cache or unknown."""
         first = self.document["first"]
         return None if first is None else first["blame"]
 
@@ -133,8 +133,8 @@ class Divergence:
 def found(
     names: Sequence[str], *, by: Any, step: int | str | None, since: float | None, rtol: float | None
 ) -> Divergence:
-    """Compare workers by name; raises the exceptions of `brickd.diff`."""
-    # In hexadecimal: the query would parse sixteen decimal digits as hexadecimal.
+    """Compare workers by name; raise the exceptions of `brickd.diff`."""
+    # Use hexadecimal: the query would parse sixteen decimal digits as hexadecimal.
     asked = step if step is None or isinstance(step, str) else f"{step & (1 << 64) - 1:016x}"
     answer = diff_operands.find(DiffQuery(tuple(names), by, asked, since, rtol))
     diff_operands.require_comparable(answer.document)

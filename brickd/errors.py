@@ -2,8 +2,8 @@
 
 Owns: the only tree of exceptions, the only list of exit codes. Must not know: click, what raises or prints them.
 Invariants: an error's text is one complete message (what is wrong, the actual and the expected value), not yet escaped;
-an error never exits with 0 or 1. `Exit.DIFFERS` is a result, not an error: a verb that found a difference or something
-unhealthy prints its result and returns this.
+an error never exits with 0 or 1. `Exit.DIFFERS` is a result, not an error: a verb returns it after printing a
+difference or an unhealthy condition.
 """
 
 # The names say what is wrong; the suffix "Error" would add nothing.
@@ -80,7 +80,7 @@ class NotPermitted(BrickdError):
 
 
 class NothingComparable(BrickdError):
-    """The given sides have nothing in common to compare."""
+    """The workers to compare have no comparable records in common."""
 
     exit_code = Exit.NOT_COMPARABLE
     kind = "nothing_comparable"
@@ -95,7 +95,7 @@ class CheckpointTooNew(CheckpointRefused):
 
 
 class PeaksRefused(BrickdError):
-    """A damaged file of peaks: nothing in it is used."""
+    """A damaged file of peaks; none of its content is used."""
 
 
 class DaemonRefused(BrickdError):
@@ -103,11 +103,11 @@ class DaemonRefused(BrickdError):
 
 
 class DaemonEnds(BrickdError):
-    """A daemon that was told to end: it begins no more long work."""
+    """The daemon is stopping and begins no more long work."""
 
 
 class _FileRefused(BrickdError):
-    """A file that is not used; `reason`: the actual and the expected value."""
+    """A file that cannot be used; `reason`: the actual and the expected value."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -122,7 +122,7 @@ class RecordingRefused(_FileRefused):
 
 
 class SegmentRefused(_FileRefused):
-    """A segment with an invalid structure: nothing in it is used."""
+    """A segment with an invalid structure; none of its content is used."""
 
     kind = "segment_refused"
 
@@ -136,7 +136,7 @@ class NoDescriptor(SegmentUndrained):
 
 
 class SegmentConsumed(SegmentUndrained):
-    """A segment that another process drains; `pid`: in our pid namespace, 0: in another one."""
+    """A segment that another process drains; `pid`: 0 in another pid namespace."""
 
     def __init__(self, path: str, pid: int) -> None:
         super().__init__(path, f"{process(pid)} drains it")
@@ -159,10 +159,10 @@ class SegmentUnrecorded(SegmentRefused):
 
 
 class SegmentCopy(SegmentRefused):
-    """A segment with the uuid of another one, which is the worker's own.
+    """A segment with the uuid of another segment, the worker's original.
 
     Attributes:
-        original: the device and inode of the worker's own; once that has no name, this one is judged again.
+        original: the device and inode of the original; when that file has no name any more, the copy is judged again.
     """
 
     def __init__(self, path: str, name: str, original: tuple[int, int]) -> None:

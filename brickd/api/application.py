@@ -1,7 +1,7 @@
 """The application: the endpoints and their answers.
 
-Owns: the list of endpoints, and where views are built. Must not know: sockets, how a daemon gets its data. Invariant:
-whatever may block runs in one of a few threads.
+Owns: the list of endpoints, and the threads that build views. Must not know: sockets, how a daemon gets its data.
+Invariant: a call that may block runs in one of a few threads.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Application:
         self._threads = ThreadPoolExecutor(limits.threads, "brickd-api")
         self._streams = event_stream.Streams(limits.streams)
         self._endpoints = [
-            Endpoint("GET", "", NoParameters, self._index, "The daemon, and every path that it answers."),
+            Endpoint("GET", "", NoParameters, self._index, "The daemon, and all paths of the API."),
             *map(self._verb, (name for name, verb in VERBS.items() if verb.query and verb.served)),
             self._view(
                 protocol.FINGERPRINTS,
@@ -75,7 +75,9 @@ class Application:
                 "The fingerprints that the daemon keeps.",
             ),
             self._control("/weights/rescan", Rescanning, self._rescan, "Make workers read their parameters again."),
-            self._view("inspect/{name:path}", InspectQuery, inspect.answer, "The same, with the name in the path."),
+            self._view(
+                "inspect/{name:path}", InspectQuery, inspect.answer, "Like /inspect, with the name in the path."
+            ),
             Endpoint(
                 "GET",
                 "/events/stream",
@@ -86,7 +88,7 @@ class Application:
             Endpoint("GET", "/status/stream", StreamQuery, self._status_stream, "The status, repeatedly."),
             self._control("/set", Setting, self._set, "Set what the workers of a service record, or read the setting."),
             self._control("/silence", Silencing, self._silence, "Silence a problem, or list the silenced ones."),
-            self._control("/notify/test", NoParameters, self._test_notify, "Send a test to where alarms go."),
+            self._control("/notify/test", NoParameters, self._test_notify, "Send a test to the targets of alarms."),
             self._control("/forget", Forgetting, self._forget, "Forget the totals of workers that ended or died."),
             self._control(
                 "/record", Recording, self._record, "Record until the client disconnects, or for a given time."
@@ -114,7 +116,7 @@ class Application:
         self.asgi.router.redirect_slashes = False
 
     def end_streams(self) -> None:
-        """End the streams, which do not end by themselves."""
+        """End the streams, because they do not end by themselves."""
         self._streams.close()
 
     def close(self) -> None:
@@ -130,7 +132,7 @@ class Application:
         return Endpoint("GET", f"/{path}", question, answered, help)
 
     def _verb(self, name: str) -> Endpoint:
-        """The endpoint of a verb's query, answered by the view of the same name."""
+        """Return the endpoint of a verb's query; the view of the same name answers it."""
         question: type[Query] = getattr(queries, VERBS[name].query)
         others: dict[str, Callable[[Any], Awaitable[Response]]] = {"hang": self._hang, "events": self._events}
         if name in others:
@@ -162,7 +164,7 @@ class Application:
         async def document() -> bytes:
             return await self._in_thread(lambda: _with_words(status.answer(self._served, asked)))
 
-        await document()  # a query without an answer is refused before the stream begins
+        await document()  # refuse a query without an answer before the stream begins
         return event_stream.EventStream(
             self._streams, lambda reader: event_stream.again(reader, question.seconds, "status", document)
         )
@@ -230,5 +232,5 @@ class Application:
 
 
 def _with_words(answer: Answer) -> bytes:
-    """The document with the notes for a person."""
+    """Return the document with notes for a person."""
     return encoded({**answer.document, "words": answer.words})

@@ -1,7 +1,7 @@
-"""What the API reads from a daemon, and asks it to do.
+"""The interface of a daemon for the API.
 
-Owns: the interface of a daemon for the API. Must not know: HTTP, how a daemon implements any of it. Invariant:
-everything here may be called from any thread, while the daemon works.
+Owns: the methods that the API calls. Must not know: HTTP, how a daemon implements them. Invariant: any thread may call
+any method while the daemon works.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ class Orders(Protocol):
         """The thresholds of alarms."""
 
     def set_thresholds(self, order: Setting) -> Thresholds:
-        """Change thresholds; returns all. WrongQuestion for an unknown name or a value out of range."""
+        """Change thresholds; return all. WrongQuestion: an unknown name or an invalid value."""
 
     def set(self, order: Setting) -> Obeyed:
-        """Set what a service records; NoSuchWorker if no worker has this service."""
+        """Set what a service records. NoSuchWorker: no worker has this service."""
 
     def rescan(self, order: Rescanning) -> list[str]:
-        """Tell workers to read their weights again; returns their names. NoSuchWorker if unknown."""
+        """Ask workers to read their weights again; return their names. NoSuchWorker: unknown."""
 
     def forget(self, order: Forgetting) -> int:
-        """Drop the totals of dead workers; returns their number. NoSuchWorker for an unknown name."""
+        """Drop the totals of dead workers; return their number. NoSuchWorker: an unknown name."""
 
 
 class Served(World, Protocol):
-    """A daemon, as the API sees it: a world, its events, and its controls."""
+    """A daemon: a world, its events, and its controls."""
 
     @property
     def events(self) -> Log:
@@ -55,21 +55,21 @@ class Served(World, Protocol):
         """Carries out changes to it."""
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
-        """Silence a problem, or lift it; returns the silenced ones. NoSuchProblem for an unknown id."""
+        """Begin or end a silence; return the silenced problems. NoSuchProblem: an unknown id."""
 
     def test_notify(self) -> list[dict[str, Any]]:
-        """Send a test to the targets of alarms; returns their answers. BrickdError without targets."""
+        """Send a test to the targets of alarms; return their answers. BrickdError: no targets."""
 
     def record(self, order: Recording) -> Recorder:
         """Begin a recording; it ends when its last owner ends it.
 
         Raises:
-            NoSuchWorker: no worker has one of the names, or no live worker to wait for.
+            NoSuchWorker: a name belongs to no worker, or there is no live worker to wait for.
             BrickdError: another recording runs, or nothing can be written.
         """
 
     def end_recording(self, order: EndRecording) -> None:
-        """End a recording soon; BrickdError if it is not running."""
+        """End a recording soon. BrickdError: it is not running."""
 
     def down(self) -> None:
-        """End the daemon soon; earlier requests are answered."""
+        """Stop the daemon soon, after answering earlier requests."""

@@ -1,9 +1,9 @@
-"""The clients of the API: who is admitted, and what a client may use of the daemon.
+"""The clients of the API: their admission, and how much each may use.
 
 Owns: the limits, the admission of clients, their deadlines, which client is dropped when all places are taken. Must not
 know: requests and answers. Invariants: a connection carries one request; at any time it is either the client's turn,
-with a deadline, or ours; when all places are taken, the client whose turn began first loses its place, so silent
-clients never keep others out; whatever a client sends, the answer is JSON or nothing.
+with a deadline, or the daemon's; when all places are taken, the client whose turn began first loses its place, so
+silent clients never block others; the answer to any input is JSON or nothing.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Limits:
     """The limits of one server.
 
     Attributes:
-        connections: clients at once. They are accepted one at a time, so that a client whose request was not read yet
-            does not count as silent.
-        backlog: more clients that wait to be accepted.
-        streams: clients that may follow events or the status.
-        threads: views that are built at once.
+        connections: the number of clients at one time. They are accepted one at a time, so a client whose request was
+            not read yet does not count as silent.
+        backlog: the number of clients that wait to be accepted.
+        streams: the number of clients that may follow events or the status.
+        threads: the number of views built at one time.
         arrive_seconds: the time in which a request must arrive.
         take_seconds: how long a client may stop reading its answer.
-        farewell_seconds: the time for answers after the server stops: less than the daemon may take.
+        farewell_seconds: the time for answers after the server stops; shorter than the daemon's time to stop.
     """
 
     connections: int = CLIENTS_MAX
@@ -50,13 +50,13 @@ class Limits:
 
     @classmethod
     def of(cls, clients: int) -> Self:
-        """The limits for a number of clients. Streams never take all places."""
+        """Return the limits for a number of clients. Streams never take all places."""
         whole = cls()
         return cls(connections=min(whole.connections, clients), streams=min(whole.streams, clients // 2))
 
 
 class ClientPlaces:
-    """The places for clients; members of `group` may read, our user and root may also control."""
+    """The places for clients; members of `group` may read, the daemon's user and root control."""
 
     def __init__(self, limits: Limits, group: int | None) -> None:
         self.limits = limits
@@ -67,9 +67,9 @@ class ClientPlaces:
         self._closed = False
 
     def enter(self, newcomer: Connection) -> bool:
-        """Give a place to a new client, if need be another client's; returns whether it has one.
+        """Give a new client a place, possibly another client's; return whether it has one.
 
-        Clients that only read share half of the places: the others stay free for those that control.
+        Clients that only read share half of the places, so that a client that controls always finds one.
         """
         self._taken.add(newcomer)
         self._empty.clear()
@@ -80,13 +80,13 @@ class ClientPlaces:
             rivals, most = {each for each in self._taken if each.role < Role.CONTROL}, most // 2
         if len(rivals) > most:
             longest = min(rivals, key=lambda each: each.waited_since)
-            if longest is newcomer:  # all others wait for us
+            if longest is newcomer:  # all others wait for the daemon
                 return False
             longest.abort()
         return True
 
     def leave(self, connection: Connection) -> None:
-        """Give back the place; does nothing the second time."""
+        """Free the place; a second call does nothing."""
         self._taken.discard(connection)
         if not self._taken:
             self._empty.set()
@@ -97,7 +97,7 @@ class ClientPlaces:
             connection.abort()
 
     async def emptied(self, within_seconds: float) -> None:
-        """Admit no more clients, close answered ones, and after this time the others too."""
+        """Admit no more clients, close answered ones, and close the others after this time."""
         self._closed = True
         for connection in tuple(self._taken):
             connection.finish()
@@ -110,7 +110,7 @@ class Connection(H11Protocol):
     """uvicorn's HTTP protocol, with a deadline for each turn of the client.
 
     Attributes:
-        waited_since: when the client's turn began, by the loop's clock; infinity if the turn is ours.
+        waited_since: when the client's turn began, by the loop's clock; infinity during the daemon's turn.
     """
 
     def __init__(self, *arguments: Any, room: ClientPlaces, **more: Any) -> None:
@@ -122,7 +122,7 @@ class Connection(H11Protocol):
         self._turned_away = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Admit the client, or tell it why not."""
+        """Admit the client, or send it the reason for the refusal."""
         super().connection_made(transport)
         self._wait(self._room.limits.arrive_seconds)
         self.role = peer(transport.get_extra_info("socket")).role(self._room.group)
@@ -131,7 +131,7 @@ class Connection(H11Protocol):
             self._turn_away(
                 HTTPStatus.FORBIDDEN,
                 protocol.STRANGER,
-                "only its own user, root and its group (BRICKD_GROUP) may ask it",
+                "only its own user, root and its group (BRICKD_GROUP) may connect",
             )
         elif not self._room.enter(self):
             self._turn_away(HTTPStatus.TOO_MANY_REQUESTS, protocol.BUSY, "its limit of clients is reached: try again")
@@ -143,9 +143,9 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take the next bytes of the request; once it is complete, the turn is ours."""
+        """Take the next bytes of the request; a complete request begins the daemon's turn."""
         if self._turned_away:
-            return  # read and drop them: if we close while it sends, the client may not get its answer
+            return  # read and drop them: closing while the client sends may lose its answer
         super().data_received(data)
         if self.cycle is not None and not self.cycle.more_body and not self._turned_away:
             self._go_on()
@@ -153,15 +153,17 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Send JSON instead of uvicorn's plain text."""
         most = self._room.limits.head_bytes
-        self._turn_away(HTTPStatus.BAD_REQUEST, "wrong_request", f"no HTTP request of at most {most} bytes of headers")
+        self._turn_away(
+            HTTPStatus.BAD_REQUEST, "wrong_request", f"expected an HTTP request with at most {most} bytes of headers"
+        )
 
     def pause_writing(self) -> None:
-        """Begin the client's turn: it does not read what was sent."""
+        """Begin the client's turn: it has stopped reading its answer."""
         super().pause_writing()
         self._wait(self._room.limits.take_seconds)
 
     def resume_writing(self) -> None:
-        """End the client's turn: it has read."""
+        """End the client's turn: it reads again."""
         super().resume_writing()
         self._go_on()
 
@@ -171,12 +173,12 @@ class Connection(H11Protocol):
         self._wait(self._room.limits.take_seconds)
 
     def finish(self) -> None:
-        """Close, unless an answer is under way: after that the connection ends by itself."""
+        """Close, unless an answer is being sent: the connection ends by itself after it."""
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
 
     def abort(self) -> None:
-        """Drop the client, and what was not sent yet."""
+        """Drop the client and unsent data."""
         self._room.leave(self)
         self.transport.abort()
 

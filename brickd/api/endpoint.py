@@ -1,8 +1,8 @@
-"""One endpoint of the API: its path, who may call it, and how a request becomes its query.
+"""One endpoint of the API: its path, its role, and the parsing of its requests.
 
-Owns: the checks that each request passes before anything else happens, where parameters are in a request. Must not
-know: which endpoints there are, how they answer. Invariants: a client without a path's role is refused first; a client
-with another prefix learns nothing about our segments.
+Owns: the first checks of each request, where parameters are in a request. Must not know: the list of endpoints, their
+answers. Invariants: a client without a path's role is refused first; a client with another prefix learns nothing about
+the daemon's segments.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Endpoint:
     role: Role = Role.READ
 
     def document(self) -> dict[str, Any]:
-        """Its entry in the index."""
+        """Return its entry in the index."""
         asked = {
             key(name, parameter): {
                 "wanted": parameter.wanted,
@@ -57,7 +57,7 @@ class Endpoint:
         }
 
     def route(self, limits: Limits, prefix: str) -> Route:
-        """Its route in an application for the segments with this prefix."""
+        """Return its route in an application for the segments with this prefix."""
 
         async def handle(request: Request) -> Response:
             self._require_role(request)
@@ -77,7 +77,7 @@ class Endpoint:
 
 
 def _require_small_head(request: Request, limits: Limits) -> None:
-    # uvicorn limits only the incomplete part of a head: a head that comes at once may be larger.
+    # uvicorn limits only incomplete heads: a head that arrives in one piece may be larger.
     spelled = sum(map(len, (request.scope["raw_path"], request.scope["query_string"])))
     length = spelled + sum(len(key) + len(value) for key, value in request.scope["headers"])
     if length > (most := limits.head_bytes):
@@ -89,12 +89,12 @@ def _require_prefix(request: Request, prefix: str) -> None:
     ours = protocol.quoted(prefix)
     meant = request.headers.get(protocol.PREFIX, ours)
     if meant != ours:
-        text = f"the request is about {meant}*, this daemon drains {ours}* (set BRICKD_SHM_PREFIX)"
+        text = f"the request is about segments {meant}*, this daemon drains {ours}* (set BRICKD_SHM_PREFIX)"
         raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, text)
 
 
 async def _parameters(request: Request, limits: Limits) -> list[tuple[str, str]]:
-    """The parameters: of the query, the path, and the body of a POST."""
+    """Return the parameters of the query, the path, and the body of a POST."""
     found = _pairs("query", request.scope["query_string"])
     if "name" in request.path_params:
         # The bytes that the client sent: a name may contain a slash, or be invalid UTF-8.
@@ -117,7 +117,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
 
 
 def _pairs(what: str, text: bytes) -> list[tuple[str, str]]:
-    """The pairs of a query or an encoded body; WrongQuestion if it has another form."""
+    """Parse a query or an encoded body into pairs. WrongQuestion: it is neither."""
     try:
         return parse_qsl(text.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="surrogateescape")
     except ValueError as error:

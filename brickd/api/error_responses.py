@@ -1,6 +1,6 @@
-"""The API's responses to errors: their status, their kind, their message.
+"""The API's responses to errors: their status, kind and message.
 
-Owns: the status of each error, what a client is told about a defect. Must not know: queries, the application.
+Owns: the status of each error, the message to a client about a defect. Must not know: queries, the application.
 Invariants: every error is a JSON document; the log gets the traceback of a defect, the client does not.
 """
 
@@ -38,12 +38,12 @@ _KINDS = {
 
 
 def error_body(kind: str, message: str) -> bytes:
-    """The bytes of an error as sent."""
+    """Encode an error."""
     return encoded(protocol.error_document(kind, message))
 
 
 def failure(error: BrickdError) -> Reply:
-    """The response to an error that a person can understand."""
+    """Return the response to an expected error, which a person can understand."""
     status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
     return Reply(error_body(error.kind, str(error)), status)
 

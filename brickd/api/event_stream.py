@@ -1,8 +1,8 @@
 """Streams of events, in the form of `text/event-stream`.
 
-Owns: what is sent when, what a slow reader misses, the number of readers. Must not know: the documents, sockets.
-Invariants: a slow reader delays no other and uses no memory: it misses events, and gets their number; closed streams
-end by themselves; a failure is sent as an error, the last event.
+Owns: when each event is sent, how slow readers are treated, the number of readers. Must not know: the documents,
+sockets. Invariants: a slow reader does not delay other readers and uses no memory: it misses events, and gets their
+number; closed streams end by themselves; a failure is sent as the last event, an error.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _PROGRESS_SECONDS = 1.0
 
 
 class Reader:
-    """A client that reads a stream: woken if something may be new, or the stream ends."""
+    """A client that reads a stream. It wakes up if there may be new events, or at the end."""
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()
         self.ended = False
 
     def waker(self) -> Callable[[], None]:
-        """A function that wakes the reader from any thread."""
+        """Return a function that wakes the reader from any thread."""
         loop = asyncio.get_running_loop()
 
         def wake() -> None:
@@ -58,7 +58,7 @@ class Streams:
         self._closed = False
 
     def enter(self, reader: Reader, role: Role) -> None:
-        """Add a reader, or raise HTTPException. Half of the places are for CONTROL: to record."""
+        """Add a reader, or raise HTTPException. Half of the places are for CONTROL, to record."""
         most = self._most if role is Role.CONTROL else self._most // 2
         if len(self._readers) >= most:
             text = f"{len(self._readers)} streams are open, the limit is {most} (end a brickd events --follow)"
@@ -72,7 +72,7 @@ class Streams:
         self._readers.discard(reader)
 
     def close(self) -> None:
-        """End all streams, also those that open later."""
+        """End all streams, including those that open later."""
         self._closed = True
         for reader in self._readers:
             reader.end()
@@ -105,7 +105,7 @@ class EventStream(StreamingResponse):
 
 
 async def events(reader: Reader, log: Log, since: int) -> AsyncGenerator[bytes]:
-    """The events since a number, and all new ones."""
+    """Send the events since a number, then new ones."""
     with log.watched(reader.waker()):
         while not reader.ended:
             reader.woken.clear()
@@ -122,7 +122,7 @@ async def events(reader: Reader, log: Log, since: int) -> AsyncGenerator[bytes]:
 async def again(
     reader: Reader, seconds: float, name: str, document: Callable[[], Awaitable[bytes]]
 ) -> AsyncGenerator[bytes]:
-    """The current document, at an interval, until it can no longer be built."""
+    """Send the current document at an interval, until it can no longer be built."""
     loop = asyncio.get_running_loop()
     due = loop.time()
     while not reader.ended:
@@ -143,7 +143,7 @@ async def again(
 
 
 async def recording(reader: Reader, begin: Callable[[], Awaitable[Recorder]]) -> AsyncGenerator[bytes]:
-    """Record while the reader stays; sends progress each second, and the result."""
+    """Record while the reader stays; send progress each second, and the result."""
     beginning = asyncio.ensure_future(begin())
     try:
         recorder = await asyncio.shield(beginning)
@@ -155,7 +155,7 @@ async def recording(reader: Reader, begin: Callable[[], Awaitable[Recorder]]) ->
         raise
     try:
         with recorder.watched(reader.waker()):
-            yield _event("begun", encoded(recorder.document()))  # also if it is over already
+            yield _event("begun", encoded(recorder.document()))  # even if it is already over
             while not recorder.over.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(reader.woken.wait(), _PROGRESS_SECONDS)
@@ -174,6 +174,6 @@ def _left(beginning: asyncio.Future[Recorder]) -> None:
 
 
 def _event(name: str, body: bytes, number: int | None = None) -> bytes:
-    """One event; an encoded document has only one newline, at its end."""
+    """Encode one event; an encoded document has only one newline, at its end."""
     mark = b"" if number is None else b"id: %d\n" % number
     return mark + b"event: %s\ndata: %s\n" % (name.encode("ascii"), body)

@@ -1,8 +1,8 @@
 """The socket of the API.
 
-Owns: the socket's file: its mode, its group, what it may replace, its removal. Must not know: HTTP, who answers.
-Invariants: the file never has a wider mode than intended, not even for a moment, and while it exists the socket
-listens; it replaces only a socket, and only for the holder of the daemon's lock; only our own file is removed.
+Owns: the socket's file: its mode, its group, which file it may replace, its removal. Must not know: HTTP, the
+application. Invariants: the file's mode is never wider than intended, not even briefly; while the file exists, the
+socket listens; it replaces only a socket, and only for the holder of the daemon's lock; only its own file is removed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _BACKLOG = 32  # clients that wait to be accepted before the server sets its own
 
 
 class Listener:
-    """A listening unix socket and its file; members of `group`, our user and root may connect."""
+    """A listening unix socket and its file; members of `group`, its user and root may connect."""
 
     def __init__(self, path: Path, *, group: int | None = None, replace: bool = False) -> None:
-        """Make the file, or raise BrickdError; `replace`: an existing socket is a dead daemon's."""
+        """Create the file, or raise BrickdError; `replace`: an existing socket is a dead daemon's."""
         draft = path.with_name(path.name + _DRAFT)
         if len(os.fsencode(draft)) > _LONGEST:
             most = _LONGEST - len(_DRAFT)
@@ -37,8 +37,8 @@ class Listener:
         self.path, self.group = path, group
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
-            # The kernel creates the file with the mode of the socket, less the umask, so it is never wider. It gets its
-            # name when it has its group and the socket listens; a rename, so that clients always find a socket.
+            # The kernel creates the file with the socket's mode minus the umask, so it is never wider. The file is
+            # renamed after it has its group and the socket listens, so clients always find a listening socket.
             os.fchmod(self.socket.fileno(), 0o600)
             with contextlib.suppress(FileNotFoundError):
                 draft.unlink()
@@ -61,13 +61,13 @@ class Listener:
         self.socket.close()
 
     def remove(self) -> None:
-        """Remove the file, if it is still ours: no client finds us after that."""
+        """Remove the file if it is still this socket's: no client finds the daemon after that."""
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(self._made, self.path.lstat()):
                 self.path.unlink()
 
     def missing(self) -> bool:
-        """Whether the file was removed. Another file with its name is left alone."""
+        """Return whether the file is gone. Another file with its name is not touched."""
         return not os.path.lexists(self.path)
 
     def __enter__(self) -> Self:

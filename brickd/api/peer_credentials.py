@@ -1,7 +1,7 @@
 """The process at the other end of a unix socket.
 
 Owns: the kernel's credentials of a client, and its role. Must not know: HTTP, which path needs which role. Invariant: a
-role depends only on what the client was when it connected, never on what it says.
+role depends only on the kernel's credentials at connect time, never on data from the client.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GROUPS_BYTES = 1024  # Python's limit: 256 groups
 
 
 class Role(IntEnum):
-    """What a client may do; each role includes those below it."""
+    """The permissions of a client; each role includes the lower ones."""
 
     NONE = 0
     READ = 1  # a member of the group
@@ -34,17 +34,17 @@ class Peer(NamedTuple):
     groups: frozenset[int]
 
     def role(self, group: int | None) -> Role:
-        """The client's role, if members of `group` may read."""
+        """Return the client's role, if members of `group` may read."""
         if self.uid in (0, os.geteuid()):
             return Role.CONTROL
         return Role.READ if group in self.groups else Role.NONE
 
 
 def peer(connection: socket.socket | TransportSocket) -> Peer:
-    """The process that connected, as it was then."""
+    """Return the process that connected, with its credentials at that time."""
     pid, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     try:
         listed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES)
-    except OSError:  # more groups than fit: only the first one counts
+    except OSError:  # too many groups: use only the first one
         listed = b""
     return Peer(pid, uid, frozenset(struct.unpack(f"{len(listed) // 4}I", listed)) | {gid})

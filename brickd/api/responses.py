@@ -1,9 +1,9 @@
 """The API's responses: JSON documents, and the bytes of a file.
 
-Owns: how documents and files are sent. Must not know: queries, clients. Invariants:
-JSON is ASCII and has no NaN, so a hostile name stays a string; every reply ends its connection; an answer that is read
-slowly is in memory once, not also in the buffers of its connection, and only a piece of a file is; the length of a file
-is sent first, and a file that became shorter ends the connection.
+Owns: how documents and files are sent. Must not know: queries, clients. Invariants: JSON is ASCII and has no NaN, so a
+hostile name stays a string; every reply ends its connection; an answer that is read slowly is in memory only once, not
+also in the buffers of its connection; of a file, only a piece is in memory; the length of a file is sent first, and a
+file that became shorter ends the connection.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ InThread = Callable[[Callable[[int, int, int], bytes], int, int, int], Awaitable
 
 
 def encoded(document: Any) -> bytes:
-    """The bytes of a document as sent."""
+    """Encode a document."""
     return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 async def in_pieces(send: Send, body: bytes, *, more: bool) -> None:
-    """Send a body in pieces, each after the last was read; `more`: another body follows."""
+    """Send a body in pieces, each after the previous one was read; `more`: another body follows."""
     for at in range(0, len(body) or 1, _PIECE):
         last = at + _PIECE >= len(body)
         await send({"type": "http.response.body", "body": body[at : at + _PIECE], "more_body": more or not last})
@@ -68,12 +68,12 @@ class FileResponse(StreamingResponse):
             os.close(self._fd)
 
     async def stream_response(self, send: Send) -> None:
-        """Send each piece after the last was read."""
+        """Send each piece after the previous one was read."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         at = 0
         while at < self._length:
             piece = await self._in_thread(os.pread, self._fd, min(_FILE_PIECE, self._length - at), at)
-            if not piece:  # it became shorter: the client sees that a part is missing
+            if not piece:  # the file became shorter: the client notices the missing part
                 return
             at += len(piece)
             await send({"type": "http.response.body", "body": piece, "more_body": at < self._length})

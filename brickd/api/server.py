@@ -1,8 +1,8 @@
 """The server: an application on a socket, until it is stopped.
 
-Owns: the socket's place in the loop, and the shutdown. Must not know: what is served. Invariants: it wakes up for
-requests, and regularly to check that its file still exists; after a request to stop no new client finds it, and earlier
-requests are answered.
+Owns: the socket in the event loop, and the shutdown. Must not know: the application. Invariants: it wakes up for
+requests, and regularly to check that its file still exists; after a request to stop, no new client finds it, and
+earlier requests are answered.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _FOUND_SECONDS = 5.0  # the interval of checks that the socket's file exists
 class Server:
     """A daemon's API on its socket.
 
-    Not uvicorn's own server, which handles signals and checks ten times a second whether it should stop.
+    uvicorn's own server is not used: it handles signals, and checks ten times a second whether it should stop.
     """
 
     def __init__(self, served: Served, listen: Callable[[], Listener], limits: Limits) -> None:
-        """Listen, but do not answer yet; `listen` makes the socket, now and after its removal."""
+        """Listen, but do not answer yet; `listen` creates the socket, now and after its removal."""
         self._limits, self._listen = limits, listen
         self._listener = listen()
         self._application = Application(served, self._limits)
@@ -40,16 +40,18 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def serve(self) -> None:
-        """Answer until `stop`; then the socket and its file are gone."""
+        """Answer until `stop`; then remove the socket and its file."""
         self._loop = asyncio.get_running_loop()
         try:
             server = await self._accept(self._loop)
-            while self._wanted:  # read after the loop is set: `stop` writes it before it reads the loop
+            while (
+                self._wanted
+            ):  # this must follow the assignment of the loop: `stop` writes the flag, then reads the loop
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopped.wait(), _FOUND_SECONDS)
                 if self._wanted and self._listener.missing():
                     server = await self._accept_again(self._loop, server)
-            self._listener.remove()  # first: a new client must find no daemon rather than a silent one
+            self._listener.remove()  # first: a new client must find no daemon, not a silent one
             server.close()
             self._application.end_streams()
             await self._room.emptied(self._limits.farewell_seconds)
@@ -67,7 +69,7 @@ class Server:
     async def _accept_again(self, loop: asyncio.AbstractEventLoop, before: asyncio.Server) -> asyncio.Server:
         try:
             listener = self._listen()
-        except (BrickdError, OSError):  # the socket cannot be made now
+        except (BrickdError, OSError):  # the socket cannot be created now
             return before
         before.close()
         self._listener.close()
@@ -75,7 +77,7 @@ class Server:
         return await self._accept(loop)
 
     def stop(self) -> None:
-        """End `serve`; from any thread, also before it began."""
+        """End `serve`; from any thread, even before it begins."""
         self._wanted = False
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended

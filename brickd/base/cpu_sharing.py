@@ -1,7 +1,7 @@
-"""The process that shares the only processor that another process may use.
+"""Finds the process that shares another process's only processor.
 
-Owns: how other processes are read for that. Must not know: callers. Invariants: a process that may use several
-processors shares none; one scan of all processes serves any number of them; an unreadable value is None.
+Owns: the reading of other processes. Must not know: callers. Invariants: a process that may use several processors
+shares none; one scan of all processes serves any number of them; an unreadable value is None.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import NamedTuple
 from brickd.base.machine import read
 
 _PROCESSES_MAX = 65_536
-# In /proc/PID/stat, after the name: the time in user mode and in the kernel, and the processor of the last run.
+# Fields of /proc/PID/stat after the name: the time in user mode, the time in the kernel, and the last processor.
 _USER, _KERNEL, _CPU = 11, 12, 36
 
 
 class Sharing(NamedTuple):
-    """The only processor of a process, and the other one that ran most there; None: unknown."""
+    """A process's only processor, and the pid that ran there most besides it; None: unknown."""
 
     cpu: int
     pid: int | None
 
 
 def only_cpu(pid: int) -> int | None:
-    """The only processor that a process may use; None: it may use several, or unknown."""
+    """Return the only processor that a process may use; None: it may use several, or unknown."""
     try:
         cpus = os.sched_getaffinity(pid) if pid > 0 else ()
     except OSError:
@@ -35,16 +35,17 @@ def only_cpu(pid: int) -> int | None:
 
 
 class CpuSharing:
-    """Scans all processes at each call, and compares with the scan of the call before."""
+    """Scans all processes at each call, and compares with the previous scan."""
 
     def __init__(self, root: Path = Path("/proc")) -> None:
         self._root = root
         self._before: dict[int, int] = {}  # the processor time of each process, in ticks
 
     def of(self, cpus: Mapping[int, int]) -> dict[int, int]:
-        """The other process that ran most on each process's processor since the last call, if any.
+        """Return the other process that ran most on each process's processor since the last call.
 
-        `cpus`: the only processor of each process. The first call, and one after an empty `cpus`, return nothing.
+        `cpus`: the only processor of each process. The first call returns nothing; so does the call after one with
+        empty `cpus`.
         """
         before, self._before = self._before, {}
         took: dict[int, dict[int, int]] = {}  # by processor and process

@@ -1,9 +1,9 @@
-"""Escapes that make a worker's strings safe to show.
+"""Escapes a worker's strings, so that they are safe to show.
 
-Owns: which characters are visible, the escapes of the others, the width on a terminal. Must not know: where a string
-came from, or what it means. Invariants: the result of `text` has only visible characters (ASCII space is the only
-blank), so it neither moves a cursor nor hides or reorders anything; `text` does not change its own output; a cut string
-never exceeds its limit. The result is ambiguous, because a backslash stays a backslash: only JSON has the exact string.
+Owns: which characters are visible, the escapes of the others, the width on a terminal. Must not know: the origin and
+meaning of a string. Invariants: the result of `text` has only visible characters (ASCII space is the only blank), so it
+cannot move a cursor, hide text or reorder it; `text` does not change its own output; a cut string never exceeds its
+limit. The result is ambiguous, because a backslash is not escaped: only JSON has the exact string.
 """
 
 import unicodedata
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 _ELLIPSIS = "…"
 
-# Characters that str.isprintable() accepts, but terminals draw as nothing: Unicode's Default_Ignorable_Code_Point
-# without those that isprintable() refuses.
+# Characters that str.isprintable() accepts, but terminals do not draw: a part of Unicode's
+# Default_Ignorable_Code_Point.
 _INVISIBLE = frozenset(
     chr(code)
     for first, last in (
@@ -33,7 +33,7 @@ _FORMULA = tuple("=+-@\t\r＝＋－＠")
 
 
 def text(value: str, limit: int | None = None) -> str:
-    r"""Return any string, also with lone surrogates, in a form that is safe on a terminal.
+    r"""Return any string, even with lone surrogates, in a form that is safe on a terminal.
 
     A string wider than `limit` cells is cut and ends with an ellipsis. An escape is never cut in two.
 
@@ -99,7 +99,7 @@ def width(value: str) -> int:
 def csv_cell(value: str) -> str:
     r"""Return a string as a CSV cell that no spreadsheet and no terminal executes.
 
-    For strings only: it would turn a negative number into text.
+    Use it for strings only: it would turn a negative number into text.
 
     >>> csv_cell("=HYPERLINK(1)"), csv_cell("\trope"), csv_cell("rope")
     ("'=HYPERLINK(1)", "'\\trope", 'rope')

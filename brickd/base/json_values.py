@@ -1,7 +1,7 @@
 """JSON values that brickd stores: encoded in pieces, checked one by one when decoded.
 
 Owns: the checks of numbers, texts and lists. Must not know: files, what a value means. Invariants: a check returns its
-value, or raises ValueError with the value found and the value expected; joined pieces are the encoding of the whole.
+value, or raises ValueError with the value found and the value expected; the joined pieces are the complete encoding.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, NoReturn, TypeVar
 
 U64_MAX = 2**64 - 1
 I32_MAX = 2**31 - 1
-_QUOTED_MAX = 200  # characters of an error, which may quote its input
-_CONTAINERS_MAX = 1 << 22  # an empty container takes 24 times as much memory as in a file
+_QUOTED_MAX = 200  # characters of an error message, because it may quote its input
+_CONTAINERS_MAX = 1 << 22  # an empty container takes 24 times as much memory as in the file
 
 Found = TypeVar("Found")
 
@@ -52,7 +52,7 @@ def text(value: Any) -> str:
 
 
 def unicode(value: Any) -> str:
-    """Check a string that UTF-8 can encode. Text in segments is one; a file's name may not be."""
+    """Check that UTF-8 can encode a string. File names may contain other characters."""
     text(value).encode()  # UnicodeEncodeError is a ValueError
     return str(value)
 
@@ -82,7 +82,7 @@ def bits(value: Any, most: int) -> int:
 
 
 def parsed(body: bytes | str) -> Any:
-    """Parse JSON; refuses NaN and Infinity, which Python accepts but JSON does not have."""
+    """Parse JSON; refuse NaN and Infinity, which only Python accepts."""
     return json.loads(body, parse_constant=_refuse)
 
 
@@ -101,7 +101,7 @@ def validating() -> Iterator[None]:
         yield
     except RecursionError:
         raise ValueError("is nested too deeply") from None
-    except Exception as error:  # also MemoryError, struct.error, zlib.error: the input caused it
+    except Exception as error:  # includes MemoryError, struct.error and zlib.error: the input caused them
         quoted = str(error)[:_QUOTED_MAX]
         raise ValueError(f"has an invalid structure: {type(error).__name__}: {quoted}") from None
 
@@ -110,7 +110,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"expected a number, found {constant}")
 
 
-# Not json.dumps, which makes an encoder for each call.
+# json.dumps would create an encoder at each call.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 

@@ -1,6 +1,7 @@
 """POSIX locks of single bytes: the kernel knows the holder, in every pid namespace.
 
-Owns: how a lock is taken, its holder, the holder's name. Must not know: what a byte means. Invariant: no call blocks.
+Owns: how a lock is taken, its holder, the holder's description. Must not know: the meaning of a byte. Invariant: no
+call blocks.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _FLOCK = struct.Struct("@hhqqi4x")  # struct flock of 64-bit Linux
 
 
 def take(fd: int, byte: int) -> bool:
-    """Take the lock until this process ends or closes any descriptor of the file; False: taken."""
+    """Take the lock until this process ends or closes a descriptor of the file; False: not free."""
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte, os.SEEK_SET)
     except (BlockingIOError, PermissionError):
@@ -22,14 +23,14 @@ def take(fd: int, byte: int) -> bool:
 
 
 def holder(fd: int, byte: int) -> int | None:
-    """The pid of the other process that has the lock (0: of another pid namespace); None: free."""
+    """Return the pid of the lock's other holder (0: of another pid namespace); None: free."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else pid
 
 
 def process(pid: int) -> str:
-    """The text for a holder in messages.
+    """Describe a holder in messages.
 
     >>> process(7), process(0)
     ('process 7', 'a process of another pid namespace')

@@ -1,4 +1,4 @@
-"""The division of a daemon's file descriptors: reserved ones, for workers, for clients.
+"""Divides a daemon's file descriptors: reserved ones, for workers, for clients.
 
 Owns: that division. Must not know: who opens a file. Invariant: workers and clients never take the reserved
 descriptors, which the drain, the checkpoint and recordings need.
@@ -12,24 +12,24 @@ from brickd.errors import DaemonRefused
 
 WORKERS_MAX = 1_024
 CLIENTS_MIN, CLIENTS_MAX = 8, 100
-# Measured: 12 are open in an idle daemon, 17 in one that records, writes its checkpoint and answers three clients. The
+# Measured: an idle daemon has 12 open; one that records, writes its checkpoint and answers three clients has 17. The
 # others are for short uses: a draft, a source, a segment that is inspected, a connection that is closing.
 RESERVED = 32
 _FILES_PER_CLIENT = 2  # its connection, and the recording that it fetches
 
 
 class Descriptors(NamedTuple):
-    """The limits of workers and of clients at one time."""
+    """The maximum numbers of workers and of clients at one time."""
 
     workers: int
     clients: int
 
 
 def divided(limit: int) -> Descriptors:
-    """The division of a limit (RLIMIT_NOFILE).
+    """Divide a limit (RLIMIT_NOFILE).
 
-    Half of the descriptors that are not reserved are for clients, two for each, up to `CLIENTS_MAX`. The others are for
-    workers, one for each, up to `WORKERS_MAX`.
+    Half of the unreserved descriptors are for clients, two for each, up to `CLIENTS_MAX`. The others are for workers,
+    one for each, up to `WORKERS_MAX`.
 
     Raises:
         DaemonRefused: too few are left for clients.

@@ -17,7 +17,7 @@ class Runtime(NamedTuple):
 
     Attributes:
         directory: the daemon's runtime directory, of mode 0700, or 0710 if a group may reach the socket.
-        state: the directory of files that outlive the daemon.
+        state: the directory of files that survive a restart of the daemon.
     """
 
     directory: Path
@@ -56,7 +56,7 @@ class Runtime(NamedTuple):
 
 
 def runtime() -> Runtime:
-    """The paths for the present environment."""
+    """Return the paths for the current environment."""
     directory = Path(os.environ.get("BRICKD_RUNTIME_DIR") or _default())
     socket = Path(os.environ.get("BRICKD_SOCKET") or directory / "socket")
     return Runtime(directory, socket, Path(os.environ.get("BRICKD_STATE_DIR") or _state(directory)))
@@ -68,7 +68,7 @@ def _default() -> Path:
 
 
 def _ours(directory: Path) -> bool:
-    """Whether a system service made it for this user; then its daemon serves sessions, too."""
+    """Whether a system service created it for this user. Its daemon also serves sessions."""
     try:
         return directory.lstat().st_uid == os.geteuid()
     except OSError:
@@ -76,7 +76,7 @@ def _ours(directory: Path) -> bool:
 
 
 def _state(directory: Path) -> Path:
-    """The directory in the user's own state; without a home, in the runtime directory.
+    """Return the user's state directory; without a home, one in the runtime directory.
 
     Containers report / as the home of a uid without a name.
     """

@@ -1,7 +1,7 @@
 """Files of state: replaced atomically; their first line has version, length and checksum.
 
-Owns: that line, whether a file is complete, and how one is read and replaced. Must not know: what the bytes mean.
-Invariants: a file that was cut, or changed in any byte, is refused with the reason; a file of a later brickd is
+Owns: the first line, whether a file is complete, and how it is read and replaced. Must not know: the meaning of the
+bytes. Invariants: a file that was cut, or changed in any byte, is refused with the reason; a file of a later brickd is
 refused, never interpreted; a reader sees the old file or the new one, never a mixture; a link stays a link, and a
 terminal, a pipe or /dev/null is written to and never replaced.
 """
@@ -65,7 +65,7 @@ def _crc(version: int, *body: bytes) -> int:
 
 
 def content_of(path: Path) -> bytes | None:
-    """Read a file; None: no file. Raises CheckpointRefused if it belongs to another user."""
+    """Read a file; None: no file. CheckpointRefused: it belongs to another user."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             owner = os.fstat(file.fileno()).st_uid
@@ -81,7 +81,7 @@ def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
-    import tempfile  # takes 4 ms, which readers do not need
+    import tempfile  # takes 4 ms, and readers do not need it
 
     path = path.resolve()
     fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600

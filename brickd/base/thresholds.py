@@ -1,8 +1,8 @@
 """Thresholds of alarms: one table of names, defaults, ranges and meanings.
 
-Owns: that table, and how a value is read from text, from a file and from a saved state. Must not know: what is compared
-with a threshold, who may change one. Invariants: every value is within its range, from any source; a refusal names the
-threshold, the value seen and the value expected.
+Owns: the table, and how a value is read from text, from a file and from a saved state. Must not know: how a threshold
+is used, who may change it. Invariants: every value is within its range, from any source; a refusal names the threshold,
+the value seen and the value expected.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _row(default: float, unit: str, least: float, most: float, meaning: str) -> 
 class Thresholds:
     """The values of all thresholds."""
 
-    stuck_min: float = _row(30, "s", 1, 86_400, "A span that is open for less is not reported as stuck.")
+    stuck_min: float = _row(30, "s", 1, 86_400, "A span is not reported as stuck before it is open for this time.")
     stuck_times: float = _row(
         20, "times", 1, 1e6, "A span is not reported as stuck before this multiple of its own p99."
     )
@@ -47,37 +47,47 @@ class Thresholds:
         "s",
         1,
         604_800,
-        "A span that no worker of the service has completed yet, in a worker that completes nothing else, is reported"
-        " as stuck after this time.",
+        "A span without a known p99, in a worker that completes nothing else, is reported as stuck after this time.",
     )
     memory_over: float = _row(
         600, "s", 300, 86_400, "The memory of a worker must only grow for this time before it is reported."
     )
     memory_growth: float = _row(1, "MiB/min", 0.01, 1e6, "A worker whose memory grows by less is not reported.")
-    slower_percent: float = _row(30, "percent", 1, 1e4, "A worker is not reported as slower than before below this.")
+    slower_percent: float = _row(
+        30, "percent", 1, 1e4, "A worker is not reported as slower than before if the difference is below this."
+    )
     slower_over: float = _row(
-        300, "s", 60, 3_600, "A worker is compared with its own past once that is as long as this, and a minute more."
+        300,
+        "s",
+        60,
+        3_600,
+        "A worker is compared with its own past after it has recorded for this time and one minute.",
     )
     straggler_percent: float = _row(
-        1, "percent", 0.1, 1e4, "A worker whose calls take longer by less is not named as a straggler."
+        1, "percent", 0.1, 1e4, "A worker is not named as a straggler if the difference of its calls is below this."
     )
     straggler_cost_percent: float = _row(
-        0.1, "percent", 0.1, 100, "A worker whose slowness costs less of the time is not named as a straggler."
+        0.1,
+        "percent",
+        0.1,
+        100,
+        "A worker is not named as a straggler if its slowness costs less than this part of the time.",
     )
     waits_percent: float = _row(
         5,
         "percent",
         0.1,
         1e4,
-        "A worker is not reported as waiting for a processor if that is less of its time, above the median of all.",
+        "A worker is not reported as waiting for a processor if its waiting, minus the median of all workers, is "
+        "below this part of its time.",
     )
     waits_alone_percent: float = _row(
         25,
         "percent",
         0.1,
         1e4,
-        "A worker that may use one processor only, or whose control group is throttled, is reported if it waits for a"
-        " processor for this part of its time; any worker of a service of one or two, for twice this part.",
+        "A worker with only one allowed processor, or in a throttled control group, is reported if it waits for a "
+        "processor for this part of its time. In a service of one or two workers, each is reported at twice this part.",
     )
     nan_for: float = _row(
         600, "s", 1, 604_800, "The alarm `nan` of a worker ends when no NaN or infinity was born in it for this time."
@@ -90,12 +100,12 @@ class Thresholds:
     )
 
     def ns(self, name: str) -> int:
-        """A duration in nanoseconds."""
+        """Return a duration in nanoseconds."""
         seconds: float = getattr(self, name)
         return round(seconds * SECOND)
 
     def changed(self) -> dict[str, float]:
-        """The values that are not the defaults."""
+        """Return the values that are not the defaults."""
         mine = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in mine.items() if value != getattr(_DEFAULTS, name)}
 
@@ -114,11 +124,11 @@ class Thresholds:
 
     @classmethod
     def of(cls, saved: Mapping[str, float]) -> Thresholds:
-        """Thresholds from the result of `changed`; those of a later brickd are ignored."""
+        """Restore thresholds from the result of `changed`; ignore those of a later brickd."""
         return cls().with_({name: value for name, value in saved.items() if name in NAMES})
 
     def with_(self, values: Mapping[str, float]) -> Thresholds:
-        """A copy with other values.
+        """Return a copy with other values.
 
         Raises:
             WrongQuestion: there is no such threshold, or a value is not within its range.
@@ -135,7 +145,7 @@ NAMES = tuple(each.name for each in fields(Thresholds))
 
 
 def row(name: str) -> _Row:
-    """The row of a threshold; raises WrongQuestion if no threshold has this name."""
+    """Return the row of a threshold. WrongQuestion: no threshold has this name."""
     for each in fields(Thresholds):
         if each.name == name:
             found: _Row = each.metadata["row"]
@@ -144,7 +154,7 @@ def row(name: str) -> _Row:
 
 
 def written(value: float, unit: str) -> str:
-    """The text of a value, as `assigned` reads it.
+    """Format a value for `assigned`.
 
     >>> written(90, "s"), written(20, "times"), written(2.5, "%")
     ('90s', '20', '2.5')
@@ -153,7 +163,7 @@ def written(value: float, unit: str) -> str:
 
 
 def assignments(of: Thresholds) -> list[str]:
-    """The assignments that `assigned` needs to make these thresholds."""
+    """Return the assignments for `assigned` that produce these thresholds."""
     return [f"{name}={written(value, row(name).unit)}" for name, value in of.changed().items()]
 
 
@@ -189,7 +199,7 @@ def _value(name: str, text: str) -> float:
 
 
 def of_file(path: Path) -> dict[str, float]:
-    """Read the values in a TOML file, which has numbers, or texts such as "45s".
+    """Read the values in a TOML file: numbers, or texts such as "45s".
 
     Raises:
         WrongQuestion: the file cannot be read or is invalid.

@@ -1,6 +1,7 @@
 """Timestamps in documents and on screens.
 
-Owns: their formats, RFC 3339 and local time. Must not know: what happened then. Invariant: any number can be formatted.
+Owns: their formats, RFC 3339 and local time. Must not know: the meaning of a time. Invariant: any number can be
+formatted.
 """
 
 import time
@@ -21,7 +22,7 @@ class Moment(NamedTuple):
 
 
 def rfc3339(ns: int) -> str:
-    """A time since 1970, to the millisecond; a time outside of the calendar is shown as 1970.
+    """Format a time since 1970, to the millisecond; a time outside of the calendar is 1970.
 
     >>> rfc3339(1_700_000_000_123_456_789), rfc3339(2**63)
     ('2023-11-14T22:13:20.123Z', '2262-04-11T23:47:16.854Z')
@@ -30,7 +31,7 @@ def rfc3339(ns: int) -> str:
 
 
 def local(ns: int, now_ns: int) -> str:
-    """A time since 1970 in local time; with its date if that is not today."""
+    """Format a time since 1970 in local time, with its date if that is not today."""
     moment = _moment(ns).astimezone()
     return f"{moment:%H:%M}" if moment.date() == _moment(now_ns).astimezone().date() else f"{moment:%Y-%m-%d %H:%M}"
 

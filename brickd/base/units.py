@@ -1,9 +1,9 @@
 """Formats of numbers, counts, durations and tensors' names, and the parsers of durations and sizes.
 
 Owns: units, rounding, singular and plural. Must not know: what is measured, or where it is printed. Invariants: a
-number always has the same format; a figure is rounded once, from the exact number, ties away from zero; it moves to the
-next unit when the rounded figure would reach it (999,950 ns is 1.0 ms, never 1000 µs); a value and its negative differ
-only in the sign, and zero has none. None, NaN and infinities are `-`.
+number always has the same format; a figure is rounded once, from the exact number, ties away from zero; if the rounded
+figure reaches the next unit, it is given in that unit (999,950 ns is 1.0 ms, never 1000 µs); a value and its negative
+differ only in the sign, and zero has no sign. None, NaN and infinities are `-`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BYTES = ((1, "B"), (2**10, "K"), (2**20, "M"), (2**30, "G"), (2**40, "T"), (2**
 
 
 def duration(ns: Number) -> str:
-    """Format nanoseconds: one decimal below 100 of a unit, else none; nanoseconds are whole.
+    """Format nanoseconds: one decimal below 100 of a unit, else none; `ns` has no decimal.
 
     >>> [duration(ns) for ns in (0, 850, 3_100_000, 17_000_000, 421_400, 42 * 10**9, 90 * 10**9, 10**18)]
     ['0 ns', '850 ns', '3.1 ms', '17.0 ms', '421 µs', '42.0 s', '1.5 min', '11,574 d']
@@ -232,7 +232,7 @@ def _is_no_number(value: int | float) -> bool:
 
 
 def or_none(number: int) -> int | None:
-    """The number of a layer or an expert in documents: None for -1.
+    """Return the number of a layer or an expert for documents: None for -1.
 
     >>> or_none(3), or_none(-1)
     (3, None)
@@ -241,7 +241,7 @@ def or_none(number: int) -> int | None:
 
 
 def called(name: str, layer: int | None, expert: int | None) -> str:
-    """A tensor's name in its model: with the numbers of its layer and expert.
+    """Return a tensor's name in its model, with the numbers of its layer and expert.
 
     >>> called("layers.*.mlp.weight", 3, None), called("norm", -1, -1), called("w", 3, 7)
     ('layers.3.mlp.weight', 'norm', 'w, layer 3, expert 7')
@@ -264,7 +264,7 @@ NONE_RECORDED = "no workers: the recording has none"
 
 
 def noun(n: int, one: str, more: str | None = None) -> str:
-    """The noun for the number `n`.
+    """Return the noun for the number `n`.
 
     >>> noun(1, "span"), noun(0, "span"), noun(2, "it was", "they were")
     ('span', 'spans', 'they were')
@@ -282,7 +282,7 @@ def plural(n: int, one: str, more: str | None = None) -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first few names, and the number of the others.
+    """List the first few names, and the number of the others.
 
     >>> listed(["api/0", "api/1"], most=2), listed(["api/0", "api/1", "api/2", "api/3"], most=2)
     ('api/0, api/1', 'api/0, api/1 and 2 more')

@@ -1,9 +1,9 @@
 """The command `brickd`: the group of all verbs, one file per verb.
 
-Owns: the translation of any error into one line and an exit code, the case that the reader of stdout has gone. Must not
-know: what a verb does; it imports none until it runs. Invariants: every exit code is one of `Exit` or 130, even for a
-defect (a bare traceback would exit 1, which means "differs"), except for `run`, which exits like a shell that cannot
-start a command; a verb returns None or an `Exit`.
+Owns: the translation of any error into one line and an exit code, the handling of a closed stdout. Must not know: the
+work of a verb; only the verb that runs is imported. Invariants: every exit code is one of `Exit` or 130, even for a
+defect (a plain traceback would exit 1, which means "differs"); only `run` exits like a shell that cannot start a
+command; a verb returns None or an `Exit`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Group(click.Group):
         from click.shell_completion import CompletionItem
 
         verbs = [CompletionItem(name, help=verb.help) for name, verb in VERBS.items() if name.startswith(incomplete)]
-        # Not the group's own completion, which imports every verb to check whether it is hidden.
+        # The completion of click's group would import every verb to check whether it is hidden.
         return verbs + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -93,7 +93,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     help="Print the version and exit.",
 )
 def brickd() -> None:
-    """Show where the time goes in a multi-process server, while it runs.
+    """Show where the time goes in a running multi-process server.
 
     A WORKER is a name such as api/0. A SERVICE is the group of workers that run the same program, such as api.
     A RECORDING is a file that "brickd record" wrote: a verb that takes one shows it instead of this machine.
@@ -113,7 +113,7 @@ def brickd() -> None:
 def main() -> int:
     """Run `brickd` with the arguments of this process and return its exit code."""
     if sys.stdout is None:
-        # Closed by the caller (`>&-`): the next opened file would become descriptor 1.
+        # The caller closed it (`>&-`): the next opened file would become descriptor 1.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if isinstance(sys.stdout, io.TextIOWrapper):
         # In an ASCII locale, show a worker's name with escapes instead of failing.
@@ -144,7 +144,7 @@ def main() -> int:
 def _run(args: list[str]) -> int:
     try:
         with brickd.make_context("brickd", args) as context:
-            # click types what a verb returns as Any; see the invariant above.
+            # click types a verb's result as Any; see the invariant above.
             code: Any = brickd.invoke(context)
             return code or Exit.OK
     finally:
@@ -162,7 +162,7 @@ def _after_os_error(error: OSError) -> int:
     try:
         sys.stdout.flush()
     except OSError:
-        # Otherwise the interpreter flushes again as it exits, and complains.
+        # Otherwise the interpreter flushes again at exit, and prints an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if unread:
         return Exit.OK
@@ -171,7 +171,7 @@ def _after_os_error(error: OSError) -> int:
 
 
 def _stdout_has_no_reader() -> bool:
-    """Whether the failed pipe is stdout's; any other (a daemon's socket) is an error."""
+    """Whether the failed pipe is stdout's; another one (a daemon's socket) is an error."""
     import select
 
     poll = select.poll()

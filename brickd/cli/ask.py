@@ -1,6 +1,6 @@
-"""The query of a verb: it prints the notes about the answer on stderr.
+"""Answers the query of a verb; prints the notes about the answer on stderr.
 
-Owns: those notes, and the progress display. Must not know: any one view, where an answer comes from.
+Owns: the notes, and the progress display. Must not know: single views, where an answer comes from.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def asked(name: str, question: Query, *, recordings: Sequence[str] = ()) -> Docu
 
 
 def ask_daemon(name: str, question: Query, *, post: bool = False) -> Document:
-    """Send the daemon a query or an order that no other source can answer.
+    """Send the daemon a query or an order that only the daemon can answer.
 
     Raises:
         NoAnswer: there is no daemon.
@@ -34,7 +34,7 @@ def ask_daemon(name: str, question: Query, *, post: bool = False) -> Document:
 
 
 def noted(answer: FetchedAnswer) -> Document:
-    """Print the notes about an answer; returns its document."""
+    """Print the notes about an answer; return its document."""
     for words in answer.words:
         print_message(words)
     return answer.document

@@ -1,6 +1,6 @@
 """The verb `bricks`.
 
-Owns: the human screen of the bricks. Must not know: segments. Invariants: what is cut off is counted; the column that
+Owns: the human screen of the bricks. Must not know: segments. Invariants: omitted rows are counted; the column that
 sorts the bricks is shown on any screen of at least 24 columns.
 """
 
@@ -45,7 +45,7 @@ _FIGURES = (
     Figure(Column("FLOP/S IN BRICK", "right", spare=17), "flops_per_second_in_brick", units.count),
     Figure(Column("FLOP/BYTE", "right", spare=18), "flops_per_byte", _ratio),
 )
-# Shown only if an entry has a value: rates need a period, FLOPs need operations that the program reports.
+# Shown only if an entry has a value: rates need a period, and FLOPs need operations reported by the program.
 _SOMETIMES = {
     "count_per_second", "elements_per_second", "max_ns", "flops_per_second_in_brick", "flops_per_byte",
 }  # fmt: skip
@@ -80,7 +80,7 @@ def _render(document: dict[str, Any], screen: Screen, more: Sequence[str]) -> li
     entries, rest = document["bricks"], document["rest"]
     if not entries:
         return [wording.nothing(document)]
-    # With one worker there is no worst one.
+    # One worker is not the worst of several.
     figures = [
         *wording.brick_figures(document),
         *with_columns(_FIGURES, more),

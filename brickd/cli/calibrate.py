@@ -1,7 +1,7 @@
 """The verb `calibrate`.
 
 Owns: the options that replace a measurement, the screen of peaks. Must not know: how a peak is measured, the form of
-the file. Invariants: the known peaks stay until everything is measured, and if the results contradict each other; given
+the file. Invariants: the known peaks are replaced only after a complete measurement without contradictions; given
 values are shown as given, lower bounds as lower bounds.
 """
 
@@ -66,8 +66,8 @@ def calibrate(
 
     Measures operations and bytes per second of one core and of all cores. With torch, it also measures a GPU. A result
     is the best of many short rounds. If other work disturbed all of them, the result is shown as a lower bound. Saves
-    the results for "brickd roofline", and keeps higher ones of earlier measurements, except with --replace. Takes less
-    than half a minute. With --peak-flops and --bandwidth, it measures nothing and saves the values that you give.
+    the results for "brickd roofline", and keeps higher results of earlier measurements unless you give --replace. Takes
+    less than half a minute. With --peak-flops and --bandwidth, it measures nothing and saves the values that you give.
 
     \b
     Examples:
@@ -77,7 +77,7 @@ def calibrate(
     """  # noqa: D301
     giving = peak_flops is not None and bandwidth is not None
     if not giving and (peak_flops, bandwidth, device) != (None, None, None):
-        raise click.UsageError("expected both --peak-flops and --bandwidth, or neither of them and no --device")
+        raise click.UsageError("expected --peak-flops and --bandwidth together (--device needs both)")
     if giving and quick:
         raise click.UsageError("--quick contradicts --peak-flops: give one of them")
     if giving and replace:
@@ -122,8 +122,8 @@ def _require_this_machine(known: Sequence[Device]) -> None:
         if device.source == "measured" and device.machine is not None and device.machine != here():
             other, this = peak_words.machine(asdict(device.machine)), peak_words.machine(asdict(here()))
             raise BrickdError(
-                f"the known peaks are those of another machine ({other}), this one is {this}: to replace them:"
-                " brickd calibrate --replace"
+                f"the saved peaks are of another machine ({other}), this one is {this}: to replace them: brickd "
+                f"calibrate --replace"
             )
 
 
@@ -142,7 +142,7 @@ def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
 
 
 def _refuse(devices: Sequence[Device]) -> None:
-    """Raise a BrickdError if all cores together reached less than one core."""
+    """Raise a BrickdError if all cores together were slower than one core."""
     from brickd.analysis.roofline.calibration import contradictions
 
     if not (found := contradictions(devices)):
@@ -160,11 +160,11 @@ def _render(devices: Sequence[Device], skipped: Sequence[Skipped], kept: Sequenc
     notes = [f"{device.name}: {device.by}; {_where(device)}" for device in devices if device.by is not None]
     notes += [line for device in devices for line in peak_words.bounds(device.document())]
     notes += [
-        f"{device}, {of}: {units.count(before)}/s of {at[:10]} is kept, this time it was {units.count(now)}/s"
+        f"{device}, {of}: {units.count(before)}/s of {at[:10]} is kept; the new result is {units.count(now)}/s"
         for device, of, before, now, at in kept
     ]
     if kept:
-        notes.append("to replace what is kept: brickd calibrate --replace")
+        notes.append("to replace it: brickd calibrate --replace")
     notes += [f"{device.name}, {what}: not measured: {why}" for device in devices for what, why in device.skipped]
     notes += [f"{what}: not measured: {why}" for what, why in skipped]
     return [*lines, *(line for note in notes for line in escape.wrapped(note, screen.width))]

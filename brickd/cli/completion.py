@@ -1,6 +1,6 @@
 """The verb `completion`.
 
-Owns: its argument. Must not know: what a completion offers.
+Owns: its argument. Must not know: the completions.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ from brickd.cli.shell_completion import SHELLS, script
 def completion(context: click.Context, shell: str) -> None:
     """Print the script that completes brickd commands in a shell.
 
-    The script begins with a comment that says how to install it.
+    A comment at the start of the script says how to install it.
     """
     click.echo(script(context.find_root().command, shell), nl=False)

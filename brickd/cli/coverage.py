@@ -1,7 +1,7 @@
 """The verb `coverage`.
 
-Owns: the human screen of what was compared. Must not know: how that is judged. Invariants: differences come first, then
-what was not compared, by the reason; what is omitted is counted.
+Owns: the human screen of the coverage. Must not know: how it is judged. Invariants: differences come first, then sites
+that were not compared, by reason; omitted sites are counted.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _STATES = {
     "does_not_repeat": "does not repeat",
     "off": "off: sensitive",
     "left_out": "left out: brickd set",
-    "closed": "closed: torch compiles or copies it",
+    "closed": "closed: compiled or copied by torch",
     "silent": "nothing recorded",
-    "no_inputs": "no inputs given",
+    "no_inputs": "no inputs recorded",
     "stateful": "stateful",
     "alone": "no other worker had the same",
     "compared": "compared",
@@ -85,7 +85,7 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
         lines.append(escape.text(_thinned(name, thinned, document["source"]), screen.width))
     for each in findings[:_FINDINGS]:
         lines += wording.finding(_finding(each), each["command"], screen)
-    lines += wording.more(len(findings) - _FINDINGS, "more site", " where workers differ: --json")
+    lines += wording.more(len(findings) - _FINDINGS, "more site", " see the workers: --json")
     lines += wording.unproven((each for each in document["evidence"] if each["service"] == name), document, screen)
     rows = [*_rows(each for each in document["sites"] if each["service"] == name)]
     lines += tables.lines(_COLUMNS, rows[:_ROWS], screen.width) if rows else []
@@ -93,7 +93,7 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
     lines += [escape.text(line, screen.width) for line in _classes(document["sites"], name)]
     bricks = [each["brick"] for each in document["bricks_without_sites"] if each["service"] == name]
     if bricks:
-        line = f"bricks whose numbers are never compared: {units.listed(bricks, _BRICKS)}"
+        line = f"bricks without compared numbers: {units.listed(bricks, _BRICKS)}"
         lines.append(escape.text(line, screen.width))
     return lines
 
@@ -119,7 +119,7 @@ def _finding(finding: dict[str, Any]) -> str:
 
 
 def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """A row for each group of a kernel's layers in the same state."""
+    """Return a row for each group of a kernel's layers in the same state."""
     for (state, kernel, _), found in groupby(sites, key=lambda e: (e["state"], e["kernel"], e["category"] == "weight")):
         of = list(found)
         sums = [sum(each[key] for each in of) for key in ("fingerprints", "compared", "unlike", "evicted")]
@@ -129,7 +129,7 @@ def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
-    """The sites with several numeric classes: one line for each set of classes."""
+    """Return a line for each set of numeric classes, with its sites."""
     found: dict[str, list[dict[str, Any]]] = {}
     for each in sites:
         if each["service"] == service and each["numeric_classes"]:
@@ -139,11 +139,11 @@ def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
         kernels = list(dict.fromkeys(each["kernel"] or "others" for each in where))
         number = len(where[0]["numeric_classes"])
         lines.append(f"in {number} numeric classes: {who}: {units.listed(kernels, _BRICKS)}")
-    return lines[:_FINDINGS] + wording.more(len(lines) - _FINDINGS, "more way", " to part them: --json")
+    return lines[:_FINDINGS] + wording.more(len(lines) - _FINDINGS, "more way", " to tell them apart: --json")
 
 
 def _layers(layers: Sequence[int | None]) -> str:
-    """The layers, in order, as a cell.
+    """Format the layers, in order, as a cell.
 
     >>> _layers([None]), _layers([3]), _layers([0, 1, 2, 3]), _layers([0, 2, 7])
     ('-', '3', '0-3', '3 of 0-7')
@@ -163,11 +163,11 @@ def _window(document: dict[str, Any]) -> Iterator[str]:
         yield "nothing is compared: the daemon was started with --numerics-bytes 0"
     elif document["source"] == "daemon":
         age = units.duration(window["oldest_age_ns"])
-        kept = f"held: {units.many(window['fingerprints'], 'fingerprint')} of the last {age}"
+        kept = f"in memory: {units.many(window['fingerprints'], 'fingerprint')} of the last {age}"
         yield f"since {document['since']}; {kept}, at most {units.size(window['bytes'])}"
     if document["unlooked"]:
         unlooked = units.many(document["unlooked"], "fingerprint")
         sites = sum(each["state"] == "not_judged" for each in document["sites"])
         none = f"; {units.many(sites, 'site')} not judged" if sites else ""
-        why = "others of their sites were, or they had left the window"
-        yield f"{unlooked} that differ were not looked at: {why}{none}"
+        why = "their sites had enough others, or they were evicted"
+        yield f"{unlooked} that differ were not examined: {why}{none}"

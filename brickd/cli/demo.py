@@ -1,7 +1,7 @@
 """The verb `demo`.
 
-Owns: a daemon and four workers, started and ended here, and the screens shown meanwhile. Must not know: what the
-workers compute. Invariant: however it ends, its processes end with it, and leave no files.
+Owns: the start and end of a daemon and four workers, and the screens in between. Must not know: the computation of the
+workers. Invariant: its processes always end with it, and leave no files.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from brickd.query.parameters import Duration
 from brickd.shm import removed_file
 from brickd.shm.segment_files import find, open_file
 
-# The fault of each worker: the screens must name demo/1 and demo/3.
+# The faults of the workers: the screens must name demo/1 and demo/3.
 _WORKERS = ("well", "damaged", "well", "slow")
-# The time as a share of the whole, the command, the reason; stragglers need five looks, ten seconds apart.
+# The time as a share of the total, the command, the reason. Stragglers need five looks, ten seconds apart.
 _TYPED = (
     (0.02, "weights demo", "do all have the same weights?"),
     (0.1, "diff demo", "do all compute the same?"),
@@ -49,7 +49,7 @@ Process = subprocess.Popen[bytes]
 
 @click.command()
 @click.option("--seconds", type=ParameterType(Duration(0.5, 600, "")), default="50s", show_default=True,
-              metavar="DURATION", help="Run this long. The slow worker is found after 50 seconds.")  # fmt: skip
+              metavar="DURATION", help="Run for this time. The slow worker is found after 50 seconds.")  # fmt: skip
 def demo(seconds: float) -> None:
     """Run a demonstration: four workers, one damaged, one slow.
 
@@ -66,7 +66,7 @@ def demo(seconds: float) -> None:
         began = time.monotonic()
         for share, line, why in _TYPED:
             _until(began + share * seconds, processes)
-            click.echo(f"$ brickd {line}    # {why} {time.monotonic() - began:.0f} s after they came")
+            click.echo(f"$ brickd {line}    # {why} {time.monotonic() - began:.0f} s after the workers started")
             verb, *words = line.split()
             _VERBS[verb].main(words, standalone_mode=False)
             click.echo()
@@ -75,7 +75,7 @@ def demo(seconds: float) -> None:
 
 @contextlib.contextmanager
 def _place() -> Iterator[None]:
-    """Use a prefix and directories of its own."""
+    """Use a separate prefix and separate directories."""
     with tempfile.TemporaryDirectory(prefix="brickd-demo-") as directory:
         os.environ["BRICKD_SHM_PREFIX"] = prefix = f"demo-brickd-{uuid.uuid4().hex[:8]}-"
         os.environ["BRICKD_RUNTIME_DIR"] = os.environ["BRICKD_STATE_DIR"] = directory
@@ -84,7 +84,7 @@ def _place() -> Iterator[None]:
         try:
             yield
         finally:
-            for name in find(prefix):  # of workers that had to be killed
+            for name in find(prefix):  # segments of killed workers
                 with open_file(name) as file:
                     file.unlink()
             Path(removed_file.path(prefix)).unlink(missing_ok=True)
@@ -92,9 +92,9 @@ def _place() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _running() -> Iterator[list[Process]]:
-    """Run workers and a daemon; the workers begin when the daemon runs, so it misses nothing."""
+    """Run workers and a daemon; the workers start after the daemon, so it misses nothing."""
     processes: list[Process] = []
-    # One thread per worker for the arithmetic library, because four workers share this machine.
+    # One thread per worker for the math library, because four workers share this machine.
     environment = os.environ | dict.fromkeys(_VARIABLES, "1") | {"BRICKD_SERVICE": "demo"}
     try:
         for index, kind in enumerate(_WORKERS):
@@ -116,7 +116,7 @@ def _running() -> Iterator[list[Process]]:
 
 
 def _end(process: Process) -> None:
-    """Close a worker's input; terminate the daemon, which has none."""
+    """Close a worker's input; terminate the daemon, which has no input."""
     if process.stdin is None:
         process.terminate()
     else:
@@ -145,7 +145,7 @@ def _wait(for_what: Callable[[], bool], processes: Sequence[Process], otherwise:
 
 
 def _until(moment: float, processes: Sequence[Process]) -> None:
-    """Show progress until that moment."""
+    """Show progress until this time."""
     steps = max(1, round((moment - time.monotonic()) * 10))
     with click.progressbar(length=steps, label="running", file=sys.stderr, show_eta=False) as bar:
         while time.monotonic() < moment:

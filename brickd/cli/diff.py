@@ -1,7 +1,8 @@
 """The verb `diff`.
 
-Owns: the human screen of a comparison, when it exits 1. Must not know: how workers are compared. Invariants: the first
-line has the evidence and the verdict; what was not examined is reported; by default the screen has 24 lines.
+Owns: the human screen of a comparison, the exit code. Must not know: how workers are compared. Invariants: the first
+line has the evidence and the verdict; the number of unexamined fingerprints is shown; by default the screen has 24
+lines.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _FAILS = ("diverged", "within", "incomplete", "unproven", "slower")
     "--context",
     type=click.IntRange(0),
     metavar="N",
-    help="Show N sites before and after the first that differs.",
+    help="Show N sites before and after the first difference.",
 )
 @click.option(
     "--fail-on",
@@ -56,7 +57,7 @@ _FAILS = ("diverged", "within", "incomplete", "unproven", "slower")
     metavar="PERCENT",
     default=5.0,
     show_default=True,
-    help="With --fail-on slower: accept a median that is at most PERCENT longer.",
+    help="With --fail-on slower: accept a median that is longer by at most PERCENT.",
 )
 @output_options
 def diff(
@@ -64,7 +65,7 @@ def diff(
 ) -> Exit:
     """Show where the numbers of workers first differ, and why.
 
-    Compares two or more workers. A pattern ('api/*') or a service stands for its workers. With three or more workers,
+    Compares two or more workers. A pattern ('api/*') or a service selects its workers. With three or more workers,
     brickd names the worker that differs from the majority. RECORDING:WORKER is a worker of a recording. With --by run,
     you state that the workers did the same work, so brickd pairs their steps. Exits 1 if the workers diverge. Exits 6
     if nothing can be compared; this never means that the workers are equal.
@@ -97,7 +98,7 @@ def diff(
 
 
 def _is_slower(document: dict[str, Any], percent: float) -> bool:
-    """Whether a brick of the second worker takes longer, beyond chance and more than `percent`.
+    """Whether a brick of the second worker takes significantly longer, by more than `percent`.
 
     Raises:
         UsageError: there are not two workers.
@@ -115,14 +116,14 @@ def _is_slower(document: dict[str, Any], percent: float) -> bool:
 
 
 def _is_unproven(document: dict[str, Any]) -> bool:
-    """Whether no computed value was compared; by weights, whether no weight was."""
+    """Whether no computed value was compared, or no weight if compared by weights."""
     classes = document["evidence_classes"]
     outputs = [each for each in classes if each["evidence"] != "weights"]
     return all(each["verdict"] == "unproven" for each in outputs or classes)
 
 
 def _render(document: dict[str, Any], screen: Screen, every: bool, context: int | None, *, times: bool) -> list[str]:
-    if document["verdict"] == "not_comparable":  # the error that ends the verb says that
+    if document["verdict"] == "not_comparable":  # the final error says that
         return _times(document["timing"], screen, every)[1:] if times else []
     title, *more = document["headlines"]
     bad = document["verdict"] in _DIFFER
@@ -155,7 +156,7 @@ def _sites(shown: Sequence[dict[str, Any]], among: int, screen: Screen) -> list[
 
 
 def _apart(sites: Sequence[dict[str, Any]], screen: Screen, room: int | None) -> list[str]:
-    """Where something could not be compared, and why; [] without enough room."""
+    """Say where fingerprints could not be compared, and why; [] without enough room."""
     rows = [{**site, "times": sum(site["not_comparable"].values())} for site in sites if site["not_comparable"]]
     most = len(rows) if room is None else min(_APART, room - 4)  # an empty line, titles, and the line of omissions
     if not rows or most < 1:
@@ -166,7 +167,7 @@ def _apart(sites: Sequence[dict[str, Any]], screen: Screen, room: int | None) ->
 
 
 def _place(first: dict[str, Any] | None, sites: Sequence[dict[str, Any]]) -> int | None:
-    """The index of the first difference among the sites."""
+    """Return the index of the first difference among the sites."""
     if first is None:
         return None
     where = first["kernel"], first["layer"]
@@ -174,7 +175,7 @@ def _place(first: dict[str, Any] | None, sites: Sequence[dict[str, Any]]) -> int
 
 
 def _near(sites: Sequence[dict[str, Any]], at: int | None, room: int) -> Sequence[dict[str, Any]]:
-    """The first difference and its neighbours; without one, sites with a verdict or missing."""
+    """Return the sites around the first difference, or all sites with a verdict or missing."""
     if at is None:
         return [site for site in sites if site["verdict"] is not None or site["missing"]][:room]
     begin = max(0, min(at - _BEFORE, len(sites) - room))
@@ -195,13 +196,13 @@ def _counted(document: dict[str, Any]) -> Iterator[str]:
     yield ", ".join(figures)
     lacking = [f"{units.count(each['missing'])} in {each['worker']}" for each in document["workers"] if each["missing"]]
     if lacking:
-        where = "" if document["evidence"] == "weights" else ", in steps that both have"
+        where = "" if document["evidence"] == "weights" else ", in common steps"
         yield f"missing{where}: {', '.join(lacking[:4])}"
     yield from _other_classes(document)
 
 
 def _other_classes(document: dict[str, Any]) -> Iterator[str]:
-    """The verdicts by evidence that does not lead; the headlines report outputs not compared."""
+    """Return the other verdicts; the headlines report outputs that were not compared."""
     for each in document["evidence_classes"]:
         if each["verdict"] == "unproven" and each["evidence"] == "weights" != document["evidence"]:
             yield f"by weights: unproven: {each['why']}"
@@ -214,17 +215,17 @@ def _other_classes(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _unseen(seen: dict[str, Any]) -> Iterator[str]:
-    """What was not compared."""
+    """Count what was not compared."""
     steps = seen["steps"] or {}
     counts = [
         (seen["lone"], "fingerprint without a counterpart", "fingerprints without a counterpart"),
         (seen["bare"], "fingerprint without inputs", None),
-        (seen["uncertain"], "fingerprint at the edge of what is known", "fingerprints at the edge of what is known"),
+        (seen["uncertain"], "fingerprint at an edge of the window", "fingerprints at an edge of the window"),
         (seen["unreadable"], "tensor that cannot be read", "tensors that cannot be read"),
-        (steps.get("lone", 0), "step of one alone", "steps of one alone"),
-        (steps.get("other", 0), "step of other work", "steps of other work"),
+        (steps.get("lone", 0), "step of one worker only", "steps of one worker only"),
+        (steps.get("other", 0), "step of different work", "steps of different work"),
         (seen["off_sites"], "site that is off", "sites that are off"),
-        (seen["evicted"], "fingerprint there was no room for", "fingerprints there was no room for"),
+        (seen["evicted"], "fingerprint without room", "fingerprints without room"),
         (seen["lost"], "fingerprint lost", "fingerprints lost"),
     ]
     if any(n for n, _, _ in counts):
@@ -232,7 +233,7 @@ def _unseen(seen: dict[str, Any]) -> Iterator[str]:
 
 
 def _times(timing: dict[str, Any] | None, screen: Screen, every: bool) -> list[str]:
-    """The bricks whose times differ; `~`: that may be chance."""
+    """Return the bricks whose times differ; `~`: perhaps by chance."""
     if timing is None or not timing["bricks"]:
         return []
     a, b = (units.listed(timing[side], most=1) for side in ("a", "b"))

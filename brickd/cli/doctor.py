@@ -1,7 +1,8 @@
 """The verb `doctor`.
 
-Owns: how findings are shown. Must not know: any check. Invariants: findings that need a fix come first, each with its
-whole fix on the next line, on a terminal of any width; fine ones are counted; it runs even if nothing else does.
+Owns: how findings are shown. Must not know: single checks. Invariants: findings that need a fix come first, each with
+its complete fix on the next line, on a terminal of any width; fine ones are counted; it runs even if no other verb
+works.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _COLOURS = {"broken": "red", "advice": "yellow"}
 @click.command()
 @output_options
 def doctor(output: str) -> Exit:
-    """Find what keeps brickd from working here, with the fix.
+    """Find problems of brickd on this machine, with their fixes.
 
     Prints each problem with a command to paste. Use it when "brickd status" shows nothing. Exits 1 if something is
     broken.

@@ -1,8 +1,8 @@
 """The tree as a graph: text in the language of Graphviz, for `dot -Tsvg`.
 
 Owns: the look of nodes and edges, how a name becomes a label. Must not know: how places are merged, files. Invariants:
-a name is only text in the picture, whatever it contains: it cannot form an escape of the language or an HTML entity;
-the same document gives the same text; omitted nodes are one node with their number.
+any name is only text in the picture: it cannot form an escape of the language or an HTML entity; the same document
+gives the same text; omitted nodes are one node with their number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAME_WIDTH = 60
 
 
 def dot(document: Mapping[str, Any]) -> str:
-    """The graph of a document of the view `tree`."""
+    """Return the graph of a document of the view `tree`."""
     nodes: Sequence[Node] = document["nodes"]
     lines = [
         "digraph brickd {",
@@ -87,7 +87,7 @@ def _label(node: Node) -> list[str]:
 
 
 def _quoted(lines: Sequence[str]) -> str:
-    r"""A label of several lines.
+    r"""Quote a label of several lines.
 
     >>> _quoted(['a"b\\N', "<b>&amp;"])
     '"a\\"b\\\\N\\n<b>&amp;amp;"'

@@ -24,7 +24,7 @@ _STEP_SECONDS = 0.02
 
 @click.command()
 @click.option("--wait", type=ParameterType(Duration(0, 3600, "")), default="20s", show_default=True, metavar="DURATION",
-              help="Wait at most this long until the daemon has ended.")  # fmt: skip
+              help="Wait at most this long for the end of the daemon.")  # fmt: skip
 @output_options
 def down(wait: float, output: str) -> None:
     """Stop the daemon; the next one continues from its state."""
@@ -52,7 +52,7 @@ def down(wait: float, output: str) -> None:
 
 
 def _holder(here: Runtime) -> int | None:
-    """The process that holds the daemon's lock."""
+    """Return the process that holds the daemon's lock."""
     try:
         fd = os.open(here.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """The verb `events`.
 
-Owns: the human screen of events. Must not know: what makes an event. Invariant: missed events are counted.
+Owns: the human screen of events. Must not know: the causes of events. Invariant: missed events are counted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Event = dict[str, Any]
 def events(question: EventsQuery, recordings: Sequence[str], *, follow: bool, output: str) -> None:
     """List the events that the daemon logged.
 
-    An event reports a worker that was found or died, a loss, or a new verdict. Each event has the next command to run.
+    An event is, for example, a new or dead worker, a loss, or a new verdict. Each event has the next command to run.
     """
     if recordings and follow:
         raise click.UsageError(f"--follow contradicts recording {recordings[0]}: give one of them")
@@ -65,7 +65,7 @@ def _render(events: Sequence[Event], seen: Screen) -> list[str]:
 
 
 def _lines(event: Event, seen: Screen) -> list[str]:
-    """The lines of an event, uncut; the next command is always on one line."""
+    """Return the lines of an event, uncut; the next command is always on one line."""
     said = f"{event['time']}  {event['kind']}  {event['text']}"
     first, *others = escape.wrapped(said, None if seen.width is None else max(20, seen.width - 2))
     lines = [first, *(f"  {line}" for line in others)]

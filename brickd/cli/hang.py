@@ -39,8 +39,8 @@ _AT_ONCE_SECONDS = 0.05
 def hang(question: HangQuery, recordings: Sequence[str], output: str) -> Exit:
     """Show which spans are open, and name the worker that is stuck.
 
-    Reads each thread twice, --watch DURATION apart. If a service has three or more workers, it names a worker for which
-    the others wait, and a worker that does not move while the others do. In a recording, it compares the last two
+    Reads each thread twice, --watch DURATION apart. If a service has three or more workers, it names the worker that
+    the others wait for, or the worker that is stuck while the others move. In a recording, it compares the last two
     snapshots. You can start it long after the hang began. Exits 1 if it names a worker.
 
     \b
@@ -89,7 +89,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _inside(path: Sequence[str]) -> str:
-    """The bricks around the last of the path, the nearest first: a cell is cut at its end."""
+    """Return the outer bricks, the nearest first, because a cell is cut at its end."""
     around = path[-2::-1]
     return " < ".join([*around[:_NEAREST], *(["…"] if len(around) > _NEAREST else [])])
 

@@ -1,8 +1,8 @@
 """The health of all workers: conditions, tolerated values, and the line of `status --check`.
 
-Owns: the conditions, and what each expects; the line and its document. Must not know: how a status is made. Invariants:
-a condition has the value seen and the value expected, and the next command if these differ; an ignored condition, or
-one whose problems are silenced, is healthy whatever was seen; the line shows unhealthy conditions first.
+Owns: the conditions with their expected values, the line and its document. Must not know: how a status is made.
+Invariants: a condition has the value seen and the value expected, and the next command if these differ; an ignored
+condition is always healthy, and so is one whose problems are silenced; the line shows unhealthy conditions first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from brickd.views.next_command import command as next_command
 if TYPE_CHECKING:
     from brickd.views.common import Document
 
-_STILL_NS = 10_000_000_000  # a turn of the loop takes a second at most, or less than this if it removes a dead worker
+_STILL_NS = 10_000_000_000  # a turn takes at most a second, or less than this if it removes a dead worker
 REQUIRED = ("weights", "outputs", "row", "history")
 _IS = {"stuck": "stuck", "memory": "growing", "slower": "slower than before", "nan": "computes NaN or Inf"}
 NAMES = (
@@ -34,7 +34,7 @@ NAMES = (
     *("removed", "workers"),
 )
 
-# The kind of problem of each condition. Problems of the daemon itself cannot be silenced.
+# The kind of problem of each condition. The daemon's own problems cannot be silenced.
 _KINDS = {name: name for name in NAMES if name not in ("daemon", "checkpoint")} | {
     "dead": "died", "diverged": "numbers", "removed": "uncounted",
 }  # fmt: skip
@@ -102,7 +102,7 @@ def _line(judged: Sequence[Condition], well: bool, screen: Screen) -> str:
 
 
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
-    """Judge a status; `missing`: a daemon that does not answer, None if it does or never ran."""
+    """Judge a status; `missing`: a daemon that does not answer; None: it does, or never ran."""
     workers = status["workers"]
     died = sum(worker["together"] for worker in workers if worker["state"] == "died")
     quarantined = sum(worker["together"] for worker in workers if worker["state"] == "quarantined")
@@ -122,14 +122,14 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
         *(_required(each, status) for each in dict.fromkeys(bounds.require)),
     ]
     known = {name for name in NAMES if _is_silenced(name, status)}
-    accepted = {**dict.fromkeys(known, "anything while it is silenced"), **dict.fromkeys(bounds.ignore, "anything")}
+    accepted = {**dict.fromkeys(known, "anything, because it is silenced"), **dict.fromkeys(bounds.ignore, "anything")}
     return [
         _judged(each.name, True, each.seen, accepted[each.name]) if each.name in accepted else each for each in found
     ]
 
 
 def _is_silenced(name: str, status: Document) -> bool:
-    """Whether this condition has silenced problems and no other active ones."""
+    """Whether all active problems of this condition are silenced."""
     kind = _KINDS.get(name)
     silenced = status.get("silenced", ())  # older daemons do not send it
     return any(each["kind"] == kind for each in silenced) and all(each["kind"] != kind for each in status["problems"])
@@ -156,7 +156,7 @@ def _workers(workers: Sequence[Document], *, empty: bool) -> Condition:
 
 
 def _required(what: str, status: Document) -> Condition:
-    """Whether a class of evidence is equal in each service of `living`."""
+    """Judge whether a class of evidence is equal in each service of `living`."""
     classes = OUTPUTS_BY if what == "outputs" else (what,)
     proofs = [each for each in living(status) if each["evidence"] in classes]
     diverged = [each for each in proofs if each["verdict"] == "diverged"]
@@ -172,17 +172,17 @@ def _required(what: str, status: Document) -> Condition:
 
 
 def living(status: Document) -> list[dict[str, Any]]:
-    """The verdicts on services with a live worker; on all if there is no live worker."""
+    """Return the verdicts on services with a live worker, or on all if there is no live worker."""
     live = {worker["service"] for worker in status["workers"] if worker["state"] == "live"}
     return [each for each in status["evidence"] if each["service"] in live or not live]
 
 
 def _daemon(status: Document, missing: Missing | None, *, needed: bool) -> Condition:
-    name, wanted, facts = "daemon", "one that answers", status["daemon"]
+    name, wanted, facts = "daemon", "a daemon that answers", status["daemon"]
     if facts is not None:
         if facts["loop_still_ns"] > _STILL_NS:
-            seen = f"daemon {facts['pid']} answers and has drained nothing for {duration(facts['loop_still_ns'])}"
-            return _judged(name, False, seen, "one whose loop runs", "brickd down && brickd up -d")
+            seen = f"daemon {facts['pid']} answers but has drained nothing for {duration(facts['loop_still_ns'])}"
+            return _judged(name, False, seen, "a running loop", "brickd down && brickd up -d")
         return _judged(name, True, f"daemon {facts['pid']}", wanted)
     if missing is not None:
         return _judged(name, False, missing.what, wanted, "brickd up -d" if missing.ended else "brickd doctor")
@@ -190,9 +190,9 @@ def _daemon(status: Document, missing: Missing | None, *, needed: bool) -> Condi
         bool(each["set"] and each["set"]["spans"] == "on" and not each["drained"]) for each in status["workers"]
     )
     if unread:
-        seen = f"no daemon, and spans that no process reads are on in {plural(unread, 'worker')}"
-        return _judged(name, False, seen, "one that reads them", "brickd up -d")
-    return _judged(name, not needed, "no daemon", wanted if needed else "none that died", "brickd up -d")
+        seen = f"no daemon, but spans are on in {plural(unread, 'worker')} and no process reads them"
+        return _judged(name, False, seen, "a daemon that reads them", "brickd up -d")
+    return _judged(name, not needed, "no daemon", wanted if needed else "no dead daemon", "brickd up -d")
 
 
 def _checkpoint(facts: dict[str, Any] | None) -> Condition:
@@ -200,7 +200,7 @@ def _checkpoint(facts: dict[str, Any] | None) -> Condition:
         return _judged("checkpoint", True, "no checkpoint", "none without a daemon")
     problem = facts["checkpoint_problem"]
     seen = "checkpoint written" if problem is None else f"no checkpoint: {problem}"
-    return _judged("checkpoint", problem is None, seen, "one that is written", "brickd doctor")
+    return _judged("checkpoint", problem is None, seen, "a written checkpoint", "brickd doctor")
 
 
 def _diverged(found: Sequence[dict[str, Any]] | None) -> Condition:
@@ -216,7 +216,7 @@ def _weights(found: Sequence[dict[str, Any]] | None) -> Condition:
         return _judged("weights", True, "no weights compared", "none without replicas")
     workers = list(dict.fromkeys(name for each in found for name in each["workers"]))
     seen = f"weights of {workers[0]} differ" if workers else "weights equal"
-    more = f", of {len(workers) - 1} more as well" if len(workers) > 1 else ""
+    more = f" and of {len(workers) - 1} more" if len(workers) > 1 else ""
     return _judged("weights", not workers, seen + more, "the same in all", found[0]["command"] if found else "")
 
 
@@ -224,7 +224,7 @@ def _straggler(
     found: Sequence[dict[str, Any]] | None, waiting: Sequence[dict[str, Any]] | None, age_ns: int | None
 ) -> Condition:
     if found is None and age_ns is not None:
-        seen = f"no worker judged, with no look at the workers for {duration(age_ns)}"
+        seen = f"no worker judged: the last look at the workers was {duration(age_ns)} ago"
         return _judged("straggler", False, seen, "a look each 10 s", "brickd events")
     if found is None:
         return _judged("straggler", True, "no worker compared", "none without a daemon")

@@ -1,8 +1,8 @@
-"""A daemon in this process, and the guardian that ends its orders if it is killed.
+"""A daemon in this process, and a guardian process that ends its orders if it is killed.
 
-Owns: the directory, descriptors and group of such a process, and the guardian process. Must not know: what is done
-meanwhile. Invariants: however the process ends, the daemon ends cleanly and saves what it read, and its orders to
-workers end, too; the guardian does nothing else, and ends with the process that it guards.
+Owns: the directory, descriptors and group of such a process, and the guardian. Must not know: the work of the daemon.
+Invariants: whenever the process ends, the daemon ends cleanly, saves its state, and ends its orders to workers; the
+guardian has no other task, and ends with the process that it guards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _USUAL_GC = (700, 10, 10)
 
 
 def group() -> int | None:
-    """The group whose members may query the daemon; None: no group.
+    """Return the group whose members may query the daemon; None: no group.
 
     Raises:
         DaemonRefused: there is no such group.
@@ -46,10 +46,10 @@ def group() -> int | None:
 
 
 def descriptors() -> Descriptors:
-    """Raise the limit of open files to the hard limit; returns how many workers and clients fit.
+    """Raise the limit of open files to the hard limit; return how many workers and clients fit.
 
     Raises:
-        DaemonRefused: the limit is too low for any.
+        DaemonRefused: the limit is too low.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -69,9 +69,9 @@ def draining(
 
     Args:
         here: its directory.
-        group: its members may query the daemon; None: no group.
+        group: the group whose members may query it; None: no group.
         numerics_bytes: the limit of fingerprints in memory.
-        stays: whether workers leave it their segments at a clean end; False for a recording only.
+        stays: whether workers that end cleanly leave their segments for it; False for a recording only.
         targets: the receivers of alarms.
 
     Raises:
@@ -90,10 +90,10 @@ def draining(
 
 @contextlib.contextmanager
 def guarded(here: Runtime, group: int | None) -> Iterator[None]:
-    """Let a guardian end the orders if this process is killed; call this before threads begin."""
+    """Start a guardian for the case that this process is killed; call it before threads start."""
     try:
         guardian = _begin(here, group)
-    except OSError:  # before Linux 5.3, or no room for a process: the next daemon ends the orders
+    except OSError:  # Linux before 5.3, or no room for a process: the next daemon ends the orders
         yield
         return
     try:
@@ -102,7 +102,7 @@ def guarded(here: Runtime, group: int | None) -> Iterator[None]:
         _dismiss(guardian)
         raise
     else:
-        _dismiss(guardian)  # not after any other exception: then the guardian cleans up
+        _dismiss(guardian)  # after another exception, the guardian cleans up
 
 
 def _begin(here: Runtime, group: int | None) -> int:
@@ -135,7 +135,7 @@ def _guard(process: int, here: Runtime, group: int | None) -> None:
         if fd > 2 and fd != process:
             with contextlib.suppress(OSError):
                 os.close(fd)
-    select.select([process], [], [])  # only then its locks are free
+    select.select([process], [], [])  # its locks are free only after that
     # A daemon that already runs does the same.
     with contextlib.suppress(BrickdError), draining(here, group, stays=False):
         pass

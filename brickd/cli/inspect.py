@@ -1,7 +1,7 @@
 """The verb `inspect`.
 
 Owns: the human screen of one segment. Must not know: how a segment is read. Invariant: the segment's values are shown
-as they are, escaped.
+unchanged, but escaped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _if_known(write: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def _short(hexadecimal: str) -> str:
-    """A 64-bit number that is usually small, as a cell."""
+    """Format a 64-bit number that is usually small."""
     return hexadecimal.lstrip("0") or "0"
 
 
@@ -94,7 +94,7 @@ def inspect(question: InspectQuery, recordings: Sequence[str], output: str) -> N
 
 
 def _thinned(document: dict[str, Any]) -> str:
-    """The settings of fingerprints by step and site, if there are any."""
+    """Describe the settings of fingerprints by step and site."""
     control, configured = document["control"], document["configured"]["fingerprints"]
     current = f", fingerprints {control['fingerprints']}" if control["fingerprints"] != DEFAULT else ""
     started = f", started with fingerprints {configured}" if configured != DEFAULT else ""

@@ -1,8 +1,8 @@
-"""The log of a daemon in the background.
+"""The log file of a daemon in the background.
 
-Owns: the file, its limit, and that the process prints to it. Must not know: what is written. Invariants: there is a log
-and the one before it, and neither exceeds the limit by more than one write; a log that cannot be written affects
-nothing else.
+Owns: the file, its limit, the redirection of the process's output. Must not know: the content. Invariants: there are at
+most two files, the current log and the previous one, and each exceeds the limit by at most one write; a log that cannot
+be written has no other effect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 20
 
 
 def opened(path: Path, most_bytes: int = MOST_BYTES) -> int:
-    """Open the log; a new one if the old one exceeds the limit."""
+    """Open the log; start a new file if the old one exceeds the limit."""
     with contextlib.suppress(FileNotFoundError):
         if path.lstat().st_size > most_bytes:
             path.replace(path.with_name(f"{path.name}.1"))
@@ -35,7 +35,7 @@ def printed_to(path: Path) -> io.TextIOWrapper:
 
 
 class LogFile(io.RawIOBase):
-    """A log that is open already."""
+    """A log that is already open."""
 
     def __init__(self, path: Path, fds: Sequence[int], most_bytes: int = MOST_BYTES) -> None:
         self.name = os.fspath(path)
@@ -47,7 +47,7 @@ class LogFile(io.RawIOBase):
         return True
 
     def write(self, text: Buffer) -> int:
-        """Write what can be written; the caller never gets an error."""
+        """Write as much as possible; the caller never gets an error."""
         content = bytes(text)
         with self._lock, contextlib.suppress(OSError):
             room = self._most_bytes - len(content)

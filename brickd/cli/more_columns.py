@@ -28,6 +28,6 @@ columns_option = click.option(
 
 
 def with_columns(figures: Sequence[Figure], more: Sequence[str], before: str = "p99_ns") -> list[Figure]:
-    """The figures, with the requested columns before the one with the key `before`."""
+    """Insert the requested columns before the one with the key `before`."""
     at = next(place for place, each in enumerate(figures) if each.key == before)
     return [*figures[:at], *(each for name, each in _COLUMNS.items() if name in more), *figures[at:]]

@@ -1,9 +1,9 @@
 """The output of a verb.
 
-Owns: the output options, the four formats, colours, messages on stderr. Must not know: any verb, what a document means.
-Invariants: data goes to stdout and messages to stderr; a verb builds one document, and every format, also the human
-text, is a rendering of it; JSON is ASCII and has no NaN; a string in CSV is neither a formula nor a terminal escape;
-colours only on a terminal, and never with NO_COLOR.
+Owns: the output options, the four formats, colours, messages on stderr. Must not know: single verbs, the meaning of a
+document. Invariants: data goes to stdout and messages to stderr; a verb builds one document, and every format,
+including the human text, is a rendering of it; JSON is ASCII and has no NaN; a string in CSV is neither a formula nor a
+terminal escape; colours are used only on a terminal, and never with NO_COLOR.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _FORMATS = ("table", "json", "jsonl", "csv")
 
 
 class Screen(NamedTuple):
-    """The target of human text: its columns (None: a pipe, so nothing is cut), its colours."""
+    """The target of human text: its width (None: a pipe, so nothing is cut), its colours."""
 
     width: int | None
     colour: bool
@@ -57,8 +57,8 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
         document: JSON-able, with its `schema_version`.
         output: the value from `output_options`.
         table: renders the lines of human text, with every worker's string escaped.
-        rows: the key of the list whose elements are the lines of jsonl and csv (csv without elements has no titles
-            either); None: the document is the only row.
+        rows: the key of the list of rows for jsonl and csv (an empty list gives an empty csv, without titles); None:
+            the document is the only row.
     """
     elements = [document] if rows is None else document[rows]
     match output:
@@ -73,8 +73,8 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
 
 
 def print_message(message: str) -> None:
-    """Print one line for the person, on stderr."""
-    # If stderr is gone, too, no one can read it.
+    """Print a line for the user on stderr."""
+    # If stderr is also gone, nobody can read it.
     with contextlib.suppress(OSError):
         click.echo(f"brickd: {escape.text(message)}", err=True)
 
@@ -87,7 +87,7 @@ def screen() -> Screen:
         width = int(columns)
     else:
         width = os.get_terminal_size(sys.stdout.fileno()).columns if on_terminal else 0
-    # A serial console also reports 0 columns if it does not know.
+    # A serial console reports 0 columns if it does not know its width.
     return Screen(width or None, on_terminal and not os.environ.get("NO_COLOR"))
 
 

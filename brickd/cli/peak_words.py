@@ -1,7 +1,7 @@
 """Words about peaks, shared by `calibrate`, `roofline` and the picture.
 
 Owns: how a lower bound, its reason and the load of a measurement are written. Must not know: how a peak is measured.
-Invariants: a raw string, for the caller escapes it; a lower bound is always marked, and its reason names the next
+Invariants: strings are raw, and the caller escapes them; a lower bound is always marked, and its reason names the next
 command.
 """
 
@@ -26,12 +26,12 @@ _GIVE = "to use the peaks of a data sheet: brickd calibrate --device NAME --peak
 
 
 def at_least(text: str, bounded: bool) -> str:
-    """A value; marked if it is a lower bound."""
+    """Format a value; mark a lower bound."""
     return f"≥ {text}" if bounded else text
 
 
 def at_most(text: str, bounded: bool) -> str:
-    """A value; marked if it is an upper bound."""
+    """Format a value; mark an upper bound."""
     return f"≤ {text}" if bounded else text
 
 
@@ -50,7 +50,7 @@ def processors(number: float) -> str:
 
 
 def load(device: Mapping[str, Any], of: Collection[str] | None = None) -> str:
-    """A suffix about other work during the measurement of peaks; "": none, or not measured."""
+    """Return a suffix about other work during the measurement; "": none, or not measured."""
     evidence = [each for what, each in device["evidence"].items() if of is None or what in of]
     if any(each["under_load"] for each in evidence):
         others = max(each["others_processors"] for each in evidence if each["under_load"])
@@ -59,7 +59,7 @@ def load(device: Mapping[str, Any], of: Collection[str] | None = None) -> str:
 
 
 def bounds(device: Mapping[str, Any], of: Collection[str] | None = None) -> Sequence[str]:
-    """The reasons why peaks are only lower bounds, and the next command; [] if none is."""
+    """Say why peaks are only lower bounds, and the next command; [] if all are confirmed."""
     evidence = [(what, each) for what, each in device["evidence"].items() if of is None or what in of]
     lower = [(what, each) for what, each in evidence if each["lower_bound"]]
     lines = [f"{device['name']}, {what}: a lower bound: {_why(each)}" for what, each in lower]
@@ -69,7 +69,7 @@ def bounds(device: Mapping[str, Any], of: Collection[str] | None = None) -> Sequ
 
 def _why(evidence: Mapping[str, Any]) -> str:
     if not evidence["rounds"]:
-        return "an earlier brickd measured it, which did not check for other work"
+        return "it was measured by an earlier brickd, which did not check for other work"
     disturbed = [(count, _WHY.get(what, what)) for what, count in evidence["disturbed_by"].items()]
     reasons = ", ".join(f"{units.count(count)} {why}" for count, why in sorted(disturbed, reverse=True))
     rounds, undisturbed = units.many(evidence["rounds"], "round"), evidence["undisturbed_rounds"]

@@ -1,6 +1,6 @@
 """Progress display.
 
-Owns: the progress of a wait, on stderr. Must not know: what happens meanwhile. Invariant: nothing is written if stderr
+Owns: the display of progress on stderr. Must not know: the reason for the wait. Invariant: nothing is written if stderr
 is not a terminal.
 """
 
@@ -20,12 +20,12 @@ from brickd.views.fetch_answer import Passes, Reads
 _STEPS = 20
 _PATIENCE_SECONDS = 1.0  # without any display
 _AGAIN_SECONDS = 0.1
-_COLUMNS = 80  # of a terminal that does not report its width
+_COLUMNS = 80  # if a terminal does not report its width
 
 
 def watch(seconds: float, passes: Passes = time.sleep) -> None:
-    """Show progress for `seconds`; `passes` waits for a part of them, and true ends the wait."""
-    label = f"watching for {seconds:g} s whether anything moves"
+    """Show progress for `seconds`; `passes` waits for a part of them, and returns true to stop."""
+    label = f"watching for {seconds:g} s whether a worker moves"
     with click.progressbar(length=_STEPS, label=label, file=sys.stderr, show_eta=False) as bar:
         for _ in range(_STEPS):
             if passes(seconds / _STEPS):
@@ -35,10 +35,10 @@ def watch(seconds: float, passes: Passes = time.sleep) -> None:
 
 @contextmanager
 def reading() -> Iterator[Reads]:
-    """Show the progress of reading files, once it takes long.
+    """Show the progress of reading files if it takes long.
 
     Yields:
-        A function that takes the path of a file, the position in it, and its length.
+        A function of a file's path, the position in it, and its length.
     """
     due = time.monotonic() + _PATIENCE_SECONDS
     shown = False

@@ -1,6 +1,6 @@
 """The verb `prune`.
 
-Owns: the text about a removal. Must not know: the evidence for it.
+Owns: the text about a removal. Must not know: how a worker is known to be dead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from brickd.shm.segment_files import prefix
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Print what would be removed, but remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the files to remove, but remove nothing.")
 @click.option(
     "--refused", is_flag=True, help="Also remove files that have a segment's name but are not valid segments."
 )
@@ -45,7 +45,7 @@ def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> 
     """Remove the segments of workers that ended or died.
 
     A worker has died if its lock is free and its segment did not change for five seconds. The daemon also forgets its
-    totals of these workers. Each removed segment leaves a record, so its spans still count as removed.
+    totals of these workers. Each removed segment leaves a record, so its spans are still counted as removed.
     """
     if refused and question.names:
         raise click.UsageError(f"--refused contradicts a worker's name, {question.names[0]}: give one of them")
@@ -54,7 +54,7 @@ def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> 
     left = left_behind()[0]
     kept = [each for each in (*left.gone.values(), *left.older) if uuids is None or each.reading.uuid in uuids]
     noted = 0 if dead is not None else asked("status", StatusQuery())["removed"]["unasked_workers"]
-    # First: the records of the removals below need room.
+    # Do this first: the records of the removals below need room.
     wanted = bool(kept or noted or removed_file.look(prefix()).full)
     forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(dead, wanted)
     outcome = pruning.prune(remove=not dry_run, refused_too=refused, uuids=uuids, wait=watch)
@@ -71,12 +71,12 @@ def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> 
         "refused": [{"segment": one.path, "reason": one.reason} for one in outcome.refused],
     }
     for one in outcome.refused:
-        print_message(f"left alone: {one}{_hint(one, refused)}")
+        print_message(f"not removed: {one}{_hint(one, refused)}")
 
     def table(_: Screen) -> list[str]:
         would = "would " if dry_run else ""
         if not outcome.removed and not forgotten and not noted:
-            return ["nothing to remove: no worker that ended or died has left a segment"]
+            return ["nothing to remove: no segment of an ended or dead worker"]
         lines = [
             f"{would}remove{'' if dry_run else 'd'} {escaped(one.file)}  {units.many(one.spans, 'span')}"
             f"  {units.size(one.memory_bytes)}"
@@ -94,10 +94,10 @@ def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> 
 
 
 def _dead(question: WorkersQuery) -> dict[str, str] | None:
-    """The names of the dead among the named workers, by uuid; None: no name is given.
+    """Return the dead ones among the named workers, by uuid; None: no name was given.
 
     Raises:
-        NoSuchWorker: no worker has such a name, or none of them is dead.
+        NoSuchWorker: no worker has such a name, or all of them are alive.
     """
     if not question.names:
         return None
@@ -110,12 +110,12 @@ def _dead(question: WorkersQuery) -> dict[str, str] | None:
 
 
 def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
-    """Forget dead workers in the daemon, or if `wanted` in its checkpoint; returns their number."""
+    """Forget dead workers in the daemon, or in its checkpoint if `wanted`; return their number."""
     try:
         order = Forgetting(() if dead is None else tuple(dead.values()))
         forgotten: int = ask_daemon("forget", order, post=True)["forgotten"]
         return forgotten
-    except TurnedAway:  # this user cannot see its workers either
+    except TurnedAway:  # another user's daemon: its workers are invisible, too
         return 0
     except NoDaemon:
         if not wanted:
@@ -126,7 +126,7 @@ def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
             with Home(runtime()) as home:
                 return home.forget(prefix(), dead)
         except (DaemonRefused, CheckpointRefused) as error:
-            print_message(f"nothing that a daemon kept is forgotten: {error}")
+            print_message(f"the daemon's totals are unchanged: {error}")
             return 0
 
 

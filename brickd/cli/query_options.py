@@ -1,7 +1,7 @@
-"""The arguments and options of a query on a command line.
+"""The command-line arguments and options of a query.
 
-Owns: the translation of a query into them. Must not know: any one query, where it is answered. Invariant: the command
-line takes exactly what the query declares.
+Owns: the translation of a query into them. Must not know: single queries, where they are answered. Invariant: the
+command line accepts exactly the parameters of the query.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def asks(
     """Give a verb the arguments and options of a query.
 
     Args:
-        kind: of query.
+        kind: the kind of query.
         complete: completes its arguments.
         keyword: the verb's parameter for the query.
-        recorded: whether the verb also takes recordings, as `recordings`; None: if the query is a verb's.
+        recorded: whether the verb also takes recordings, as `recordings`; None: as the query declares.
     """
     takes_recordings = kind.__name__ in (verb.query for verb in VERBS.values()) if recorded is None else recorded
 
@@ -45,7 +45,7 @@ def asks(
             return verb(**{keyword: question}, **given)
 
         asking: Verb[Result] = with_question
-        # click puts the last declared first.
+        # click puts the last declared option first.
         for name, parameter in reversed(parameters(kind).items()):
             unless = default(kind, name)
             if not parameter.positional:
@@ -68,7 +68,7 @@ def _positional(kind: type[Query]) -> tuple[str, Parameter] | None:
 
 
 def _recordings(kind: type[Query], complete: Complete) -> Callable[[Verb[Result]], Verb[Result]]:
-    """One argument for recordings and for the names that the query takes."""
+    """Declare one argument for recordings and for the names that the query takes."""
     positional = _positional(kind)
     metavar = " ".join(["[RECORDING]...", *([positional[1].metavar or ""] if positional else [])])
     return click.argument(
@@ -102,7 +102,7 @@ def _option(name: str, parameter: Parameter, unless: Any) -> Callable[[Verb[Resu
 
 
 class ParameterType(click.ParamType[Any]):
-    """A value that a parameter reads and validates, so errors name its option."""
+    """A click type that lets a parameter read the value, so errors name its option."""
 
     name = "value"
 

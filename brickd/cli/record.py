@@ -1,8 +1,8 @@
 """The verb `record`.
 
-Owns: whether the daemon or this process records, the messages about it. Must not know: what a recording contains, how
-its files come from the daemon. Invariants: no existing file is overwritten; whatever ends the recording, it is kept,
-and a message says where it is; a daemon whose client has gone ends the recording itself.
+Owns: the choice whether the daemon or this process records, the messages about it. Must not know: the content of a
+recording, how its files are fetched. Invariants: no existing file is overwritten; the recording is kept, however it
+ends, and a message gives its path; if the client disconnects, the daemon ends the recording.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ Messages = Iterator[tuple[str, Document]]
 @click.option("--fetch", metavar="RECORDING", help="Record nothing; fetch this recording from the daemon.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def record(order: Recording, file: str | None, fetch: str | None, as_json: bool) -> Exit | None:
-    """Record what workers do into a file.
+    """Record the workers into a file.
 
     The daemon makes the recording. Without a daemon, this process makes it. Ctrl-C ends the recording and keeps the
-    file. Every verb that reads takes the file as RECORDING. If a recording stays at the daemon, fetch it with --fetch.
-    The daemon keeps the eight newest of them, and "brickd doctor" lists them.
+    file. Every verb that shows data accepts the file as RECORDING. If a recording stays at the daemon, fetch it with
+    --fetch. The daemon keeps the eight newest of them, and "brickd doctor" lists them.
 
     \b
     Examples:
@@ -77,7 +77,7 @@ def _emitted(document: Document, complete: bool, as_json: bool) -> Exit | None:
 
 
 def _require_free(out: Path) -> None:
-    """Refuse now what would fail when the first file is full, or at the end."""
+    """Refuse paths that would fail later, when the first file is full or at the end."""
     for taken in [out] if os.path.lexists(out) else _following(out):
         raise BrickdError(f"{taken}: already exists: remove it, or use another -o FILE")
     if not os.access(out.parent, os.W_OK | os.X_OK):
@@ -86,11 +86,11 @@ def _require_free(out: Path) -> None:
 
 
 def _following(first: Path) -> list[Path]:
-    """The existing files with names that the later files would get."""
+    """Return the existing files that have the names of later files."""
     numbers = re.compile(rf"{re.escape(first.name.removesuffix(SUFFIX))}\.[1-9][0-9]*{re.escape(SUFFIX)}")
     try:
         return sorted(path for path in first.parent.iterdir() if numbers.fullmatch(path.name))
-    except OSError:  # writable but not readable: each file reports it when it begins
+    except OSError:  # writable but not readable: creating each file checks it
         return []
 
 
@@ -98,7 +98,7 @@ def _following(first: Path) -> list[Path]:
 
 
 def _recorded(order: Recording, out: Path) -> tuple[Document, bool]:
-    """Record; returns the document of the recording, and whether all its files are at `out`."""
+    """Record; return the recording's document, and whether all of its files are at `out`."""
     complete = True
     try:
         document = _by_daemon(order)
@@ -118,7 +118,7 @@ def _by_daemon(order: Recording) -> Document:
     name, begun = next(messages)
 
     def end() -> None:
-        with contextlib.suppress(BrickdError):  # it has ended already, or with the daemon
+        with contextlib.suppress(BrickdError):  # it has already ended, or it ended with the daemon
             client.ask("record/end", to_query(EndRecording(begun["recording"])), post=True).document()
 
     return _followed(order, [(name, begun)], messages, end)
@@ -142,9 +142,9 @@ def _here(order: Recording, out: Path) -> Document:
 def _followed(
     order: Recording, begun: Iterable[tuple[str, Document]], messages: Messages, end: Callable[[], None]
 ) -> Document:
-    """Show progress until the recording is over; returns its document.
+    """Show progress until the recording is over; return its document.
 
-    A signal ends the recording, a second one this process.
+    The first signal ends the recording, the second one ends this process.
     """
 
     def ended(number: int, _: FrameType | None) -> None:
@@ -169,7 +169,7 @@ def _followed(
 
 @contextlib.contextmanager
 def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Collection[int]]:
-    """Handle the signals that would end this process, and restore the old handlers.
+    """Handle the signals that would end this process; restore the old handlers at exit.
 
     Yields:
         These signals, without those that nohup or the shell of a script ignores.
@@ -187,7 +187,7 @@ def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Col
 
 
 def _unfetched(recording: str) -> Document:
-    """The recording with this id that was not fetched yet."""
+    """Return the recording with this id that was not fetched yet."""
     for each in unfetched():
         if each["recording"] == recording:
             if each["written"]:
@@ -214,7 +214,7 @@ def _begun(order: Recording, document: Document) -> str:
 def _progress(document: Document) -> str:
     size, workers = units.size(document["bytes"]), units.many(document["workers"], "worker")
     line = f"recording {units.duration(document['elapsed_ns'])}  {size}  {workers}"
-    return f"{line}  {document['trouble']}: not recorded now" if document["trouble"] else line
+    return f"{line}  {document['trouble']}: not recording now" if document["trouble"] else line
 
 
 def _render(document: Document) -> list[str]:

@@ -1,7 +1,7 @@
 """Fetch the daemon's recordings.
 
-Owns: the ways to fetch: a link if possible, else a copy from the daemon. Must not know: what recorded, what a file
-contains. Invariants: a file stays with the daemon until all of it is at its new path; no existing file is overwritten;
+Owns: the ways to fetch: a link if possible, else a copy from the daemon. Must not know: the recorder, the content of a
+file. Invariants: a file stays with the daemon until all of it is at its new path; no existing file is overwritten;
 after any failure a message says where the file is.
 """
 
@@ -25,7 +25,7 @@ from brickd.query.query import to_query
 from brickd.recording.chunks import open_recording
 from brickd.recording.rotation import numbered
 
-_FILE_SECONDS = 30.0  # the daemon's disk may take this long for a piece
+_FILE_SECONDS = 30.0  # the daemon may take this long to read a piece
 _QUIET_SECONDS = 1.0
 
 
@@ -34,7 +34,7 @@ def fetch(recording: str, files: list[dict[str, Any]], first: Path) -> bool:
 
     Args:
         recording: its id.
-        files: their entries from the daemon; the path of a fetched file is replaced by its new path.
+        files: their entries from the daemon; fetching replaces a file's path by its new path.
         first: the new path of its first file.
     """
     fetched = 0
@@ -61,9 +61,9 @@ def _stays(path: Path, recording: str) -> str:
 
 
 def _linked(path: Path, out: Path, asked: RecordedFile) -> bool:
-    """Move a file without a copy, if it is ours and on the same file system; returns success."""
+    """Move a file without a copy if it is this user's and on the same file system."""
     try:
-        with open_recording(os.fspath(path)) as found:  # with other mounts than the daemon's, it may be another file
+        with open_recording(os.fspath(path)) as found:  # in another mount namespace, it may be another file
             if (found.title.id.hex(), found.title.number) != (asked.recording, asked.number):
                 return False
         os.link(path, out, follow_symlinks=False)
@@ -82,13 +82,13 @@ def _copied(out: Path, asked: RecordedFile, length: int) -> None:
     pieces = client.ask("record/file", to_query(asked), seconds=_FILE_SECONDS).pieces()
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # the same mode as at the daemon
     try:
-        with open(fd, "wb", buffering=0) as file:  # a buffer would be written at close, also after an error
+        with open(fd, "wb", buffering=0) as file:  # unbuffered: a buffer would be written at close, even after an error
             for piece in _shown(pieces, length):
                 rest = memoryview(piece)
                 while rest:
                     rest = rest[file.write(rest) :]
             os.fsync(fd)
-        # A rename would overwrite an existing file, and not every file system has links: so reserve the name first.
+        # Reserve the name first: a rename would overwrite an existing file, and some file systems have no links.
         os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         draft.rename(out)
     except BaseException:
@@ -102,7 +102,7 @@ def _copied(out: Path, asked: RecordedFile, length: int) -> None:
 
 
 def _settled(directory: Path) -> None:
-    """Sync the directory, so that the name is on the disk, too."""
+    """Sync the directory, so that the name is also on the disk."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -111,7 +111,7 @@ def _settled(directory: Path) -> None:
 
 
 def _shown(pieces: Iterator[bytes], length: int) -> Iterator[bytes]:
-    """Pass on the pieces; show progress if it takes long."""
+    """Forward the pieces; show progress if it takes long."""
     begun, received = time.monotonic(), 0
     try:
         for piece in pieces:

@@ -56,8 +56,8 @@ _LACKING = {"flops": "operations", "bytes": "bytes", "total_ns": "time"}
 def roofline(question: RooflineQuery, recordings: Sequence[str], svg: Path | None, output: str) -> None:
     """Compare each brick with the peak performance of a device.
 
-    For each brick that reports operations and bytes, shows how close it is to the roof, what limits it, and how much
-    time you can gain. Counts the other bricks, with the reason. Needs the peaks from "brickd calibrate".
+    For each brick that reports operations and bytes, shows how close it is to the roof, its limit, and how much time
+    you can gain. Counts the other bricks, with the reason. Needs the peaks from "brickd calibrate".
 
     \b
     Examples:
@@ -92,7 +92,7 @@ def _elsewhere(found: dict[str, Any]) -> list[str]:
         machine = peak_words.machine(device["machine"])
         lines.append(f"the peaks are those of another machine, {machine}: brickd calibrate --replace")
     if recording is not None and recording["host"] not in (None, os.uname().nodename):
-        lines.append(f"this was recorded on {recording['host']}, and the peaks are not known to be those of it")
+        lines.append(f"this was recorded on {recording['host']}, the peaks may be of another machine")
     return lines
 
 
@@ -148,7 +148,7 @@ def _roof(found: dict[str, Any]) -> str:
 
 
 def _too_low(found: dict[str, Any]) -> list[str]:
-    """The message that bricks exceed the peak, and the next command."""
+    """Say that bricks exceed the peak, and the next command."""
     above, device = found["above"], found["device"]
     measure = "measure it again: brickd calibrate"
     if device["source"] == "given":
@@ -173,10 +173,10 @@ def _too_low(found: dict[str, Any]) -> list[str]:
 
 
 def _above(found: dict[str, Any]) -> list[str]:
-    """The message about bricks whose bytes may have come from a nearer level."""
+    """Say that the bytes of some bricks may have come from a nearer level."""
     return [
-        f"{units.plural(number, 'brick is', 'bricks are')} above this roof and below that of {level}, from where the"
-        " bytes may have come"
+        f"{units.plural(number, 'brick is', 'bricks are')} above this roof and below that of {level}: the bytes may "
+        f"have come from there"
         for level, number in sorted(found["above"]["served_by"].items())
     ]
 
@@ -186,4 +186,4 @@ def _unknown(unknown: Sequence[dict[str, Any]]) -> list[str]:
         return []
     kinds = Counter(" and ".join(_LACKING[key] for key in entry["missing"]) for entry in unknown)
     counts = "; ".join(f"{units.count(number)} without {what}" for what, number in sorted(kinds.items()))
-    return [f"{units.plural(len(unknown), 'brick is', 'bricks are')} unknown, and in no order: {counts}"]
+    return [f"{units.plural(len(unknown), 'brick is', 'bricks are')} not rated: {counts}"]

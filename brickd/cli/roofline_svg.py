@@ -15,7 +15,7 @@ from brickd.cli import svg as drawing
 from brickd.cli.svg import Axis
 
 _WIDTH, _HEIGHT, _TOP, _BOTTOM, _LEFT, _RIGHT, _MARGIN = 960, 560, 64, 460, 96, 924, 16
-_LABELS, _NAMED = 12, 15  # the number of decades per axis, and of bricks, with a label
+_LABELS, _NAMED = 12, 15  # the number of decades per axis with a label; the number of bricks with a label
 _NAME_WIDTH = 32
 _RADIUS_MIN, _RADIUS_MAX = 3.0, 12.0
 _STYLE = """
@@ -31,7 +31,7 @@ _STYLE = """
 
 
 def svg(document: Mapping[str, Any]) -> str:
-    """The picture of a document of `brickd.analysis.roofline.roofline`."""
+    """Draw a document of `brickd.analysis.roofline.roofline`."""
     device, bricks, peak = document["device"], document["bricks"], document["peak_flops_per_second"]
     levels = device["bandwidths"]
     ridges = [peak / level["bytes_per_second"] for level in levels]
@@ -113,7 +113,7 @@ def _tooltip(brick: Mapping[str, Any]) -> str:
 
 
 def _notes(document: Mapping[str, Any]) -> list[str]:
-    lines = ["A circle's area grows with the time in its brick; red ones are above the roof that is drawn through."]
+    lines = ["A circle's area grows with the time in its brick; red circles are above the solid roof."]
     left = [
         units.plural(number, f"brick {why}", f"bricks {why}")
         for number, why in (

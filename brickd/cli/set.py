@@ -25,11 +25,10 @@ from brickd.shm.sampling import ALL, DEFAULT
 def set(question: Setting, output: str) -> None:
     """Change what workers record, or a threshold of the daemon.
 
-    Applies to the workers that run now and to workers that start later. Stopping the daemon restores the setting with
-    which each worker was started. The next daemon applies the changed setting again. "brickd status" reports
-    --recording off as a problem. The setting does not affect weights. Without options, prints the current setting.
-    Without SERVICE, prints the thresholds, or changes them with --threshold; the daemon keeps them across restarts.
-    Needs a daemon.
+    Applies to running workers and to workers that start later. When the daemon stops, each worker returns to the
+    setting it was started with. The next daemon applies the changed setting again. "brickd status" reports --recording
+    off as a problem. The setting does not affect weights. Without options, prints the current setting. Without SERVICE,
+    prints the thresholds, or changes them with --threshold; the daemon keeps them across restarts. Needs a daemon.
 
     \b
     Examples:

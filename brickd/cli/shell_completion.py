@@ -1,8 +1,8 @@
-"""The completion of words in a shell, and the script that installs it.
+"""Shell completion, and the script that installs it.
 
-Owns: which words are offered. Must not know: what a verb does; a verb is imported only when its own arguments are
-completed. Invariants: a completion prints words or nothing, never an error; a worker's name is offered only if every
-shell reads it literally without quotes, so nothing in a name is ever run.
+Owns: the offered words. Must not know: the work of a verb; a verb is imported only to complete its arguments.
+Invariants: a completion prints words or nothing, never an error; a worker's name is offered only if every shell reads
+it literally without quotes, so a shell never executes a part of a name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INSTALL = {
 }
 
 
-# Replaces click's own script, which leaves variables in the person's shell, lets it expand offered words as patterns,
+# Replaces click's script, which leaves variables in the user's shell, lets the shell expand offered words as patterns,
 # and shows errors in the middle of the line.
 _BASH = """\
 _brickd_completion() {
@@ -54,11 +54,11 @@ complete -o nosort -F _brickd_completion brickd 2>/dev/null || complete -F _bric
 
 
 def script(command: click.Command, shell: str) -> str:
-    """The script for a shell, with a comment that says how to install it."""
+    """Return the script for a shell, with a comment that says how to install it."""
     source = _BASH if shell == "bash" else _shell(command, shell).source().strip("\n")
     first, _, rest = source.partition("\n")
     comment = f"# TAB completes {_PROGRAM}'s verbs, options and workers. To install:\n#   {_INSTALL[shell]}"
-    # zsh finds a script by itself only if this mark is in its first line.
+    # zsh autoloads a script only if its first line has this mark.
     lines = (first, comment, rest) if first.startswith("#compdef") else (comment, first, rest)
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -72,7 +72,7 @@ def answer(command: click.Command, instruction: str) -> Exit:
     if action == "source":
         click.echo(script(command, shell), nl=False)
         return Exit.OK
-    # After any error print nothing: a message would appear in the half-written line.
+    # Print nothing after an error: a message would appear in the middle of the user's line.
     with contextlib.suppress(Exception):
         if words := _shell(command, shell).complete():
             click.echo(words)
@@ -89,7 +89,7 @@ def _shell(command: click.Command, shell: str) -> ShellComplete:
 
 
 def complete_workers(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """The services and workers whose names begin with `incomplete`."""
+    """Return the services and workers whose names begin with `incomplete`."""
     from brickd.datasources.shared_memory import left_behind
     from brickd.model.worker_survey import identities
 
@@ -105,7 +105,7 @@ def complete_services(_: click.Context, __: click.Parameter, incomplete: str) ->
 
 
 def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Workers whose names begin with `incomplete`; segment files, too, if it is not empty."""
+    """Return workers whose names begin with `incomplete`; and segment files, if it is not empty."""
     from brickd.datasources.shared_memory import left_behind
     from brickd.model.worker_survey import identities
     from brickd.shm.segment_files import find
@@ -115,7 +115,7 @@ def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) ->
 
 
 def complete_sources(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """The hashes of stored sources that begin with `incomplete`."""
+    """Return the hashes of stored sources that begin with `incomplete`."""
     from brickd.base.paths import runtime
     from brickd.model.kernel_sources.files import Filed
 
@@ -142,5 +142,5 @@ def _offered(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _means_itself(name: str) -> bool:
-    """Whether every shell reads the name literally, as one word that is no option."""
+    """Whether every shell reads the name literally, as one word that is not an option."""
     return name[:1].isalnum() and all(c.isalnum() or c in _HARMLESS for c in name) and escape.text(name) == name

@@ -1,6 +1,6 @@
 """The verb `silence`.
 
-Owns: the human text about silenced problems. Must not know: how long a problem lasts, what a silence changes.
+Owns: the human text about silenced problems. Must not know: how long a problem lasts, the effects of a silence.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ def silence(question: Silencing, output: str) -> None:
     """Silence a problem for a time, or list the silenced ones.
 
     "brickd status" shows the ID in front of each problem. A silenced problem is counted, but not listed, and not sent
-    as an alarm. The silence ends after its time, or at once if another worker gets the same problem with its numbers.
-    Needs a daemon.
+    as an alarm. The silence ends after its time, or earlier if another worker gets the same problem. Needs a daemon.
 
     \b
     Examples:

@@ -1,7 +1,7 @@
 """The verb `source`.
 
-Owns: the screen of sources, how a text is written to stdout. Must not know: where sources come from. Invariants: a text
-goes into a pipe or a file byte for byte as it was sent; on a terminal its control characters have no effect.
+Owns: the screen of sources, how a text is written to stdout. Must not know: where sources come from. Invariants: a pipe
+or a file gets the exact bytes of a text; on a terminal, its control characters have no effect.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from brickd.cli.table import Column, Figure
 from brickd.query.queries import SourceQuery
 
 _TAB = 8
-_UNUSED = 10  # sources that no kernel refers to; JSON has all
+_UNUSED = 10  # shown sources that no kernel refers to; JSON has all
 _NOT_KEPT = {
     "dropped": ("source", "incomplete for lack of room in a ring"),
     "refuted": ("source", "with a text that does not match its hash"),
     "refused": ("part", "that is invalid"),
-    "removed": ("file", "not sent for the longest time"),
+    "removed": ("file", "unused for the longest time"),
 }
 _FIGURES = (
     Figure(Column("SOURCE"), "hash", str),
@@ -84,18 +84,18 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _first(names: Sequence[str]) -> str:
-    """The first name, and the number of others."""
+    """Return the first name, and the number of others."""
     return "" if not names else names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1:,}"
 
 
 def _lost(counts: dict[str, int]) -> list[str]:
-    """What workers sent but was not kept; another text with the same hash has its own line."""
+    """Count sent sources that were not kept; another text with the same hash has its own line."""
     reasons = [f"{plural(counts[what], one)} {why}" for what, (one, why) in _NOT_KEPT.items() if counts[what]]
     return [f"not kept: {', '.join(reasons)} (brickd events)"] if reasons else []
 
 
 def _unlike(entries: Iterable[dict[str, Any]]) -> list[str]:
-    """The sources with an unknown text, or with several."""
+    """List the sources with an unknown text, or with several texts."""
     lines = []
     for entry in entries:
         if entry["lacking"] is not None:

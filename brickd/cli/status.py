@@ -59,7 +59,7 @@ _BRICK_FIGURES = (
 @click.command()
 @asks(StatusQuery)
 @click.option("--watch", "seconds", type=ParameterType(Duration(0.1, 3600, "")), is_flag=False, flag_value="2s",
-              metavar="[DURATION]", help="Show the status again every DURATION (default: 2s).")  # fmt: skip
+              metavar="[DURATION]", help="Repeat every DURATION (default: 2s).")  # fmt: skip
 @click.option("--check", is_flag=True, help="Print one line that says whether all is well. Exit 1 if not.")
 @asks(Bounds, keyword="bounds")
 @columns_option
@@ -76,9 +76,9 @@ def status(
 ) -> Exit | None:
     """Show totals over all workers, problems first.
 
-    With a daemon, the table of bricks shows the last 60 seconds. Without a daemon, or with --over start, it counts
-    everything since each worker's start. For a recording, it shows the totals at the end. On a pipe, --watch --json
-    prints one document per line.
+    With a daemon, the table of bricks shows the last 60 seconds. Without a daemon, or with --over start, it shows the
+    totals since each worker's start. For a recording, it shows the totals at its end. On a pipe, --watch --json prints
+    one document per line.
 
     \b
     Examples:
@@ -140,7 +140,7 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
         facts = f"  {counts}  {units.many(spans, 'span')}  {document['source']}"
         room = None if screen.width is None else screen.width - len(facts) - len(verdict) - 2
         lines.append(escape.text(name, room) + facts)
-    then = f"; one alone: {_next(document, 'status')} SERVICE"
+    then = f"; a single one: {_next(document, 'status')} SERVICE"
     lines += wording.more(len(services) - _SERVICES, "more service", then)
     painted = screen.paint(verdict, "red" if count else "yellow" if unproven else "green")
     lines[:1] = [f"{lines[0]}  {painted}" if lines else painted]
@@ -163,7 +163,7 @@ def _problems(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _numerics(document: dict[str, Any], screen: Screen) -> list[str]:
-    """One line for all services with fingerprints or weights."""
+    """Return one line for all services with fingerprints or weights."""
     if not document["numerics"]:
         return []
     text = wording.numerics(document["numerics"], command(document, "brickd coverage"))
@@ -172,11 +172,11 @@ def _numerics(document: dict[str, Any], screen: Screen) -> list[str]:
 
 def _unproven(document: dict[str, Any], screen: Screen) -> list[str]:
     lines = wording.unproven(living(document), document, screen)
-    return lines[:_SERVICES] + wording.more(len(lines) - _SERVICES, "more service", " with something unproven: --json")
+    return lines[:_SERVICES] + wording.more(len(lines) - _SERVICES, "more service", " with unproven evidence: --json")
 
 
 def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
-    """Unhealthy workers; if there are many workers, the healthy ones in one line."""
+    """Return unhealthy workers; if there are many workers, sum up the healthy ones in one line."""
     workers, odd = document["workers"], {each["worker"] for each in document["stragglers"] or ()}
     odd |= {name for key in ("diverged", "weights") for each in document[key] or () for name in each["workers"]}
     shown = list(workers)

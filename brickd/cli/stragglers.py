@@ -1,7 +1,7 @@
 """The verb `stragglers`.
 
 Owns: the human screen of slow workers. Must not know: how they are judged. Invariants: the findings come first; without
-findings, the screen shows what was compared.
+findings, the screen shows the coverage.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from brickd.errors import Exit
 from brickd.query.queries import StragglersQuery
 from brickd.views.next_command import command
 
-_BRICKS = 5  # shown side by side, the costliest
+_BRICKS = 5  # findings shown, the costliest first
 _ROWS = 8
-_OLD_NS = 20_000_000_000  # two looks should have happened since
+_OLD_NS = 20_000_000_000  # two looks should have happened in this time
 _WHY_NOT = (
-    ("bricks_few_workers", "in which fewer than 3 workers did anything"),
-    ("bricks_few_samples", "of which too little was seen"),
-    ("bricks_small", "in which little time is spent"),
+    ("bricks_few_workers", "with fewer than 3 active workers"),
+    ("bricks_few_samples", "with too few calls"),
+    ("bricks_small", "with too little time"),
     ("bricks_unjudged", "of category wait or idle"),
-    ("bricks_bounded", "of which only bounds are known"),
+    ("bricks_bounded", "with bounds only"),
 )
 
 
@@ -41,8 +41,8 @@ _WHY_NOT = (
 def stragglers(question: StragglersQuery, recordings: Sequence[str], output: str) -> Exit:
     """Name the worker that is slow, in which brick, at what cost.
 
-    Needs a daemon or a recording, and three or more workers of a service. If no worker is slow, it shows what was
-    compared and what could not be. Exits 1 if a worker is named.
+    Needs a daemon or a recording, and three or more workers of a service. If no worker is slow, it shows which bricks
+    were compared, and why others were not. Exits 1 if a worker is named.
     """
     document = asked("stragglers", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="stragglers")
@@ -55,13 +55,13 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     if not compared["current"]:
         text = f"no worker is judged now: the last look at the workers was {age} ago"
         return escape.wrapped(f"{text} ({command(document, 'brickd events')})", screen.width)
-    old = f"as of {age} ago: there was no look at the workers since"
+    old = f"the last look at the workers was {age} ago"
     lines = escape.wrapped(old, screen.width) if compared["age_ns"] > _OLD_NS else []
     for headline in document["headlines"]:
         lines += [screen.paint(line, "yellow") for line in escape.wrapped(f"! {headline}", screen.width)]
     for finding in findings[:_BRICKS]:
         lines += ["", *_side_by_side(finding, screen)]
-    for line in wording.more(len(findings) - _BRICKS, "more brick", " in which one of them is slow: --json"):
+    for line in wording.more(len(findings) - _BRICKS, "more brick", " with a slow worker: --json"):
         lines += ["", *escape.wrapped(line, screen.width)]
     if findings or document["waiting"]:
         return lines
@@ -69,7 +69,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
-    """The workers in one brick, the outliers first; omitted ones are counted."""
+    """Return the workers in one brick, the outliers first; omitted ones are counted."""
     cost = f"costs {units.duration(finding['cost_ns_per_s'])}/s, {units.percent(finding['cost_percent'])} of the time"
     title = f"{finding['brick']} of {finding['service']}: {cost}, {finding['confidence']} confidence"
     if finding["corroborated_by"]:
@@ -83,11 +83,11 @@ def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _nobody(document: dict[str, Any]) -> Iterator[str]:
-    """What was compared, if no worker is slow."""
+    """Return the coverage, if no worker is slow."""
     compared = document["compared"]
     seconds = units.duration(compared["length_ns"])
     if compared["slots"] < compared["slots_wanted"]:
-        yield f"no worker is judged yet: {seconds} were seen, {compared['slots_wanted']} slots of 10 s are needed"
+        yield f"no worker is judged yet: {seconds} were recorded, {compared['slots_wanted']} slots of 10 s are needed"
         return
     judged = sum(service["bricks_judged"] for service in compared["services"])
     verdict = "no worker is slow" if judged else "no worker is judged"
@@ -98,10 +98,10 @@ def _nobody(document: dict[str, Any]) -> Iterator[str]:
         why = [f"{units.count(service[key])} {what}" for key, what in _WHY_NOT if service[key]]
         line += f"; not compared: {', '.join(why)}" if why else ""
         if unknown := service["waits_unknown"]:
-            line += f"; how long {units.many(unknown, 'worker waits', 'workers wait')} for a processor is not known"
+            line += f"; unknown waiting time for a processor: {units.many(unknown, 'worker')}"
         yield line
     for each in document["passed_over"]:
-        yield f"{each['worker']} stands out in {each['brick']} and is not called slow: {each['reason']}"
+        yield f"{each['worker']} stands out in {each['brick']} but is not named as slow: {each['reason']}"
 
 
 def _score(score: float | None) -> str:

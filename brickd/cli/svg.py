@@ -1,11 +1,11 @@
-"""The parts of every picture: ground, colours, text, axes of decades, as stand-alone SVG.
+"""The parts of every picture: background, colours, text, logarithmic axes; stand-alone SVG.
 
 Written by hand: a plotting library is a large dependency for a few rectangles and lines, and its output is many times
 longer.
 
-Owns: the colours, which follow the reader's light or dark mode on a ground of their own; how text becomes part of a
-picture; the position of a value on a logarithmic axis. Must not know: what is shown. Invariant: a name is only text in
-the picture, whatever it contains.
+Owns: the colours and the background, which follow the reader's light or dark mode; how text becomes part of a picture;
+the position of a value on a logarithmic axis. Must not know: the content. Invariant: any name is only text in the
+picture.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ text{fill:#f0f6fc}
 
 
 def opening(title: str, width: int, height: int, style: str = "") -> list[str]:
-    """The head and the ground; the caller adds the end, "</svg>"."""
+    """Return the head and the background; the caller adds the end, "</svg>"."""
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
         f"<title>{_safe(title)}</title>",
@@ -48,12 +48,12 @@ def opening(title: str, width: int, height: int, style: str = "") -> list[str]:
 
 
 def text(x: float, y: float, content: str, kind: str = "") -> str:
-    """A line of text."""
+    """Return a line of text."""
     return f'<text x="{x}" y="{y}"' + (f' class="{kind}"' if kind else "") + f">{_safe(content)}</text>"
 
 
 def titled(shape: str, content: str) -> str:
-    """A finished shape with a tooltip."""
+    """Return a finished shape with a tooltip."""
     return f"<g><title>{_safe(content)}</title>{shape}</g>"
 
 
@@ -68,17 +68,17 @@ class Axis:
 
     @classmethod
     def over(cls, values: Sequence[float], begin: float, end: float) -> Axis:
-        """The axis with room for all of these values, which are above 0."""
+        """Return an axis with room for all of these values, which are above 0."""
         first = math.floor(math.log10(min(values)))
         return cls(first, max(first + 1, math.ceil(math.log10(max(values)))), begin, end)
 
     def place(self, value: float) -> float:
-        """The position of a value."""
+        """Return the position of a value."""
         share = (math.log10(value) - self.first) / (self.last - self.first)
         return round(self.begin + (self.end - self.begin) * share, 1)
 
     def decades(self) -> Iterator[tuple[float, int]]:
-        """The position of each power of ten, and its exponent."""
+        """Return the position and the exponent of each power of ten."""
         for decade in range(self.first, self.last + 1):
             yield self.place(10.0**decade), decade
 

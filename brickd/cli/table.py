@@ -1,9 +1,9 @@
 """The one table of the CLI.
 
-Owns: alignment, padding, and what is cut if a table is too wide. Must not know: what the cells mean, terminals, colours
-(a caller paints whole lines). Invariants: every cell is escaped here, so callers pass raw strings; columns are aligned
-by display width; with a width, no line is wider; numbers (right-aligned columns) are cut only if there is no text to
-cut, and no column to omit.
+Owns: alignment, padding, and the cutting of wide tables. Must not know: the meaning of the cells, terminals, colours (a
+caller paints complete lines). Invariants: every cell is escaped here, so callers pass raw strings; columns are aligned
+by display width; if a width is given, no line is wider; numbers (right-aligned columns) are cut only if no text can be
+cut and no column omitted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 from brickd.base import escape
 
 _GAP = "  "
-# A name cut below this is useless: then cut the end of the line instead.
+# A shorter name is useless: cut the end of the line instead.
 _NARROWEST = 4
-# A name of this width is worth more than a column that can be spared.
+# Omit optional columns before names are narrower than this.
 _READABLE = 16
 
 
@@ -24,7 +24,7 @@ class Column(NamedTuple):
     Attributes:
         title: the text above its cells.
         align: text left, numbers right.
-        spare: if not all columns fit, those with the highest number are omitted first; 0: never.
+        spare: if not all columns fit, those with the highest number are omitted first; 0: never omitted.
     """
 
     title: str
@@ -36,8 +36,8 @@ class Figure(NamedTuple):
     """A column of a document's entries.
 
     Attributes:
-        column: its column.
-        key: of the value in an entry; an entry without it has an empty cell.
+        column: the column.
+        key: the key of the value in an entry; an entry without it has an empty cell.
         cell: formats the value as a raw string.
     """
 
@@ -55,7 +55,7 @@ def figures(shown: Sequence[Figure], entries: Iterable[Mapping[str, Any]], width
 def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
     """Lay out the table: titles, then a line per row of raw strings, without trailing blanks.
 
-    `width` is the largest display width of a line; None cuts nothing.
+    `width` is the largest display width of a line; with None, no line is cut.
     """
     cells = [[escape.text(column.title) for column in columns]]
     for row in rows:
@@ -71,7 +71,7 @@ def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int |
 
 
 def _kept(widths: Sequence[int], columns: Sequence[Column], width: int) -> list[int]:
-    """Omit columns until the others fit, with their text cut to a readable width."""
+    """Omit columns until the others fit with text of a readable width."""
     wanted = [
         min(each, _READABLE) if column.align == "left" else each for each, column in zip(widths, columns, strict=True)
     ]
@@ -85,7 +85,7 @@ def _kept(widths: Sequence[int], columns: Sequence[Column], width: int) -> list[
 
 
 def _narrow(widths: list[int], columns: Sequence[Column], width: int) -> None:
-    """Narrow the widest left-aligned column, again and again, until all fits or none can shrink."""
+    """Narrow the widest left-aligned column repeatedly, until all fits or none can shrink."""
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
     left = [index for index, column in enumerate(columns) if column.align == "left"]
     while excess > 0 and left:

@@ -1,7 +1,7 @@
 """The verb `tree`.
 
-Owns: how a tree is drawn, which form is printed. Must not know: segments, what a node's numbers mean. Invariants: the
-numbers are left of the tree, so that depth never pushes them off the screen; branches are drawn while there is room,
+Owns: how a tree is drawn, which form is printed. Must not know: segments, the meaning of a node's numbers. Invariants:
+the numbers are left of the tree, so that depth never pushes them off the screen; branches are drawn if there is room,
 and a deeper node shows its depth; no line is wider than the screen.
 """
 
@@ -24,18 +24,18 @@ from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
 from brickd.query.queries import TreeQuery
 
-# The width of a name at any depth, and of a kernel whose shape has no room; the rest is for figures.
+# The width of a name at any depth, and of a kernel without its shape. The rest is for figures.
 _NAME_WIDTH, _KERNEL_WIDTH = 16, 26
 _FIGURES_WIDTH = 26
 _INDENT = 4
-# The levels that are drawn: on the narrowest screen, before figures are omitted, on a screen without a limit.
+# The number of drawn levels: on the narrowest screen, before figures are omitted, on a screen without a limit.
 _FEWEST, _WANTED, _MOST = 3, 6, 24
 
 _FIGURES = (
     Figure(Column("TOTAL", "right"), "total_ns", units.duration),
     Figure(Column("SHARE", "right", spare=2), "share_percent", units.percent),
     Figure(Column("SELF", "right"), "self_ns", units.duration),
-    Figure(Column("COUNT", "right", spare=1), "count", units.count),  # the only known number of a launch without a time
+    Figure(Column("COUNT", "right", spare=1), "count", units.count),  # the only number of a launch without a time
     Figure(Column("MEDIAN", "right", spare=4), "p50_ns", units.duration),
     Figure(Column("P99", "right", spare=5), "p99_ns", units.duration),
 )
@@ -47,13 +47,13 @@ Node = dict[str, Any]
 
 
 class _Line(NamedTuple):
-    """A line of the drawing: a node, or the number of nodes that are omitted below one.
+    """A line of the drawing: a node, or the number of omitted nodes below a node.
 
     Attributes:
-        depth: of the node, or of the omitted ones.
-        last: nothing more follows below the same parent.
+        depth: the depth of the node or of the omitted nodes.
+        last: whether this is the last line below its parent.
         text: the raw text after the branch.
-        node: the node; for omitted ones only their self time.
+        node: the node; for omitted nodes, only their self time.
     """
 
     depth: int
@@ -64,7 +64,7 @@ class _Line(NamedTuple):
 
 @click.command()
 @asks(TreeQuery)
-@click.option("--critical", is_flag=True, help="Show the critical path, and the slack of everything else.")
+@click.option("--critical", is_flag=True, help="Show the critical path, and the slack of the other nodes.")
 @click.option("--plain", is_flag=True, help="Print the bare tree, in the order of recording, without figures.")
 @click.option("--dot", "as_dot", is_flag=True, help="Print the tree in the language of Graphviz.")
 @columns_option
@@ -81,7 +81,7 @@ def tree(
 ) -> None:
     """Show the call tree over all workers: totals, self times, shares.
 
-    Below each brick, it shows the kernels that were launched, the bytes that were moved, and what the brick needs. A
+    Below each brick, it shows the kernels that were launched, the bytes that were moved, and the needs of the brick. A
     kernel has a time only if the program reported one.
 
     \b
@@ -147,14 +147,14 @@ def _name_width(line: _Line) -> int:
 
 
 def _shapes_width(lines: Iterable[_Line], most: int) -> int:
-    """The width of a tree that shows each kernel's first shape, if it is within `most`."""
+    """Return the width of a tree with each kernel's first shape, if it is within `most`."""
     kernels = (line for line in lines if line.node.get("kernel"))
     widths = (_INDENT * line.depth + escape.width(escape.text(tree_notes.shaped(line.node))) for line in kernels)
     return max((width for width in widths if width <= most), default=0)
 
 
 def _figures(document: dict[str, Any], more: Sequence[str]) -> list[Figure]:
-    """The columns left of the tree; layers and given times only if there are any."""
+    """Return the columns left of the tree; layers and given times are optional."""
     figures = with_columns(_FIGURES, more)
     if any(node["layers"] for node in document["nodes"]):
         figures.append(_LAYER if document["layers"] else _LAYERS)
@@ -164,7 +164,7 @@ def _figures(document: dict[str, Any], more: Sequence[str]) -> list[Figure]:
 
 
 def _lines(document: dict[str, Any]) -> Iterator[_Line]:
-    """The nodes and, after the last one below each, the number of omitted ones."""
+    """Return the nodes, and after each node's children the number of omitted ones."""
     last = {node["parent"]: node["id"] for node in document["nodes"]}
     above: list[Node] = []
     for node in document["nodes"]:
@@ -183,7 +183,7 @@ def _lines(document: dict[str, Any]) -> Iterator[_Line]:
 
 
 def _left_out(above: list[Node], depth: int) -> Iterator[_Line]:
-    """Leave the nodes at this depth or deeper."""
+    """Close the nodes at this depth or deeper."""
     while above and above[-1]["depth"] >= depth:
         node = above.pop()
         if node["hidden_nodes"]:
@@ -195,7 +195,7 @@ def _left(depth: int, of: Node) -> _Line:
 
 
 def _drawn(lines: Iterable[_Line], levels: int) -> Iterator[str]:
-    """Each line with its branch; below the last drawn level, with its depth."""
+    """Return each line with its branch; below the last drawn level, with its depth."""
     open_branches: list[bool] = []  # by depth
     for line in lines:
         del open_branches[line.depth :]

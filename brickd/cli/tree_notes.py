@@ -1,7 +1,7 @@
 """The text about kernels, transfers, functions, tasks, and the critical path.
 
-Owns: these words and that screen. Must not know: how a tree is drawn, segments. Invariants: `named` returns a raw
-string, which is escaped when drawn; finished lines are escaped here; what is cut off is counted.
+Owns: the words and the screen of the critical path. Must not know: how a tree is drawn, segments. Invariants: `named`
+returns a raw string, which is escaped when drawn; finished lines are escaped here; omitted entries are counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickd.cli.table import Column, Figure
 
 Entry = dict[str, Any]
 
-# The most of each on a screen; JSON has more.
+# The largest number of each on a screen; JSON has all.
 _SHAPES, _NEEDED, _RETURNED, _STEPS, _SLACK, _UNRESOLVED, _CIRCLES = 3, 3, 3, 20, 5, 3, 3
 
 _NAMED = (
@@ -38,7 +38,7 @@ _LOOSE = (
 
 
 def named(node: Entry) -> str:
-    """A node's name, and what is known of it besides its times."""
+    """Return a node's name with its details, except the times."""
     name = wording.brick(node)
     if node["kernel"] is not None:
         return "  ".join([name, *_kernel(node, node["kernel"])])
@@ -68,13 +68,13 @@ def _needed(needs: Sequence[Entry]) -> str:
 
 
 def shaped(node: Entry) -> str:
-    """A kernel's name and its most frequent shape, without its source."""
+    """Return a kernel's name and its most frequent shape, without its source."""
     first = [shape["text"].removesuffix(f" @{shape['source_hash']}") for shape in node["kernel"]["shapes"][:1]]
     return "  ".join([wording.brick(node), *first])
 
 
 def counted(node: Entry) -> int | None:
-    """How often it was launched, moved, or ended."""
+    """Return how often it was launched, moved, or ended."""
     if node["kernel"] is not None:
         return int(node["kernel"]["launches"])
     if node["transfer"] is not None:
@@ -106,7 +106,7 @@ def _of(part: int, whole: int) -> str:
 
 
 def notes(document: Entry, screen: Screen) -> list[str]:
-    """The finished lines below a tree; [] if nothing is launched or moved."""
+    """Return the finished lines below a tree; [] without launches and transfers."""
     lines = []
     if (slowest := document["slowest_kernel"]) is not None:
         lines.append(_slowest(slowest))
@@ -116,10 +116,10 @@ def notes(document: Entry, screen: Screen) -> list[str]:
     lines += [_returned(each) for each in returned[:_RETURNED]]
     lines += wording.more(len(returned) - _RETURNED, "more returned", several="more returned")
     if document["stray_marks"]:
-        lines.append(f"{units.many(document['stray_marks'], 'mark')} not shown: no place that they could belong to")
+        lines.append(f"{units.many(document['stray_marks'], 'mark')} not shown: their place is unknown")
     if document["refused_marks"]:
         marks = units.many(document["refused_marks"], "mark")
-        lines.append(f"{marks} not shown: nor counted by their workers  brickd doctor")
+        lines.append(f"{marks} not counted by their workers, so not shown  brickd doctor")
     return [escape.text(line, screen.width) for line in lines]
 
 
@@ -128,7 +128,7 @@ def _slowest(slowest: Entry) -> str:
     launches = units.many(slowest["launches"], "launch", "launches")
     time = units.duration(slowest["time_ns"])
     if slowest["by"] == "brick":
-        return f"slowest kernel: {slowest['name']}{inside}, which took {time} itself; of no kernel a time is known"
+        return f"slowest kernel: {slowest['name']}{inside}, which took {time} itself; no kernel reported a time"
     if slowest["timed"] < slowest["launches"]:
         launches = f"{_of(slowest['timed'], slowest['launches'])} launches"
     return f"slowest kernel: {slowest['name']}{inside}, {'≤ ' if slowest['bounded'] else ''}{time} in {launches}"
@@ -146,7 +146,7 @@ def _returned(each: Entry) -> str:
 
 
 def critical(document: Entry, screen: Screen) -> list[str]:
-    """The finished lines about the critical path, slack, and circular needs."""
+    """Return the finished lines about the critical path, slack, and circular needs."""
     path = document["critical_path"]
     length_ns = path["length_ns"]
     # Workers run in parallel: the sum of their times is not wall time.
@@ -164,12 +164,12 @@ def critical(document: Entry, screen: Screen) -> list[str]:
         line = f"{each['name']}{_inside(each)} needs {each['needs']}, which was not recorded"
         lines.append(escape.text(line, screen.width))
     if (more := len(document["unresolved_needs"]) - _UNRESOLVED) > 0:
-        lines.append(f"…{units.count(more)} more of what is nowhere")
+        lines.append(f"…{units.count(more)} more that were not recorded")
     return lines
 
 
 def _steps(steps: Sequence[Entry], length_ns: int, screen: Screen) -> Iterator[str]:
-    """The longest steps, in the order of the path."""
+    """Return the longest steps, in the order of the path."""
     largest = sorted(range(len(steps)), key=lambda number: (-steps[number]["own_ns"], number))[:_STEPS]
     shown = [steps[n] | {"share_percent": 100 * steps[n]["own_ns"] / length_ns} for n in sorted(largest)]
     yield from tables.figures(_shown(_PATH, shown), shown, screen.width)
@@ -183,7 +183,7 @@ def _slack(document: Entry, screen: Screen) -> Iterator[str]:
     loose = [node for node in nodes if node["slack_ns"] and node["total_ns"]]
     loose.sort(key=lambda node: (-node["slack_ns"], node["id"]))
     if not loose:
-        yield escape.text("nothing has slack: each of them waits for the one before", screen.width)
+        yield escape.text("nothing has slack: each waits for the previous one", screen.width)
         return
     inside = {node["id"]: node["name"] for node in nodes}
     shown = [node | {"inside": inside.get(node["parent"])} for node in loose[:_SLACK]]
@@ -195,6 +195,6 @@ def _slack(document: Entry, screen: Screen) -> Iterator[str]:
 
 
 def _shown(figures: Sequence[Figure], entries: Sequence[Entry]) -> list[Figure]:
-    """The figures, without the column of layers if there are none."""
+    """Return the columns of figures, without an empty column of layers."""
     layered = any(entry["layer"] is not None for entry in entries)
     return [figure for figure in figures if layered or figure.key != "layer"]

@@ -1,7 +1,7 @@
 """The verb `up`.
 
-Owns: how a daemon is put into the background, the messages about its start and end. Must not know: what a daemon does.
-Invariants: the daemon is reported as running only once it answers; if a start in the background fails, the command
+Owns: the start in the background, the messages about the daemon's start and end. Must not know: the work of a daemon.
+Invariants: the daemon is reported as running only after it answers; if a start in the background fails, the command
 reports why.
 """
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     "--notify-secret-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Sign what is posted (HMAC-SHA256) with the secret in this file. Only you may read the file.",
+    help="Sign the posted data (HMAC-SHA256) with the secret in this file. The file must be readable only by you.",
 )
 @output_options
 def up(
@@ -106,7 +106,7 @@ def _run(
     targets: Sequence[Target],
     ready: Callable[[], None],
 ) -> None:
-    # Local imports: what only the daemon needs takes a quarter of a second to load.
+    # Local imports: the modules that only the daemon needs take a quarter of a second to load.
     from brickd.api.connection_limits import Limits
     from brickd.api.listener import Listener
     from brickd.api.server import Server
@@ -133,7 +133,7 @@ def _run(
         async def serve() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a script's shell, ignores some
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup or a script's shell ignores some of these
                     loop.add_signal_handler(number, stop)
             watching = loop.create_task(manager.watch(lambda: daemon.daemon().loop_still_ns))
             ready()

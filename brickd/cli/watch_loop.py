@@ -1,8 +1,8 @@
-"""A document shown again and again.
+"""Shows a document repeatedly.
 
-Owns: when the document is requested, how it is drawn over the last one. Must not know: what is shown. Invariants: on a
-terminal no line of the last screen remains, and nothing scrolls; on a pipe each document is one line, or one screen
-and an empty line, written at once; the same notes are not printed twice in a row.
+Owns: when the document is requested, how it replaces the previous one. Must not know: the content. Invariants: on a
+terminal no line of the last screen remains, and nothing scrolls; on a pipe, each document is one line, or one screen
+and an empty line, written at once; equal notes are not printed twice in a row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Table = Callable[["Document", Screen], Sequence[str]]
 
 
 def again(seconds: float, find: Callable[[], FetchedAnswer], table: Table, output: str) -> NoReturn:
-    """Show the answer of `find` every `seconds`, until the person ends it."""
+    """Show the answer of `find` every `seconds`, until the user stops it."""
     if output not in ("table", "json"):
         raise click.UsageError(f"--output is {output}, expected table or json with --watch")
     drawn, printed = output == "table" and sys.stdout.isatty(), tuple[str, ...]()
@@ -60,5 +60,5 @@ def _print(found: FetchedAnswer, table: Table, output: str) -> None:
 def _draw(lines: Sequence[str]) -> None:
     rows = os.get_terminal_size(sys.stdout.fileno()).lines
     shown = lines[: max(1, rows - 1)] if rows else lines
-    # In one write: otherwise it flickers.
+    # Use one write, so the screen does not flicker.
     sys.stdout.write(_HOME + "".join(f"{line}{_REST_OF_LINE}\n" for line in shown) + _REST)

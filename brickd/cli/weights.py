@@ -1,7 +1,7 @@
 """The verb `weights`.
 
-Owns: the human screen of workers with other parameters than the others, the wait for a rescan. Must not know: how
-weights are compared. Invariants: the verdict comes first; what was not compared is reported with the reason.
+Owns: the human screen of workers whose parameters differ, the wait for a rescan. Must not know: how weights are
+compared. Invariants: the verdict comes first; weights that were not compared are reported with the reason.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def weights(
 
 
 def _rescanned(question: WeightsQuery, seconds: float) -> tuple[Document, bool]:
-    """Rescan the workers' weights; returns the document, and whether all workers have read all.
+    """Rescan the workers' weights; return the document, and whether all workers have read all.
 
-    A worker has read all if everything known of its tensors is newer than the order.
+    A worker has read all if the readings of its tensors are newer than the order.
     """
     began_ns = time.monotonic_ns()
     before = {worker["worker"]: worker["scans"] for worker in ask_daemon("weights", question)["workers"]}
@@ -124,9 +124,9 @@ def _rescanned(question: WeightsQuery, seconds: float) -> tuple[Document, bool]:
         why = "they are read at the ends of steps"
         print_message(f"{worker['worker']} has not read all of its weights in {seconds:g} s, {have}: {why}")
     if len(late) > 8:
-        print_message(f"nor have {len(late) - 8} more")
+        print_message(f"and {len(late) - 8} more workers")
     for name in sorted(rescanning - {worker["worker"] for worker in here}):
-        print_message(f"{name} ended meanwhile")
+        print_message(f"{name} ended during the rescan")
     return document, not late
 
 
@@ -142,7 +142,9 @@ def _save(path: Path, document: Document) -> None:
     print_message(f"{units.many(len(manifest.tensors), 'tensor')} of {manifest.service} written to {path}")
     for worker in document["workers"]:
         if (known := worker["tensors"]) < (watched := worker["tensors_watched"]):
-            print_message(f"{worker['worker']}: {known} of {watched} tensors are known, the others are not in it")
+            print_message(
+                f"{worker['worker']}: {known} of {watched} tensors are known; the manifest lacks the others"
+            )
 
 
 # ---- the screen
@@ -189,12 +191,12 @@ def _error(row: Mapping[str, Any]) -> str:
 
 
 def _wanted(row: Mapping[str, Any]) -> str | None:
-    """The expected checksum; unknown if workers disagree."""
+    """Return the expected checksum; unknown if workers disagree."""
     return None if row["why"] == "disagree" else row["checksum_against"]
 
 
 def _notes(document: Document) -> Iterator[str]:
-    """The notes about workers; workers with the same note share a line."""
+    """Return the notes about workers; workers with the same note share a line."""
     notes: dict[str, list[str]] = defaultdict(list)
     for worker in document["workers"]:
         for note in _of_worker(worker, recorded="recording" in document):
@@ -205,8 +207,8 @@ def _notes(document: Document) -> Iterator[str]:
         if service["changed_alike"]:
             tensors = units.many(service["changed_alike"], "tensor")
             yield (
-                f"{service['service']}: {tensors} changed in place, to the same in all workers: after an update call"
-                " brick.weights(model) again"
+                f"{service['service']}: {tensors} changed in place, equally in all workers: after an update, call "
+                f"brick.weights(model) again"
             )
 
 
@@ -215,9 +217,9 @@ def _of_worker(worker: Mapping[str, Any], *, recorded: bool) -> Iterator[str]:
     if not known and not watched:
         yield "watches no weights (brick.weights(model) does)"
     elif not known and not unreadable:
-        yield f"nothing is known of {units.many(watched, 'tensor')}{'' if recorded else ' (brickd weights --rescan)'}"
+        yield f"no reading yet of {units.many(watched, 'tensor')}{'' if recorded else ' (brickd weights --rescan)'}"
     elif known + unreadable < watched:
-        yield f"{known} of {watched} tensors are known: others are still to come"
+        yield f"{known} of {watched} tensors are known: the others were not read yet"
     if unreadable:
         yield f"{units.many(unreadable, 'tensor')} cannot be read: on a device, sparse, or of no known type"
     if once := worker.get("tensors_load_only", 0):  # an older daemon does not know
@@ -225,21 +227,21 @@ def _of_worker(worker: Mapping[str, Any], *, recorded: bool) -> Iterator[str]:
     for reason, count in worker["not_comparable"].items():
         yield f"{units.many(count, 'tensor')} not compared: {_REASONS[reason]}"
     if worker["missing"]:
-        yield f"{units.many(worker['missing'], 'tensor')} that the others have, it has not"
+        yield f"{units.many(worker['missing'], 'tensor')} missing that the others have"
     if worker["with_nan"]:
         yield f"{units.many(worker['with_nan'], 'tensor')} with NaN"
     if worker["with_inf"]:
         yield f"{units.many(worker['with_inf'], 'tensor')} with infinities"
     if worker["no_room"]:
-        yield f"{units.many(worker['no_room'], 'record')} found no room"
+        yield f"{units.many(worker['no_room'], 'record')} without room"
 
 
 _REASONS = {
     "alone": "no other worker holds this shard (--against MANIFEST compares with a file)",
     "missing": "no other worker has them",
     "generation": "the others' are of another generation",
-    "key": "its checksums are of another key (give all the same BRICKD_KEY_FILE)",
-    "shard": "nothing of this shard is in the manifest",
+    "key": "its checksums have another key (use the same BRICKD_KEY_FILE for all)",
+    "shard": "the manifest has no tensors of this shard",
     "not in the manifest": "they are not in the manifest",
 }
 

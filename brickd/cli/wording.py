@@ -1,6 +1,6 @@
-"""Words that several verbs share: numbers that are names, the rows of workers, a problem.
+"""Words shared by several verbs: cells of numbers, the rows of workers, a problem.
 
-Owns: those words. Must not know: any one verb. Invariants: cells are raw strings, because the table escapes them;
+Owns: those words. Must not know: single verbs. Invariants: cells are raw strings, because the table escapes them;
 finished lines are escaped here.
 """
 
@@ -47,34 +47,34 @@ def no_workers(document: dict[str, Any]) -> str:
 
 
 def identifier(number: int | str | None) -> str:
-    """A number that is a name, such as a layer, a thread or a checksum, as a cell."""
+    """Format a number that is a name, such as a layer, a thread or a checksum."""
     return "-" if number is None else str(number)
 
 
 def signed(percent: float | None) -> str:
-    """A percentage relative to another, as a cell."""
+    """Format a relative percentage, with its sign."""
     return f"{'+' if percent and percent > 0 else ''}{units.percent(percent)}"
 
 
 def brick(entry: dict[str, Any]) -> str:
-    """A brick's name, as a cell; marked if its times are bounds."""
+    """Return a brick's name; mark it if its times are bounds."""
     return f"{entry['name']} {_BOUND}" if entry["bounded"] else str(entry["name"])
 
 
 def bounds(entries: Iterable[dict[str, Any]], screen: Screen) -> list[str]:
-    """The meaning of the mark, as a finished line; [] if nothing is marked."""
-    note = f"{_BOUND} not measured: a part of the time until the device was waited for"
+    """Explain the mark in a finished line; [] if nothing is marked."""
+    note = f"{_BOUND} not measured: an upper bound, the time until the program waited for the device"
     return [escape.text(note, screen.width)] if any(entry["bounded"] for entry in entries) else []
 
 
 def over(document: dict[str, Any]) -> str:
-    """The period of a document, to append to other words; "": everything."""
+    """Return the period of a document, to append to other words; "": everything."""
     length_ns = document["over_ns"]
     return "" if length_ns is None else f", last {length_ns / 1e9:.0f} s"
 
 
 def brick_figures(document: dict[str, Any]) -> list[Figure]:
-    """The columns that identify a row: the brick, and the worker, service or layer."""
+    """Return the columns that identify a row: the brick, and the worker, service or layer."""
     name, by = Figure(Column(f"BRICK{over(document)}"), "name", str), document["by"]
     if by is None:
         return [name]
@@ -83,7 +83,7 @@ def brick_figures(document: dict[str, Any]) -> list[Figure]:
 
 
 def nothing(document: dict[str, Any]) -> str:
-    """The text if no span was counted."""
+    """Return the text if no span was counted."""
     return "no spans yet" if document["over_ns"] is None else f"no spans in the{over(document)[1:]}"
 
 
@@ -100,7 +100,7 @@ def lost(entry: dict[str, Any]) -> str:
 def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
     """The entry of a worker with its cells STATE, SPANS, LOST and OPEN NOW.
 
-    The state is marked if the worker does not record as usual. OPEN NOW is the youngest span of a thread; of all
+    The state is marked if the worker does not record as usual. OPEN NOW is the innermost span of a thread; among all
     threads, the one that is open the longest.
     """
     setting = worker["set"] or {}
@@ -116,17 +116,17 @@ def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
 
 
 def more(number: int, one: str, then: str = "", several: str | None = None) -> list[str]:
-    """The raw line that counts what is omitted; [] if nothing is."""
+    """Return the raw line that counts omitted rows; [] if there are none."""
     return [f"…{units.many(number, one, several)}{then}"] if number > 0 else []
 
 
 def silenced(problems: Sequence[dict[str, Any]]) -> list[str]:
-    """The number of silenced problems, as a finished line; [] if there are none."""
+    """Count the silenced problems in a finished line; [] if there are none."""
     return [f"{units.many(len(problems), 'silenced problem')}: brickd silence"] if problems else []
 
 
 def removed(of: dict[str, int], screen: Screen) -> list[str]:
-    """The number of removed workers' spans that are in no total, as a finished line; or []."""
+    """Count the spans of removed workers in a finished line; [] if there are none."""
     if not of["workers"]:
         return []
     line = f"removed  {units.many(of['spans'], 'span')} of {units.many(of['workers'], 'worker')}, in no total"
@@ -134,7 +134,7 @@ def removed(of: dict[str, int], screen: Screen) -> list[str]:
 
 
 def numerics(services: Sequence[dict[str, Any]], coverage: str = "brickd coverage") -> str:
-    """How much of the numerics was compared, as a raw string; `coverage`: the next command."""
+    """Say how much of the numerics was compared, in a raw string; `coverage`: the next command."""
     by_input = [service for service in services if service["input"] is not None]
     by_weights = [service["weights"] for service in services if service["weights"] is not None]
     unseen = [units.many(n, *words) for key, *words in _UNSEEN if (n := _total(by_input, "unseen", key))]
@@ -147,7 +147,7 @@ _CALLED = {"weights": "weights", "input": "outputs"}
 
 
 def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], screen: Screen) -> list[str]:
-    """What is unproven of each service, and the next command, as finished lines."""
+    """Return the unproven evidence of each service, with the next command, as finished lines."""
     services: dict[str, list[dict[str, Any]]] = {}
     for each in evidence:
         if each["verdict"] == "unproven" and each["evidence"] in _CALLED:
@@ -165,7 +165,7 @@ def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], scree
 
 
 def _with_command(text: str, following: str, screen: Screen) -> str:
-    """A text and the next command, as a finished line: only the text may be cut."""
+    """Return a text and the next command as a finished line; only the text may be cut."""
     following = escape.text(following)
     room = None if screen.width is None else max(20, screen.width - escape.width(following) - 2)
     return screen.paint(escape.text(text, room), "yellow") + f"  {following}"
@@ -232,7 +232,7 @@ def _ago(ages: Sequence[int | None]) -> list[str]:
 
 
 def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """The weights that were not compared, by reason."""
+    """Count the weights that were not compared, by reason."""
     reasons: Counter[str] = Counter()
     for service in services:
         reasons.update(service["unseen"]["not_comparable"])
@@ -241,13 +241,13 @@ def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def problem(found: dict[str, Any], screen: Screen) -> list[str]:
-    """A problem with its id and the next command, as finished lines."""
+    """Return a problem with its id and the next command, as finished lines."""
     until = f"  (silenced until {found['silenced_until']})" if found["silenced_until"] else ""
     return finding(f"{found['id']} {found['text']}", found["command"], screen, until)
 
 
 def finding(text: str, command: str, screen: Screen, note: str = "") -> list[str]:
-    """A finding and the next command, as finished lines; neither is cut."""
+    """Return a finding and the next command, as finished lines; neither is cut."""
     wrapped = escape.wrapped(text, None if screen.width is None else max(20, screen.width - 2))
     lines, after = [f"{'  ' if n else '! '}{line}" for n, line in enumerate(wrapped)], f"{escape.text(command)}{note}"
     painted = [screen.paint(line, "yellow") for line in lines]

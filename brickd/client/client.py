@@ -1,8 +1,8 @@
-"""The client of a daemon: it connects to the socket, sends a request, reads the answer.
+"""The client of a daemon: connects to the socket, sends a request, reads the answer.
 
 Owns: HTTP to the daemon, the timeouts, the reason for a missing answer. Must not know: views, what callers do without a
-daemon. Invariants: if there is no daemon, that costs one look at the file system and no import; any answer becomes a
-document or an error; an error that the daemon reports is raised unchanged.
+daemon. Invariants: without a daemon, a call costs one system call and no import; any answer becomes a document or an
+error; an error that the daemon reports is raised unchanged.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Why = Literal["none", "stale", "silent", "broken", "strange", "elsewhere", "busy"]
 
-# Not with http.client, which takes 40 ms to load: a quarter of the limit for `brickd status`. HTTP/1.0, because then a
-# server sends no chunked answer.
+# http.client takes 40 ms to load: a quarter of the limit for `brickd status`. With HTTP/1.0, a server sends no chunked
+# answer.
 _REQUEST = "{method} {target} HTTP/1.0\r\nhost: brickd\r\n{header}: {prefix}\r\ncontent-length: {length}\r\n\r\n{body}"
 _CONNECT_SECONDS = 1
 _ANSWER_SECONDS = 5.0
@@ -48,8 +48,9 @@ class NoAnswer(NoDaemon):
     """No daemon answers.
 
     Attributes:
-        why: none: there is no socket. stale: nothing listens there. silent: no answer in time. broken: it ended while
-            it answered. strange: the answer is invalid. elsewhere: it has another prefix. busy: it has no free place.
+        why: none: there is no socket. stale: no process listens there. silent: no answer in time. broken: it ended
+            while it answered. strange: the answer is invalid. elsewhere: its segments have another prefix. busy: it has
+            no free place.
         what: the reason in words, without advice.
     """
 
@@ -60,7 +61,7 @@ class NoAnswer(NoDaemon):
 
 
 class TurnedAway(NotPermitted):
-    """A daemon is there but refuses this user."""
+    """The daemon refuses this user."""
 
 
 _answering: set[Path] = set()  # the sockets of the daemons that sent this process an answer
@@ -82,13 +83,13 @@ class Asked:
         return bool(poll.poll(within_seconds * 1000))
 
     def document(self) -> dict[str, Any]:
-        """Read the answer's document; raises NoAnswer, TurnedAway, or the error in the answer."""
+        """Read the answer's document; raise NoAnswer, TurnedAway, or the error in the answer."""
         with self._read() as file:
             _, length = _head(file)
             return self._judged(_body(file, length))
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the name and document of each event of a stream; raises as `document` does."""
+        """Yield the name and document of each event of a stream; raise errors like `document`."""
         with self._read() as file:
             _, length = _head(file)
             if length is not None:  # an answer with a length is not a stream
@@ -103,7 +104,7 @@ class Asked:
                     yield name, self._judged(value)
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the file in the answer in pieces, to its end; raises as `document` does."""
+        """Yield the file in the answer in pieces; raise errors like `document`."""
         with self._read() as file:
             status, length = _head(file)
             if status != _FINE or length is None or length < 0:
@@ -155,7 +156,7 @@ class Asked:
 def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False, seconds: float = 0.0) -> Asked:
     """Send a request for a path of the daemon's API.
 
-    seconds: the time that the daemon needs anyway, which is added to the timeout.
+    seconds: the time that the work takes, which is added to the timeout.
 
     Raises:
         NoAnswer: there is no daemon.
@@ -173,7 +174,7 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
         length=len(form) if post else 0,
         body=form if post else "",
     )
-    with contextlib.suppress(OSError):  # the daemon may refuse before it has read the request: then read its answer
+    with contextlib.suppress(OSError):  # the daemon may refuse before it has read the request: read its answer
         connection.sendall(request.encode("ascii"))
     return Asked(connection, place)
 
@@ -212,7 +213,7 @@ def _connected(place: Path) -> socket:
 
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        # Not settimeout: with it, connect() does not wait for room in the backlog.
+        # With settimeout, connect() would not wait for room in the backlog.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_SECONDS, 0))
         connection.connect(os.fspath(place))
     except OSError as error:

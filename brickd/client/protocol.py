@@ -1,7 +1,7 @@
-"""The protocol of a daemon and its clients: root, header of the prefix, form of errors.
+"""The protocol of a daemon and its clients: root, prefix header, form of errors.
 
-Owns: these names. Must not know: sockets, clients, daemons. Invariant: an error from the daemon ends the client with
-the same message and exit code as the same error without a daemon.
+Owns: these names. Must not know: sockets, clients, daemons. Invariant: an error has the same message and exit code with
+and without a daemon.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ROOT = "/v1"
 # A header of a request: the quoted prefix of the client's segments. Without it, the daemon's prefix applies.
 PREFIX = "brickd-prefix"
 
-# Errors that do not depend on the request: this daemon does not answer this client, or not now.
+# Errors that do not depend on the request: the daemon refuses this client, for now or always.
 OTHER_PREFIX, STRANGER, BUSY = "other_prefix", "stranger", "busy"
 
 # A path that this daemon does not have.
@@ -38,12 +38,12 @@ def quoted(text: str) -> str:
 
 
 def error_document(kind: str, message: str) -> dict[str, Any]:
-    """The document of an error."""
+    """Return the document of an error."""
     return {"error": {"kind": kind, "message": message}}
 
 
 def error_in(document: Any) -> tuple[str, str] | None:
-    """The kind and the message of the error in a document; None: it has none."""
+    """Return the kind and the message of the error in a document; None: there is no error."""
     error = document.get("error") if isinstance(document, dict) else None
     if not isinstance(error, dict):
         return None
@@ -51,5 +51,5 @@ def error_in(document: Any) -> tuple[str, str] | None:
 
 
 def exception(kind: str, message: str) -> BrickdError:
-    """The exception of an error's kind; BrickdError for an unknown kind."""
+    """Return the exception for an error's kind; BrickdError for an unknown kind."""
     return _ERRORS.get(kind, BrickdError)(message)

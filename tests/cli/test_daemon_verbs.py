@@ -306,7 +306,7 @@ def test_check_prints_each_failed_condition_with_the_expected_value(worker: Star
         f"unhealthy: {lost} lost ({plural(lost, 'span')}), expected none (brickd workers);"
         " 2 died, expected at most 1 (brickd prune);"
         " 1 quarantined, expected none (brickd workers);"
-        " no checkpoint: No space left on device, expected one that is written (brickd doctor)",
+        " no checkpoint: No space left on device, expected a written checkpoint (brickd doctor)",
     )
     tolerant = ("--max-lost", str(lost), "--max-dead", "2", "--ignore", "quarantined", "--ignore", "checkpoint")
     assert checked(*tolerant)[0] == 0
@@ -316,12 +316,12 @@ def test_check_prints_each_failed_condition_with_the_expected_value(worker: Star
 @pytest.mark.usefixtures("prefix")
 def test_check_misses_a_stopped_daemon_and_one_that_is_required() -> None:
     assert checked("--allow-empty")[0] == 0
-    unhealthy = "unhealthy: no daemon, expected one that answers (brickd up -d)"
+    unhealthy = "unhealthy: no daemon, expected a daemon that answers (brickd up -d)"
     assert checked("--allow-empty", "--need-daemon") == (1, unhealthy)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(os.fspath(runtime().socket))
     gone = f"the daemon at {runtime().socket} has ended"
-    assert checked("--allow-empty") == (1, f"unhealthy: {gone}, expected one that answers (brickd up -d)")
+    assert checked("--allow-empty") == (1, f"unhealthy: {gone}, expected a daemon that answers (brickd up -d)")
     assert checked("--allow-empty", "--ignore", "daemon")[0] == 0
 
 

@@ -126,4 +126,4 @@ def test_a_closed_stdout_pipe_ends_every_verb_silently(worker: Start, verb: str)
     ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     assert ended.returncode == 0
-    assert ended.stderr in ("", "watching for 0.01 s whether anything moves\n")
+    assert ended.stderr in ("", "watching for 0.01 s whether a worker moves\n")

@@ -108,7 +108,7 @@ def test_a_daemon_accepts_saves_and_shows_its_thresholds(prefix: str, tmp_path: 
         assert values() == {each.name: getattr(DEFAULTS, each.name) for each in fields(DEFAULTS)} | {"stuck_min": 45}
         text = brickd("set", "--threshold", "stuck_times=5").stdout.splitlines()
         assert text[:2] == [
-            "stuck_min = 45s (default: 30s): A span that is open for less is not reported as stuck.",
+            "stuck_min = 45s (default: 30s): A span is not reported as stuck before it is open for this time.",
             "stuck_times = 5 (default: 20): A span is not reported as stuck before this multiple of its own p99.",
         ]
         assert daemon.until("set")["text"] == "thresholds: stuck_min=45s"

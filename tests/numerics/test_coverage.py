@@ -157,12 +157,12 @@ def test_coverage_shows_how_much_of_every_site_was_compared(worker: Start, prefi
             "KERNEL     LAYERS  BY     STATE                         FINGERPRINTS  COMPARED  UNLIKE  EVICTED",
             f"mlp             1  input  differs                                  9         9       {unlike}        0",
             "embedding       -  -      off: sensitive                           0         0       0        0",
-            "bare            -  -      no inputs given                          9         0       0        0",
+            "bare            -  -      no inputs recorded                       9         0       0        0",
             "attn            -  -      stateful                                 9         0       0        0",
             "own             -  -      no other worker had the same             9         0       0        0",
             "down            -  input  compared                                 9         9       0        0",
             "mlp             0  input  compared                                 9         9       0        0",
-            "bricks whose numbers are never compared: forward",
+            "bricks without compared numbers: forward",
         ]
         assert brickd("coverage", "nobody").returncode == 4
 
@@ -355,7 +355,7 @@ def test_the_screen_keeps_its_number_of_lines_whatever_differs(crowd: Daemon) ->
         assert screen[at].startswith("numerics  same input: 4,000 of 4,000 compared, 30 sites differ")
     screen = brickd("coverage", COLUMNS="100").stdout.splitlines()
     assert len(screen) <= 40
-    assert "…25 more sites where workers differ: --json" in screen
+    assert "…25 more sites see the workers: --json" in screen
 
 
 def test_unjudged_sites_and_evicted_differences_are_reported_separately(crowd: Daemon) -> None:
@@ -368,8 +368,8 @@ def test_unjudged_sites_and_evicted_differences_are_reported_separately(crowd: D
     assert [states.count(state) for state in ("differs", "not_judged", "compared")] == [1, 340, 59]
     screen = brickd("coverage", COLUMNS="140").stdout
     assert "  unlike, not judged  " in screen
-    why = "others of their sites were, or they had left the window; 340 sites not judged"
-    assert screen.splitlines()[-1] == f"7 fingerprints that differ were not looked at: {why}"
+    why = "their sites had enough others, or they were evicted; 340 sites not judged"
+    assert screen.splitlines()[-1] == f"7 fingerprints that differ were not examined: {why}"
 
 
 def test_findings_of_the_same_workers_make_one_problem(crowd: Daemon) -> None:
@@ -432,4 +432,4 @@ def test_a_closed_site_is_distinguished_from_a_silent_one(worker: Start, prefix:
     assert [each["unseen"]["sites_closed"] for each in answer["services"]] == [1]
     lines = brickd("coverage").stdout.splitlines()
     assert "1 site closed" in lines[0]
-    assert [line.split()[:2] for line in lines if "closed: torch compiles or copies it" in line] == [["mlp", "1"]]
+    assert [line.split()[:2] for line in lines if "closed: compiled or copied by torch" in line] == [["mlp", "1"]]

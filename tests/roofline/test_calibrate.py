@@ -540,8 +540,8 @@ def test_given_peaks_are_shown_as_given(prefix: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--peak-flops", "1e12"], "expected both --peak-flops and --bandwidth"),
-        (["--device", "tpu"], "expected both --peak-flops and --bandwidth"),
+        (["--peak-flops", "1e12"], "expected --peak-flops and --bandwidth together"),
+        (["--device", "tpu"], "expected --peak-flops and --bandwidth together"),
         (["--device", "", "--peak-flops", "1", "--bandwidth", "1"], "--device is empty, expected a name"),
         (["--peak-flops", "1e-5", "--bandwidth", "1"], "1e-5 is not a number from 1 to 1e30"),
         (["--peak-flops", "0", "--bandwidth", "1"], "0 is not a number from 1 to 1e30"),
@@ -621,7 +621,7 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
 @pytest.mark.parametrize(
     ("evidence", "why"),
     [
-        (Evidence("", None), "an earlier brickd measured it, which did not check for other work"),
+        (Evidence("", None), "it was measured by an earlier brickd, which did not check for other work"),
         (seen(None), "none of 20 rounds was undisturbed: 20 waited for a processor"),
         (
             Evidence("", 0.0, 9, disturbed_by={"stolen": 4, "throttled": 5}),
@@ -644,7 +644,7 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
         ),
         (
             Evidence("", 0.0, 3, disturbed_by={"unseen": 3}),
-            "none of 3 rounds was undisturbed: 3 cannot be checked, as nothing reports other work on a GPU",
+            "none of 3 rounds was undisturbed: 3 cannot be checked, because other work on a GPU is not visible",
         ),
     ],
 )

@@ -349,7 +349,7 @@ def test_bricks_are_sorted_by_possible_gain_and_unknown_ones_counted(worker: Sta
     ]
     assert "above" in screen[4]
     assert screen[5:] == [
-        "3 bricks are unknown, and in no order: 1 without bytes; 1 without operations; 1 without operations and bytes",
+        "3 bricks are not rated: 1 without bytes; 1 without operations; 1 without operations and bytes",
     ]
 
 
@@ -563,8 +563,8 @@ def test_peaks_of_a_file_without_evidence_are_lower_bounds(worker: Start) -> Non
     path.parent.mkdir(parents=True)
     path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [device]}).encode()]))
     lines = brickd("roofline", COLUMNS="200").stdout.splitlines()
-    assert lines[0].endswith("; measured 2026-01-01, load not known")
-    assert "machine, memory: a lower bound: an earlier brickd measured it, which did not check for other work" in lines
+    assert lines[0].endswith("; measured 2026-01-01, load unknown")
+    assert "machine, memory: a lower bound: it was measured by an earlier brickd, which did not check for other work" in lines
 
 
 def test_peaks_of_another_machine_are_marked_as_such(worker: Start) -> None:

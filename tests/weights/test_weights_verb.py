@@ -212,7 +212,7 @@ def test_different_keys_are_reported_and_not_compared(worker: Start, tmp_path: P
     shown = lines()
     assert shown[0].startswith("3 of 4 workers equal")
     assert (
-        "api/3: 3 tensors not compared: its checksums are of another key (give all the same BRICKD_KEY_FILE)" in shown
+        "api/3: 3 tensors not compared: its checksums have another key (use the same BRICKD_KEY_FILE for all)" in shown
     )
 
 
