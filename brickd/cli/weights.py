@@ -142,9 +142,7 @@ def _save(path: Path, document: Document) -> None:
     print_message(f"{units.many(len(manifest.tensors), 'tensor')} of {manifest.service} written to {path}")
     for worker in document["workers"]:
         if (known := worker["tensors"]) < (watched := worker["tensors_watched"]):
-            print_message(
-                f"{worker['worker']}: {known} of {watched} tensors are known; the manifest lacks the others"
-            )
+            print_message(f"{worker['worker']}: {known} of {watched} tensors are known; the manifest lacks the others")
 
 
 # ---- the screen

@@ -1,8 +1,8 @@
-"""A segment that is drained, and what the daemon keeps about it.
+"""A segment that is drained, and the daemon's state about it.
 
-Owns: the path from a pass over the rings to the worker's deferred work, and the last reading of a segment. Must not
-know: other segments, when a pass is due, files. Invariants: the whole result of a pass is taken before the next pass;
-the segment of a dead worker is read to its end.
+Owns: the flow from a pass over the rings to the worker's deferred work, and the last reading of a segment. Must not
+know: other segments, when a pass is due, files. Invariants: the complete result of a pass is processed before the next
+pass; the segment of a dead worker is read to its end.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from brickd.shm.segment_codec import together
 from brickd.shm.segment_copy import Reading, begins
 
 _COMPLEMENT = 2**64 - 1
-_LANES_KEPT = 64  # of a dead worker; if it had more, they are added up: each takes 1 KB of every checkpoint
+_LANES_KEPT = 64  # paths of a dead worker; a larger number is added up, because each takes 1 KB of every checkpoint
 _BEGINNING = Cursor(0, 0, 0, 0, 0)
-# The limits of reading a dead worker's rings: at once (20 ms for bytes alone), and in total, in multiples of the file's
-# memory. A ring has all its memory before its first record, so there is never more to read.
+# The limits of reading a dead worker's rings: per pass (20 ms for copying the bytes), and in total, in multiples of the
+# file's memory. A ring has all its memory before its first record, so there is never more to read.
 _LAST_BYTES, _LAST_TIMES = 64 * MIB, 4
 
 
 class Stage(Enum):
-    """A segment's stage of life in the daemon."""
+    """The stage of a segment in the daemon."""
 
     DRAINED = "drained"
-    READ = "read"  # to its end; once its totals are saved, it may be removed
+    READ = "read"  # drained to its end; it may be removed when its totals are saved
     OVER = "over"  # no longer needed
 
 
@@ -48,15 +48,15 @@ class Attached:
 
     Attributes:
         took: the word of `brick_shm.h` for the lost segment whose totals it has; 0: none.
-        activity: the last value, which changed at `moved_ns`.
+        activity: its value at the last change, at `moved_ns`.
         gaps: gaps in the sequence of its events that were already handled.
-        spares: more open descriptors of the same file: closing any of them would release the lock on it.
+        spares: more open descriptors of the same file; closing one of them would release the lock on it.
         heir: the segment where its worker continues, because this one was removed; both describe the same work.
         producer: receives its checksums; None: they are dropped.
         wish: the last settings sent to its worker.
         epoch: the epoch word that its worker has; 0: none.
         filtered_sites: the number of sites when the wish was applied to them; -1: some had no name yet.
-        reported: the ration that the last event about it names.
+        reported: the ration named by the last event about it.
         last_bytes: bytes read from its rings since its worker died.
     """
 
@@ -111,7 +111,7 @@ class Attached:
 
     @property
     def lost(self) -> str:
-        """The first half of the uuid of the lost segment whose totals it has, or ""."""
+        """The first half of the lost segment's uuid whose totals it has, or ""."""
         return begins(self.took)
 
     def has_taken(self, uuid: str) -> bool:
@@ -120,18 +120,18 @@ class Attached:
 
     @property
     def name(self) -> str:
-        """The worker's name, or the file's until it has one."""
+        """The worker's name, or the file's name before it has one."""
         return self.known.name or self.segment.name
 
     def is_of(self, names: Collection[str]) -> bool:
-        """Whether a name is its worker's or its service's; True without names."""
+        """Whether its worker's or service's name is among these; True without names."""
         return not names or self.name in names or self.service in names
 
     def command(self, wish: Wish) -> None:
         """Send the operator's settings to its worker."""
         self.wish = wish
         flags = (_reader.CONTROL_SPANS if wish.spans else 0) | (_reader.CONTROL_OFF if wish.off else 0)
-        with suppress(SegmentRefused):  # the next pass reports what else is wrong
+        with suppress(SegmentRefused):  # the next pass reports the problem
             left_out = self._left_out(wish.sites) if wish.sites and self.segment.thins else 0
             self.segment.command(flags, rate_of(wish.fingerprints) or 0, left_out)
 
@@ -152,7 +152,7 @@ class Attached:
                 self.command(self.wish)
 
     def rescan(self) -> bool:
-        """Tell its worker to read its weights again; False: it watches none."""
+        """Ask its worker to read its weights again; return False if it watches none."""
         with suppress(SegmentRefused):
             if self.segment.process()["weights"]:
                 self.segment.rescan()
@@ -160,7 +160,7 @@ class Attached:
         return False
 
     def moved(self, now_ns: int) -> bool:
-        """Note any activity since the last look; returns whether details were read."""
+        """Record activity since the last look; return whether details were read."""
         drain = self.drain
         activity = drain.activity if self.detailed else self._activity()
         if activity != self.activity:
@@ -170,7 +170,7 @@ class Attached:
         return changed
 
     def cursors(self) -> list[Cursor]:
-        """How far each lane was read, up to the last lane with any record."""
+        """Return how far each lane was read, up to the last lane with a record."""
         rows = self.drain.cursors()
         while rows and not any(rows[-1]):
             rows.pop()
@@ -184,11 +184,11 @@ class Attached:
     def _activity(self) -> int:
         try:
             return self.segment.activity()
-        except SegmentRefused:  # the next reading reports why
+        except SegmentRefused:  # the next reading reports the reason
             return self.activity
 
     def take(self, events: bytes | None) -> None:
-        """Take the events of one pass."""
+        """Process the events of one pass."""
         if events is not None:
             others, sources = _reader.pieces(events)
             if sources:
@@ -210,14 +210,14 @@ class Attached:
         self.deferred.settle(self.segment.now().tick_ns, complete=complete)
 
     def _miss_finalizes(self) -> None:
-        """Orphan open starts if the writer dropped a finalize: it may have closed any of them."""
+        """Orphan open starts if the writer dropped a finalize, which may have closed them."""
         dropped = self.segment.dropped(_reader.KIND_FINALIZE)
         if dropped > self.known.finalizes_dropped:
             self.known.finalizes_dropped = dropped
             self.deferred.orphan()
 
     def exhaust(self) -> bool:
-        """Read a dead worker's rings; False: not at the end yet. Raises SegmentRefused if invalid."""
+        """Read a dead worker's rings; return False before the end. SegmentRefused: invalid."""
         self.drain.salvage()
         quiet, begun = 0, self.drain.read
         while self.drain.read - begun < _LAST_BYTES:
@@ -239,7 +239,7 @@ class Attached:
         return False
 
     def last_reading(self) -> Reading:
-        """The last reading with deferred work; heads and tails as if all was read."""
+        """Return the last reading with deferred work, with all rings marked as read."""
         cursors = [Cursor(*cursor) for cursor in self.drain.cursors()]
 
         def closed(lane: _reader.Lane, cursor: Cursor) -> tuple[_reader.Lane, _reader.Consumer]:

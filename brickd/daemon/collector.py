@@ -1,20 +1,20 @@
 """The daemon's loop: finds, drains and saves segments, and removes those of dead workers.
 
-Owns: the order of its steps, which makes every event count once. Must not know: where its memory is saved and who
-queries it, signals, the time of day. A tick, in this order:
+Owns: the order of its steps, which counts every event once. Must not know: where its state is saved, queries, signals,
+the time of day. A tick, in this order:
 
-    look      open and lock new segments, and continue where the memory says
-    epoch     write the epoch by which workers choose steps, if it moved or workers came
-    drain     copy and fold new records, in one call; events go to the workers' deferred work and to the sources,
+    look open and lock new segments, and continue at the saved positions epoch write the epoch by which workers choose
+    steps, if it changed or workers came drain copy and fold new records, in one call; events go to the workers'
+    deferred work and to the sources,
               checksums to the comparison
-    publish   free the room of span rings at once: the checkpoint does not save single spans
-    judge     find dead workers: their lock is free and nothing moved; drain them to the end and take their totals
-    keep      compare fingerprints, write complete sources into files, save the checkpoint; only then free the room
+    publish free the room of span rings at once: the checkpoint does not save single spans judge find dead workers:
+    their lock is free and nothing moved; drain them to the end and keep their totals keep compare fingerprints, write
+    complete sources into files, save the checkpoint; only then free the room
               of event rings, remove segments of dead workers, and empty the file of records of removed workers
 
-Invariants: only what the checkpoint contains is given back to a writer or removed; a daemon that ends between two
-steps, or within one, leaves what its successor needs; an invalid segment affects no other; memory is limited, and
-what exceeds a limit is added up or refused, and reported.
+Invariants: ring room is freed and segments are removed only after the checkpoint contains their data; a daemon may end
+at any point of a step without loss for its successor; an invalid segment affects no other; memory is limited, and data
+above a limit is added up or refused, and reported.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from brickd.state.daemon_state import Memory
 STILL_NS = 5 * SECOND
 KEEP_NS, JUDGE_NS = SECOND, IDLE_NS
 LOOK_NS = 5 * SECOND
-# After a listing the next look waits this many times as long as the listing took, which limits it to 2 % of the loop's
-# time. Another user may put 100,000 files there, which take 0.05 s to list (0.4 s the first time).
+# The next look waits the time of a listing times this number, so listings take at most 2 % of the loop's time. Another
+# user may put 100,000 files there; listing them takes 0.05 s (0.4 s the first time).
 LOOK_RESTS = 50
 # How long a tick drains; the rest waits for the next one. In the same time 40,000 events a second fill a ring of the
 # usual size.
 TICK_NS = SECOND // 10
 
-_TURN_SECONDS = 0.01  # the wait for readers of segments, which may overlap without end
+_TURN_SECONDS = 0.01  # the wait for readers of segments, because they may overlap forever
 
 
 class Collector:
@@ -63,7 +63,7 @@ class Collector:
         passes: reads the rings.
         watch: compares fingerprints; None: they are not compared.
         trouble: why the checkpoint cannot be saved now, or "".
-        ending: set by another thread: long work is left to the next daemon.
+        ending: another thread sets it; the loop then leaves long work to the next daemon.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class Collector:
         clock: Callable[[], int] = time.monotonic_ns,
         starve: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin with no segment drained.
+        """Begin without drained segments.
 
-        `keep` saves the checkpoint. `starve` frees file descriptors when a segment cannot be opened for lack of one.
-        Without `numerics`, fingerprints are dropped.
+        `keep` saves the checkpoint. `starve` frees file descriptors when there is none left to open a segment. Without
+        `numerics`, fingerprints are dropped.
         """
         self.memory = memory
         self._clock = clock
@@ -105,13 +105,13 @@ class Collector:
     # ---- the tick
 
     def tick(self, now_ns: int, *, look: bool = False, asked: bool = False) -> Rest:
-        """Do what is due; look for segments if files came or went, or a user asked for something."""
+        """Do the due steps; look for segments if files came or went, or on a user's request."""
         if look or now_ns - self._looked_ns >= LOOK_NS or self.directory.waits:
             self._look_due = True
         if asked:
             self._look_due, self._look_again_ns = True, now_ns
-        # A reader may have an unattached file open, and closing it would release our lock on it: so attach only while
-        # nothing reads. Reads are short; if they overlap for two intervals, wait for our turn.
+        # A reader may have an unattached file open, and closing it would release our lock on it. So attach only while
+        # nothing reads. Reads are short; if they overlap for two intervals, wait for them.
         if (
             self._look_due
             and now_ns >= self._look_again_ns
@@ -163,7 +163,7 @@ class Collector:
         self._to_judge = self.roster.drained()[::-1]
 
     def _rescan(self, now_ns: int) -> None:
-        """Tell the workers that findings name to read their weights again."""
+        """Ask the workers named in findings to read their weights again."""
         self.rescans.look(self.memory.compared.findings)
         self.rescans.look_born(self.memory.compared.births)
         for service, why, uuids in self.rescans.due(now_ns):
@@ -186,7 +186,7 @@ class Collector:
             if each.account.ration is not each.reported:
                 self._ration(each)
             if each.activity < 0 and each.drain.breaks:
-                text = f"{each.name}: the position of the earlier daemon is lost; deferred work may be missing"
+                text = f"{each.name}: the earlier daemon's position is lost; deferred work may be missing"
                 self._log_event("break", text, service=each.service, worker=each.name)
             if each.moved(now_ns):
                 self._unsaved.dirty = True
@@ -198,7 +198,7 @@ class Collector:
                         self._unsaved.urgent = True
 
     def _ration(self, each: Attached) -> None:
-        """Apply a worker's new ration, which a reading has computed."""
+        """Apply a worker's new ration, computed by a reading."""
         before, each.reported = each.reported, each.account.ration
         if each.reported is Ration.NOTHING:
             self.roster.give_up(each, SegmentOverBudget(each.segment.name, each.account.why))
@@ -214,7 +214,7 @@ class Collector:
     # ---- keep
 
     def keep(self, now_ns: int) -> None:
-        """Save the memory; only then give back and remove what it contains."""
+        """Save the state; only then free ring room and remove segments."""
         self._kept_ns = now_ns
         if self.watch is not None:
             self.memory.compared = self.watch.look(self._roll)
@@ -249,7 +249,7 @@ class Collector:
             self._empty(records)
 
     def _fold(self) -> bytes:
-        """Take in the records of removed workers; returns the content of their file."""
+        """Add the records of removed workers; return the content of their file."""
         found = removed_file.look(self.memory.prefix)
         with self.roster.lock:
             new = self.roster.fold(found.removed)
@@ -263,9 +263,9 @@ class Collector:
         return found.content
 
     def _empty(self, records: bytes) -> None:
-        """Make room for more records, now that these are saved.
+        """Make room for more records after these are saved.
 
-        A reader of segments reads the memory first and then the file: do not truncate the file in between.
+        A reader of segments reads the state first and then the file: do not truncate the file in between.
         """
         self._unsaved.dirty = True  # until the file is empty
         if self.roster.reading.acquire(timeout=_TURN_SECONDS):

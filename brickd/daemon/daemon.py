@@ -1,6 +1,6 @@
 """The daemon as a process: its parts, and what its API may ask of them.
 
-Owns: the set of parts, their start and end. Must not know: the order of the loop's steps, where the memory is saved,
+Owns: the set of parts, their start and end. Must not know: the order of the loop's steps, where the state is saved,
 HTTP. Invariants: a daemon that may not start changes nothing; no API request stops the loop.
 """
 
@@ -68,11 +68,11 @@ from brickd.state.runtime_dir import Home
 
 
 class Daemon:
-    """A running daemon, as its API sees it: every method may be called from any thread.
+    """A running daemon, for its API: any thread may call any method.
 
     Attributes:
         saver: writes its files.
-        orders: carries out what its API orders.
+        orders: carries out the orders of its API.
     """
 
     source: Source = "daemon"
@@ -87,9 +87,9 @@ class Daemon:
         epoch_ns: int = EPOCH_NS,
         targets: Sequence[Target] = (),
     ) -> None:
-        """Begin where the last daemon ended; workers choose other steps every `epoch_ns`.
+        """Begin where the last daemon ended; workers choose new steps every `epoch_ns`.
 
-        With `stays` False it drains only temporarily: workers that end later remove their own segments.
+        With `stays` False, it drains only temporarily: workers that end after it remove their own segments.
         """
         self.prefix, self.shelf = prefix(), Shelf(runtime().recordings)
         self._version = installed("brickd")  # of the code that it runs, whatever is installed later
@@ -141,13 +141,13 @@ class Daemon:
         self._problems = ProblemWatch(self, memory, self.log_event, self._keep_soon, send)
         doubts = WeightDoubts(self._weighing, self._collector.rescans)
         takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, doubts, news, self._recordings]
-        takers.append(self._problems)  # it sees what the others found
+        takers.append(self._problems)  # last: it uses the results of the others
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
 
     def log_event(self, kind: str, text: str, **of: str | None) -> None:
         """Log an event; the next daemon continues its numbers."""
         number = self.events.add(kind, text, **of).number
-        with self._log_lock:  # threads of the API log, too, and may arrive here out of order
+        with self._log_lock:  # threads of the API also log, and may arrive here out of order
             self._memory.newest_event = max(self._memory.newest_event, number)
 
     # ---- its life
@@ -158,10 +158,10 @@ class Daemon:
         for each in self._collector.directory.quarantined.values():
             if isinstance(each.refused, SegmentConsumed):
                 raise DaemonRefused(
-                    f"{process(each.refused.pid)} drains the segments {self.prefix}* already: stop it, or set"
+                    f"{process(each.refused.pid)} already drains the segments {self.prefix}*: stop it, or set"
                     " BRICKD_SHM_PREFIX to drain other workers"
                 )
-        self._collector.change()  # save at once that this daemon has not ended cleanly
+        self._collector.change()  # save at once, because a file from now on means that this daemon did not end cleanly
         self._collector.tick(time.monotonic_ns())
         here, gone = len(self._collector.roster.attached), len(self._collector.memory.gone)
         self.log_event(
@@ -184,7 +184,7 @@ class Daemon:
     def daemon(self) -> DaemonStatus:
         """The status of the daemon."""
         recorder, came_round_ns = self._recordings.running, self._loop.came_round_ns
-        now_ns = time.monotonic_ns()  # in this order: the loop may come round at any time
+        now_ns = time.monotonic_ns()  # in this order, because the loop may finish a round at any time
         return DaemonStatus(
             self._version,
             os.getpid(),
@@ -222,7 +222,7 @@ class Daemon:
         return self._problems.book()
 
     def compared(self) -> Compared:
-        """The differences of workers, and how much was compared."""
+        """The differences of workers, and the coverage."""
         return self._memory.compared
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
@@ -276,17 +276,17 @@ class Daemon:
             yield segment
 
     def details(self, uuid: str) -> Details | None:
-        """What was read from a worker's span rings since this daemon drains it."""
+        """Return the records read from a worker's span rings since this daemon drains it."""
         with self._collector.roster.lock:
             held = self._collector.roster.attached.get(uuid)
         return None if held is None else Details(held.drain.recent(), held.drain.longest())
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
-        """Silence a problem, or lift the silence; returns the silenced problems."""
+        """Begin or end a silence; return the silenced problems."""
         return self._problems.silence(order)
 
     def test_notify(self) -> list[dict[str, Any]]:
-        """Send a test to the targets of alarms; returns the answer of each."""
+        """Send a test to the targets of alarms; return the answer of each."""
         return self._notifier.test()
 
     def _keep_unproven(self, reported: Collection[About]) -> None:
@@ -294,7 +294,7 @@ class Daemon:
         self._keep_soon()
 
     def _keep_soon(self) -> None:
-        """Have the memory saved at the next tick."""
+        """Request that the next tick saves the state."""
         with self._collector.roster.lock:
             self._collector.change()
         self._loop.wake()
@@ -302,7 +302,7 @@ class Daemon:
     # ---- recordings
 
     def record(self, order: Recording, first: Path | None = None) -> Recorder:
-        """Begin a recording whose first file is `first`; None: a new file in the state directory."""
+        """Begin a recording in the file `first`; None: a new file in the state directory."""
         found = self.survey()
         select(found.workers, order.names, foreign=found.foreign)
         if order.until_exit and not self.lives(order.names):
@@ -322,13 +322,13 @@ class Daemon:
         recorder.end("asked")
 
     def lives(self, names: tuple[str, ...]) -> bool:
-        """Whether a worker of these names is drained; without names, any worker."""
+        """Whether a worker with one of these names is drained; without names, any worker."""
         roster = self._collector.roster
         with roster.lock:
             return any(each.is_of(names) for each in roster.drained())
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Copy the records of these rings into a spool; None: stop after all records made until now."""
+        """Copy the records of these rings into a spool; None: stop after all current records."""
         if spool is None:
             self._loop.tick()
         roster = self._collector.roster
@@ -339,4 +339,4 @@ class Daemon:
 
     def down(self) -> None:
         """End the daemon soon."""
-        os.kill(os.getpid(), signal.SIGTERM)  # like everyone else who stops it
+        os.kill(os.getpid(), signal.SIGTERM)  # as for every other stop

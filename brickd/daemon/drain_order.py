@@ -1,8 +1,8 @@
 """The order in which a tick drains the segments of one user.
 
 Owns: that order, and how much a tick reads. Must not know: how a segment is drained. Invariants: cheap segments are
-drained in every tick, whatever costly ones exist; no costly one waits forever. Records that a costly one has no room
-for meanwhile are counted by its worker.
+drained in every tick, independent of costly ones; no costly one waits forever. If a waiting segment has no room for
+records, its worker counts them as lost.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from brickd.daemon.attachment import Attached
 from brickd.shm import _reader
 from brickd.shm.memory_budget import MIB
 
-# The most that a tick reads from the segments of one user. 64 workers with 8 threads each, with rings of the usual size
-# all a quarter full (a tick starts when the fullest is), have 64 MiB; copying and folding that takes 30 ms.
+# The largest amount that a tick reads from the segments of one user. 64 workers with 8 threads each have 64 MiB if all
+# rings of the usual size are a quarter full (a tick starts when the fullest is); copying and folding that takes 30 ms.
 TICK_BYTES = 256 * MIB
-# After each piece of this size a tick checks whether there is time for another: events take longer than their bytes,
-# up to 0.1 s for a piece of events only.
+# After each piece of this size, a tick checks whether there is time for another one. Events take longer than other
+# bytes: up to 0.1 s for a piece that has only events.
 PIECE_BYTES = 4 * MIB
 
 
 class DrainResult(NamedTuple):
-    """The result of a pass for one segment: its events, or why it is refused."""
+    """The result of a pass for one segment: its events, or the reason for its refusal."""
 
     each: Attached
     events: bytes | None
@@ -31,7 +31,7 @@ class DrainResult(NamedTuple):
 
 
 class DrainTurns:
-    """A user's segments in the `order` of the next tick; the last tick left some `unreached`."""
+    """A user's segments in the `order` of the next tick. The last tick left some `unreached`."""
 
     def __init__(self, attached: Iterable[Attached]) -> None:
         self.order = list(attached)
@@ -44,7 +44,7 @@ class DrainTurns:
         return {each: each.drain.read for each in self.order}
 
     def arrange(self) -> None:
-        """Put cheap segments first, by what a tick read of each since the last arrangement."""
+        """Put cheap segments first, by the amount read from each since the last arrangement."""
         ticks, self._ticks = max(self._ticks, 1), 0
         before, self._read = self._read, self._read_now()
         took = {each: (now - before[each]) // ticks for each, now in self._read.items()}
@@ -57,7 +57,7 @@ class DrainTurns:
             self._light += 1
 
     def tick(self, take: Callable[[DrainResult], None], goes_on: Callable[[], bool]) -> None:
-        """Drain, in pieces, as much as one tick may, while `goes_on`; `take` gets each result."""
+        """Drain as much as one tick may, in pieces, while `goes_on`; `take` gets each result."""
         self._ticks += 1
         drains = [each.drain for each in self.order]
         spent, reached = 0, 0
@@ -73,6 +73,6 @@ class DrainTurns:
             self._turn(reached)
 
     def _turn(self, reached: int) -> None:
-        """Put unreached segments first, but behind the cheap ones if all of those were reached."""
+        """Put unreached segments first, but after the cheap ones if all of these were reached."""
         light = self._light if self._light <= reached else 0
         self.order[light:] = self.order[reached:] + self.order[light:reached]

@@ -1,8 +1,8 @@
-"""The epoch of sampling: the number on all control pages by which workers choose steps.
+"""The sampling epoch: a number on all control pages, by which workers choose steps.
 
-Owns: when the epoch moves, and that all workers have it. Must not know: how a step is chosen
+Owns: when the epoch changes, and its distribution to all workers. Must not know: how a step is chosen
 (`agent/src/writer/draw.h`). Invariants: all workers get a new epoch in one call; a new worker gets the epoch of the
-others; a daemon that ends leaves no epoch; a worker whose page cannot be written uses its own clock.
+others; a daemon that ends removes the epoch; a worker whose page cannot be written uses its own clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EPOCH_NS = _reader.EPOCH_SECONDS * SECOND
 
 
 class Epochs:
-    """Counts epochs of `every_ns` since 1970, as workers without a daemon do."""
+    """Counts epochs of `every_ns` since 1970, like workers without a daemon."""
 
     def __init__(self, every_ns: int = EPOCH_NS, clock: Callable[[], int] = time.time_ns) -> None:
         self._every_ns, self._clock = every_ns, clock
@@ -33,7 +33,7 @@ class Epochs:
             self._write(workers(), word)
 
     def end(self, workers: Iterable[Attached]) -> None:
-        """Leave the workers to their own clock."""
+        """Remove the epoch, so that the workers use their own clocks."""
         self._write(workers, _NONE)
 
     def _word(self) -> int:

@@ -1,4 +1,4 @@
-"""The daemon's thread: a tick, the rest until the next one, and what wakes it early.
+"""The daemon's thread: ticks, the rest between them, and early wake-ups.
 
 Owns: the thread, the watch on the directory of segments, the handling of defects. Must not know: the order of a tick's
 steps, who wakes it. Invariants: an exception in a tick is logged and does not end the thread; a clean end saves
@@ -22,17 +22,17 @@ from brickd.daemon.collector import LOOK_NS, Collector
 from brickd.model.event_log import LogEvent
 from brickd.shm import _reader
 
-# The longest wait of a thread for the interpreter: the loop must be on time.
+# The longest wait of a thread for the interpreter, so that the loop is on time.
 _SWITCH_SECONDS = 0.001
-_AFTER_A_DEFECT_SECONDS = 1.0  # it may be permanent
-_TICK_SECONDS = 5.0  # a caller waits this long for a tick: only a loop that hangs takes longer
-# Files come and go in bursts, and most may not be ours: all that come within this time are handled together.
+_AFTER_A_DEFECT_SECONDS = 1.0  # the defect may be permanent
+_TICK_SECONDS = 5.0  # how long a caller waits for a tick; only a loop that hangs takes longer
+# Files come and go in bursts, and most may be of other programs: all changes within this time are handled together.
 _CROWD_SECONDS = 0.02
 _INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
 
 
 class Loop:
-    """The thread that ticks a collector, last at `came_round_ns` (monotonic)."""
+    """The thread that ticks a collector; the last tick ended at `came_round_ns` (monotonic)."""
 
     def __init__(self, collector: Collector, log_event: LogEvent) -> None:
         self.came_round_ns = time.monotonic_ns()
@@ -85,7 +85,7 @@ class Loop:
                 look = self._round(fds, look=look)
             except Exception:  # the next round may succeed
                 self.log_defect()
-                look = False  # missed files are found by the regular look
+                look = False  # the regular look finds missed files
                 self._ending.wait(_AFTER_A_DEFECT_SECONDS)
         try:
             self._collector.end(time.monotonic_ns())
@@ -95,7 +95,7 @@ class Loop:
             os.close(watch)
 
     def _round(self, fds: tuple[int, int], *, look: bool) -> bool:
-        """Tick and rest until the next tick is due; returns whether it must look for segments."""
+        """Tick and rest until the next tick is due; return whether it must look for segments."""
         awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
         rest = self._collector.tick(time.monotonic_ns(), look=look, asked=self._asked or bool(awaited))
         self.came_round_ns = time.monotonic_ns()
@@ -109,7 +109,7 @@ class Loop:
         return look and self._came_or_went(fds[0])
 
     def _came_or_went(self, watch: int) -> bool:
-        """Whether possible segments came or went: others use the directory, too."""
+        """Whether files that may be segments came or went: other programs also use the directory."""
         time.sleep(_CROWD_SECONDS)
         events, at = os.read(watch, 65_536), 0
         while at < len(events):

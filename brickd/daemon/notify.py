@@ -1,9 +1,9 @@
-"""The sending of alarms: a problem's document, and a queue and a thread for each target.
+"""Sends alarms: the document of a problem, and a queue and a thread for each target.
 
 Owns: the document, the queues, when to retry, the counts, the events of failures. Must not know: how a document reaches
-a target, which changes of a problem are sent. Invariants: queueing a document never waits; a queue is bounded and what
-it has no room for is counted; a failing target is logged once, until it works again; each target gets one document at a
-time, in order.
+a target, which changes of a problem are sent. Invariants: queueing a document never waits; a queue is bounded, and
+documents without room are counted; a failing target is logged once, until it works again; each target gets one document
+at a time, in order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Target(Protocol):
         """Its name in events and answers."""
 
     def send(self, body: bytes) -> str:
-        """Deliver a document; returns a short answer. TargetFailed if it did not arrive."""
+        """Deliver a document; return a short answer. TargetFailed: it did not arrive."""
 
     def cancel(self) -> None:
         """End the current delivery; from any thread."""
@@ -84,7 +84,7 @@ class Channel:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop delivery; waits a moment for the current one."""
+        """Stop delivery; wait briefly for the current one."""
         self._ending.set()
         self._target.cancel()
         with contextlib.suppress(queue.Full):
@@ -92,7 +92,7 @@ class Channel:
         self._thread.join(_END_SECONDS)
 
     def give(self, item: _Item) -> bool:
-        """Queue a document; returns whether there was room."""
+        """Queue a document; return whether there was room."""
         try:
             self._queue.put_nowait(item)
         except queue.Full:
@@ -186,7 +186,7 @@ class Notifier:
         return [each.document() for each in self._channels]
 
     def test(self, wait_seconds: float = TEST_SECONDS) -> list[dict[str, Any]]:
-        """Send a test to each target; returns the answer of each.
+        """Send a test to each target; return the answer of each.
 
         Raises:
             BrickdError: no target is configured, or another test has not ended.

@@ -1,9 +1,9 @@
-"""The targets of alarms: a command and a URL, which each get one JSON document at a time.
+"""The targets of alarms: a command and a URL. Each gets one JSON document at a time.
 
 Owns: how a document reaches each, its time limit, the signature. Must not know: what a document means, queues, when to
-retry. Invariants: a delivery takes no longer than the limit, whatever the command, the resolver or the server does;
-redirects are not followed; an https server needs a certificate that this machine trusts; a failure names what was seen
-but never the path of the URL or the secret.
+retry. Invariants: a delivery takes no longer than the limit, even if the command, the resolver or the server hangs;
+redirects are not followed; an https server needs a certificate that this machine trusts; the text of a failure never
+has the path of the URL or the secret.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CommandTarget:
         return f"command {self._arguments[0]}"
 
     def send(self, body: bytes) -> str:
-        """Run the command; after the limit it and its children are killed."""
+        """Run the command; kill it and its children after the limit."""
         try:
             process = subprocess.Popen(
                 self._arguments,
@@ -75,7 +75,7 @@ class CommandTarget:
         except subprocess.TimeoutExpired:
             self.cancel()
             process.communicate()
-            raise TargetFailed(f"had not ended after {self._limit_seconds:g} s and was killed") from None
+            raise TargetFailed(f"did not end within {self._limit_seconds:g} s and was killed") from None
         finally:
             self._running = None
         if process.returncode < 0:
@@ -122,7 +122,7 @@ _Places = list[tuple[int, int, int, str, tuple[str | int, ...]]]
 
 
 class UrlTarget:
-    """A URL to which a document is posted, signed if there is a secret."""
+    """A URL that gets documents by POST, signed if there is a secret."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class UrlTarget:
             late.set()
             self._shut()
 
-        timer = threading.Timer(self._limit_seconds, interrupt)  # a timeout of the socket starts again with each byte
+        timer = threading.Timer(self._limit_seconds, interrupt)  # the socket's timeout starts again with each byte
         timer.daemon = True
         timer.start()
         connection: http.client.HTTPConnection | None = None
@@ -195,7 +195,7 @@ class UrlTarget:
         return connection
 
     def _places(self, deadline: float) -> _Places:
-        """Look up the host in another thread, because a lookup cannot be interrupted; one at a time."""
+        """Look up the host in another thread, because a lookup cannot be interrupted."""
         if self._lookup is None or self._lookup.done():
             self._lookup = Future()
             threading.Thread(target=self._resolve, args=(self._lookup,), name="brickd-lookup", daemon=True).start()
@@ -240,7 +240,7 @@ class UrlTarget:
         """Shut down the connection of the delivery."""
         of = self._socket
         if of is not None:
-            with contextlib.suppress(OSError):  # not ssl's own shutdown: after that it would send plain text
+            with contextlib.suppress(OSError):  # ssl's shutdown is not used: it would send plain text afterwards
                 socket.socket.shutdown(of, socket.SHUT_RDWR)
 
 
@@ -254,7 +254,7 @@ def _reason(error: Exception) -> str:
 
 
 def secret_of(path: Path) -> bytes:
-    """Read a secret; WrongQuestion unless only this user has access to its file."""
+    """Read a secret. WrongQuestion: other users have access to its file, or it is invalid."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -279,7 +279,7 @@ def secret_of(path: Path) -> bytes:
 
 
 def targets(command: str | None, url: str | None, secret_file: Path | None) -> Sequence[Target]:
-    """The targets of the options of `brickd up`; WrongQuestion if an option is invalid."""
+    """Return the targets of the options of `brickd up`. WrongQuestion: an invalid option."""
     if secret_file is not None and url is None:
         raise WrongQuestion("--notify-secret-file needs --notify-url: give both")
     found: list[Target] = []

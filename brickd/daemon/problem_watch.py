@@ -1,8 +1,8 @@
 """The daemon's problem book: updated at snapshots, silenced on request, logged as events.
 
 Owns: when the book is updated, which of its changes are events, requests to silence. Must not know: how a problem is
-found, how it is shown, where alarms go. Invariants: a change of the book is saved at once; a snapshot and a request
-never overwrite each other's change.
+found, how it is shown, where alarms go. Invariants: a change of the book is saved at once; snapshots and requests never
+overwrite each other's changes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from brickd.query.orders import Silencing
 from brickd.state.daemon_state import Memory
 from brickd.views.problems import Seen, living, problems
 
-# The begin of the other kinds is already an event of its own kind.
+# Problems of other kinds already have their own event at the begin.
 _REPORTED_HERE = ("lost", "unread")
 
 
 class ProblemWatch:
-    """Takes snapshots, and keeps the book in the daemon's memory.
+    """Takes snapshots, and keeps the book in the daemon's state.
 
     Args:
         send: receives the changes that are alarms; None: there are no targets.
-        keep: has the memory saved.
+        keep: requests a save of the state.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ProblemWatch:
             self._keep()
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
-        """Silence a problem, or lift its silence, or neither; returns the silenced problems."""
+        """Begin or end a silence, or neither; return the silenced problems."""
         now_ns = time.time_ns()
         if order.id is not None:
             until_ns = None if order.off else now_ns + round(order.length * 1e9)

@@ -1,7 +1,7 @@
-"""What the workers' processes use of the machine.
+"""The resource use of the workers' processes.
 
-Owns: which process is a worker's, what is read about it, over which time. Must not know: what workers record, screens.
-Invariants: a process that is no longer a worker's is not shown; a value that cannot be read is unknown, never a number.
+Owns: which process is a worker's, which values are read, over which time. Must not know: what workers record, screens.
+Invariants: a process that is no longer a worker's is not shown; a value that cannot be read is None, never a number.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
 _PROCESSES = Path("/proc")
-_THREADS_MAX = 1_024  # of a process; with more, their waiting time is unknown
+_THREADS_MAX = 1_024  # threads of a process; with more, their waiting time is unknown
 
 
 class Scheduled(NamedTuple):
-    """How long a thread ran, and how long it waited for a processor while it could run."""
+    """How long a thread ran, and how long it waited for a processor."""
 
     ran_ns: int
     waited_ns: int
@@ -43,7 +43,7 @@ class _Look(NamedTuple):
 
 
 class Usages:
-    """The usage of all workers' processes; one thread looks at them, any thread may ask.
+    """The usage of all workers' processes; one thread reads it, any thread may query it.
 
     `root`: the directory of the processes' control groups.
     """
@@ -63,7 +63,7 @@ class Usages:
                 continue
             before = self._looks.get(uuid)
             try:
-                # psutil compares the start time: another process with the same pid is not mistaken for it.
+                # psutil compares the start time, so another process with the same pid is not confused with it.
                 known = before is not None and before.process.pid == pid and before.process.is_running()
                 process = before.process if before is not None and known else psutil.Process(pid)
                 with process.oneshot():
@@ -80,7 +80,7 @@ class Usages:
         self._looks, self._found = looks, found
 
     def laid_over(self, survey: Survey) -> Survey:
-        """The survey with the usage of the last look."""
+        """Return the survey with the usage of the last look."""
         found = self._found
 
         def used(worker: Worker) -> Worker:
@@ -91,13 +91,13 @@ class Usages:
 
 
 def _percent(before: _Look, now: _Look) -> float | None:
-    """The use of one processor between two looks."""
+    """Return the use of one processor between two looks."""
     elapsed_ns = now.now_ns - before.now_ns
     return round(100 * (now.cpu_ns - before.cpu_ns) / elapsed_ns, 2) if elapsed_ns > 0 else None
 
 
 def scheduled(pid: int, root: Path = _PROCESSES) -> dict[int, Scheduled] | None:
-    """The kernel's account of each thread of a process; None: not available."""
+    """Return the kernel's accounting of each thread of a process; None: not available."""
     tasks = root / str(pid) / "task"
     try:
         threads = os.listdir(tasks)
@@ -116,7 +116,7 @@ def scheduled(pid: int, root: Path = _PROCESSES) -> dict[int, Scheduled] | None:
 
 
 def _parts(before: _Look | None, now: _Look) -> tuple[float | None, float | None]:
-    """The shares of time that threads ran and waited between two looks, or since their start."""
+    """Return the shares of time that threads ran and waited between two looks."""
     elapsed_ns = 0 if before is None else now.now_ns - before.now_ns
     if before is None or before.threads is None or now.threads is None or elapsed_ns <= 0:
         return None, None
@@ -129,7 +129,7 @@ def _parts(before: _Look | None, now: _Look) -> tuple[float | None, float | None
 
 
 def _throttled(before: _Look | None, now: _Look) -> float | None:
-    """The share of time that its control group was throttled; once for all processors."""
+    """Return the share of time that its control group was throttled, over all processors."""
     if before is None or before.throttled_ns is None or now.throttled_ns is None or now.now_ns <= before.now_ns:
         return None
     return min(1.0, max(0, now.throttled_ns - before.throttled_ns) / (now.now_ns - before.now_ns))

@@ -1,8 +1,8 @@
 """The removal of segments that are no longer needed.
 
-Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: removes only our own files whose
-worker's lock is free, without a consumer, and without any change for five seconds, whatever any pid says; the file that
-was judged is the file that is removed; a worker's segment leaves a record, or stays.
+Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: a file is removed only if it is
+this user's, its worker's lock is free, it has no consumer, and it did not change for five seconds; pids do not matter;
+the removed file is the one that was judged; a worker's segment leaves a record, or stays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STILL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PrunedSegment:
-    """One segment that was or would be removed."""
+    """A segment that was removed, or would be without --dry-run."""
 
     file: str
     spans: int
@@ -31,7 +31,7 @@ class PrunedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was removed, and what was refused with its reason."""
+    """The removed files, and the refused ones with the reasons."""
 
     removed: list[PrunedSegment]
     refused: list[SegmentRefused]
@@ -49,10 +49,10 @@ def prune(
 
     Args:
         remove: whether to remove them.
-        wait: waits a number of seconds; called once, if there is anything to watch.
-        refused_too: also take files with a segment's name that are not valid segments, or of another format.
-        uuids: of the workers; None: all.
-        prefix: of the files' names; None: the configured one.
+        wait: waits a number of seconds; called once, if there is a segment to watch.
+        refused_too: also take files with a segment's name that are not valid segments, or have another format.
+        uuids: the uuids of the workers; None: all.
+        prefix: the prefix of the files' names; None: the configured one.
     """
     refused: list[SegmentRefused] = []
     with contextlib.ExitStack() as opened:
@@ -112,5 +112,5 @@ def _recorded(file: SegmentFile, prefix: str) -> bool:
     try:
         record = file.removed(_reader.REMOVED_PRUNED)
     except SegmentRefused:
-        return True  # invalid: there is nothing to record, and a person requested its removal
+        return True  # invalid: there is nothing to record, and the user requested its removal
     return _reader.append_removed(prefix, record)

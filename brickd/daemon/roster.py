@@ -1,9 +1,9 @@
-"""The workers that are drained: they come, get names, die and are remembered.
+"""The drained workers: they start, get names, die and stay known.
 
-Owns: the attached segments, and that each worker is in the memory once: as known while its segment exists, as gone
-afterwards. Must not know: rings, when anything is due, how the memory is saved. Invariants: a segment is removed only
-if the saved memory has its totals; a worker whose segment was lost is counted in the segment where it continues; a
-segment is closed only while no other thread reads, because closing it releases every lock on it.
+Owns: the attached segments. Each worker is in the state once: as known while its segment exists, as gone afterwards.
+Must not know: rings, when steps are due, how the state is saved. Invariants: a segment is removed only if the saved
+state has its totals; a worker whose segment was lost is counted in the segment where it continues; a segment is closed
+only while no other thread reads, because closing it releases every lock on it.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Roster:
         attached: by uuid.
         rings: the rings that are recorded; None: no recording.
         changed: a segment came or went since this was last set to False.
-        lock: of the memory and of this object: held shortly to read or change them.
+        lock: protects the state and this object; held briefly to read or change them.
         reading: held while segments are read.
-        crowded: more totals of gone workers are kept than the limits allow, and must still be added up.
-        stays: whether workers that end cleanly leave their segments, also while no daemon drains them.
+        crowded: there are more totals of gone workers than the limits allow; they must still be added up.
+        stays: whether workers that end cleanly leave their segments, even while no daemon drains them.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class Roster:
         return [each for each in self.attached.values() if each.stage is Stage.DRAINED]
 
     def held(self, goes_on: Callable[[], bool] = lambda: True) -> Held:
-        """What is known of the files, for readers in other threads while `goes_on`; under the lock."""
+        """Return the known files for readers in other threads, while `goes_on`; under the lock."""
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
         drained = [each.segment for each in self.drained() if each.heir is None]
         accounts = {each.segment.identifier: each.account for each in self.attached.values()}
         return Held(ours, drained, self.directory.refused(), self.directory.others, accounts, goes_on)
 
     def background(self, now_ns: int) -> Background:
-        """What readers of segments need from the memory; under the lock."""
+        """Return the state that readers of segments need; under the lock."""
         return replace(self.memory.background(), added=self._lately.by_sum(now_ns))
 
     def record(self, rings: Rings | None) -> None:
@@ -129,13 +129,13 @@ class Roster:
             return
         if self._came:
             with self.lock:
-                for each in self._came:  # all are attached now: a known worker that is not among them has no segment
-                    if each.stage is Stage.DRAINED:  # not given up because of another new segment
+                for each in self._came:  # all are attached now, so a known worker that is not among them has no segment
+                    if each.stage is Stage.DRAINED:  # do not give it up for another new segment
                         each.known.file = each.segment.identifier
                         self._inherit(each)
             self._came.clear()
             self._name_everybody()
-        if not self.directory.waits_for_any:  # else a known worker may be among them
+        if not self.directory.waits_for_any:  # otherwise a known worker may be among them
             self._forget_missed()
 
     def _attach(self, file: str, now_ns: int) -> None:
@@ -157,15 +157,15 @@ class Roster:
         self.changed = True
 
     def _inherit(self, each: Attached) -> None:
-        """Take over the memory of segments that its worker lost and whose totals it has."""
+        """Take over the state of segments that its worker lost and whose totals it has."""
         memory = self.memory
         memory.supersede({each.lost})
         for gone in [gone for gone in memory.gone if each.has_taken(gone)]:
-            # Not dead: it had lost its lock.
+            # It is not dead: it had lost its lock.
             before = memory.gone.pop(gone)
             each.known.deferred.absorb(lifted(before.reading))
             each.known.name = each.known.name or before.name
-            text = f"{before.name} is live: it had lost its lock; events since it was counted as died may be missing"
+            text = f"{before.name} is alive: it had lost its lock; events since it was counted as dead may be missing"
             self._log_event("worker_returned", text, service=each.service, worker=before.name)
         for lost in [lost for lost in memory.known if each.has_taken(lost)]:
             known = memory.known[lost]
@@ -202,7 +202,7 @@ class Roster:
     # ---- they leave
 
     def bury(self, each: Attached) -> bool:
-        """Read a dead worker's segment to its end and keep its totals; False: not at its end yet."""
+        """Read a dead worker's segment and keep its totals; return False before its end."""
         with self.lock:
             if not each.exhaust():
                 return False
@@ -251,13 +251,13 @@ class Roster:
         self._over.append(each)
 
     def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
-        """Take in records of removed workers, under the lock; returns new ones that no total has."""
+        """Add records of removed workers; return new ones that are in no total; under the lock."""
         new = self.memory.fold(found, {each.lost for each in self.attached.values()})
         shown = {uuid: ledger_of(each.reading).counts() for uuid, each in self.memory.gone.items()} if new else {}
         return uncounted((each for each in new if each.uuid not in self.attached), shown, (), ())
 
     def remove_read(self, now_ns: int, goes_on: Callable[[], bool]) -> bool:
-        """Remove saved segments, add up the oldest totals; returns whether any was added up."""
+        """Remove saved segments; add up the oldest totals; return whether there were any."""
         for each in self.attached.values():
             if each.stage is Stage.READ:
                 try:
@@ -266,7 +266,7 @@ class Roster:
                     self.memory.bury(each.uuid)
                 self._let_go(each)
         with self.lock:
-            # Only now: added-up totals have no uuid by which a segment that still exists would be recognised.
+            # Only now: after the sum, a segment that still exists would not be recognised by its uuid.
             oldest = self._too_many()
             added = 0
             for uuid in takewhile(lambda _: goes_on(), oldest):
@@ -277,7 +277,7 @@ class Roster:
         return added > 0
 
     def _too_many(self) -> list[str]:
-        """The oldest gone workers beyond the limits."""
+        """Return the oldest gone workers beyond the limits."""
         gone = list(self.memory.gone.items())[::-1]
         kept = accumulate(kept_of(each.reading for _, each in gone))
         few = sum(1 for number, taken in enumerate(kept) if number < GONE_MAX and taken <= GONE_BYTES)
@@ -293,7 +293,7 @@ class Roster:
                 self._let_go(each)
 
     def close(self, timeout: float) -> None:
-        """Close segments that are no longer needed, or try later if readers take longer than this."""
+        """Close segments that are no longer needed; try later if readers take longer than this."""
         if self._over and self.reading.acquire(timeout=timeout):
             try:
                 for each in self._over:

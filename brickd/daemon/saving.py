@@ -1,4 +1,4 @@
-"""Saving a daemon's memory and weights, also when the machine has no file descriptor left.
+"""Saves a daemon's state and weights, even if no file descriptor is left.
 
 Owns: the order in which the files are written, and when unchanged weights are written again. Must not know: their
 formats, when the loop saves. Invariant: the saved weights are never older than the checkpoint that counts them.
@@ -27,7 +27,7 @@ class Saver:
     """Writes into a daemon's directories.
 
     Attributes:
-        close_clients: frees file descriptors, when the checkpoint or the drain lacks one.
+        close_clients: frees file descriptors if the checkpoint or the drain needs one.
     """
 
     def __init__(self, home: Home, memory: Memory, weights: Weights, log_event: LogEvent) -> None:
@@ -42,7 +42,7 @@ class Saver:
             self._log_event("restored", "the runtime directory was removed, and the daemon created it again")
 
     def keep(self, checkpoint: bytes) -> None:
-        """Save the weights, then the checkpoint; OSError if that fails."""
+        """Save the weights, then the checkpoint. OSError: this failed."""
         try:
             self.restore()
         except DaemonRefused as error:
@@ -68,7 +68,7 @@ class Saver:
     def _keep_weights(self) -> None:
         """Save the weights before the checkpoint that counts them; drop those of forgotten workers."""
         self._weights.retain(self._memory.known.keys() | self._memory.gone.copy().keys())
-        # If weights are only read again without a change, losing this file loses only the time of the last read.
+        # If the weights were read again without a change, a lost file loses only the time of the last read.
         late = self._memory.closed or time.monotonic_ns() - self._kept_ns >= _READ_AGAIN_NS
         if self._weights.news != self._news or (late and self._weights.changes != self._kept):
             self._home.keep_weights(codec.encode(self._memory.prefix, self._weights))

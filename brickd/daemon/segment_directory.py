@@ -1,8 +1,8 @@
 """The directory of segments: which files can be drained, and why the others cannot.
 
-Owns: what is known of files that are not drained, and when they are tried again. Must not know: a file's worker, its
-content. Invariants: a bad file affects no other; it is opened once, reported once, and tried again only if another file
-gets its name or the original of a copy is gone; an unpublished file is tried less often after a while.
+Owns: the state of files that are not drained, and when they are tried again. Must not know: a file's worker, its
+content. Invariants: a bad file affects no other file; it is opened once, reported once, and tried again only if another
+file gets its name or the original of a copy is gone; an unpublished file is tried less often after some time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from brickd.shm.segment_files import (
     open_file,
 )
 
-REPORTED_MAX = 16  # in one look; the others are counted
+REPORTED_MAX = 16  # reported files in one look; the others are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Quarantined:
     refused: SegmentRefused
 
     def is_still(self, identifier: Identifier, there: Container[Identifier]) -> bool:
-        """Whether there is no reason to try again; `identifier`: of the file that has the name now."""
+        """Whether it need not be tried again; `identifier`: of the file that has the name now."""
         if isinstance(self.refused, SegmentCopy) and self.refused.original not in there:
             return False
         return self.identifier == identifier and not isinstance(self.refused, SegmentUndrained)
@@ -64,14 +64,14 @@ class Directory:
     Attributes:
         quarantined: by file name.
         others: the owners of other users' files.
-        waits: a file is unfinished: look again soon.
+        waits: look again soon, because a file is unfinished.
         starved: the last look ran out of file descriptors.
     """
 
     def __init__(
         self, prefix: str, log_event: LogEvent, patience_ns: int, clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
-        """Begin with no file known.
+        """Begin without known files.
 
         A file may stay unpublished for `patience_ns`. After that it is removed; if its worker lives, it is tried again
         at this interval.
@@ -96,13 +96,13 @@ class Directory:
         attach: Callable[[str], None],
         goes_on: Callable[[], bool] = lambda: True,
     ) -> bool:
-        """Attach new files; False: the directory cannot be listed, or `goes_on` stopped the look.
+        """Attach new files; return False if the directory cannot be listed or `goes_on` ended.
 
         Args:
             now_ns: a monotonic time.
-            ours: the drained segments; gives renamed ones their new name.
-            attach: drains a file, or raises why it cannot.
-            goes_on: asked before each file.
+            ours: the drained segments; renamed ones get their new name.
+            attach: drains a file, or raises the reason why it cannot.
+            goes_on: called before each file; False stops.
         """
         self.waits = self.starved = False
         try:
@@ -166,7 +166,7 @@ class Directory:
         self._unpublished[file] = unpublished
 
     def quarantine(self, file: str, identifier: Identifier, error: SegmentRefused, *, quiet: bool = False) -> bool:
-        """Record why a file is not drained; returns whether that is still to be reported."""
+        """Record why a file is not drained; return whether this must be reported."""
         before = self.quarantined.get(file)
         self.quarantined[file] = Quarantined(identifier, error.with_traceback(None))
         if before is not None and before.refused.reason == error.reason:
@@ -177,7 +177,7 @@ class Directory:
 
     def refused(self) -> dict[str, SegmentRefused]:
         """The invalid files, by name."""
-        # A copy: another thread calls this.
+        # Copy it: another thread calls this.
         return {
             file: each.refused
             for file, each in list(self.quarantined.items())
@@ -186,7 +186,7 @@ class Directory:
 
     def _log_blind(self, why: str) -> None:
         if why != self._blind:
-            text = f"{_reader.DIRECTORY}: cannot be listed: {why}: workers that start now are not seen"
+            text = f"{_reader.DIRECTORY}: cannot be listed: {why}: workers that start now are invisible"
             self._log_event("blind", text, command="brickd doctor")
         self._blind = why
 
@@ -200,7 +200,7 @@ def _published(file: str, attach: Callable[[str], None]) -> bool:
 
 
 def _removed(file: str, identifier: Identifier) -> bool:
-    """Remove an unpublished file of a dead worker, or raise SegmentRefused; False: it lives."""
+    """Remove a dead worker's unpublished file, or raise SegmentRefused; False: it is alive."""
     with open_file(file) as left:
         if left.worker() is not None or left.identifier != identifier:
             return False

@@ -1,6 +1,6 @@
-"""The fingerprints, weights and sources that are in the rings of segments now.
+"""Reads the fingerprints, weights and sources that are now in the rings of segments.
 
-Owns: how they are added to the state of an earlier daemon. Must not know: who asks. A refused segment adds nothing.
+Owns: how they are added to the state of an earlier daemon. Must not know: callers. A refused segment adds nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from brickd.shm.segment import open_segment
 
 
 def opened(bytes_max: int = ALL_BYTES) -> Numerics:
-    """An empty store of fingerprints, with the weights that an earlier daemon left."""
+    """Return an empty store of fingerprints, with the weights that an earlier daemon left."""
     return Numerics(bytes_max, _weights_left())
 
 
 def _weights_left() -> Weights | None:
-    """The weights that a daemon left; None if there are none or they cannot be read."""
+    """Return the weights that a daemon left; None if there are none or they cannot be read."""
     with contextlib.suppress(CheckpointRefused, OSError):
         content = state_file.content_of(runtime().weights)
         return None if content is None else codec.decode(segment_files.prefix(), content)
@@ -56,7 +56,7 @@ def recall(numerics: Numerics, compared: Compared | None, of: Sequence[Worker]) 
 
 
 def sources(of: Sequence[Worker], left: Sources | None) -> Sources:
-    """The sources that an earlier daemon left, and those of the workers."""
+    """Return the sources that an earlier daemon left, and those of the workers."""
     found = Sources() if left is None else left
     found.go_into(Filed(runtime().sources))
     for worker in of:

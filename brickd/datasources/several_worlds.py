@@ -1,7 +1,7 @@
-"""Several worlds as one: recordings, and the live machine.
+"""Several worlds (recordings, the live machine) as one.
 
-Owns: the names of workers of several worlds, and the world of each. Must not know: views, who asks. Invariants: a
-worker in two worlds counts as two; if one world cannot answer, that is an error and is never ignored.
+Owns: the names of workers of several worlds, and the world of each. Must not know: views, callers. Invariants: a worker
+in two worlds counts as two; a world that cannot answer is an error and is never ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from brickd.model.workers import Survey, Worker
 from brickd.shm.segment_copy import Reading
 
 _SECONDS = 30.0  # the time limit for a daemon's answer with all fingerprints
-_ASKED_MAX = 100  # workers to ask for by uuid; for more, ask for all workers
+_ASKED_MAX = 100  # with more workers than this, request all instead of a list of uuids
 
 
 class ComparableWorld(Protocol):
@@ -36,7 +36,7 @@ class ComparableWorld(Protocol):
 
 
 class Live(SharedMemory):
-    """The live machine; a daemon, if there is one, provides the fingerprints."""
+    """The live machine; if a daemon runs, it provides the fingerprints."""
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
         """Add the fingerprints that a daemon keeps; without a daemon, those in the rings."""
@@ -52,13 +52,13 @@ class Live(SharedMemory):
 
 
 class WorldPart(NamedTuple):
-    """One of several worlds; its `label`, if any, precedes the names of its workers."""
+    """One of several worlds; its `label` precedes the names of its workers."""
 
     label: str
     world: ComparableWorld
 
     def name(self, worker: str) -> str:
-        """The name of one of its workers among all worlds."""
+        """Return the name of one of its workers among all worlds."""
         return f"{self.label}:{worker}" if self.label else worker
 
 
@@ -79,7 +79,7 @@ class Gathered:
         )
 
     def _taken(self, number: int, worker: Worker, found: Survey) -> Worker:
-        """A copy of the worker with its name and uuid among all worlds."""
+        """Return a copy of the worker with its name and uuid among all worlds."""
         part, reading = self.parts[number], worker.reading
         now_ticks = reading.now_ticks
         if now_ticks is None and reading.header["clock"] in found.clocks:
@@ -104,12 +104,12 @@ class Gathered:
         return numerics
 
     def compared(self) -> None:
-        """None: nothing compares them continuously."""
+        """None: they are not compared continuously."""
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
-        """Empty: nothing compares them continuously."""
+        """Empty: they are not compared continuously."""
         return ()
 
 
 def _mark(number: int) -> str:
-    return f"{number:08x}"  # all of one length, so that none is the beginning of another
+    return f"{number:08x}"  # all have the same length, so none is a prefix of another

@@ -1,7 +1,7 @@
 """The world without a daemon: the segments of this machine, read on demand.
 
-Owns: those answers, and the state that an earlier daemon left in its files. Must not know: views, who asks. Invariant:
-a module that decodes a daemon's files, fingerprints, weights or sources is imported only when there is data to decode.
+Owns: its answers, and the state that an earlier daemon left in its files. Must not know: views, callers. Invariant: a
+module that decodes a daemon's files, fingerprints, weights or sources is imported only when there is data to decode.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 
 def left_behind() -> tuple[Background, tuple[str, ...]]:
-    """The state of workers in the checkpoint, and a note if it cannot be read."""
+    """Return the state of workers in the checkpoint, and a note if it cannot be read."""
     try:
         memory = _memory()
     except (CheckpointRefused, OSError) as error:
         path = runtime().checkpoint
-        note = f"{path}: {error}; what a daemon knew of ended workers and deferred work is left out (brickd doctor)"
+        note = f"{path}: {error}; a daemon's data on ended workers and deferred work is missing here (brickd doctor)"
         return Background(), (note,)
     return (Background() if memory is None else memory.background()), ()
 
 
 def _memory() -> Memory | None:
-    """The checkpoint's state, if it is of the segments here."""
+    """Return the checkpoint's state, if it belongs to these segments."""
     content = state_file.content_of(runtime().checkpoint)
     if content is None:
         return None
@@ -52,13 +52,13 @@ def _memory() -> Memory | None:
     return memory if memory.prefix == segment_files.prefix() else None
 
 
-# A survey is repeated if the checkpoint changed meanwhile: a starting daemon may move a worker from its segment to the
-# checkpoint while this process reads them, so that it finds the worker in neither.
+# Repeat a survey if the checkpoint changed in the meantime: a starting daemon may move a worker from its segment to the
+# checkpoint, so that this process finds the worker in neither of them.
 _LOOKS_MAX = 3
 
 
 def _kept() -> tuple[int, int] | None:
-    """Inode and modification time of the checkpoint."""
+    """Return the inode and the modification time of the checkpoint."""
     try:
         status = runtime().checkpoint.stat()
     except OSError:
@@ -127,7 +127,7 @@ class SharedMemory:
         return numerics.weights
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
-        """Compare the weights; reads the rings only if a worker watches weights."""
+        """Compare the weights; read the rings only if a worker watches weights."""
         if not any(worker.reading.process["weights"] for worker in found.workers):
             return ()
         from brickd.analysis.weights.monitor import watching

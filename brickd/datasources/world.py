@@ -1,7 +1,7 @@
 """The world of views: the protocol of a data source, and the status of a daemon.
 
-Owns: what a view may ask for. Must not know: views, who asks, how an answer is made. Invariants: a view builds the same
-document from the same workers in any world; importing the protocol imports no implementation.
+Owns: the methods that a view may call. Must not know: views, callers, implementations. Invariants: a view builds the
+same document from the same workers in any world; importing the protocol imports no implementation.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class DaemonStatus(NamedTuple):
     """The status of a daemon.
 
     Attributes:
-        version: of brickd; None if it runs from a bare source tree.
+        version: the version of brickd; None if it runs from a source tree.
         started_ns: since 1970; `uptime_ns` is by a monotonic clock.
         checkpoint_problem: why its last checkpoint failed; None: it did not fail.
         loop_still_ns: the time since the loop's last round.
-        broken: the state that it could not restore when it started; None: all was restored, or there was none.
+        broken: the state that it could not restore at its start; None: it restored all, or there was none.
         recording_problem: why the recording cannot be written; None: it can, or there is no recording.
         notify: the counts of each target of alarms.
     """
@@ -89,16 +89,16 @@ class SegmentInside(Protocol):
         """The header that the worker wrote."""
 
     def read(self) -> Reading:
-        """Everything but the rings."""
+        """The content except the rings."""
 
     def consumer(self) -> int | None:
         """The pid of the process that drains it, or None."""
 
     def control(self) -> _reader.Control:
-        """The settings that the consumer asks of the worker."""
+        """The settings that the consumer requests from the worker."""
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
-        """The number of the first slot, and the slots; at least the `newest` if they are there."""
+        """Return the number of the first slot, and the slots; at least the `newest` available ones."""
 
 
 class World(Protocol):
@@ -118,22 +118,22 @@ class World(Protocol):
         """The work of a survey's workers in the last `length_ns`, as far as it is kept; None: unknown."""
 
     def stragglers(self) -> StragglerVerdict | None:
-        """The stragglers; None: nothing compares workers."""
+        """Return the stragglers; None: workers are not compared continuously."""
 
     def alarms(self) -> tuple[Alarm, ...] | None:
-        """The active alarms; None: nothing watches workers."""
+        """Return the active alarms; None: workers are not watched."""
 
     def compared(self) -> Compared | None:
-        """The differences of workers, and how much was compared; None: nothing compares them."""
+        """Return the differences of workers and the coverage; None: they are not compared."""
 
     def problem_book(self) -> Book | None:
-        """The problems over time; None: nothing records them."""
+        """Return the problems over time; None: they are not recorded."""
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """The available fingerprints of some workers of a survey."""
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """Only the weights of workers, which is less to copy."""
+        """Return only the weights of workers, to copy less."""
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
         """The verdicts on the weights of a survey's workers, for services that watch weights."""
@@ -148,4 +148,4 @@ class World(Protocol):
         """Open a segment by its file's name; the caller must not close it."""
 
     def details(self, uuid: str) -> Details | None:
-        """The details that were taken from a segment's rings; None: this process does not drain."""
+        """Return the details taken from a segment's rings; None: this process does not drain."""

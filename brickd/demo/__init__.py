@@ -1,1 +1,1 @@
-"""The demonstration: four real workers, and what brickd shows of them."""
+"""The demonstration: four real workers for brickd to show."""

@@ -1,11 +1,11 @@
 """A small decoder in numpy, instrumented like a server's: each operator is a checked brick.
 
-The arithmetic is a real transformer's, its text is not: the weights are drawn from a seed. Two models with the same
-seed compute the same from the same input, to the last bit.
+The arithmetic is that of a real transformer, but the weights are random numbers, drawn from a seed. Two models with the
+same seed compute the same from the same input, to the last bit.
 
-Owns: the arithmetic, and what is recorded of it. Must not know: brickd, the effects of a damaged weight or operator.
-Invariants: no operator changes its inputs; an operator reads only a weight of its own name, its recorded inputs, and,
-in some operators of attention, the cache. Then what filled the cache is recorded as an input.
+Owns: the arithmetic, and its records. Must not know: brickd, the effects of a damaged weight or operator. Invariants:
+no operator changes its inputs; an operator reads only the weight of its name, its recorded inputs, and in some
+operators of attention, the cache. In this case, the data that filled the cache is recorded as an input.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class RequestCache:
 
 
 class Model:
-    """Answers requests; reads `weights` at each forward, so a change in place has an effect."""
+    """Answers requests; reads `weights` in each forward pass, so changes in place take effect."""
 
     def __init__(self, size: Size, weights: Mapping[str, Array], operate: Operate = as_it_should) -> None:
         self.size = size
@@ -129,7 +129,7 @@ class Model:
         self._operate = operate
 
     def generate(self, prompt: Sequence[int], *, step: int = 0, seed: int | None = None) -> Iterator[int]:
-        """Generate tokens until the context is full, one for each step; the first is a prefill.
+        """Generate tokens until the context is full, one per step; the first step is a prefill.
 
         Greedy, or sampled with the seed. The steps are numbered from `step`.
         """
@@ -140,7 +140,7 @@ class Model:
             step += 1
 
     def forward(self, tokens: Array, cache: RequestCache, step: int, seed: int | None = None) -> Array:
-        """Run one engine step; returns the token that follows the cache and `tokens`."""
+        """Run one engine step; return the token after the cache and `tokens`."""
         kind = "decode" if cache.length else "prefill"
         with np.errstate(all="ignore"), brick.step(step, kind=kind, rows=len(tokens)):
             cache.tokens[cache.length : cache.length + len(tokens)] = tokens
@@ -177,11 +177,11 @@ class _Forward:
         return self._weights[f"layers.{layer}.{kernel.name}.weight"]
 
     def embedded(self, tokens: Array) -> Array:
-        """A row for each token."""
+        """Return a row for each token."""
         return self._run(EMBEDDING, -1, lambda t: self._weights["embed_tokens.weight"][t], tokens)
 
     def attended(self, layer: int, x: Array) -> Array:
-        """What attention adds to the rows."""
+        """Return the output of attention, which is added to the rows."""
         first, rows, heads = self._cache.length, len(x), self._size.heads
         positions = np.arange(first, first + rows)
         keys, values = self._cache.both[layer]
@@ -207,7 +207,7 @@ class _Forward:
         return self._run(ATTN_ADD, layer, np.add, x, out)
 
     def fed(self, layer: int, x: Array) -> Array:
-        """What the gated network adds to the rows."""
+        """Return the output of the gated network, which is added to the rows."""
 
         def gated(h: Array) -> Array:
             gate, up = np.split(h @ self._weight(GATE, layer), 2, axis=-1)
@@ -220,7 +220,7 @@ class _Forward:
         return self._run(MLP_ADD, layer, np.add, x, down)
 
     def sampled(self, x: Array, seed: int | None) -> Array:
-        """The token after the last row."""
+        """Return the token after the last row."""
 
         def chosen(logits: Array) -> Array:
             if seed is not None:

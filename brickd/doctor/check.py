@@ -1,7 +1,7 @@
 """The result of a check.
 
-Owns: the form of a finding, and the three words for its state. Must not know: any check, screens. Invariants: a finding
-has a fix unless it is fine; texts may contain a worker's own words, so escape them before display.
+Owns: the form of a finding, and the three words for its state. Must not know: single checks, screens. Invariants: a
+finding has a fix unless it is fine; texts may contain a worker's strings, so escape them before display.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-# The worst first. Advice: nothing is lost yet, or on purpose; broken: spans are lost, or cannot be read.
+# The worst first. Broken: spans are lost or cannot be read. Advice: nothing is lost yet, or it is intended.
 State = Literal["broken", "advice", "ok"]
 STATES: tuple[State, ...] = ("broken", "advice", "ok")
 
@@ -20,12 +20,12 @@ class CheckResult:
     """The result of one check.
 
     Attributes:
-        name: of the check, the same at every run.
-        seen: the value.
-        wanted: the value that would be fine.
+        name: the name of the check, the same in every run.
+        seen: the value seen.
+        wanted: the value expected.
         fix: a command or a setting to paste.
         why: the effect of the value, in a few words.
-        about: all workers, processes, segments or users that it concerns; `seen` may name fewer.
+        about: all affected workers, processes, segments or users; `seen` may name fewer.
     """
 
     name: str
@@ -38,7 +38,7 @@ class CheckResult:
 
     def __post_init__(self) -> None:
         if (self.fix is None) != (self.state == "ok"):
-            raise ValueError(f"{self.name} is {self.state}: a fix belongs to what is not fine, and to nothing else")
+            raise ValueError(f"{self.name} is {self.state}: exactly the findings that are not fine need a fix")
 
     def document(self) -> dict[str, Any]:
         """The JSON of the result."""
@@ -51,7 +51,7 @@ def fine(name: str, seen: str, wanted: str, about: Sequence[str] = ()) -> CheckR
 
 
 def mib(size_bytes: int) -> str:
-    """A size in MiB for people.
+    """Format a size in MiB.
 
     >>> mib(0), mib(44 << 20), mib(400 << 10)
     ('0 MiB', '44 MiB', '0.4 MiB')

@@ -1,6 +1,6 @@
 """Whether the workers of a service use one key for their checksums.
 
-Owns: what is observed of keys, and the verdict. Must not know: a key itself (a segment has only its name), what was
+Owns: the observed facts about keys, and the verdict. Must not know: the keys (a segment has only their names), what was
 recorded. Invariants: only live workers are compared, because the key may have changed since others died; a worker
 without checksums needs no key.
 """
@@ -20,12 +20,12 @@ _WANTED = "one key for all workers of a service"
 
 
 def observe(state: Path) -> str:
-    """The file where a worker in this environment looks for its key."""
+    """Return the file where a worker in this environment looks for its key."""
     return os.environ.get("BRICKD_KEY_FILE") or os.fspath(state / "key")
 
 
 def judge(segments: Segments, file: str) -> list[CheckResult]:
-    """Find the services with several keys; `file`: a key that all could use."""
+    """Find the services with several keys; `file`: the file of a key for all workers."""
     services: dict[str, list[ReadSegment]] = {}
     for worker in segments.live:
         if worker.key is not None:
@@ -46,7 +46,7 @@ def _service(workers: list[ReadSegment], file: str) -> CheckResult | None:
     elif all(worker.key == 0 for worker in others):
         seen = f"no key in {listed(names)}, one in {first}"
     else:
-        seen = f"another key in {listed(names)} than in {first}"
+        seen = f"a different key in {listed(names)} than in {first}"
     fix = f"BRICKD_KEY_FILE={shlex.quote(file)}"
     why = "in the server's environment; until then their checksums cannot be compared with the others'"
     return CheckResult("keys", "advice", seen, _WANTED, fix, why, tuple(names))

@@ -1,7 +1,7 @@
 """The clock that workers read: the processor's counter, if the kernel trusts it.
 
-Owns: the kernel's report on its clocks, and the workers' choice. Must not know: what a segment contains besides its
-header. Invariant: the kernel's decision is followed, never judged again.
+Owns: the kernel's report on its clocks, and the workers' choice. Must not know: the content of a segment after its
+header. Invariant: the kernel's decision is final.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from brickd.base.units import listed, plural
 from brickd.doctor.check import CheckResult, fine
 
 _FOLDER = "sys/devices/system/clocksource/clocksource0"
-# By architecture: the kernel's name of the processor's counter.
+# The kernel's name of the processor's counter, by architecture.
 _COUNTERS = {"x86_64": "tsc", "aarch64": "arch_sys_counter"}
 _FLAGS = ("constant_tsc", "nonstop_tsc")
 
@@ -31,7 +31,7 @@ class KernelClock:
 
     @property
     def counter(self) -> str | None:
-        """The name of this architecture's counter; None: workers know none."""
+        """The name of this architecture's counter; None: workers have none."""
         return _COUNTERS.get(self.machine)
 
     @property
@@ -41,7 +41,7 @@ class KernelClock:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The flags that the processor needs and lacks."""
+        """The required flags that the processor lacks."""
         return tuple(flag for flag in _FLAGS if self.machine == "x86_64" and flag not in self.flags)
 
 
@@ -49,7 +49,7 @@ def observe(machine: str, root: Path = Path("/")) -> KernelClock:
     """Read the kernel's report; `machine` as in uname."""
     current = read(root / _FOLDER / "current_clocksource")
     available = read(root / _FOLDER / "available_clocksource") or ""
-    # The flags of the first processor hold for all; do not read the entries of hundreds of processors.
+    # All processors have the flags of the first one: do not read the entries of hundreds of processors.
     lines = (read(root / "proc/cpuinfo", 8192) or "").splitlines()
     flags = next((line.partition(":")[2] for line in lines if line.startswith("flags")), "")
     return KernelClock(

@@ -1,7 +1,7 @@
-"""Whether brickd runs in a container, the evidence, and how to change the container.
+"""Detects a container and its kind, and gives the commands to change it.
 
-Owns: the commands for each kind of container. Must not know: what must be changed. Invariant: a command to paste
-belongs to the place where the person is, a container or a machine.
+Owns: the commands for each kind of container. Must not know: why a change is needed. Invariant: a command fits the
+place where the user is, a container or a machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Where brickd runs; `kind` None: on the machine itself, as far as visible."""
+    """Where brickd runs; `kind`: None if no container is visible."""
 
     kind: Literal["kubernetes", "docker", "podman", "other"] | None
     evidence: str
@@ -46,7 +46,7 @@ def observe(environment: Mapping[str, str], root: Path = Path("/")) -> Container
 
 
 def enlarged(container: Container, size_bytes: int) -> str:
-    """The command that gives /dev/shm at least this size, in whole GiB."""
+    """Return the command that gives /dev/shm at least this size, in whole GiB."""
     size = max(1, -(-size_bytes // _GIB))
     match container.kind:
         case None:
@@ -63,7 +63,7 @@ def enlarged(container: Container, size_bytes: int) -> str:
 
 
 def shared(container: Container) -> str:
-    """The command that gives two places one /dev/shm."""
+    """Return the command that lets two containers share /dev/shm."""
     match container.kind:
         case "kubernetes":
             return (
@@ -77,7 +77,7 @@ def shared(container: Container) -> str:
 
 
 def run_as(container: Container, user: str) -> str:
-    """The command that runs brickd as a user, given as a name or as # and a number."""
+    """Return the command that runs brickd as a user; `user`: a name, or # and a number."""
     match container.kind:
         case None:
             return f"sudo -u {shlex.quote(user)} brickd status"
@@ -90,7 +90,7 @@ def run_as(container: Container, user: str) -> str:
 
 
 def more_memory(container: Container, group: str, limit_bytes: int) -> str:
-    """The command that raises the memory limit of this control group."""
+    """Return the command that raises the memory limit of this control group."""
     match container.kind:
         case None:
             return f"echo {limit_bytes} > {group}"

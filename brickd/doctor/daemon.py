@@ -1,7 +1,7 @@
 """The daemon, and the directory of its state.
 
-Owns: what is observed of the runtime directory, and the verdict. Must not know: what a daemon does. Invariants: the
-absence of a daemon is no fault, because every verb works without one; the check changes nothing, and starts no daemon.
+Owns: the observed facts about the runtime directory, and the verdict. Must not know: the work of a daemon. Invariants:
+a missing daemon is not a fault, because every verb works without one; the check changes nothing and starts no daemon.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brickd.errors import BrickdError, CheckpointRefused
 from brickd.state import checkpoint
 
 MIB = 1 << 20
-# A checkpoint of 64 dead workers with 1,000 paths each has 6.8 MB; add its draft, and the live workers.
+# A checkpoint of 64 dead workers with 1,000 paths each has 6.8 MB. Its draft and the live workers also need room.
 _ROOM_BYTES = 32 * MIB
 _RESTART = "brickd down && brickd up -d"
 _OWN = "export BRICKD_RUNTIME_DIR=/a/directory/of/yours"
@@ -30,18 +30,18 @@ class DaemonFacts(NamedTuple):
     """The state of the runtime directory and of its daemon; "": nothing to report.
 
     Attributes:
-        directory: of our daemon's state.
-        owner: another user, who owns it and whose daemon answers us; None: it is ours.
+        directory: the directory of the daemon's state.
+        owner: another user, who owns it and whose daemon answers; None: it is this user's.
         wrong: what is wrong with that directory.
         missing: why it cannot be created.
         pid: the process that holds the daemon's lock; 0: in another pid namespace; None: none.
         ended: the socket of a killed daemon.
         version: of its brickd; None: unknown.
         silence: why the daemon does not answer.
-        trouble: why it cannot save its state, in its own words.
-        checkpoint: its path.
+        trouble: why it cannot save its state, as it reports it.
+        checkpoint: the path of the checkpoint.
         damage: why the checkpoint cannot be read.
-        free_bytes: in the directory's file system; None: unknown.
+        free_bytes: the free room in the directory's file system; None: unknown.
     """
 
     directory: str
@@ -100,7 +100,7 @@ def _damage(place: Runtime) -> str:
 
 
 def _ended(place: Runtime) -> str:
-    """The socket, if no process listens on it; a socket elsewhere may be another daemon's."""
+    """Return the socket if no process listens on it; a configured one may be another daemon's."""
     try:
         client.ask("").document()
     except BrickdError as error:
@@ -128,7 +128,7 @@ def _running(daemon: DaemonFacts, ours: str | None) -> CheckResult:
     wanted = "a daemon of this version that answers, or no daemon"
     if daemon.ended:
         seen = f"no process listens at {daemon.ended}: its daemon was killed"
-        why = "until a daemon runs, the rings are not read, and events that do not fit are lost"
+        why = "until a daemon runs, no process reads the rings, and events without room are lost"
         return CheckResult("daemon", "advice", seen, wanted, "brickd up -d", why)
     if daemon.pid is None:
         return fine("daemon", "no daemon runs: brickd reads shared memory", wanted)

@@ -1,8 +1,8 @@
 """RemoveIPC: systemd-logind deletes a user's segments when their last session ends.
 
-Owns: whose segments that affects. Must not know: segments. Invariants: settings are read in systemd's own order (the
-first main file in /etc, /run, /usr/local/lib, /usr/lib; then all drop-ins by name, where a name in an earlier folder
-hides the same name in a later one; the last valid boolean counts); system users are not affected.
+Owns: the affected users. Must not know: segments. Invariants: settings are read in systemd's own order (the first main
+file in /etc, /run, /usr/local/lib, /usr/lib; then all drop-ins by name, where a file in an earlier folder hides a file
+of the same name in a later one; the last valid boolean counts); system users are not affected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SYS_UID_MAX = 999  # if login.defs does not set it
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user who has segments here, or would have."""
+    """A user who has segments here, or could have some."""
 
     name: str
     system: bool
@@ -67,7 +67,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def _assigned(text: str) -> list[bool]:
-    """The values of RemoveIPC in the section [Login], in order; only booleans count."""
+    """Return the values of RemoveIPC in the section [Login], in order; only booleans count."""
     section, values = "", []
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):

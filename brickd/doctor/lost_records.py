@@ -1,7 +1,7 @@
-"""What workers could not record, and the settings that they need at the next start.
+"""Records that workers lost, and the settings that they need at the next start.
 
-Owns: how the losses of many workers become few findings. Must not know: which counter shows a loss. Invariants: lost
-spans are broken, lost details are advice; a setting in a fix is large enough for all workers of the finding.
+Owns: how the losses of many workers become few findings. Must not know: the counters of losses. Invariants: lost spans
+are `broken`, lost details are `advice`; a setting in a fix is large enough for all workers of the finding.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: ShmFacts, containe
     elif kind == "events":
         fix, why = "brickd up -d", "a daemon reads the events before the rings are full"
     elif kind == "tensors":
-        why = "shows which tensors have one; the worker's stderr says why the first has none"
+        why = "shows which tensors have a fingerprint; the worker's stderr says why the first one has none"
     elif kind in ("memory", "lane-memory"):
         fix = enlarged(container, 2 * shm.size_bytes)
         why = "or raise the memory limit of the server's control group"
@@ -48,7 +48,7 @@ def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: ShmFacts, containe
 
 
 def _largest(many: Iterable[Loss]) -> list[str]:
-    """The largest value of each variable that any worker needs."""
+    """Return the largest value of each variable that a worker needs."""
     values: dict[str, int] = {}
     for loss in many:
         for setting in loss.settings:

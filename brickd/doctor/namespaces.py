@@ -1,7 +1,7 @@
-"""Workers that brickd cannot see: other mounts, prefixes, namespaces; removed files.
+"""Finds workers that brickd cannot see: other mounts, prefixes, namespaces; removed files.
 
-Owns: why a process that loads brick_agent is not a visible worker. Must not know: /proc, what segments contain.
-Invariant: a process is judged by the segment that it owns; one that only maps its parent's is fine.
+Owns: why a process that loads brick_agent is not a visible worker. Must not know: /proc, the content of segments.
+Invariant: a process is judged by the segment that it owns; a process that only maps its parent's is fine.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[
 def judge_removed(processes: Processes) -> CheckResult:
     """Find processes whose segment was removed."""
     lost = [process for process in processes.found if _own(process, "removed") and not _own(process, "here")]
-    wanted = "segments that only brickd removes"
+    wanted = "segments removed only by brickd"
     if not lost:
         return fine("removed", "no worker's segment was removed", wanted)
     why = "not rm /dev/shm/*; logind's RemoveIPC removes them too. A worker opens a new one at a span, within 10 s"
@@ -142,14 +142,14 @@ def _reason(process: Process, container: Container) -> tuple[str, str]:
 
 
 def judge_time(processes: Processes) -> CheckResult:
-    """Report workers in another time namespace, which is fine: the kernel reports the offset."""
+    """Report workers in another time namespace. This is fine: the kernel reports the offset."""
     apart = [process for process in processes.found if process.our_time is False and _own(process, "here")]
     seen = f"{_who(apart)} in another" if apart else "all workers in this one"
     return fine("time-namespace", seen, "any: the kernel reports the offset of its clocks", _pids(apart))
 
 
 def judge_pids(segments: Segments) -> CheckResult:
-    """Report workers in another pid namespace, which is fine: locks show which workers live."""
+    """Report workers in another pid namespace. This is fine: locks show which workers are alive."""
     apart = [worker.name for worker in segments.live if worker.pid != worker.own_pid]
     seen = f"{listed(apart)} in another" if apart else "all workers in this one"
-    return fine("pid-namespace", seen, "any: locks show which workers live", apart)
+    return fine("pid-namespace", seen, "any: locks show which workers are alive", apart)

@@ -1,7 +1,7 @@
 """Whether a daemon keeps fingerprints for long enough to compare them.
 
-Owns: the verdict. Must not know: how anything is compared. Invariant: the absence of a daemon is no fault, nor is a
-daemon that compares nothing by its settings.
+Owns: the verdict. Must not know: the comparison. Invariant: a missing daemon is not a fault; nor is a daemon whose
+settings turn comparison off.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from brickd.errors import BrickdError
 
 _WANTED_NS = 60_000_000_000
 _MOST_BYTES = 1 << 30
-_SHARE = 0.01  # of the fingerprints that could have been compared
+_SHARE = 0.01  # the tolerated share of evicted fingerprints
 
 
 class HeldFingerprints(NamedTuple):
-    """The window of fingerprints that a daemon holds.
+    """The window of fingerprints in a daemon.
 
     Attributes:
         bytes: its limit.
-        age_ns: of the oldest fingerprint.
+        age_ns: the age of the oldest fingerprint.
         fingerprints: the number of all fingerprints with inputs.
         gone: how many of these were evicted before another worker had the same work.
     """
@@ -57,7 +57,7 @@ def judge(window: HeldFingerprints | None) -> CheckResult:
     if window.age_ns >= _WANTED_NS or window.gone <= _SHARE * window.fingerprints or window.bytes >= _MOST_BYTES:
         return fine(name, seen, wanted)
     gone = f"{count(window.gone)} of {count(window.fingerprints)} ({percent(100 * window.gone / window.fingerprints)})"
-    seen += f": {gone} were dropped before another worker had the same"
+    seen += f": {gone} were dropped before another worker had the same inputs"
     needed = 1 << (window.bytes * _WANTED_NS // max(1, window.age_ns)).bit_length()
     fix = f"brickd down && brickd up -d --numerics-bytes {write_size(min(needed, _MOST_BYTES))}"
     return CheckResult(name, "advice", seen, wanted, fix, "until then fewer outputs are compared")

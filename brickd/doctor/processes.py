@@ -1,9 +1,9 @@
 """The processes of our user that load brick_agent or map a segment.
 
-Owns: what /proc reports about them. Must not know: what that means. Invariants: other users' processes are not
-inspected, not even by root's doctor; a process that cannot be inspected, or ends meanwhile, affects no other, and is
-counted; the search ends after a second and reports how far it came; a process owns the segment whose lock it holds,
-whatever else it maps.
+Owns: the facts that /proc reports about them. Must not know: their meaning. Invariants: other users' processes are not
+inspected, even if root runs the doctor; a process that cannot be inspected, or ends during the search, affects no
+other, and is counted; the search ends after a second and reports its progress; a process owns the segment whose lock it
+holds, even if it maps others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brickd.base.machine import read
 
 _LONGEST_SECONDS = 1.0
 _EXTENSION = b"brick_agent/_core"
-# A line of /proc/PID/maps: device, inode and path of a file directly in the folder, with the name of a segment.
+# A line of /proc/PID/maps for a file in the folder with a segment's name: device, inode and path.
 _SEGMENT = re.compile(
     rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) (\d+) +/dev/shm/([^/\n]{0,39}[0-9a-f]{32})( \(deleted\))?$", re.MULTILINE
 )
@@ -39,14 +39,14 @@ class Mapped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process; None: unknown.
+    """One process; in each field, None means unknown.
 
     Attributes:
-        pid: in our pid namespace.
+        pid: its pid in this pid namespace.
         command: its short name.
         settings: its environment variables that begin with BRICKD, at its start.
-        our_time: whether it is in our time namespace.
-        free_bytes: free space in its /dev/shm.
+        our_time: whether it is in this time namespace.
+        free_bytes: the free space in its /dev/shm.
     """
 
     pid: int
@@ -59,7 +59,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The result of the search, and how far it came.
+    """The result and the progress of the search.
 
     Attributes:
         seen: the number of our user's processes.
@@ -74,7 +74,7 @@ class Processes:
 
 
 def observe(shm: str, proc: Path = Path("/proc")) -> Processes:
-    """Inspect every process of our user, the newest first: the one in question is often new."""
+    """Inspect every process of our user, the newest first: the interesting one is often new."""
     pids = sorted((int(name) for name in os.listdir(proc) if name.isdigit()), reverse=True) if proc.is_dir() else []
     owners = _owners(read(proc / "locks", 1 << 24) or "")
     found: list[Process] = []
@@ -108,7 +108,7 @@ def _owner(process: Path) -> int | None:
 
 
 def _owners(locks: str) -> set[tuple[int, File]]:
-    """The (pid, file) pairs of write locks on a worker's byte, from /proc/locks."""
+    """Return the (pid, file) pairs of write locks on a worker's byte, from /proc/locks."""
     owners = set()
     for line in locks.splitlines():
         fields = line.replace("-> ", "").split()

@@ -1,6 +1,6 @@
-"""The file of records of removed segments: whether it is writable, and each record is whole.
+"""Checks the file of records of removed segments: is it writable, is each record complete?
 
-Owns: what can be wrong with that file, and the fix. Must not know: segments, the content of records. Invariant: a fix
+Owns: the possible defects of that file, and the fix. Must not know: segments, the content of records. Invariant: a fix
 keeps the records if possible.
 """
 
@@ -17,7 +17,7 @@ from brickd.shm import removed_file
 from brickd.shm.removed_file import RemovedRecords
 
 _WANTED = "a file that only this user can write, with room for records"
-_STAY = "without a record no segment of a worker that ended or died is removed"
+_STAY = "without a record, segments of ended or dead workers are not removed"
 
 
 class RecordsFile(NamedTuple):
@@ -44,7 +44,7 @@ def observe(prefix: str) -> RecordsFile:
 
 
 def judge(records: RecordsFile) -> CheckResult:
-    """Judge whether the file takes records, and whether each record is whole."""
+    """Judge whether the file is writable, and whether each record is complete."""
     name, found = "segments-removed", records.found
     if found.refused:
         return CheckResult(name, "advice", f"{records.path}: {found.refused}", _WANTED, _remedy(records), _STAY)

@@ -1,7 +1,7 @@
-"""The whole examination: all facts first, then all findings.
+"""Runs all checks: collects all facts first, then all findings.
 
-Owns: the list of checks, and their order. Must not know: what any check looks at, screens. Invariants: `judge` depends
-only on its facts; if a part of the machine cannot be observed, only its own facts are missing.
+Owns: the list of checks, and their order. Must not know: the facts of single checks, screens. Invariants: `judge`
+depends only on its facts; if a part of the machine cannot be observed, only its facts are missing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class MachineFacts:
 
 
 def examine() -> list[CheckResult]:
-    """Check this machine; returns the findings."""
+    """Check this machine; return the findings."""
     return judge(observe())
 
 
@@ -62,7 +62,7 @@ def observe() -> MachineFacts:
     """Observe everything once."""
     try:
         found = segments.observe(survey())
-    except OSError:  # the folder cannot be listed: another check reports that
+    except OSError:  # the folder cannot be listed; another check reports this
         found = segments.Segments()
     return MachineFacts(
         prefix=prefix(),
@@ -83,7 +83,7 @@ def observe() -> MachineFacts:
 
 
 def judge(facts: MachineFacts) -> list[CheckResult]:
-    """All findings: broken, then advice, then fine; each in the order of the checks."""
+    """Return all findings: broken, then advice, then fine; each in the order of the checks."""
     workers, around = facts.segments, facts.processes
     demands = [shared_memory.Demand(worker.taken_bytes, worker.most_bytes) for worker in workers.live]
     found = [

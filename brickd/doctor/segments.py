@@ -1,7 +1,7 @@
 """The segments of this machine: dead ones, refused ones, those of other users.
 
-Owns: what is known of each, and the fix for useless ones. Must not know: processes, what was recorded. Invariants:
-broken means recorded but unreadable; a fix is offered only to a person who can carry it out.
+Owns: the facts about each, and the fix for useless ones. Must not know: processes, what was recorded. Invariants:
+`broken` means recorded but unreadable; a fix is offered only to a user who can carry it out.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class ReadSegment(NamedTuple):
     """A worker whose segment was read.
 
     Attributes:
-        pid: the holder of its lock in our pid namespace; 0: in another namespace; None: no holder, and nothing moves.
-        own_pid: in its own pid namespace.
-        reads_counter: its clock is the processor's counter.
+        pid: the holder of its lock in this pid namespace; 0: in another namespace; None: no holder, and no activity.
+        own_pid: its pid in its own pid namespace.
+        reads_counter: whether its clock is the processor's counter.
         taken_bytes: the memory that the segment uses.
         most_bytes: the memory that it may use.
-        unread: it keeps each span in detail, and no process reads them.
-        thinned_for_nobody: a killed daemon set which fingerprints it records.
-        key: the name of the key of its checksums; 0: made without a key; None: no checksums, or unknown.
+        unread: whether it keeps each span in detail without a reader.
+        thinned_for_nobody: whether a killed daemon set which fingerprints it records.
+        key: the name of the key of its checksums; 0: they have no key; None: no checksums, or unknown.
     """
 
     name: str
@@ -91,12 +91,12 @@ class Segments:
 
     @property
     def empty(self) -> bool:
-        """Whether our user has no files."""
+        """Whether this user has no files."""
         return not (self.workers or self.refused)
 
     @property
     def hidden(self) -> State:
-        """The state of a finding about a hidden worker: broken if no worker is visible."""
+        """Return the state of a finding about a hidden worker: broken if no worker is visible."""
         return "advice" if self.live else "broken"
 
 
@@ -117,7 +117,7 @@ def _path(file: str) -> str:
 def _open_to_others(file: str) -> bool:
     try:
         return os.lstat(_path(file)).st_mode & 0o077 != 0
-    except OSError:  # its worker is gone, and its segment too
+    except OSError:  # its worker and its segment are gone
         return False
 
 
@@ -141,9 +141,9 @@ def _known(worker: Worker) -> ReadSegment:
 
 
 def _made_without(worker: Worker) -> bool:
-    """Whether a worker without a key in its segment made a checksum nevertheless.
+    """Whether a worker without a key in its segment still made a checksum.
 
-    Each site that is not off had a checksum, or a loss was counted.
+    Each site that is not off has a checksum or a counted loss.
     """
     reading, ledger = worker.reading, worker.ledger
     lost = reading.process["tensors_refused"] + ledger.events_dropped[records.kind_name(_reader.KIND_CHECKED)]
@@ -165,7 +165,7 @@ def judge_dead(segments: Segments) -> CheckResult:
     dead = [worker for worker in segments.workers if worker.pid is None]
     wanted = "no segments of workers that ended or died"
     if not dead:
-        return fine("segments-dead", f"{plural(len(segments.live), 'segment')} of live workers, no other", wanted)
+        return fine("segments-dead", f"{plural(len(segments.live), 'segment')} of live workers only", wanted)
     seen = f"{plural(len(dead), 'segment')} of workers that ended or died ({listed([worker.name for worker in dead])})"
     seen += f", {mib(sum(worker.taken_bytes for worker in dead))}"
     why, files = "their totals are still shown: save them first if you need them", tuple(worker.file for worker in dead)
@@ -180,7 +180,7 @@ def judge_unread(segments: Segments) -> CheckResult:
 
 
 def judge_thinned(segments: Segments) -> CheckResult:
-    """Find workers whose fingerprints are still set by a killed daemon."""
+    """Find workers that still have a killed daemon's setting of fingerprints."""
     thinned = [worker.name for worker in segments.workers if worker.thinned_for_nobody]
     wanted = "the configured fingerprints, unless a daemon has set others"
     return _without_reader("fingerprints-set", thinned, wanted, "every worker records the fingerprints that are set")
@@ -230,20 +230,20 @@ def _remedy(refused: RefusedSegment) -> tuple[State, str, str]:
 
 
 def judge_foreign(segments: Segments, container: Container) -> CheckResult:
-    """Report other users' segments; each user's brickd reads only that user's."""
-    wanted = "each user's brickd reads that user's segments"
+    """Report other users' segments; brickd reads only the segments of its own user."""
+    wanted = "each user runs brickd for the own segments"
     if not segments.foreign:
-        return fine("segments-foreign", "no other user has any", wanted)
+        return fine("segments-foreign", "no other user has segments", wanted)
     by_count = sorted(segments.foreign.items(), key=lambda each: (-each[1], each[0]))
     seen = listed([f"{user_name(uid)} has {count:,}" for uid, count in by_count])
     about = [user_name(uid) for uid, _ in by_count]
-    # Only a remark: other users change no exit code.
+    # This is only a remark and does not change the exit code.
     hint = "" if segments.workers else f"; this user has none (to ask as {about[0]}: {run_as(container, about[0])})"
     return fine("segments-foreign", f"not read: {seen}{hint}", wanted, about)
 
 
 def judge_shared(segments: Segments) -> CheckResult:
-    """Find our segments that other users may open."""
+    """Find this user's segments that other users may open."""
     wanted = "segments of mode 0600"
     if not segments.shared:
         return fine("segments-mode", "no other user can open one", wanted)

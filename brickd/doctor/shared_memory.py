@@ -1,8 +1,7 @@
-"""Memory for segments: /dev/shm, its access and room, and the room of the control group.
+"""Checks the memory for segments: /dev/shm, its room, and the control group's room.
 
-Owns: what a worker needs of both. Must not know: what segments contain, the workers' control groups: if one is short of
-memory, its worker's segment counts refused memory. Invariant: a problem that follows from another one is not reported a
-second time.
+Owns: the needs of a worker. Must not know: the content of segments, the workers' control groups (a worker's segment
+counts memory refused by its group). Invariant: a problem that follows from another one is not reported.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from brickd.base.machine import read
 from brickd.doctor.check import CheckResult, fine, mib
 from brickd.doctor.container import Container, enlarged, more_memory
 
-# docs/explanation/benchmarks.md: a new segment, and one with 32 threads and all 1,024 paths.
+# Measured (docs/explanation/benchmarks.md): a new segment, and one with 32 threads and all 1,024 paths.
 LEAST_BYTES = 400 << 10
 MOST_BYTES = 44 << 20
 
@@ -39,9 +38,9 @@ class ShmFacts:
 
     Attributes:
         filesystem: its type; None: the folder does not exist.
-        usable: whether we may list it and create files in it.
-        size_bytes: 0: no limit.
-        more_files: whether one more file fits.
+        usable: whether this user may list it and create files in it.
+        size_bytes: its size; 0: no limit.
+        more_files: whether there is room for one more file.
     """
 
     path: str
@@ -78,7 +77,7 @@ def observe(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> ShmFacts:
 
 
 def _filesystem(path: str, mounts: str) -> str:
-    """The type of the mount that contains a path: the longest mount point, else the last."""
+    """Return the type of the mount that contains a path: the longest mount point, else the last."""
     best, kind = "", "unknown"
     for line in mounts.splitlines():
         fields = line.split(" ")
@@ -113,7 +112,7 @@ def judge_access(shm: ShmFacts, container: Container) -> list[CheckResult]:
     if not shm.usable:
         why = "this user can neither create nor find segments there"
         return [CheckResult("shm-access", "broken", seen, wanted, fix, why)]
-    # A pod's volume has no sticky bit and belongs only to the pod.
+    # A pod's volume has no sticky bit, and only the pod uses it.
     if shm.mode != _MODE and not (container.kind == "kubernetes" and shm.mode & 0o777 == 0o777):
         why = "other users cannot write to it, or can delete our segments"
         return [CheckResult("shm-access", "advice", seen, wanted, fix, why)]
@@ -135,7 +134,7 @@ def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -
     fix = enlarged(container, 2 * (shm.size_bytes - shm.free_bytes + need))
     if not shm.more_files:
         more = f"mount -o remount,nr_inodes=1M {shm.path}"
-        seen = f"no room for another file, whatever its size, in {container}"
+        seen = f"no room for another file of any size, in {container}"
         return [CheckResult("shm-room", "broken", seen, "room for files", more, "no worker can create its segment")]
     if shm.free_bytes < LEAST_BYTES:
         return [CheckResult("shm-room", "broken", seen, wanted, fix, "full: workers run, but record nothing")]
@@ -146,12 +145,12 @@ def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -
 
 def judge_group(limit: Limit | None, container: Container) -> CheckResult:
     """Judge whether this process's control group has room for one more worker."""
-    name, wanted = "memory-group", f"{mib(MOST_BYTES)}, the most that one worker takes"
+    name, wanted = "memory-group", f"{mib(MOST_BYTES)}, the largest need of one worker"
     if limit is None:
         return fine(name, "no limit", wanted)
     seen = f"{mib(limit.room_bytes)} of {mib(limit.limit_bytes)} left in {limit.file}"
     if limit.room_bytes >= MOST_BYTES:
         return fine(name, seen, wanted)
     fix = more_memory(container, limit.file, limit.limit_bytes + (1 << 30))
-    why = "a worker that starts here is not killed, but records nothing"
+    why = "a worker that starts here runs, but records nothing"
     return CheckResult(name, "advice", seen, wanted, fix, why)

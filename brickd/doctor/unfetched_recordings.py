@@ -1,7 +1,7 @@
 """Recordings that were not fetched.
 
-Owns: what is observed of them, and the verdict. Must not know: how they are found or fetched. Invariants: a recording
-that is still being written is no finding; a daemon that does not answer is reported by its own check.
+Owns: the facts about them, and the verdict. Must not know: how they are found or fetched. Invariants: a recording that
+is still being written is not a finding; a daemon that does not answer is reported by its own check.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class UnfetchedRecording(NamedTuple):
 
 
 def observe() -> tuple[UnfetchedRecording, ...]:
-    """The recordings that are complete, the oldest first."""
+    """Return the complete recordings, the oldest first."""
     try:
         found = unfetched()
     except BrickdError:
@@ -45,6 +45,6 @@ def judge(left: tuple[UnfetchedRecording, ...]) -> CheckResult:
     newest = left[-1]
     size = mib(sum(each.bytes for each in left))
     seen = f"{plural(len(left), 'recording')} not fetched in {newest.directory}, {size}"
-    why = f"fetches the newest; or delete those that you do not need: beyond {ROOM} the oldest is deleted"
+    why = f"fetches the newest one; or delete those that you do not need: above {ROOM}, brickd deletes the oldest"
     fix = f"brickd record --fetch {as_argument(newest.recording)}"
     return CheckResult(name, "advice", seen, wanted, fix, why, tuple(each.recording for each in left))

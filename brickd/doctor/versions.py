@@ -1,4 +1,4 @@
-"""What is installed here, and whether it can be loaded.
+"""Checks the installed versions, and whether the reader can be loaded.
 
 Owns: the check of versions. Must not know: the version of a worker: its segment contains that.
 """
@@ -36,6 +36,6 @@ def judge(versions: Versions) -> CheckResult:
 
 
 def unloadable(reason: str) -> CheckResult:
-    """The only finding if brickd's own reader does not load: every other check needs it."""
+    """Return the only finding if brickd's reader does not load: every other check needs it."""
     why = "in brickd's source folder: this build is for another Python or system"
     return CheckResult("versions", "broken", reason, _WANTED, "pip install --force-reinstall .", why)

@@ -1,7 +1,7 @@
 """A copy of a daemon's state that a survey needs in addition to the segments.
 
 Owns: that copy. Must not know: how the state changes, how it is stored. Invariants: a worker is identified by its uuid;
-what decodes deferred work is loaded only if there is any.
+the decoder of deferred work is loaded only if there is some.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ class Background:
     """A daemon's state that a survey needs in addition to the segments, by uuid.
 
     Attributes:
-        names: of workers, and of sums by the uuid of their reading.
-        begun: the uuids of known workers by their first half; a worker names its lost segment by that half.
+        names: the names of workers, and of sums by the uuid of their reading.
+        begun: the uuids of known workers by their first half, because a worker identifies its lost segment by that
+            half.
         files: each known worker's segment.
-        older: the sums, which have no uuid of their own.
-        buried: the uuids of segments that are not read: their workers are in a sum, or were forgotten.
+        older: the sums, which have no uuid.
+        buried: the uuids of segments that are not read, because their workers are in a sum or were forgotten.
         added: the workers that were recently added to each sum, by the sum's uuid.
         removed: workers whose segments were removed, and sums of earlier ones.
     """
@@ -44,11 +45,11 @@ class Background:
     removed: Removals = field(default_factory=Removals)
 
     def before(self, took: int) -> str | None:
-        """The known uuid of the lost segment whose totals a worker took over."""
+        """Return the known uuid of the lost segment whose totals a worker took over."""
         return self.begun.get(took.to_bytes(8, "little").hex()) if took else None
 
     def overlay(self, uuid: str, before: str | None) -> Overlay | None:
-        """The deferred work of a worker, by the uuid of its segment or of its lost segment."""
+        """Return the deferred work of a worker, by the uuid of its segment or of its lost segment."""
         if (found := self.overlays.get(uuid)) is not None or before is None:
             return found
         if before not in self.gone:
@@ -58,7 +59,7 @@ class Background:
         return overlay(lifted(self.gone[before].reading))
 
     def laid_over(self, reading: Reading, before: str | None) -> Reading:
-        """The reading of a worker with its deferred work; `before`: the uuid of its lost segment."""
+        """Return a worker's reading with its deferred work; `before`: the lost segment's uuid."""
         over = self.overlay(reading.uuid, before)
         if over is None:
             return reading

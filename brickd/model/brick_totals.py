@@ -1,8 +1,8 @@
 """Totals over workers by brick, optionally by worker, service or layer, and by category.
 
 Owns: the totals of a brick, and which worker has the worst mean. Must not know: files, states of workers, screens.
-Invariants: the categories' times add up to the recorded time; no total is less than its self time; the amounts of a
-kernel's launches are added to their times only if the times of all launches are known.
+Invariants: the categories' times add up to the recorded time; no total is less than its self time; rates of a kernel
+use the amounts of its launches only if the times of all launches are known.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class BrickTotals(NamedTuple):
     """The totals of one brick over all workers, or over one group of them.
 
     Attributes:
-        category: the first one that any worker declared, or 'other'.
+        category: the first category that a worker declared, or 'other'.
         group: the worker, the service or the layer (None: outside of layers); None without grouping.
-        bounded: no time was measured; the times are parts of the time until a sync.
-        latency: of a bounded brick, from the starts to the sync.
+        bounded: whether the times are upper bounds, parts of the time until a sync.
+        latency: the times of a bounded brick from the starts to the sync.
         worst_worker: the worker with the largest mean.
     """
 
@@ -42,7 +42,7 @@ class BrickTotals(NamedTuple):
     worst_worker: str
 
     def document(self, by: By | None = None, over_ns: int | None = None) -> dict[str, Any]:
-        """The JSON document; `over_ns`: of a window, whose shortest and longest span are unknown."""
+        """Return the JSON document; `over_ns`: a window: its shortest and longest span are unknown."""
         row = self.row
         times = ("total", "self", "mean", "min", "max", "p50", "p90", "p95", "p99", "p999")
         windowed = over_ns is not None
@@ -71,12 +71,12 @@ class BrickTotals(NamedTuple):
 
 
 def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]:
-    """Every recorded brick, the largest self time first."""
+    """Return every recorded brick, the largest self time first."""
     fold: Fold[_Key] = Fold()
     latencies: Fold[_Key] = Fold()
     categories: dict[str, str] = {}
     workers = list(workers)
-    names = sorted(worker.name for worker in workers)  # of two with the same mean, the last by name is the worst
+    names = sorted(worker.name for worker in workers)  # on equal means, the last name is the worst
     numbers = {name: number for number, name in enumerate(names)}
     for worker in workers:
         key_of, group = _keyed(worker, by, categories)
@@ -90,25 +90,25 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
         name, part, bounded = key
         row = fold.row(number)
         if row["count"]:
-            # In a recursive brick the outermost span may still be open: it adds its total when it ends, but the spans
+            # In a recursive brick, the outermost span may still be open. It adds its total at its end, but the spans
             # below it have already added their self times.
             row["total_ns"] = max(row["total_ns"], row["self_ns"])
             launches = launched.get((name, part)) if not bounded else None
-            # Only if the row contains nothing else; otherwise its time is not that of the launches.
+            # Only if the row has no other spans; otherwise its time is not that of the launches.
             if launches is not None and row["count"] == launches.timed >= launches.row["count"]:
                 row["elements"] += launches.row["elements"]
                 row["bytes"] += launches.row["bytes"]
                 row["flops"] += launches.row["flops"]
             latency, worst = latency_of[key] if bounded else None, names[row["worst"]]
             result.append(BrickTotals(name, categories[name], part, bounded, row, latency, worst))
-    # By whole nanoseconds, as shown: two readings of the same spans differ by less. Spans outside of layers (None) come
-    # first among equals.
+    # Sort by whole nanoseconds, as shown: two readings of the same spans differ by less. On equal times, spans outside
+    # of layers (None) come first.
     return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.bounded, b.group is not None, b.group))
 
 
 @dataclass(slots=True)
 class _Launched:
-    """The totals of a kernel's launches; `timed`: the number with a time of their own."""
+    """The totals of a kernel's launches; `timed`: the number of launches with a known time."""
 
     row: _reader.Row
     timed: int = 0
@@ -117,7 +117,7 @@ class _Launched:
 def _launched(
     workers: Iterable[Worker], categories: dict[str, str], by: By | None
 ) -> dict[tuple[str, str | int | None], _Launched]:
-    """The launches of each kernel, by name and group."""
+    """Return the launches of each kernel, by name and group."""
     fold: Fold[tuple[str, str | int | None, int]] = Fold(marks=True)
     for worker in workers:
         reading = worker.reading
@@ -137,14 +137,14 @@ def _with_unit(key_of: Callable[[CallPath, int], _Key]) -> Callable[[CallPath, i
 
 
 def _of_latencies(reading: Reading) -> Reading:
-    """The reading with the latencies in place of its totals."""
+    """Return the reading with the latencies in place of its totals."""
     return replace(reading, summaries=bytes(reading.latency).ljust(len(reading.paths) * _reader.SUMMARY_BYTES, b"\0"))
 
 
 def _keyed(
     worker: Worker, by: By | None, categories: dict[str, str]
 ) -> tuple[Callable[[CallPath, int], _Key], str | None]:
-    """The function from a path to its key, and the group that its keys also depend on."""
+    """Return the function from a path to its key, and the group that its keys also depend on."""
     name_of = names_in(worker.reading, categories)
     group = {"worker": worker.name, "service": worker.service}.get(by or "")
 
@@ -170,12 +170,12 @@ def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], st
 
 
 def per_second(amount: float, time_ns: float | None) -> float | None:
-    """An amount per second; None if either is zero."""
+    """Return an amount per second; None if one of the two is zero."""
     return round(amount / time_ns * 1e9, 1) if amount and time_ns else None
 
 
 def percent_of(part: float, whole: float) -> float:
-    """The percentage to four digits, so that a small part is never 0; 0 if the whole is 0."""
+    """Return the percentage to four digits, so that a small part is never 0; 0 of a total of 0."""
     return float(f"{100 * part / whole:.4g}") if whole else 0.0
 
 

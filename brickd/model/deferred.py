@@ -1,15 +1,15 @@
-"""The deferred work of one worker: starts that wait for their end, and their durations.
+"""The deferred work of one worker: waiting starts, and the durations of closed ones.
 
-Owns: which finalize closes which start, and how long the work then took. Must not know: rings, files, other workers.
+Owns: which finalize closes which start, and the resulting duration. Must not know: rings, files, other workers.
 
 When a worker hands work to a device, it records only the start. A finalize records that the host has waited for a
-stream, so the work that had started there is over. A start is closed by the first finalize of its stream that is not
-earlier. If the device's own clock measured the work, that is its duration, unless it is longer than the time since the
-start. Otherwise only bounds are known: the part of the interval up to the next start of the stream (these parts add up
-to the elapsed time), and the latency to the sync.
+stream, so the work that had started there is over. The first finalize of its stream that is not earlier closes a start.
+If the device's clock measured the work, this is the duration, unless it is longer than the time since the start.
+Otherwise only bounds are known: the time up to the next start of the stream (these parts add up to the elapsed time),
+and the latency to the sync.
 
-Records of several lanes arrive in any order. A finalize settles when every lane has been read to its end after the
-finalize was read: all earlier records have arrived by then.
+Records of several lanes arrive in any order. A finalize settles when every lane was read to its end after the finalize
+was read, because all earlier records have arrived by then.
 
 Invariants: every start is counted exactly once: started = measured + bounded + pending + orphaned; the bounds of one
 stream never add up to more than the elapsed time; the order in which lanes are read changes nothing; the number of
@@ -35,7 +35,7 @@ from brickd.shm.segment_codec import packed, packed_text
 WAITING_MAX = 16_384
 STREAMS_MAX = 4_096
 
-_SOON_NS = 1_000_000_000  # a measurement up to this is accepted without reading the clock
+_SOON_NS = 1_000_000_000  # a shorter measurement is accepted without reading the clock
 _UNLIKE = 2  # a device's clock may run at most this many times as fast as the host's
 
 _MOST = 2**64 - 1
@@ -44,7 +44,7 @@ _RECORD = struct.Struct("<QIHH6Q")
 
 @dataclass(slots=True)
 class Finalize:
-    """The host has waited for a stream, or all (None); `again`: repeated for a late start."""
+    """The host has waited for a stream, or for all (None); `again`: repeated for a late start."""
 
     ticks: int
     stream: int | None
@@ -53,7 +53,7 @@ class Finalize:
 
 @dataclass(slots=True)
 class DeferredStream:
-    """The waiting starts of one stream, and the time up to which all its starts are closed."""
+    """The waiting starts of one stream, and the time until which all its starts are closed."""
 
     waiting: WaitingStarts = field(default_factory=WaitingStarts)
     closed: int = -1
@@ -74,13 +74,13 @@ class Deferred:
     """One worker's deferred work.
 
     Attributes:
-        measured: by path, the times that devices measured, in ns.
-        bound: by path, the parts of the elapsed time, in ns.
-        latency: by path, the time from start to sync, in ns; of the same starts as `bound`.
+        measured: the times that devices measured, in ns, by path.
+        bound: the parts of the elapsed time, in ns, by path.
+        latency: the time from start to sync, in ns, by path, for the same starts as `bound`.
         counts: started, measured, bounded, orphaned: the starts by outcome; late: the bounded starts that arrived after
-            their time was assigned to others, and got a part of 0; unmatched: measurements without a waiting start, or
-            longer than the time since the start; refused: starts with the id of a waiting start; finalized: finalizes
-            that settled.
+            their time was assigned to other starts, and got a part of 0; unmatched: measurements without a waiting
+            start, or longer than the time since the start; refused: starts with the id of a waiting start; finalized:
+            finalizes that settled.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Deferred:
         self._streams: dict[int, DeferredStream] = {}
         self._closed = -1  # on every stream
         self._waiting: dict[int, Start] = {}  # by id: those without a measurement
-        # What arrived after the last complete pass over the lanes, and what arrived before its end.
+        # Records that arrived after the last complete pass over the lanes, and before its end.
         self._fresh, self._ripe = Batch(), Batch()
 
     @property
@@ -142,7 +142,7 @@ class Deferred:
         self.counts["measured"] += 1
 
     def settle(self, tick_ns: float, *, complete: bool) -> None:
-        """End a pass over the lanes; `complete`: each was read to its end at some time during it."""
+        """End a pass over the lanes; `complete`: each lane was read to its end during the pass."""
         if complete or len(self._fresh) > WAITING_MAX:
             self._close_all(tick_ns)
             self.counts["unmatched"] += len(self._ripe.measurements)
@@ -173,9 +173,10 @@ class Deferred:
         self._closed = max(self._closed, everywhere)
 
     def _close(self, stream: DeferredStream, until: int, syncs: tuple[list[int], ...], tick_ns: float) -> None:
-        """Assign each start its part of the time: up to the next start or the first sync after it.
+        """Assign each start its part of the time, up to the next start or the first sync after it.
 
-        `until`: the last settled finalize, as are all earlier ones. `syncs`: sorted ticks of finalizes, with `until`.
+        `until`: the last settled finalize; all earlier ones are settled, too. `syncs`: sorted ticks of finalizes,
+        including `until`.
         """
         given = max(stream.closed, self._closed)
         stream.closed = max(stream.closed, until)
@@ -188,7 +189,7 @@ class Deferred:
                 continue
             del self._waiting[start.id]
             sync = min(each[at] for each in syncs if (at := bisect_left(each, start.start)) < len(each))
-            late = start.start < given  # that part of the time is already assigned
+            late = start.start < given  # this part of the time is already assigned
             part = 0 if late else min(following, sync) - start.start
             self.bound.add(start.path, _ns(part, tick_ns), start.elements, start.bytes)
             self.latency.add(start.path, _ns(sync - start.start, tick_ns), 0, 0)
@@ -198,7 +199,7 @@ class Deferred:
     def _limit(self) -> None:
         here = sum(len(stream.waiting) for stream in self._streams.values())
         if here > WAITING_MAX:
-            # An eighth more than necessary, so that this does not run for each new start.
+            # Remove an eighth more than necessary, so that this does not run for each new start.
             every = sorted((each.start, each.id) for stream in self._streams.values() for each in stream.waiting)
             self._orphan(set(every[: here - WAITING_MAX + WAITING_MAX // 8]))
         if len(self._streams) > STREAMS_MAX:
@@ -207,7 +208,7 @@ class Deferred:
                 del self._streams[number]
 
     def orphan(self) -> None:
-        """Give up waiting for all starts: the worker died, or a finalize was dropped."""
+        """Orphan all waiting starts: the worker died, or a finalize was dropped."""
         self._orphan(None)
 
     def _orphan(self, which: set[tuple[int, int]] | None) -> None:
@@ -235,7 +236,7 @@ class Deferred:
         self._fresh.measurements |= other._ripe.measurements | other._fresh.measurements
 
     def members(self) -> dict[str, str]:
-        """The JSON texts of all of it, for members of an object."""
+        """Return the JSON texts of all fields, as members of an object."""
         batches = [
             [[[each.ticks, each.stream, each.again] for each in batch.finalizes], list(batch.measurements.items())]
             for batch in (self._ripe, self._fresh)
@@ -249,11 +250,11 @@ class Deferred:
         }
 
     def pieces(self) -> Iterator[str]:
-        """The JSON text, in pieces."""
+        """Return the JSON text in pieces."""
         return pieces({name: (value,) for name, value in self.members().items()})
 
     def _streams_text(self) -> str:
-        # Joined as text: encoding a list would scan these long, finished strings again.
+        # Join them as text: encoding a list would scan these long, finished strings again.
         marked = sum(len(stream.waiting) for stream in self._streams.values()) > self.pending
         streams = [
             f'[{number},{each.closed},"{each.waiting.text()}","{each.waiting.marks() if marked else ""}"]'
@@ -293,10 +294,10 @@ def _batch(finalizes: Any, measurements: Any) -> Batch:
 
 
 def _too_long(elapsed_ns: int, start: Start, now: Now) -> bool:
-    """Whether the work would have begun before its start; False without a clock."""
+    """Whether a duration reaches back before the start; False without a clock."""
     return now.ticks is not None and elapsed_ns > _UNLIKE * (now.ticks - start.start) * now.tick_ns
 
 
 def _ns(ticks: int, tick_ns: float) -> int:
-    """Ticks in nanoseconds, limited to 64 bits, which a hostile worker's times may exceed."""
+    """Convert ticks to ns, limited to 64 bits: a hostile worker's times may exceed these."""
     return min(round(ticks * tick_ns), _MOST)

@@ -1,8 +1,8 @@
 """A segment's reading combined with the daemon's view of the worker's deferred work.
 
 Owns: the paths of deferred work. Must not know: how its times are computed, files. Invariants: measured time is on the
-path that the worker gave it; bounded time is on an additional path of another unit, so that no bound is ever added to a
-measurement; the worker's own counts are never replaced.
+worker's path; bounded time is on an additional path with another unit, so a bound is never added to a measurement; the
+worker's own counts are never replaced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Overlay(NamedTuple):
 
 
 def overlay(deferred: Deferred) -> Overlay | None:
-    """The copy; None if the worker never deferred work."""
+    """Return the copy; None if the worker never deferred work."""
     if not deferred.counts:
         return None
     tables = (deferred.measured.packed(), deferred.bound.packed(), deferred.latency.packed())
@@ -36,7 +36,7 @@ def overlay(deferred: Deferred) -> Overlay | None:
 
 
 def laid_over(reading: Reading, over: Overlay | None) -> Reading:
-    """The reading with the overlay."""
+    """Return the reading with the overlay."""
     if over is None:
         return reading
     paths, summaries, latency = list(reading.paths), bytearray(reading.summaries), bytearray()
@@ -59,7 +59,7 @@ def laid_over(reading: Reading, over: Overlay | None) -> Reading:
 
 
 def lifted(reading: Reading) -> Deferred:
-    """The deferred work in the reading of a worker that seemed dead; pending starts are lost."""
+    """Return the deferred work in the reading of a worker that seemed dead, without its starts."""
     numbers = {path: number for number, path in enumerate(reading.paths) if path is not None}
     summaries, latencies = bytes(reading.summaries), bytes(reading.latency)
     measured, bound, latency = (bytearray(len(reading.paths) * _SIZE) for _ in range(3))

@@ -1,8 +1,8 @@
-"""Starts of deferred work that wait for their end, and how they survive a restart.
+"""Waiting starts of deferred work, and their encoding for restarts.
 
-Owns: the list of starts, its form in a document. Must not know: streams, what ends a start. Invariants: decoding
-returns what was encoded; an invalid text raises ValueError; each start is encoded only once, because there is a
-checkpoint every second and there may be many starts that never end.
+Owns: the list of starts, its form in a document. Must not know: streams, how a start ends. Invariants: decoding
+reverses encoding; an invalid text raises ValueError; each start is encoded only once, because a checkpoint is written
+every second and many starts may never end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROW_CHARACTERS = _ROW.size // 3 * 4  # the size is a multiple of 3, so texts of
 
 @dataclass(slots=True)
 class Start:
-    """Work handed to a stream. A measured start still ends the part of the start before it."""
+    """Work handed to a stream. Even a measured start ends the part of the previous start."""
 
     start: int
     id: int
@@ -39,7 +39,7 @@ class WaitingStarts:
 
     def __init__(self, starts: Iterable[Start] = ()) -> None:
         self._starts = list(starts)
-        self._text = ""  # of the starts that are already encoded, the first ones
+        self._text = ""  # the encoding of the first starts
 
     def __iter__(self) -> Iterator[Start]:
         return iter(self._starts)
@@ -72,7 +72,7 @@ class WaitingStarts:
 
     @classmethod
     def of(cls, text: str, marks: str) -> Self:
-        """Decode what `text` and `marks` encoded; with empty marks no start is measured."""
+        """Decode the output of `text` and `marks`; with empty marks, no start is measured."""
         packed = a2b_base64(text, strict_mode=True)
         if len(packed) % _ROW.size:
             raise ValueError(f"{len(packed)} bytes of starts, expected a multiple of {_ROW.size}")
@@ -87,7 +87,7 @@ class WaitingStarts:
 
 
 def _runs(flags: Iterable[bool]) -> Iterator[tuple[int, int]]:
-    """The (begin, end) of each run of set flags."""
+    """Return the (begin, end) of each run of set flags."""
     end = 0
     for flag, run in groupby(flags):
         begin, end = end, end + len(list(run))

@@ -1,8 +1,8 @@
 """The last thousand events of a daemon, in order.
 
 Owns: the form of an event, the numbers, which events are forgotten. Must not know: what causes an event, who reads it.
-Invariants: numbers have no gaps and never repeat, so that a reader knows how many events it missed; any number of
-threads add and read; a thread that adds an event waits for no reader.
+Invariants: numbers have no gaps and never repeat, so a reader knows how many events it missed; any number of threads
+add and read; adding an event never waits for a reader.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Event(NamedTuple):
     """One thing that happened.
 
     Attributes:
-        number: its place in the order, from 1.
+        number: its position, from 1.
         time_ns: since 1970.
         kind: one word with underscores: `worker_died`.
-        command: the next one to run, if any.
+        command: the next command to run, if any.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Event(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The events that a reader has not seen, the number of forgotten ones, the last number."""
+    """The unread events of a reader, the number of forgotten ones, and the last number."""
 
     events: tuple[Event, ...]
     missed: int
@@ -62,11 +62,11 @@ class Past(Protocol):
     """A source of events."""
 
     def since(self, number: int, /) -> Page:
-        """The events after the one of this number."""
+        """Return the events after this number."""
 
 
 class LogEvent(Protocol):
-    """`Log.add`, for modules that report events and do not know the log."""
+    """The type of `Log.add`, for modules that report events without knowing the log."""
 
     def __call__(
         self,
@@ -81,7 +81,7 @@ class LogEvent(Protocol):
 
 
 class Log:
-    """The events of one daemon; `newest`: the last number of the daemon before it."""
+    """The events of one daemon; `newest`: the previous daemon's last number."""
 
     def __init__(self, newest: int = 0, kept: int = KEPT) -> None:
         self._events: deque[Event] = deque(maxlen=kept)
@@ -98,7 +98,7 @@ class Log:
         worker: str | None = None,
         command: str | None = None,
     ) -> Event:
-        """Log an event that happened now."""
+        """Log an event with the current time."""
         with self._lock:
             self._newest += 1
             event = Event(self._newest, time.time_ns(), kind, text, service, worker, command)
@@ -109,7 +109,7 @@ class Log:
         return event
 
     def since(self, number: int) -> Page:
-        """The events after the one of this number; none if that one is in the future."""
+        """Return the events after this number; none if it is in the future."""
         with self._lock:
             forgotten = self._newest - len(self._events)
             begin = max(number, forgotten)

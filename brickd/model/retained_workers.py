@@ -24,8 +24,8 @@ class Cursor(NamedTuple):
     """How far the rings of one lane were read.
 
     Attributes:
-        span: slots of the span ring.
-        event: slots of the event ring.
+        span: read slots of the span ring.
+        event: read slots of the event ring.
         events: records in these slots.
         sequence: the number of the last of these records.
         spans_lost: details that an earlier daemon read.
@@ -43,9 +43,9 @@ class RetainedWorker:
     """A worker whose segment exists.
 
     Attributes:
-        name: it stays the same when other workers start and end.
-        cursors: by lane.
-        finalizes_dropped: the number that `deferred` has taken into account.
+        name: its name, independent of the starts and ends of other workers.
+        cursors: the cursors by lane.
+        finalizes_dropped: the number of dropped finalizes that `deferred` has taken into account.
         file: its segment, once that is drained; None if an earlier brickd's checkpoint lacks it.
     """
 
@@ -57,7 +57,7 @@ class RetainedWorker:
 
     def pieces(self) -> Iterator[str]:
         """The JSON text, in pieces."""
-        dropped = min(self.finalizes_dropped, U64_MAX)  # a hostile worker's lanes may exceed it
+        dropped = min(self.finalizes_dropped, U64_MAX)  # a hostile worker's lanes may exceed this
         # Older brickds, whose daemons served several users, expect the uid as fourth member.
         yield f"[{plain(self.name)},{plain(self.cursors)},{dropped},{os.geteuid()},"
         yield from self.deferred.pieces()
@@ -67,7 +67,7 @@ class RetainedWorker:
     def of(
         cls, name: Any, cursors: Any, finalizes_dropped: Any, uid: Any, deferred: Any, file: Any = None
     ) -> RetainedWorker:
-        """Decode what `pieces` encoded; an earlier brickd's checkpoint has no file."""
+        """Decode the output of `pieces`; an earlier brickd's checkpoint has no file."""
         whole(uid, -1, _UID_MAX)
         return cls(
             unicode(name),
@@ -80,7 +80,7 @@ class RetainedWorker:
 
 @dataclass(slots=True)
 class RetainedTotals:
-    """The last reading of a removed segment in compact form, or the sum of several of a service."""
+    """The last reading of a removed segment in compact form, or the sum of a service's readings."""
 
     name: str
     reading: Reading
@@ -91,18 +91,18 @@ class RetainedTotals:
         self.reading = segment_codec.compact(self.reading)
 
     def text(self) -> str:
-        """The JSON text; cached, because each checkpoint needs it and it never changes."""
+        """Return the JSON text; cached, because each checkpoint needs it and it never changes."""
         if not self._text:
             self._text = f"[{plain(self.name)},{segment_codec.written(self.reading)},{self.workers}]"
         return self._text
 
     def of_service(self, service: str) -> RetainedTotals:
-        """The same totals under another service's name."""
+        """Return the same totals under another service's name."""
         header = {**self.reading.header, "service": service.encode(), "index": -1, "coordinates": b""}
         return RetainedTotals(service, replace(self.reading, header=cast("_reader.Header", header)), self.workers)
 
     def and_(self, other: RetainedTotals) -> RetainedTotals:
-        """The sum of both, named after the service."""
+        """Return the sum of both, named after the service."""
         header = {**self.reading.header, "index": -1, "coordinates": b""}
         reading = replace(segment_codec.added(self.reading, other.reading), header=cast("_reader.Header", header))
         return RetainedTotals(f"{reading.service}/older", reading, self.workers + other.workers)

@@ -1,8 +1,9 @@
-"""Summaries of many workers added up under the caller's keys: bricks, nodes of a tree.
+"""Adds up the summaries of many workers under the caller's keys: bricks, nodes of a tree.
 
-Owns: which path counts for which row, and the assignment of time to rows. Must not know: files, workers, what a key
-means. Invariants: self times add up to the recorded time, each moment once; a row's total counts a moment once, even if
-the row is below itself; the order of readings changes nothing; marks have no time, and a row only if the caller asks.
+Owns: which path counts for which row, and the assignment of time to rows. Must not know: files, workers, the meaning of
+a key. Invariants: self times add up to the recorded time, each moment once; a row's total counts a moment once, even if
+the row is below itself; the order of readings changes nothing; marks have no time, and have rows only if the caller
+requests them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 Key = TypeVar("Key", bound=Hashable)
 
-_LEAF = 0.9  # the least share of self time with which the histogram, which has total times, describes self times
+_LEAF = 0.9  # with at least this share of self time, the histogram of total times also describes self times
 
 
 class PathRows(NamedTuple):
@@ -42,8 +43,8 @@ class Sums(NamedTuple):
 class Fold(Generic[Key]):
     """The totals of every key; a row's number is its index in `keys`.
 
-    With `marks`, marks also have rows, which only count and contribute to no other row. Without, a span below a node
-    counts as below the span around that node.
+    With `marks`, marks also have rows; these only count, and contribute to no other row. Without `marks`, a span below
+    a node counts as below the span around that node.
     """
 
     def __init__(self, *, marks: bool = False) -> None:
@@ -68,7 +69,7 @@ class Fold(Generic[Key]):
                 (to_visit if path.parent < 0 else below[path.parent]).append(number)
         while to_visit:
             number = to_visit.pop()
-            if number < 0:  # everything below it was visited
+            if number < 0:  # its subtree was visited
                 open_rows[rows[~number]] -= 1
                 continue
             path = reading.paths[number]
@@ -109,25 +110,25 @@ class Fold(Generic[Key]):
 
         Args:
             reading: the reading.
-            key_of: returns a path's key, given the path and the row of the one above it (-1 at a root).
-            group: what the keys depend on in addition to paths and names.
+            key_of: returns a path's key, given the path and its parent's row (-1 for a root).
+            group: the part of the keys that does not come from paths and names.
             whose: the number of this reading in a row's `worst`.
         """
         self._fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns, whose)
 
     def _places_of(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable) -> PathRows:
-        """The rows of a reading's paths; reused if the last one had the same paths and names."""
+        """Return the rows of a reading's paths; reuse those of the last reading if possible."""
         like = (reading.paths, reading.names, group)
         if like != self._like:
             self._like, self._places = like, self._new_places(reading, key_of)
         return self._places
 
     def row(self, number: int) -> _reader.Row:
-        """The totals of a row, with the worst reading, and its mean divided by the median of all."""
+        """Return a row's totals, the worst reading, and its mean divided by the median of all."""
         return self._fold.row(number)
 
     def histogram(self, number: int) -> list[int]:
-        """The spans of a row by bucket, in ticks of the reading that was added first."""
+        """Return the spans of a row by bucket, in ticks of the first reading."""
         return self._fold.histogram(number)
 
     def alone(
@@ -137,7 +138,7 @@ class Fold(Generic[Key]):
         group: Hashable = None,
         usual_from_ns: float = math.inf,
     ) -> Iterator[tuple[Key, Sums]]:
-        """Yield the sums of every key in one reading, without adding it; arguments as for `add`.
+        """Yield the sums of every key in one reading, without adding it; arguments as in `add`.
 
         Sums with a self time of at least `usual_from_ns` include the mean of the usual calls.
         """
@@ -150,7 +151,7 @@ class Fold(Generic[Key]):
 
 
 def _usual_ns(fold: _reader.Fold, number: int, tick_ns: float) -> float | None:
-    """The mean self time of the usual calls; None if too much of the time belongs to rows below."""
+    """Return the mean self time of the usual calls; None if too much time is in rows below."""
     row = fold.row(number)
     if row["self_ns"] < _LEAF * row["total_ns"]:
         return None

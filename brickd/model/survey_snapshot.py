@@ -1,7 +1,7 @@
 """A stored survey: all workers at one time.
 
-Owns: the times of a survey, the interval between surveys, the form in which one is kept. Must not know: what receives
-snapshots, and why. Invariant: live and from a recording, a receiver gets the same snapshots in the same order.
+Owns: the times of a survey, the interval between surveys, the stored form. Must not know: the receivers of snapshots.
+Invariant: a recording gives a receiver the same snapshots in the same order as the live daemon.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Snapshot(NamedTuple):
 
     @property
     def moment(self) -> Moment:
-        """The time of the snapshot, by both clocks."""
+        """Return the time of the snapshot by both clocks."""
         return Moment(self.now_ns, self.at_ns)
 
     @classmethod

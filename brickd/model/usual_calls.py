@@ -4,13 +4,13 @@ Owns: which calls are usual, and how their mean is estimated. Must not know: whi
 brick without rare calls has exactly its mean; the estimate stays within the bounds of the histogram.
 
 A call is rare if it takes more than twice as long as the median. On a busy host, a call in which the thread lost its
-processor takes up to a thousand times as long as the others, and says nothing about the brick. On a quiet host the
+processor takes up to a thousand times as long as the others, and says nothing about the brick. On a quiet host, the
 median would be worse than the mean, because a bucket is 19 % wide. So the rare calls are subtracted from the sum, each
-as the middle of its bucket. If they are too many or too long for that, the middles of the usual calls' buckets are
-added up instead. The two estimates are weighted by the errors that result from the width of a bucket.
+as the middle of its bucket. If they are too many or too long, the middles of the usual calls' buckets are added up
+instead. The two estimates are weighted by the errors from the width of a bucket.
 
-This helps if calls are shorter than a turn on the processor. On a busy host nearly all longer calls lose the processor;
-then the worker's processor time says more.
+This helps if calls are shorter than a time slice of the processor. On a busy host, nearly all longer calls lose the
+processor, and the worker's processor time says more.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from itertools import accumulate
 _OCTAVE, _PER_OCTAVE = 5, 4  # the first bucket ends at 2**5 ticks; each power of two then has four buckets
 _RARE = _PER_OCTAVE  # a rare call is more than this many buckets above the median's
 _ERROR = 0.05  # the relative error of a bucket's middle: a bucket is 2**(1/4) wide, evenly filled
-_MIDDLE = (2 ** (1 / _PER_OCTAVE) - 1) / (math.log(2) / _PER_OCTAVE)  # the mean in a bucket divided by its begin
+_MIDDLE = (2 ** (1 / _PER_OCTAVE) - 1) / (math.log(2) / _PER_OCTAVE)  # the mean in a bucket divided by its start
 
 
 def usual_mean(histogram: Sequence[int], total: float) -> float:
-    """The mean of the usual calls, in ticks; 0 without calls.
+    """Return the mean of the usual calls in ticks; 0 without calls.
 
     >>> usual_mean([4], 40.0), usual_mean([], 0.0)
     (10.0, 0.0)
@@ -45,7 +45,7 @@ def usual_mean(histogram: Sequence[int], total: float) -> float:
     low, high = sum(count * _begin(bucket) for bucket, count in usual), sum(c * _begin(b + 1) for b, c in usual)
     middles = sum(count * _middle(bucket) for bucket, count in usual)
     subtracted = total - sum(count * _middle(bucket) for bucket, count in rare)
-    # The errors of rare calls are independent; those of similar calls, in one bucket, add up.
+    # The errors of rare calls are independent; those of similar calls in one bucket add up.
     noise = _ERROR**2 * sum(count * _middle(bucket) ** 2 for bucket, count in rare)
     if rare[-1][0] == len(histogram) - 1:  # the last bucket has no end
         noise = math.inf

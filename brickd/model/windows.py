@@ -1,9 +1,9 @@
 """Windows: the recent work, as the difference of two readings of the totals.
 
-Owns: which snapshots are kept, and which totals are subtracted for a window. Must not know: who asks, files, screens.
-Invariants: the content of a window was recorded in its time; a worker that dies, is added to a sum, continues under
-another uuid or is forgotten takes nothing out of it; if a worker's totals at the beginning of a window are unknown, the
-window contains only its work after the first snapshot that knows them.
+Owns: which snapshots are kept, and which totals are subtracted for a window. Must not know: callers, files, screens.
+Invariants: the content of a window was recorded in its time; it does not shrink if a worker dies, is added to a sum,
+continues under another uuid or is forgotten; if a worker's totals at the beginning of a window are unknown, the window
+contains only its work after the first snapshot that knows them.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from brickd.shm.memory_budget import MIB, kept_of, packed_size
 from brickd.shm.segment_copy import Reading
 
 SLOTS = 6
-# Above this, fewer snapshots are kept and windows are shorter. 64 workers that use 256 paths each, and share their
-# names, take 12 MB.
+# Above this limit, fewer snapshots are kept and windows are shorter. 64 workers that use 256 paths each, and share
+# their names, take 12 MB.
 KEPT_BYTES = 64 * MIB
-# The limit of totals that are subtracted from a sum of workers, unpacked. 64 workers with 1,024 paths each that were
-# added within a minute have 72 MiB.
+# The limit of unpacked totals that are subtracted from a sum. 64 workers with 1,024 paths each, added within a minute,
+# have 72 MiB.
 BASES_BYTES = 96 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The work of workers within some time; minimum and maximum are known only as ranges."""
+    """The work of workers within a time; minimum and maximum are known only as ranges."""
 
     workers: list[Worker]
     length_ns: int
 
 
 class Windows:
-    """The snapshots of the last minute; one thread adds them, any thread asks for windows."""
+    """The snapshots of the last minute; one thread adds them, any thread may request windows."""
 
     def __init__(self) -> None:
         self._kept: deque[Snapshot] = deque(maxlen=SLOTS + 1)
@@ -47,7 +47,7 @@ class Windows:
 
     def take(self, snapshot: Snapshot) -> None:
         """Keep the next snapshot."""
-        # Without lanes: they take much memory, and a window does not use them.
+        # Drop the lanes: they take much memory, and a window does not use them.
         workers = [each._replace(reading=replace(each.reading, lanes=[])) for each in snapshot.survey.workers]
         with self._lock:
             self._kept.append(snapshot._replace(survey=snapshot.survey._replace(workers=workers)))
@@ -72,9 +72,9 @@ class Windows:
 
 
 def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
-    """The workers with their work since the first of some snapshots.
+    """Return the workers with their work since the first of these snapshots.
 
-    If that snapshot does not know a worker's totals, the next one that does counts. Unknown workers are omitted.
+    If that snapshot lacks a worker's totals, the next one that has them counts. Unknown workers are omitted.
     """
     known: list[_Before] = []
 
@@ -91,7 +91,7 @@ def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
 
 
 class _Before:
-    """The totals in a snapshot."""
+    """Return the totals in a snapshot."""
 
     def __init__(self, began: Snapshot) -> None:
         self._workers = {worker.reading.uuid: worker for worker in began.survey.workers}
@@ -99,14 +99,14 @@ class _Before:
         self._clocks = began.survey.clocks
 
     def bases(self, worker: Worker) -> list[Reading] | None:
-        """The part of a worker's totals from before the snapshot; None if unknown."""
+        """Return the part of a worker's totals from before the snapshot; None if unknown."""
         reading = worker.reading
         then = self._workers.get(reading.uuid)
         origins = worker.added if worker.together > 1 else (Origin.of(reading),)
         came = worker.together - (0 if then is None else then.together)
         if not 0 <= came <= len(origins):
             return None
-        found = {} if then is None else {then.reading.uuid: then.reading}  # each once, also if a file repeats it
+        found = {} if then is None else {then.reading.uuid: then.reading}  # each once, even if a file repeats it
         for origin in origins[len(origins) - came :]:
             if (base := self._base(origin)) is not None:
                 found[base.uuid] = base
@@ -117,7 +117,7 @@ class _Before:
         return list(found.values())
 
     def _base(self, origin: Origin) -> Reading | None:
-        """The earlier totals of a worker, by the uuid of its segment or of its lost segment."""
+        """Return a worker's earlier totals, by the uuid of its segment or of its lost segment."""
         if (worker := self._workers.get(origin.uuid)) is not None:
             return worker.reading
         return self._lost.get(origin.took.to_bytes(8, "little").hex()) if origin.took else None
@@ -144,7 +144,7 @@ def _without(reading: Reading, bases: Iterable[Reading]) -> Reading:
 
 
 def _rows(of: Reading, within: Reading) -> array[int]:
-    """The number of each path of a reading in another reading; -1: none."""
+    """Return the number of each path of a reading in another reading; -1: none."""
     count = len(of.paths)
     if within.paths[:count] == of.paths and within.names[: len(of.names)] == of.names:
         return array("i", range(count))

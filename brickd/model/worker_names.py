@@ -1,7 +1,7 @@
 """The names of workers.
 
 Owns: the names, their order, their form as arguments of a command, and suggestions for an unknown name. Must not know:
-what was recorded, screens. Invariants: a name belongs to one worker; names depend only on the set of workers, so that a
+what was recorded, screens. Invariants: a name belongs to one worker; names depend only on the set of workers, so a
 process that reads only the headers uses the same names.
 """
 
@@ -21,10 +21,10 @@ _NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NOBODY) -> list[tuple[str, Who]]:
-    """Name each worker: as declared, otherwise as before, otherwise by the lowest free number.
+    """Name each worker: as declared, else as before, else by the lowest free number.
 
-    Live workers come first: a restarted worker gets the name, and the dead one gets the name with a suffix. Of several
-    dead workers the last one with the name keeps it.
+    Live workers come first: a restarted worker gets the name, and the dead one gets the name with a suffix. Among
+    several dead workers with the name, the last one keeps it.
 
     Args:
         everybody: the workers to name.
@@ -67,12 +67,12 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
 
 
 def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The names that were probably meant: they contain the text, or are spelled similarly.
+    """Return the names that were probably meant: they contain the text, or are similar.
 
     >>> near("api/1", ["batch/0", "api/10", "api/2"]), near("BATHC/0", ["batch/0", "api/0"])
     (['api/10', 'api/2'], ['batch/0'])
     """
-    # Imported here: it takes 2 ms, which only an unknown name costs.
+    # A local import: it takes 2 ms, and only an unknown name needs it.
     from difflib import get_close_matches
 
     spelled: dict[str, list[str]] = {}
@@ -88,7 +88,7 @@ def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def suggestion(name: str, known: set[str]) -> str:
-    """A hint for an unknown name: the names that were probably meant, or else the known ones.
+    """Return a hint for an unknown name: the names that were probably meant, or the known ones.
 
     >>> suggestion("ap/1", {"api/1", "batch"}), suggestion("x", {"api/1"})
     ('did you mean api/1?', 'there are api/1')
@@ -102,7 +102,7 @@ def suggestion(name: str, known: set[str]) -> str:
 
 
 def as_argument(name: str) -> str:
-    """The name as an argument of a command, safe to paste: a worker chooses its text.
+    """Quote a name as an argument of a command: a worker chooses its text.
 
     >>> as_argument("api/0"), as_argument("x; touch y"), as_argument("-x")
     ('api/0', "'x; touch y'", '-- -x')
@@ -111,7 +111,7 @@ def as_argument(name: str) -> str:
 
 
 def as_arguments(names: Sequence[str]) -> str:
-    """Several names as arguments of a command.
+    """Quote several names as arguments of a command.
 
     >>> as_arguments(["api/0", "-x", "-y"])
     '-- api/0 -x -y'

@@ -1,6 +1,6 @@
-"""Recently merged workers and the sum that holds them; windows of the sum need them.
+"""Recently merged workers and their sums; windows of a sum need them.
 
-Owns: that list, and the origin of a worker's totals. Must not know: totals, who asks. Invariants: the list has the last
+Owns: that list, and the origin of a worker's totals. Must not know: totals, callers. Invariants: the list has the last
 workers that were added to each sum, in order and without a gap; its length is limited.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from brickd.shm.segment_copy import Reading
 
 KEPT_NS = 90_000_000_000  # longer than any window
-ADDED_MAX = 8_192  # ninety dead workers per second in that time
+ADDED_MAX = 8_192  # ninety dead workers per second for that time
 
 
 class Origin(NamedTuple):
@@ -31,7 +31,7 @@ class Origin(NamedTuple):
 
     @classmethod
     def of(cls, reading: Reading) -> Origin:
-        """The origin of a reading."""
+        """Return the origin of a reading."""
         header = reading.header
         return cls(reading.uuid, reading.process["took"], header["anchor_ticks"], header["anchor_ns"])
 

@@ -1,7 +1,7 @@
 """The work of every live worker in every brick between two snapshots, by service.
 
 Owns: that table. Must not know: which worker is slow, windows of several slots, screens. Invariants: times are self
-times; a worker that recorded nothing in a brick has no share in it; dead workers and sums of workers have no share.
+times; a worker without records in a brick has no entry; dead workers and sums of workers have no entries.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Slot:
 
     Attributes:
         bricks: by service and brick, ordered by the workers' names.
-        categories: the first one that any worker of the service declared, or 'other'.
-        bounded: bricks without a measured time, of which only bounds are known.
+        categories: the first category that a worker of the service declared, or 'other'.
+        bounded: bricks with bounds only, and no measured time.
     """
 
     began: Moment
@@ -62,9 +62,9 @@ class Slot:
 
 
 def slot(before: Snapshot, after: Snapshot, usual_from: float = math.inf) -> Slot:
-    """The work of all live workers between two snapshots.
+    """Return the work of all live workers between two snapshots.
 
-    usual_from: the share of the time from which on a brick's usual calls are computed.
+    usual_from: compute the usual calls of bricks with at least this share of the time.
     """
     from_ns = usual_from * (after.now_ns - before.now_ns)
     alive = [worker for worker in after.survey.workers if worker.reading.alive]

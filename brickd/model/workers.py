@@ -29,10 +29,10 @@ class Usage(NamedTuple):
     Attributes:
         cpu_percent: of one processor; None before the second measurement.
         stopped: by a signal or a debugger.
-        ran, waited: how long all its threads together ran and waited for a processor since the last measurement, as
+        ran, waited: how long its threads ran and waited for a processor since the last measurement, in total, as
             fractions of that time; None: unknown.
-        cpu: the only processor that it may use; None: it may use several, or unknown.
-        throttled: how long its control group was throttled, as a fraction likewise; None: unknown.
+        cpu: the only processor that it may use; None: it may use several, or this is unknown.
+        throttled: how long its control group was throttled, also as a fraction; None: unknown.
     """
 
     cpu_percent: float | None
@@ -45,12 +45,12 @@ class Usage(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """One instrumented process, as one reading of its segment shows it.
+    """One instrumented process, in one reading of its segment.
 
     Attributes:
-        together: the number of workers; a sum holds several old dead ones.
-        added: of a sum, the known workers that were added last, in order.
-        label: the first part of its name if several worlds are shown as one: the name of its world.
+        together: the number of workers; a sum has several old dead ones.
+        added: the known workers that were last added to a sum, in order.
+        label: if several worlds are shown as one, the first part of its name: the name of its world.
     """
 
     name: str
@@ -69,13 +69,13 @@ class Worker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The files that this process drains, and what it knows about the other ones.
+    """The files that this process drains, and the known facts about other files.
 
     Attributes:
         segments: the open segments. Opening and closing one again would release its lock.
-        drained: the drained ones whose workers do not continue in another segment. They count even without a name,
-            because any process may remove a name, also this one during the survey.
-        refused: the invalid files by name, also if a single reading would not show it.
+        drained: the drained segments whose workers do not continue in another one. They count even if the file has no
+            name any more: any process may remove it, even this one during the survey.
+        refused: the invalid files by name, even if a single reading would not find the defect.
         others: the known owners of other users' files.
         accounts: the memory accounts of the drained segments.
         goes_on: whether to read the next segment.
@@ -89,7 +89,7 @@ class Held:
     goes_on: Callable[[], bool] = lambda: True
 
     def segment(self, file: str) -> Segment | None:
-        """The open segment that has this name now; if no file has it, the one that had it."""
+        """Return the open segment that has this name now, or had it if no file has it."""
         identifier = identifier_of(file) if self.segments else None
         if identifier is not None:
             return self.segments.get(identifier)
@@ -103,8 +103,8 @@ class Survey(NamedTuple):
         workers: the readable ones, by service and name.
         refused: the invalid segments.
         foreign: the number of segments of each other user, by uid; they are not read.
-        clocks: each kind of clock with CLOCK_MONOTONIC_RAW, read before the search: a segment that was created later is
-            not in the survey.
+        clocks: each kind of clock with CLOCK_MONOTONIC_RAW, read before the search; later segments are not in the
+            survey.
         removed: workers whose segments were removed, with their counts that are in no total.
     """
 
@@ -127,14 +127,14 @@ def select(
     foreign: Mapping[int, int] = _NO_FOREIGN,
     services: Iterable[str] = (),
 ) -> list[Worker]:
-    """The workers with these names or services; all workers if there are no names.
+    """Select the workers with these names or services; without names, all workers.
 
     Args:
         workers: the workers to select from.
-        names: of workers and services.
+        names: names of workers and services.
         segments: the known segments, if the name could also be a segment's file.
-        foreign: the number of segments of each other user; without our own workers, the name may be one of theirs.
-        services: further valid names, which no worker has.
+        foreign: the number of segments of each other user; if this user has no workers, the name may be one of theirs.
+        services: further valid names without workers.
 
     Raises:
         NoSuchWorker: an unknown name; the message has similar ones.

@@ -1,1 +1,1 @@
-"""Queries and orders with their parameters. Does not know how they are answered."""
+"""Queries and orders with their parameters. Knows nothing of the answers."""

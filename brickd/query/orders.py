@@ -134,7 +134,7 @@ class Recording(Query):
         default=False,
     )
     redact: bool = given(
-        Switch("Make the file safe to give away: of tensors and requests it shows only which are equal."), default=False
+        Switch("Make the file safe to share: it shows only which tensors and requests are equal."), default=False
     )
     max_size: int = given(ByteSize(1 << 16, 1 << 40, "Start another file when one reaches this size."), default=1 << 30)
     max_age: float | None = given(Duration(1, 31_536_000, "Start another file when one is this old."), default=None)
@@ -169,19 +169,19 @@ class Wish(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> Wish:
-        """Decode the values of a checkpoint; an older one has only the first two."""
+        """Decode the values of a checkpoint; an older checkpoint has only the first two."""
         spans, off, *more = values
         fingerprints, sites = more or (sampling.DEFAULT, [])
         require(sampling.rate_of(text(fingerprints)) is not None, sampling.WANTED, fingerprints)
         return cls(flag(spans), flag(off), fingerprints, tuple(map(unicode, listed(sites, _PATTERNS_MAX))))
 
     def document(self) -> dict[str, Any]:
-        """The parameters of the order that makes this setting."""
+        """Return the parameters of the order for this setting."""
         sites = list(self.sites) or [sampling.ALL]
         return {**settings(spans=self.spans, off=self.off), "fingerprints": self.fingerprints, "sites": sites}
 
     def text(self) -> str:
-        """The setting as a sentence."""
+        """Describe the setting."""
         return sentence(self.document())
 
 
@@ -189,9 +189,9 @@ class Obeyed(NamedTuple):
     """The result of an order.
 
     Attributes:
-        wish: the present setting.
+        wish: the current setting.
         workers: the number of workers.
-        deaf: the number of workers that record checksums of all steps and sites anyway, because their agent is older.
+        deaf: the number of workers with an older agent, which record checksums of all steps and sites.
     """
 
     wish: Wish
@@ -200,11 +200,11 @@ class Obeyed(NamedTuple):
 
 
 def settings(*, spans: bool, off: bool) -> dict[str, OnOff]:
-    """A setting as the parameters of an order."""
+    """Return a setting as the parameters of an order."""
     return {"spans": "on" if spans else "off", "recording": "off" if off else "on"}
 
 
 def sentence(setting: Mapping[str, Any]) -> str:
-    """The setting of a service's workers as a sentence."""
+    """Describe the setting of a service's workers."""
     switches = f"spans {setting['spans']}, recording {setting['recording']}"
     return f"{switches}, fingerprints {setting['fingerprints']}, sites {', '.join(setting['sites'])}"

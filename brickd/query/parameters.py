@@ -1,7 +1,7 @@
 """The kinds of parameters of a query: a choice, a switch, a number, a size, a duration, a period, a name.
 
-Owns: how each kind is parsed from text, which values it accepts. Must not know: queries, click, HTTP. Invariants: a
-value parsed from text is validated like any other; a value is accepted unchanged or refused, never adjusted.
+Owns: how each kind is parsed from text, its accepted values. Must not know: queries, click, HTTP. Invariants: a value
+parsed from text is validated like any other; a value is accepted unchanged or refused, never adjusted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Parameter:
 
     Attributes:
         wanted: the accepted values, in words.
-        key: its name in a URL, and its long option; None: the name of its field, with - for _.
+        key: its name in a URL and as a long option; None: the name of its field, with - for _.
         short: its short option, if any.
         positional: whether it is an argument of the command line, not an option.
-        several: whether it may be given more than once; its value is then a tuple.
+        several: whether it may be given more than once; if so, its value is a tuple.
     """
 
     several = False
@@ -48,11 +48,11 @@ class Parameter:
         raise NotImplementedError
 
     def read(self, text: str) -> Any:
-        """Parse a text; returns the text itself if it is invalid."""
+        """Parse a text; return an invalid text unchanged."""
         return text
 
     def write(self, value: Any) -> str:
-        """The text of a value, which `read` parses back."""
+        """Format a value as a text for `read`."""
         return str(value)
 
 
@@ -177,7 +177,7 @@ class Duration(Number):
             return text
 
     def write(self, value: Any) -> str:
-        """The duration in the largest unit that makes it a whole number."""
+        """Format the duration in the largest unit that makes it a whole number."""
         return write_duration(value)
 
 

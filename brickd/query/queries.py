@@ -26,7 +26,7 @@ SORTS = {
 
 
 class BricksQuery(Query):
-    """The totals of bricks: of which workers, which bricks, in which order."""
+    """The totals of bricks: which workers, which bricks, in which order."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     sort: str = given(Choice(list(SORTS), "Sort by this figure, the largest first."), default="self")
@@ -38,7 +38,7 @@ class BricksQuery(Query):
     def rules(self) -> None:
         """Refuse invalid combinations."""
         if (self.sort, self.by) == ("spread", "worker"):
-            raise WrongQuestion("sort spread contradicts by worker: one worker has no spread: give one of them")
+            raise WrongQuestion("sort spread contradicts by worker, because one worker has no spread: give one of them")
         if self.sort == "max" and self.over != START:
             raise WrongQuestion(
                 f"sort max contradicts over {OVER.write(self.over)}: the longest span is known only since the start:"
@@ -47,7 +47,7 @@ class BricksQuery(Query):
 
 
 class CoverageQuery(Query):
-    """The coverage of comparisons: of which services."""
+    """The coverage of comparisons: which services."""
 
     names: tuple[str, ...] = given(
         Names("names of services", metavar="[SERVICE]...", key="name", positional=True), default=()
@@ -63,7 +63,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 def step_number(text: str) -> int:
-    """The number of a step: decimal, sixteen hexadecimal digits, or the agent's hash of a text.
+    """Parse a step: decimal, sixteen hexadecimal digits, or a text, which is hashed.
 
     >>> step_number("17"), step_number("0000000000000011"), step_number("-1") == _ALL
     (17, 17, True)
@@ -74,7 +74,7 @@ def step_number(text: str) -> int:
         return int(text, 16)
     if _NUMBER.fullmatch(text):
         return int(text) & _ALL
-    number = 0xCBF29CE484222325  # FNV-1a, as `core_number` of the agent
+    number = 0xCBF29CE484222325  # FNV-1a, as in the agent's `core_number`
     for byte in text.encode(errors="surrogatepass"):
         number = (number ^ byte) * 0x100000001B3 & _ALL
     return number
@@ -90,7 +90,7 @@ def step_text(text: str | None) -> str | None:
 
 
 class DiffQuery(Query):
-    """The comparison of workers: which workers, by which evidence, how far back."""
+    """The comparison of workers: which workers, which evidence, how far back."""
 
     names: tuple[str, ...] = given(
         Names(
@@ -121,7 +121,7 @@ class DiffQuery(Query):
         Duration(0.001, 3_153_600_000, "Compare only what was recorded in the last DURATION."), default=None
     )
     rtol: float | None = given(
-        Number(0, 1e6, "With --by run: tolerate relative errors up to this one.", metavar="ERROR"), default=None
+        Number(0, 1e6, "With --by run: accept relative errors up to this.", metavar="ERROR"), default=None
     )
 
 
@@ -132,7 +132,7 @@ class EventsQuery(Query):
 
 
 class FingerprintsQuery(Query):
-    """The fingerprints that a daemon keeps: of which workers."""
+    """The fingerprints in a daemon: which workers."""
 
     uuids: tuple[str, ...] = given(
         Names("workers' uuids", "Only the fingerprints of these workers.", key="uuid"), default=()
@@ -140,7 +140,7 @@ class FingerprintsQuery(Query):
 
 
 class HangQuery(Query):
-    """The open spans: of which workers, watched how long."""
+    """The open spans: which workers, how long to watch."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     watch: float = given(Duration(0.01, 3600, "Wait this long between the two looks."), default=1.0)
@@ -183,10 +183,10 @@ class RooflineQuery(Query):
 
 
 class SourceQuery(Query):
-    """The text of a source, or without a hash the list of sources."""
+    """The text of a source, or the list of sources if there is no hash."""
 
     hash: str | None = given(
-        Name("the hash of a source, or what that begins with", metavar="[HASH]", positional=True), default=None
+        Name("the hash of a source, or its first digits", metavar="[HASH]", positional=True), default=None
     )
 
 
@@ -207,7 +207,7 @@ class StatusQuery(Query):
 
 
 class StragglersQuery(Query):
-    """The stragglers: of which services."""
+    """The stragglers: which services."""
 
     names: tuple[str, ...] = given(
         Names("names of services", metavar="[SERVICE]...", key="name", positional=True), default=()
@@ -215,20 +215,20 @@ class StragglersQuery(Query):
 
 
 class TreeQuery(Query):
-    """The call tree: of which workers, and how much of it."""
+    """The call tree: which workers, and how much of it."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     layers: bool = given(Switch("Show each layer separately instead of merging bricks over layers."), default=False)
     depth: int | None = given(Whole(1, None, "Show N levels, and count the deeper ones.", metavar="N"), default=None)
     min: float = given(
-        Number(0, 100, "Leave out what took less than PERCENT of the time, but count it.", metavar="PERCENT"),
+        Number(0, 100, "Omit, but count, nodes that took less than PERCENT of the time.", metavar="PERCENT"),
         default=0.0,
     )
     over: float | str = given(OVER, default=START)
 
 
 class WeightsQuery(Query):
-    """The weights: of which workers, and whether every tensor is shown."""
+    """The weights: which workers, and whether every tensor is shown."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     all: bool = given(Switch("Show every tensor, not only those that differ."), default=False)
@@ -244,17 +244,17 @@ class WorkersQuery(Query):
 REASONS = {
     "dtype": "another dtype",
     "shape": "another shape",
-    "form": "inputs of another form",
+    "form": "inputs with another dtype or shape",
     "backend": "another backend",
     "params": "other params, or weights of another generation",
     "valid": "other valid rows",
     "relation": "another relation",
-    "repeats": "not as often in each",
-    "unsteady": "most contradict themselves",
-    "work": "another step's work",
+    "repeats": "with different counts in the workers",
+    "unsteady": "where most workers contradict themselves",
+    "work": "of another step's work",
     "values": "recorded without values (record --values)",
-    "stateful": "of stateful kernels (stateful=False where the inputs show all)",
+    "stateful": "of stateful kernels (stateful=False if the inputs decide the output)",
     "shard": "another shard",
-    "lost": "that records which were lost may explain",
+    "lost": "that lost records may explain",
     "range": "of numbers too large for a sketch",
 }

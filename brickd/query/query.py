@@ -1,8 +1,8 @@
 """Queries: a base class with validated parameters.
 
-Owns: the form of a query, its query string and back. Must not know: views, click, HTTP. Invariants: every value of a
-query is validated, from any source; an unknown key, or one that is given twice, is refused; a query that is parsed from
-its own query string is the same query.
+Owns: the form of a query, and its conversion to and from a query string. Must not know: views, click, HTTP. Invariants:
+every value of a query is validated, from any source; an unknown key, or one that is given twice, is refused; parsing
+the query string of a query gives an equal query.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Query:
     def __init__(self, *values: Any, **named: Any) -> None:
         named |= dict(zip(self._given, values, strict=False))
         if len(values) > len(self._given) or not named.keys() <= self._given.keys():
-            raise TypeError(f"{type(self).__name__} has no more fields than {', '.join(self._given) or 'none'}")
+            raise TypeError(f"{type(self).__name__} has only the fields {', '.join(self._given) or 'none'}")
         for name, (parameter, unless) in self._given.items():
             value = named.get(name, unless)
             if value is MISSING:
@@ -66,11 +66,11 @@ class Query:
         """Raise WrongQuestion if the values exclude each other."""
 
     def replaced(self, **named: Any) -> Self:
-        """A copy of the query with other values of some fields."""
+        """Return a copy of the query with other values in some fields."""
         return type(self)(**vars(self) | named)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a query does not change: {name} cannot be set")
+        raise AttributeError(f"a query is immutable: {name} cannot be set")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -91,12 +91,12 @@ def parameters(kind: type[Query]) -> dict[str, Parameter]:
 
 
 def key(name: str, parameter: Parameter) -> str:
-    """The name of a field's parameter in a URL and as a long option."""
+    """Return the name of a field's parameter in a URL and as a long option."""
     return parameter.key or name.replace("_", "-")
 
 
 def default(kind: type[Query], name: str) -> Any:
-    """The default of a field; MISSING if it has none."""
+    """Return the default of a field; MISSING if it has none."""
     return kind._given[name].default
 
 
@@ -125,7 +125,7 @@ def from_query(kind: type[Asked], pairs: Iterable[tuple[str, str]]) -> Asked:
 
 
 def to_query(question: Query) -> list[tuple[str, str]]:
-    """The pairs of the query string of a query, without defaults."""
+    """Return the pairs of a query's query string, without defaults."""
     pairs: list[tuple[str, str]] = []
     for name, parameter in parameters(type(question)).items():
         value = getattr(question, name)
@@ -136,6 +136,6 @@ def to_query(question: Query) -> list[tuple[str, str]]:
 
 
 def _shown(value: object) -> str:
-    """The first 100 characters of a value."""
+    """Return the first 100 characters of a value."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:99]}…"

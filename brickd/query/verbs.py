@@ -16,7 +16,7 @@ class Verb(NamedTuple):
 
     Attributes:
         help: its line in the list of verbs.
-        query: the name of a class in `brickd.query.queries`, which recordings also answer. Empty: the verb has none.
+        query: the name of a class in `brickd.query.queries`; recordings also answer it. Empty: the verb has no query.
         served: whether a daemon answers the query.
         also: words for which a person may mean this verb, separated by spaces.
     """

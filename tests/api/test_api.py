@@ -130,7 +130,11 @@ def test_an_error_names_its_kind(worker: Start, socket_path: Path, prefix: str) 
             431,
             " bytes, expected at most 16384: send fewer parameters",
         ),
-        (b"GET /v1/status HTTP/1.1\r\nx: " + b"y" * 20_000, 400, "expected an HTTP request with at most 16384 bytes of headers"),
+        (
+            b"GET /v1/status HTTP/1.1\r\nx: " + b"y" * 20_000,
+            400,
+            "expected an HTTP request with at most 16384 bytes of headers",
+        ),
         (b"nonsense\r\n\r\n", 400, "no HTTP request"),
         (request("/v1/status", None, "Content-Length: x"), 400, "no HTTP request"),
     ],

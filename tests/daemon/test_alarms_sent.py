@@ -363,7 +363,7 @@ def test_a_command_fails_by_exit_status_or_signal_but_may_ignore_its_input() -> 
 
 def test_a_command_that_never_ends_is_killed_with_its_children(tmp_path: Path) -> None:
     target = CommandTarget(f"sh -c 'sleep 1000 & echo $! >{tmp_path}/pid; wait'", 0.2)
-    assert failure(lambda: target.send(b"{}")) == ("had not ended after 0.2 s and was killed", False)
+    assert failure(lambda: target.send(b"{}")) == ("did not end within 0.2 s and was killed", False)
     pid = int((tmp_path / "pid").read_text())
     until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2])
 

@@ -266,7 +266,7 @@ def test_an_exception_over_one_segment_affects_that_segment_only(
         loop.tick(1)
         assert loop.files == ["b"]
         reason = loop.directory.refused()[f"{prefix}a"].reason
-        assert reason == "what it says cannot be worked out: ZeroDivisionError: made up"
+        assert reason == "its content cannot be processed: ZeroDivisionError: made up"
         (left,) = loop.roster.drained()
         assert left.deferred.counts["started"] == 1
 

@@ -82,7 +82,7 @@ def test_a_second_daemon_names_the_running_one(prefix: str, tmp_path: Path, work
         first.until("worker_found")
         # In another place it finds the same segments.
         other = refused(BRICKD_RUNTIME_DIR=str(tmp_path / "other"))
-        assert f"process {first.pid} drains the segments {prefix}*" in other
+        assert f"process {first.pid} already drains the segments {prefix}*" in other
         assert first.ask("/status")["ledger"]["deferred"]["started"] == 10
 
 

@@ -127,7 +127,7 @@ def test_a_second_daemon_reports_the_pid_namespace_of_the_first(worker: Start, p
         closed(first, STARTS)
         taken = f"a daemon is already running in {runtime().directory}: a process of another pid namespace (run brickd"
         assert taken in refused(ALONE)
-        drained = f"a process of another pid namespace drains the segments {prefix}* already"
+        drained = f"a process of another pid namespace already drains the segments {prefix}*"
         assert drained in refused(ALONE, BRICKD_RUNTIME_DIR=str(tmp_path / "other"))
 
 

@@ -55,7 +55,7 @@ def processes(*found: Process, closed: int = 0, left: int = 0) -> Processes:
 def test_a_check_result_has_a_fix_unless_it_is_ok() -> None:
     with pytest.raises(ValueError, match="a fix belongs"):
         CheckResult("x", "ok", "seen", "wanted", "fix")
-    with pytest.raises(ValueError, match="a fix belongs"):
+    with pytest.raises(ValueError, match="need a fix"):
         CheckResult("x", "broken", "seen", "wanted")
 
 
@@ -416,7 +416,7 @@ def test_segments_of_other_users_are_counted_per_owner_and_change_no_state() -> 
         "not read: #1002 has 4, #1001 has 1; this user has none (to ask as #1002: sudo -u '#1002' brickd status)"
     )
     assert segments.judge_foreign(replace(others, workers=(API,)), HOST).seen == "not read: #1002 has 4, #1001 has 1"
-    assert segments.judge_foreign(ALIVE, HOST).seen == "no other user has any"
+    assert segments.judge_foreign(ALIVE, HOST).seen == "no other user has segments"
 
 
 def test_segments_that_others_may_open_are_named_with_a_fix() -> None:
@@ -640,11 +640,11 @@ def of_keys(*given: int | None, service: str = "api") -> tuple[ReadSegment, ...]
 @pytest.mark.parametrize(
     ("given", "seen", "about"),
     [
-        ((7, 7, 9), "another key in api/2 than in api/0", ("api/2",)),
-        ((9, 7, None, 7), "another key in api/0 than in api/1", ("api/0",)),
+        ((7, 7, 9), "a different key in api/2 than in api/0", ("api/2",)),
+        ((9, 7, None, 7), "a different key in api/0 than in api/1", ("api/0",)),
         ((7, 0), "no key in api/1, one in api/0", ("api/1",)),
         ((0, 0, 7), "a key in api/2, none in api/0", ("api/2",)),
-        ((7, 0, 9), "another key in api/1, api/2 than in api/0", ("api/1", "api/2")),
+        ((7, 0, 9), "a different key in api/1, api/2 than in api/0", ("api/1", "api/2")),
     ],
 )
 def test_workers_with_another_key_than_most_of_their_service_are_reported(

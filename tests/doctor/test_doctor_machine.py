@@ -77,7 +77,7 @@ def test_a_worker_with_another_key_than_its_service_is_reported(worker: Start, t
         process.paused()
     finding = about(examined(), "keys", "api/2")
     assert (finding["state"], finding["about"]) == ("advice", ["api/2", "api/3"])
-    assert finding["seen"] == "another key in api/2, api/3 than in api/0"
+    assert finding["seen"] == "a different key in api/2, api/3 than in api/0"
     assert finding["fix"] == f"BRICKD_KEY_FILE={os.environ['BRICKD_STATE_DIR']}/key"
 
 

@@ -564,7 +564,10 @@ def test_peaks_of_a_file_without_evidence_are_lower_bounds(worker: Start) -> Non
     path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [device]}).encode()]))
     lines = brickd("roofline", COLUMNS="200").stdout.splitlines()
     assert lines[0].endswith("; measured 2026-01-01, load unknown")
-    assert "machine, memory: a lower bound: it was measured by an earlier brickd, which did not check for other work" in lines
+    assert (
+        "machine, memory: a lower bound: it was measured by an earlier brickd, which did not check for other work"
+        in lines
+    )
 
 
 def test_peaks_of_another_machine_are_marked_as_such(worker: Start) -> None:

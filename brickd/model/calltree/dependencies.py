@@ -58,7 +58,7 @@ class Graph(GraphNeeds):
         }
 
     def _slowest_kernel(self, shown: dict[int, int]) -> dict[str, Any] | None:
-        """The kernel with the longest time; without times, the one in the slowest brick."""
+        """Return the kernel with the longest time, or without times the one in the slowest brick."""
         kernels = [(number, place) for number, place in enumerate(self._order) if place.kernel is not None]
         timed = [(-round(each.total_ns), number, "own") for number, each in kernels if not each.timeless]
         bricks = [(-round(each.above.self_ns), number, "brick") for number, each in kernels if each.above is not None]
@@ -79,7 +79,7 @@ class Graph(GraphNeeds):
         }
 
     def _returned(self, shown: dict[int, int]) -> list[dict[str, Any]]:
-        """The transfers that moved the same data back immediately, the largest first."""
+        """Return the transfers that moved the same data back immediately, the largest first."""
         found = [
             (-of.returned_bytes, -of.returned, number, of.document(place.count))
             for number, place in enumerate(self._order)

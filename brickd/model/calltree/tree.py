@@ -1,8 +1,8 @@
 """The call tree of many workers: which of its nodes are shown, and their documents.
 
-Owns: the shown nodes, the size of the omitted ones, the schema of both. Must not know: files, screens, how nodes are
-merged. Invariants: an omitted node is counted in the nearest shown node above it; an unknown value of a node is null,
-never 0; the walk uses no recursion.
+Owns: the shown nodes, the size of the omitted ones, the schemas. Must not know: files, screens, how nodes are merged.
+Invariants: an omitted node is counted in the nearest shown node above it; an unknown value of a node is null, never 0;
+the walk uses no recursion.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Node:
         parent: the number of the node above it; None at a root.
         recorded_ns: the recorded time of the whole tree.
         left: the omitted nodes below it.
-        needs: their JSON documents.
-        slack_ns: by how much it may grow before the critical path does; None if it has no time of its own.
+        needs: the JSON documents of its needs.
+        slack_ns: how much longer it may take before the critical path grows; None if it has no own time.
         critical: whether it is on the critical path.
     """
 
@@ -50,7 +50,7 @@ class Node:
 
     @property
     def layer(self) -> int | None:
-        """The layer of all its spans; None if they have none, or several."""
+        """The layer of all its spans; None if they have no layer, or several."""
         return next(iter(self.place.layers)) if len(self.place.layers) == 1 else None
 
     def document(self, *, windowed: bool = False) -> dict[str, Any]:
@@ -96,8 +96,8 @@ class Tree:
     Attributes:
         nodes: in preorder.
         recorded_ns: the sum of the self times of all nodes, shown or not.
-        left: the omitted roots, with all below them.
-        shown: the index in `nodes` by the number in the whole tree.
+        left: the omitted roots and all nodes below them.
+        shown: the index in `nodes`, by the number in the whole tree.
     """
 
     nodes: list[Node]
@@ -128,7 +128,7 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
         workers: the workers whose summaries are merged.
         layers: whether bricks that differ only in their layer are separate nodes, below a node for each layer.
         depth: the number of levels to show; None: all.
-        least_percent: a node with a known and smaller share of the recorded time is omitted, with all below it.
+        least_percent: a node with a known, smaller share of the recorded time is omitted, with all nodes below it.
     """
     places = MergedTree(workers, layers=layers)
     graph = Graph(places.order)
@@ -144,7 +144,7 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
             left = result.left if parent is None else parent.left
             left.nodes += place.whole.nodes
             left.self_ns += place.whole.self_ns
-            number += place.whole.nodes  # the nodes below it follow it directly
+            number += place.whole.nodes  # its subtree follows it directly
             continue
         result.shown[number] = len(result.nodes)
         result.nodes.append(

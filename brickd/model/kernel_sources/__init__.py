@@ -1,1 +1,1 @@
-"""The texts that kernels are compiled from, assembled from the pieces that workers send."""
+"""Kernel sources: texts assembled from the pieces that workers send."""

@@ -1,13 +1,13 @@
-"""One source, complete or in the making: the assembly of pieces from several workers.
+"""One source, complete or incomplete: assembles the pieces from several workers.
 
 Owns: the place of a piece, when a text is complete, a source as bytes. Must not know: other sources, files, rings.
 
-A source is identified by the FNV-1a of its text. Several workers may send the same source, and each only a part of it:
-one dies, another continues. Therefore their pieces are combined: the first piece at each place stays, and a different
-piece of another sender is kept separately as that sender's. So a hostile sender cannot block another sender's text.
+A source is identified by the FNV-1a of its text. Several workers may send parts of the same source: one dies, another
+continues. So their pieces are combined: the first piece at each position stays, and a different piece is kept
+separately for its sender. So a hostile sender cannot block another sender's text.
 
 Invariants: only a text with the hash of the source is returned; the order of pieces does not change it; name and path
-are only labels: those of the sender that sent its end, as far as they have arrived by then.
+are only labels, as received until then from the sender of the end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NUMBER = (1 << _PART_BITS) - 1
 _PARTS = range(_reader.SOURCE_END)  # name, path, text
 _LENGTHS = struct.Struct("<3Q")
 _MOST = (_reader.SOURCE_LABEL, _reader.SOURCE_LABEL, _reader.SOURCE_MAX)
-_ENDS_MAX = 64  # senders of one source that have sent its length
+_ENDS_MAX = 64  # senders of one source that sent its length
 _OTHER_BYTES = 160  # the memory of a piece that differs from the first one at its place
 _HEAD_BYTES_MAX = 1 << 14
 
@@ -35,7 +35,7 @@ Lengths = tuple[int, int, int]
 
 
 class SourceHead(NamedTuple):
-    """The known facts about a source except its text; name and path are "" if unknown.
+    """The known facts about a source, without its text; unknown names and paths are "".
 
     Attributes:
         size: of its text in bytes; None: unknown.
@@ -63,7 +63,7 @@ class KernelSource(NamedTuple):
         return SourceHead(self.name, self.path, len(self.text))
 
     def agrees(self, piece: int, sent: bytes) -> bool:
-        """Whether pieces, from this number on, match this text; names and paths always match."""
+        """Whether pieces from this number on match this text; names and paths always match."""
         part, number = piece >> _PART_BITS, piece & _NUMBER
         if part == _reader.SOURCE_END:
             lengths = lengths_of(number, sent)
@@ -81,9 +81,9 @@ class KernelSource(NamedTuple):
 
 
 def head_of(content: bytes) -> tuple[int, SourceHead]:
-    """Decode the hash and the head; raises ValueError if the first line is invalid."""
+    """Decode the hash and the head. ValueError: the first line is invalid."""
     line, newline, _ = content[:_HEAD_BYTES_MAX].partition(b"\n")
-    require(bool(newline), "a line on a source", line)
+    require(bool(newline), "a line about a source", line)
     with validating():
         head = parsed(line)
         size = whole(head["size_bytes"], most=_reader.SOURCE_MAX)
@@ -91,7 +91,7 @@ def head_of(content: bytes) -> tuple[int, SourceHead]:
 
 
 def decoded(content: bytes) -> KernelSource:
-    """Decode what `encoded` encoded; raises ValueError if it is invalid or has another hash."""
+    """Decode the output of `encoded`. ValueError: it is invalid or has another hash."""
     hash_, head = head_of(content)
     text = content.partition(b"\n")[2]
     if len(text) > _reader.SOURCE_MAX or _reader.source_hash(text) != hash_:
@@ -100,7 +100,7 @@ def decoded(content: bytes) -> KernelSource:
 
 
 def lengths_of(number: int, sent: bytes) -> Lengths | None:
-    """The lengths of name, path and text in an end; None if it is invalid."""
+    """Return the lengths of name, path and text in an end record; None if it is invalid."""
     lengths: Lengths = _LENGTHS.unpack_from(sent)
     possible = number == 0 and len(sent) == PIECE and not any(sent[_LENGTHS.size :])
     return lengths if possible and all(n <= most for n, most in zip(lengths, _MOST, strict=True)) else None
@@ -115,7 +115,7 @@ class _Part:
         self.text, self.here = bytearray(text), bytearray(here)
 
     def put(self, first: int, sent: bytes) -> Iterator[tuple[int, bytes]]:
-        """Add new pieces; yield those that differ from the pieces at the same places."""
+        """Add new pieces; yield those that differ from the pieces at the same positions."""
         count = len(sent) // PIECE
         begin, end, last = first * PIECE, (first + count) * PIECE, first + count
         if (lacking := last - len(self.here)) > 0:
@@ -135,14 +135,14 @@ class _Part:
 
 
 class Making:
-    """A source in the making; `refuted`: a complete text had another hash."""
+    """An incomplete source; `refuted`: whether a complete text had another hash."""
 
     def __init__(self, hash_: int, sender: str) -> None:
         self.hash, self.sender = hash_, sender
         self.refuted = False
         self._parts = [_Part() for _ in _PARTS]
         self._ends: dict[str, Lengths] = {}
-        self._others: dict[str, dict[int, bytes]] = {}  # by sender and piece, the pieces that differ
+        self._others: dict[str, dict[int, bytes]] = {}  # the pieces that differ, by sender and number
         self._text = ""
 
     @property
@@ -159,7 +159,7 @@ class Making:
         return SourceHead("", "", None, here)
 
     def put(self, sender: str, piece: int, sent: bytes) -> bool:
-        """Add consecutive pieces, from this number on; False: they are invalid."""
+        """Add consecutive pieces from this number on; return False if they are invalid."""
         part, number = piece >> _PART_BITS, piece & _NUMBER
         self._text = ""
         if part == _reader.SOURCE_END:
@@ -177,7 +177,7 @@ class Making:
         return possible * PIECE >= len(sent)
 
     def source(self, sender: str) -> KernelSource | None:
-        """The source if it is complete, after this sender sent more of it."""
+        """Return the source if this sender's new pieces complete it."""
         ends = {sender: self._ends[sender]} if sender in self._ends else self._ends
         tried: set[tuple[int, str]] = set()
         for by, lengths in ends.items():
@@ -194,7 +194,7 @@ class Making:
         return None
 
     def differing(self, source: KernelSource) -> set[str]:
-        """The workers that sent another text than the source; "" if the senders are unknown."""
+        """Return the workers that sent a different text; "" for unknown senders."""
         sent = [(sender, *each) for sender, others in self._others.items() for each in others.items()]
         found = {sender for sender, piece, text in sent if not source.agrees(piece, text)}
         found |= {sender for sender, lengths in self._ends.items() if lengths[_reader.SOURCE_TEXT] != len(source.text)}
@@ -202,7 +202,7 @@ class Making:
         return found if first == source.text else found | {""}
 
     def _joined(self, part: int, length: int, over: str) -> bytes | None:
-        """The first `length` bytes of a part, in the version of one sender; None: incomplete."""
+        """Return the first `length` bytes of a part, in one sender's version; None: incomplete."""
         pieces, of = -(-length // PIECE), self._parts[part]
         if of.here.count(1, 0, pieces) < pieces:
             return None
@@ -217,7 +217,7 @@ class Making:
         return (self._joined(part, length, by) or b"").decode("utf-8", "replace")
 
     def text(self) -> str:
-        """The JSON text; cached until more is sent."""
+        """Return the JSON text; cached until more pieces arrive."""
         if not self._text:
             parts = [[_packed(part.text), _packed(part.here)] for part in self._parts]
             others = {sender: [list(sent), _packed(b"".join(sent.values()))] for sender, sent in self._others.items()}
@@ -226,7 +226,7 @@ class Making:
 
     @classmethod
     def of(cls, hash_: int, document: Sequence[Any]) -> Making:
-        """Decode what `text` encoded."""
+        """Decode the output of `text`."""
         sender, refuted, parts, ends, others = document
         self = cls(hash_, unicode(sender))
         self.refuted = flag(refuted)
@@ -245,12 +245,12 @@ class Making:
 
 
 def packed_source(source: KernelSource) -> str:
-    """A complete source as JSON."""
+    """Encode a complete source as JSON."""
     return plain(_packed(b"".join(source.encoded())))
 
 
 def unpacked_source(packed: str) -> KernelSource:
-    """Decode what `packed_source` encoded."""
+    """Decode the output of `packed_source`."""
     return decoded(_unpacked(packed, _HEAD_BYTES_MAX + _reader.SOURCE_MAX))
 
 
@@ -259,7 +259,7 @@ def _packed(content: bytes | bytearray) -> str:
 
 
 def _unpacked(packed: str, most: int) -> bytes:
-    """Decode what `_packed` encoded; raises ValueError if that is more than `most` bytes."""
+    """Decode the output of `_packed`. ValueError: it has more than `most` bytes."""
     content = zlib.decompressobj()
     found = content.decompress(a2b_base64(packed, strict_mode=True), most + 1)
     require(content.eof, f"at most {most} bytes", len(found))

@@ -1,8 +1,8 @@
 """The files of complete sources, one each.
 
-Owns: the directory, the files' names and form, the limit of files. Must not know: how a source is assembled, who asks
-for one. Invariants: a file is complete or missing, and accessible only to its owner; its content is returned only if
-its hash matches its name; several daemons may share the directory, because they write the same content.
+Owns: the directory, the files' names and form, the limit of files. Must not know: how a source is assembled, callers.
+Invariants: a file is complete or missing, and accessible only to its owner; its content is returned only if its hash
+matches its name; several daemons may share the directory, because they write the same content.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Filed:
         return found
 
     def read(self, hash_: int) -> KernelSource | None:
-        """Read one source; None: there is no file, or its content is invalid."""
+        """Read one source; return None if there is no file or its content is invalid."""
         try:
             source = decoded(unframed(_KIND, _VERSION, self._content(hash_, _FILE_BYTES_MAX)))
         except (OSError, ValueError, CheckpointRefused):
@@ -54,7 +54,7 @@ class Filed:
         return source if source.hash == hash_ else None
 
     def write(self, source: KernelSource) -> None:
-        """Write one source, without fsync: after a crash its hash shows whether it is complete."""
+        """Write one source without fsync: after a crash, its hash shows whether it is complete."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace(self._path(source.hash), framed(_KIND, _VERSION, source.encoded()), lasting=False)
 

@@ -1,4 +1,4 @@
-"""The sources that kernels refer to, from the shapes of their launches.
+"""Finds the sources that kernels refer to, in the shapes of their launches.
 
 Owns: how a shape names a source. Must not know: texts, files, screens. Invariant: each launch counts once.
 """
@@ -22,14 +22,14 @@ _COUNT = struct.Struct("<Q")
 
 @dataclass(slots=True)
 class Referred:
-    """The references to one source: launches by kernel, and the workers that made them."""
+    """The references to one source: launches by kernel, and the workers that launched them."""
 
     launches: Counter[str] = field(default_factory=Counter)
     workers: list[str] = field(default_factory=list)
 
 
 def referred(workers: Iterable[Worker]) -> dict[int, Referred]:
-    """The references of these workers' launches, by the hash of the source."""
+    """Return the references in these workers' launches, by the hash of the source."""
     found: dict[int, Referred] = {}
     for worker in workers:
         for hash_, kernel, launches in _launched(worker.reading):

@@ -1,9 +1,9 @@
 """Sources: the texts that kernels are compiled from, sent by workers.
 
-Owns: which sources are in the making and which are complete, and what happens to those without room. Must not know:
-rings, who asks, how a source is assembled. Invariants: a source is kept once, however many workers send it; of two
-texts with one hash the first stays, and the senders of others are counted; everything is limited, and the excess is
-counted and logged; a complete source stays in memory until it is in its file.
+Owns: the incomplete and the complete sources, and the treatment of those without room. Must not know: rings, callers,
+how a source is assembled. Invariants: a source is kept once, even if many workers send it; of two texts with one hash
+the first stays, and the senders of others are counted; everything is limited, and the excess is counted and logged; a
+complete source stays in memory until it is in its file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAKING_MAX = 256
 MAKING_BYTES_MAX = 8 << 20
 WHOLE_BYTES_MAX = 16 << 20  # complete sources that are not in a file yet
 DIFFERING_MAX = 4_096
-_CACHE_BYTES_MAX = 8 << 20  # texts that are compared with what other workers send
+_CACHE_BYTES_MAX = 8 << 20  # texts to compare with the texts of other workers
 
 Pieces = Iterable[tuple[int, int, bytes]]
 """Hash, number of the first piece, and text of consecutive pieces."""
@@ -37,7 +37,7 @@ class KnownSources(Protocol):
         """The counts of irregular events, as in `Sources`."""
 
     def heads(self) -> Mapping[int, SourceHead]:
-        """The heads of all sources, also of those in the making."""
+        """Return the heads of all sources, including incomplete ones."""
 
     def read(self, hash_: int, /) -> KernelSource | None:
         """The source with this hash if it is complete."""
@@ -47,18 +47,18 @@ def _drop_event(kind: str, text: str, **_: object) -> None: ...
 
 
 class Sources:
-    """All sources of a daemon; one thread adds pieces, any thread may ask.
+    """All sources of a daemon; one thread adds pieces, any thread may read.
 
     Attributes:
-        counts: of irregular events. dropped: sources without room. refuted: texts with another hash. differing: workers
-            that sent another text for a hash. refused: invalid pieces. removed: least recently used files over the
-            limits.
+        counts: the counts of irregular events. dropped: sources without room. refuted: texts with another hash.
+            differing: workers that sent another text for a hash. refused: invalid pieces. removed: least recently used
+            files over the limits.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._making: dict[int, Making] = {}
-        self._size = 0  # of the sources in the making, in bytes
+        self._size = 0  # the bytes of incomplete sources
         self._whole: dict[int, KernelSource] = {}
         self._differing: dict[tuple[int, str], None] = {}
         self._filed: Filed | None = None
@@ -96,7 +96,7 @@ class Sources:
                     self._touched.add(hash_)
 
     def _found(self, hash_: int) -> KernelSource | None:
-        """The complete source that new pieces are compared with."""
+        """Return the complete source for the comparison with new pieces."""
         if (source := self._whole.get(hash_)) is not None:
             return source
         if hash_ not in self._in_files or self._filed is None:
@@ -142,7 +142,7 @@ class Sources:
                 continue
             if len(self._differing) < DIFFERING_MAX:
                 self._differing[source.hash, sender] = None
-            text = f"two texts have the hash {source.hash:016x}: the first one stays"
+            text = f"two texts have the hash {source.hash:016x}: the first one is kept"
             self._count("differing", text, service, worker, f"brickd source {source.hash:016x}")
 
     def _count(
@@ -157,11 +157,11 @@ class Sources:
         self.counts[what] += 1
         so_often = self.counts[what]
         if so_often & (so_often - 1) == 0:
-            again = f" ({so_often:,} times by now)" if so_often > 1 else ""
+            again = f" ({so_often:,} times so far)" if so_often > 1 else ""
             self._log_event(f"source_{what}", f"{text}{again}", service=service, worker=worker, command=command)
 
     def _limit(self) -> None:
-        """Drop the oldest sources of the largest sender, down to 7/8 to avoid a run for each piece."""
+        """Drop the oldest sources of the largest sender, down to 7/8, so this rarely runs."""
         taken: Counter[str] = Counter()
         for making in self._making.values():
             taken[making.sender] += making.size + 1  # so that a source without pieces counts
@@ -182,7 +182,7 @@ class Sources:
         self._count("dropped", f"source {hash_:016x} was dropped for lack of room, after {plural(here, 'piece')}")
 
     def file(self) -> None:
-        """Write complete sources to files; one that cannot be written stays in memory."""
+        """Write complete sources to files; a source that cannot be written stays in memory."""
         if self._filed is None or not (self._whole or self._touched):
             return
         while self._touched:
@@ -211,7 +211,7 @@ class Sources:
                 self._count("removed", f"source {hash_:016x} was removed to make room for newer ones")
 
     def heads(self) -> dict[int, SourceHead]:
-        """The heads of all sources, also of those in the making."""
+        """Return the heads of all sources, including incomplete ones."""
         filed = {} if self._filed is None else self._filed.heads()
         with self._lock:
             making = {hash_: each.head() for hash_, each in self._making.items()}
@@ -226,7 +226,7 @@ class Sources:
         return source if source is not None or self._filed is None else self._filed.read(hash_)
 
     def pieces(self) -> Iterator[str]:
-        """The JSON text of everything that is in no file, in pieces."""
+        """Return the JSON text of all sources that are in no file, in pieces."""
         return pieces(
             {
                 "counts": [plain(self.counts)],
@@ -238,7 +238,7 @@ class Sources:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Sources:
-        """Decode what `pieces` encoded."""
+        """Decode the output of `pieces`."""
         self = cls()
         self.counts.update({unicode(what): whole(count) for what, count in document["counts"].items()})
         making = ((bits(hash_, 64), each) for hash_, each in limited(document["making"], MAKING_MAX).items())

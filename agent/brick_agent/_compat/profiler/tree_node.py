@@ -37,7 +37,7 @@ F = TypeVar("F", bound=Figures)
 
 @dataclass(slots=True)
 class OmittedNodes:
-    """The omitted nodes below a node, and their self times."""
+    """The number of omitted nodes below a node, and their self time."""
 
     nodes: int = 0
     self_ns: float = 0.0
@@ -52,7 +52,7 @@ class Amounts(NamedTuple):
 
     @property
     def intensity(self) -> float | None:
-        """In FLOP/byte; None if either is unknown."""
+        """In FLOP/byte; None if one of the two is unknown."""
         return round(self.flops / self.size_bytes, 4) if self.flops and self.size_bytes else None
 
 
@@ -64,23 +64,23 @@ class TreeNode(Generic[F]):
     """A node of the call tree.
 
     Attributes:
-        name: of the brick, the kernel, the layer; of a transfer, both ends.
-        layer: None: it has none, or layers are not separate.
-        unit: of its times, or of its mark; None: a layer.
+        name: the name of the brick, the kernel or the layer; the two ends of a transfer.
+        layer: its layer; None: it has no layer, or layers are not separate.
+        unit: the unit of its times or of its mark; None: a layer.
         below: its children, the largest first.
         layers: all layers of its spans.
-        first: its number in the order in which a worker first reached all nodes; of several workers, the smallest.
-        row: the totals of its spans, otherwise of its host's figures; None if it has no known time of its own.
+        first: its position in the order in which a worker first reached all nodes; the smallest of several workers.
+        row: the totals of its spans, else its host's figures; None if its own time is unknown.
         stated: its host's figures.
         stated_ns: its time, if its row has its host's figures; later, the sum of the self times that the host states
-            for it and below, down to the next spans.
+            for it and for the nodes below it, down to the next spans.
         untimed: the amounts of launches without a known time.
         self_ns: the time in its spans that no other node has.
         total_ns: the time of its ended spans, and of ended spans below while it is open; of a layer, of all below it.
         host_ns: the part of that time that is not a device's.
-        ended_ns: the self times of it and all below, without given times.
-        whole: the size of it and all below, if omitted.
-        task: if its spans are polls of tasks.
+        ended_ns: the self times of it and all nodes below it, without given times.
+        whole: the size of its subtree, if it is omitted.
+        task: whether its spans are polls of tasks.
         needs: how often each name was recorded as needed.
     """
 
@@ -136,7 +136,7 @@ class TreeNode(Generic[F]):
 
     @property
     def timed_flops(self) -> float:
-        """The FLOP in the known time; the launch of deferred work records its FLOP."""
+        """The FLOP in the known time; for deferred work, the launch records the FLOP."""
         if self.row is None:
             return 0.0
         all_timed = self.kernel is None or self.row["count"] >= self.kernel.launches
