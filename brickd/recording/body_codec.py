@@ -1,8 +1,8 @@
 """The codec of a recording's chunk bodies: beginning, snapshots, weights, events and end.
 
-Owns: these bodies, which are JSON with packed summaries; that of weights ends with columns. Must not know: files, when
-anything is written. Invariants: decoding returns what was encoded; any invalid body raises ValueError; names, paths and
-sites are in a file once for all readings that share them.
+Owns: these bodies: JSON with packed summaries; the body of weights ends with columns. Must not know: files, when data
+is written. Invariants: decoding reverses encoding; an invalid body raises ValueError; a file has names, paths and sites
+once for all readings that share them.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Beginning:
 
     Attributes:
         began_at_ns: when the recording began, since 1970.
-        version: of the brickd that wrote it; None if that ran from a bare source tree.
-        prefix: of the segments' names.
-        names: of the recorded workers and services; empty: all.
+        version: the version of the brickd that wrote it; None if it ran from a source tree.
+        prefix: the prefix of the segments' names.
+        names: the names of the recorded workers and services; empty: all.
         spans: whether each span was recorded in detail.
         redacted: whether checksums, steps and positions have new keys, and values are omitted.
         values: whether it has statistics, sketches and the FNV-1a checksums of tensors.
@@ -63,7 +63,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class RecordingCounts:
-    """Counts of what was recorded, and, by kind, of what was not; `records` counts ring slots."""
+    """Counts of recorded items, and of unrecorded ones by kind; `records` counts ring slots."""
 
     snapshots: int = 0
     events: int = 0
@@ -76,8 +76,8 @@ class RecordingEnd:
     """The last chunk of a finished file: the reason, and the counts of the recording so far.
 
     Attributes:
-        why: asked: a command ended it. over: its time was over. exited: its workers ended. left: its client is gone.
-            rotated: it continues in the next file. daemon_ended: the daemon ended.
+        why: asked: a command ended it. over: its time was over. exited: its workers ended. left: its client
+            disconnected. rotated: it continues in the next file. daemon_ended: the daemon ended.
     """
 
     why: Why
@@ -98,9 +98,10 @@ def event(of: Event) -> bytes:
 
 
 def tables(of: Snapshot, written: set[int]) -> bytes | None:
-    """The body of a snapshot's names, paths and sites that are not written yet; None: none is.
+    """Encode a snapshot's names, paths and sites that are not written yet; None: there are none.
 
-    Adds their numbers to `written`. If that is empty, the body starts afresh: later snapshots need no earlier tables.
+    Adds their numbers to `written`. If `written` is empty, the body starts new tables: later snapshots need no earlier
+    ones.
     """
     afresh = not written
     new = segment_codec.SharedTables.over([worker.reading for worker in of.survey.workers]).without(written)
@@ -111,7 +112,7 @@ def tables(of: Snapshot, written: set[int]) -> bytes | None:
 
 
 def snapshot(of: Snapshot, daemon: DaemonStatus | None, counts: RecordingCounts) -> bytes:
-    """The body of a snapshot without names, paths and sites; `counts`: before this snapshot."""
+    """Encode a snapshot without names, paths and sites; `counts`: the counts before it."""
     survey = of.survey
     members = {
         "now_ns": of.now_ns,
@@ -171,7 +172,7 @@ def read_beginning(body: bytes) -> Beginning:
             tuple(map(json_values.text, found["names"])),
             bool(found["spans"]),
             redacted,
-            bool(found.get("values", not redacted)),  # without this member, only redacted files lack values
+            bool(found.get("values", not redacted)),  # without this member, only redacted files have no values
         )
 
 
@@ -194,7 +195,7 @@ def read_event(body: bytes) -> Event:
 
 
 def read_tables(body: bytes) -> tuple[segment_codec.SharedTables, bool]:
-    """Decode what `tables` encoded, and whether it starts afresh; if not, earlier tables count."""
+    """Decode the output of `tables`, and whether it starts new tables."""
     with json_values.validating():
         document = json_values.document(body, _reader.CHUNK_BYTES_MAX)
         for what in ("names", "paths", "sites"):
@@ -203,7 +204,7 @@ def read_tables(body: bytes) -> tuple[segment_codec.SharedTables, bool]:
 
 
 def read_snapshot(body: bytes, at_ns: int, tables: segment_codec.SharedTables) -> Shown:
-    """Decode what `snapshot` encoded, at a time since 1970, with the tables in force there."""
+    """Decode the output of `snapshot`, at a time since 1970, with its tables."""
     with json_values.validating():
         found = json_values.document(body, _reader.CHUNK_BYTES_MAX)
         survey = Survey(

@@ -1,8 +1,9 @@
 """The complete checksums of a recording, in the form in which a drain returns them.
 
-Owns: how a checksum in two chunks is joined, and the account of missing ones. Must not know: what checksums mean, their
-sites. Invariants: each complete checksum is returned once, in the order of its lane, and no incomplete one; each file
-is read once for all workers; for any content of the files, memory holds one chunk and less than a record of each lane.
+Owns: how a checksum in two chunks is joined, and the count of missing ones. Must not know: the meaning of checksums,
+their sites. Invariants: each complete checksum is returned once, in the order of its lane, and no incomplete one; each
+file is read once for all workers; for any content of the files, memory has one chunk and less than a record of each
+lane.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ class Lost:
     """The missing records of a worker.
 
     Attributes:
-        cut: checksums that begin but do not end: before a gap, a damage or the end of the last file.
-        missing: numbers that no record of a lane has: events of any kind that had no room in a ring, in memory or on
-            the disk, or were damaged.
+        cut: checksums that begin but do not end: before a gap, damage or the end of the last file.
+        missing: missing sequence numbers of a lane: events of any kind that had no room in a ring, in memory or on the
+            disk, or were damaged.
         rejected: invalid checksums, and records after which the next one cannot be found.
-        until: ticks of a checksum that comes after everything that is missing; None: there is none.
+        until: ticks of a checksum after all missing records; None: there is none.
     """
 
     cut: int = 0
@@ -41,10 +42,10 @@ class _Lane:
     """How far a lane was read.
 
     Attributes:
-        next: position of the slot after the last one.
+        next: the position of the slot after the last one.
         begun: the slots of an incomplete checksum.
-        last: number of the last record.
-        torn: whether something is missing, with no checksum after it so far.
+        last: the number of the last record.
+        torn: whether records are missing and no checksum followed yet.
     """
 
     next: int = 0
@@ -58,8 +59,8 @@ class Checked:
     """The checksums of some workers, by uuid, in the files of one recording.
 
     Attributes:
-        lost: by uuid, of the workers that have records; complete after the iteration.
-        last: by uuid and lane, the number of the last record of any kind; complete after the iteration.
+        lost: the missing records by uuid, of workers with records; complete after the iteration.
+        last: the number of the last record of any kind, by uuid and lane; complete after the iteration.
     """
 
     files: Sequence[FileIndex]
@@ -68,7 +69,7 @@ class Checked:
     last: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """Yield uuid and slots of the checksums that each chunk of records completes."""
+        """Yield uuid and slots of the checksums completed by each chunk of records."""
         self.lost.clear()
         lanes: dict[tuple[str, int], _Lane] = {}
         for uuid, found in self._pieces():
@@ -99,7 +100,7 @@ def _taken(lane: _Lane, found: RingRecords, lost: Lost) -> bytes:
             slots, at = lane.begun + slots, 0
         else:
             lost.cut += 1
-            at = count if follows else at  # the chunks contradict each other: the begin of a record is unknown
+            at = count if follows else at  # the chunks contradict each other: the start of a record is unknown
     whole, cut, lane.last, missing, rejected = _reader.checked(slots, at, lane.last)
     lane.begun = slots[cut * SLOT_BYTES :]
     lane.next = found.first + count
@@ -107,7 +108,7 @@ def _taken(lane: _Lane, found: RingRecords, lost: Lost) -> bytes:
     lost.rejected += rejected
     lane.torn |= bool(missing or rejected or lost.cut != cuts)
     if lane.torn and whole:
-        # If everything that is missing is before the first checksum, that one is after it; otherwise only the last is.
+        # If all missing records are before the first checksum, use the first; otherwise only the last is certain.
         is_ahead = not rejected and _number(slots, at * SLOT_BYTES, _SEQUENCE) == before + missing + 1
         last = 0 if is_ahead else _last(whole)
         lost.until, lane.torn = max(lost.until or 0, _number(whole, last, _TICKS)), False
@@ -119,7 +120,7 @@ def _number(slots: bytes, at: int, of: slice) -> int:
 
 
 def _last(whole: bytes) -> int:
-    """The offset of the last of some checksums."""
+    """Return the offset of the last one of some checksums."""
     at = last = 0
     while at < len(whole):
         last, at = at, at + _number(whole, at, _SLOTS) * SLOT_BYTES

@@ -2,7 +2,7 @@
 
 Owns: which blocks of a file are heads, and where the search for the next head begins. Must not know: the content of
 bodies, the order of chunks. Invariants: the body of a returned head is within the file; skipped bytes are reported with
-their place, and the end with its reason.
+their position, and the end with its reason.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from brickd.shm import _reader
 _HEAD = _BLOCK = _reader.BLOCK_BYTES
 _LOOK_BYTES = 1 << 20
 _ZEROS = bytes(_BLOCK)
-_PATIENCE = 100  # how often a block may change while it is read before it counts as damaged
+_PATIENCE = 100  # a block that changes more often than this while it is read counts as damaged
 
 
 class ChunkHead(NamedTuple):
-    """The head of a chunk: `length`: of the body; `number`: of the chunk in the file."""
+    """The head of a chunk: the `length` of the body, the `number` of the chunk in the file."""
 
     offset: int
     kind: int
@@ -47,13 +47,13 @@ class Heads:
         self._file, self._key = file, key
 
     def next(self, end: End) -> ChunkHead | None:
-        """The next head whose body is within the file, from `end.at` on; None: no more."""
+        """Return the next head from `end.at` on whose body is within the file; None: no more."""
         file = self._file
         block, patience = file.read(end.at, _HEAD), _PATIENCE
         while (head := self._find(end.at, block)) is None or head.end > file.size:
             found = self._look(end.at + _HEAD)
             before, block = block, file.read(end.at, _HEAD)
-            if block != before and patience:  # the writer has written here meanwhile
+            if block != before and patience:  # the writer has written here in the meantime
                 patience -= 1
                 continue
             if found is None:
@@ -65,11 +65,11 @@ class Heads:
         return head
 
     def at(self, offset: int) -> ChunkHead | None:
-        """The head at this offset, if there is one."""
+        """Return the head at this offset, if there is one."""
         return self._find(offset, self._file.read(offset, _HEAD))
 
     def _look(self, offset: int) -> ChunkHead | None:
-        """The first head from this offset on."""
+        """Return the first head from this offset on."""
         while blocks := self._file.read(offset := self._file.data(offset), _LOOK_BYTES):
             if (found := self._find(offset, blocks)) is not None:
                 return found
@@ -79,7 +79,7 @@ class Heads:
         return None
 
     def _find(self, offset: int, blocks: bytes) -> ChunkHead | None:
-        """The first head in blocks that begin at this offset; the last block may be incomplete."""
+        """Return the first head in blocks from this offset on; the last block may be incomplete."""
         found = _reader.find_chunk(self._key, blocks[: len(blocks) // _BLOCK * _BLOCK])
         return None if found is None else ChunkHead(offset + found[0], *found[1:])
 
@@ -87,22 +87,22 @@ class Heads:
         """Report an end without a closing chunk, and its reason."""
         size = self._file.size
         if self._file.trouble:
-            end.why = f"{self._file.trouble}; all before byte {end.at} is there"
+            end.why = f"{self._file.trouble}; the data before byte {end.at} is complete"
         elif head is not None:
-            end.why = f"was cut at byte {size}, within a chunk: all before byte {end.at} is there"
+            end.why = f"was cut at byte {size}, within a chunk: the data before byte {end.at} is complete"
         elif size - end.at < _HEAD and size > end.at:
-            end.why = f"was cut at byte {size}, within the head of a chunk: all before byte {end.at} is there"
+            end.why = f"was cut at byte {size}, within the head of a chunk: the data before byte {end.at} is complete"
         elif block in (b"", _ZEROS):
             end.why = (
-                f"was not ended: it is written still, or its writer was killed, or it was cut at byte {end.at}:"
-                " all before is there"
+                f"has no end: its writer still runs or was killed, or the file was cut at byte {end.at}: the data "
+                f"before is complete"
             )
         else:
-            end.damage(end.at, size, "no chunk begins there, nor behind it")
-            end.why = f"has no end: all that is whole before byte {size} is there"
+            end.damage(end.at, size, "no chunk begins there or later")
+            end.why = f"has no end: the complete chunks before byte {size} are read"
 
     def behind(self, offset: int) -> int:
-        """The end of the last nonzero byte from this offset on, or the offset."""
+        """Return the end of the last nonzero byte from this offset on, or the offset."""
         last = offset
         while piece := self._file.read(offset := self._file.data(offset), _LOOK_BYTES):
             if rest := piece.rstrip(b"\0"):

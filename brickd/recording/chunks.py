@@ -1,10 +1,10 @@
 """The chunks of a recording, read from its file.
 
-Owns: which chunks of a file are valid, and the report on the others. Must not know: what the chunks mean. Invariants: a
-returned chunk is as it was written; `Form.end` reports what is missing, with its place; no content of a file, and no
-change of it meanwhile, ends the reading in another way; memory never holds more than one chunk.
+Owns: which chunks of a file are valid, and the report on the others. Must not know: the meaning of chunks. Invariants:
+a returned chunk is unchanged; `Form.end` reports missing data with the position; no content of a file, and no change
+during the reading, has another effect; memory never has more than one chunk.
 
-The form itself is described in brickd/reader/core/recording_format.h.
+brickd/reader/core/recording_format.h describes the format.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class RingRecords(NamedTuple):
     Attributes:
         worker: the worker's number in the recording.
         events: whether it is the event ring of the lane.
-        inside: the number of first slots that belong to an earlier record, or to none.
-        first: position of the first slot.
+        inside: the number of leading slots that belong to an earlier record, or to no record.
+        first: the position of the first slot.
         slots: unchecked; 64 bytes each.
     """
 
@@ -69,7 +69,7 @@ class Form:
     """An open file of a recording; `end`: how its last complete reading ended."""
 
     def __init__(self, file: RecordingBytes) -> None:
-        """Read the title, and own the file; raises RecordingRefused if the title is invalid."""
+        """Read the title, and own the file. RecordingRefused: the title is invalid."""
         self.path = file.path
         self.end = End()
         self._file = file
@@ -86,7 +86,7 @@ class Form:
         """Yield all valid chunks of known kinds, in order."""
         self.end = end = self._begin()
         if not self._twins:
-            end.damage(0, end.at, "of its two titles one is whole")
+            end.damage(0, end.at, "one of its two titles is damaged")
         for chunk in self._whole(end):
             if chunk.kind == _reader.CHUNK_END:
                 self._close(end, chunk.body)
@@ -97,14 +97,14 @@ class Form:
                 end.skip(chunk.kind)
 
     def only(self, *kinds: int) -> Iterator[Chunk]:
-        """Yield only chunks of some kinds; reads no other bodies, and reports no damage."""
+        """Yield only chunks of some kinds; read no other bodies, and report no damage."""
         for chunk in self._whole(self._begin(), (*kinds, _reader.CHUNK_END)):
             if chunk.kind == _reader.CHUNK_END:
                 return
             yield chunk
 
     def again(self, offset: int) -> Chunk | None:
-        """Read the chunk at this offset again; None: it is not there any more."""
+        """Read the chunk at this offset again; None: it is no longer there."""
         head = self._heads.at(offset)
         body = None if head is None else self._body(head)
         return None if head is None or body is None else Chunk(head.kind, head.at_ns, head.number, offset, body)
@@ -122,7 +122,7 @@ class Form:
             body = self._body(head)
             before, end.at = end.at, head.end
             if body is None:
-                end.damage(head.offset, head.end, f"chunk {head.number} is not what its checksum says")
+                end.damage(head.offset, head.end, f"chunk {head.number} has a wrong checksum")
                 continue
             if head.number < number:
                 end.damage(head.offset, head.end, f"chunk {head.number} comes after chunk {number - 1}")
@@ -135,14 +135,14 @@ class Form:
             yield Chunk(head.kind, head.at_ns, head.number, head.offset, body)
 
     def _body(self, head: ChunkHead) -> bytes | None:
-        """The body, if its checksum is correct."""
+        """Return the body, if its checksum is correct."""
         blocks = self._file.read(head.body, head.end - head.body)
         if len(blocks) < head.end - head.body:  # the file was cut after the head was found
             return None
         return blocks[: head.length] if _reader.recording_sum(self._key, blocks) == head.body_sum else None
 
     def _close(self, end: End, body: bytes) -> None:
-        """Note that the writer closed the file, and report bytes after its end."""
+        """Record that the writer closed the file, and report bytes after its end."""
         end.ended = True
         try:
             _, *refused = _reader.recording_end(body)
@@ -151,7 +151,7 @@ class Form:
         else:
             end.refused = DroppedChunks(*refused)
         if (last := self._heads.behind(end.at)) > end.at:
-            end.damage(end.at, last, "bytes behind its end")
+            end.damage(end.at, last, "bytes after its end")
 
     def close(self) -> None:
         """Close the file."""
@@ -165,7 +165,7 @@ class Form:
 
 
 def open_recording(path: str, reads: Reads = nobody) -> Form:
-    """Open a file of a recording; raises the errors of `open_file` and `Form`."""
+    """Open a file of a recording; raise the errors of `open_file` and `Form`."""
     file = open_file(path, reads)
     try:
         return Form(file)
@@ -175,7 +175,7 @@ def open_recording(path: str, reads: Reads = nobody) -> Form:
 
 
 def records(body: bytes) -> RingRecords:
-    """Decode the body of a chunk of records; raises ValueError if it is invalid."""
+    """Decode the body of a chunk of records. ValueError: it is invalid."""
     worker, lane, ring, inside, first = _reader.recorded_from(body)
     if ring > 1:
         raise ValueError(f"slots of ring {ring}, expected 0 or 1")

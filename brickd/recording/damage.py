@@ -1,7 +1,7 @@
-"""The report on the reading of a recording.
+"""A report on reading a recording.
 
-Owns: what is damaged or missing, and the words for it. Must not know: files, what chunks mean. Invariants: everything
-that is missing is reported; the lists of places and of kinds are limited, and the excess is counted.
+Owns: the damaged and missing parts, and the words for them. Must not know: files, the meaning of chunks. Invariants:
+all missing data is reported; the lists of positions and kinds are limited, and the excess is counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KINDS_MAX = 16
 
 
 class Damage(NamedTuple):
-    """Bytes that are not as they were written, from `start` to before `end`."""
+    """Damaged bytes, from `start` to before `end`."""
 
     start: int
     end: int
@@ -25,7 +25,7 @@ class Damage(NamedTuple):
 
 
 class DroppedChunks(NamedTuple):
-    """What the file had no room for: chunks, the bytes of their bodies, and ring slots."""
+    """Data without room in the file: chunks, the bytes of their bodies, and ring slots."""
 
     chunks: int
     bytes: int
@@ -40,12 +40,12 @@ class End:
     """How the reading of a file ended.
 
     Attributes:
-        at: everything valid before this byte was read.
-        ended: the writer closed the file; otherwise `why` says what is at `at`.
+        at: the valid data before this byte was read.
+        ended: whether the writer closed the file; if not, `why` describes `at`.
         damages: the first ones; `damages_more` counts the others.
         missing: the number of chunks that are known to be missing.
         skipped: the number of chunks of unknown kinds, by kind; `skipped_more` counts those of further kinds.
-        refused: what the writer had no room for, if it closed the file.
+        refused: the data without room, if the writer closed the file.
     """
 
     at: int = 0
@@ -60,11 +60,11 @@ class End:
 
     @property
     def clean(self) -> bool:
-        """Whether everything that was written is there."""
+        """Whether all written data is there."""
         return self.ended and not self.damages
 
     def words(self) -> list[str]:
-        """The report in words; empty if everything is there."""
+        """Describe the missing data; empty if there is none."""
         notes = [f"damaged from byte {each.start} to {each.end}: {each.why}" for each in self.damages]
         if self.damages_more:
             notes.append(f"damaged in {plural(self.damages_more, 'more place')}")
@@ -73,9 +73,9 @@ class End:
         if self.why:
             notes.append(self.why)
         for kind, count in sorted(self.skipped.items()):
-            notes.append(f"{plural(count, 'chunk')} of kind {kind}, which this brickd does not know: left out")
+            notes.append(f"{plural(count, 'chunk')} of kind {kind}, unknown to this brickd: ignored")
         if self.skipped_more:
-            notes.append(f"{plural(self.skipped_more, 'chunk')} of yet other kinds: left out")
+            notes.append(f"{plural(self.skipped_more, 'chunk')} of further kinds: ignored")
         chunks = f"{plural(self.refused.chunks, 'chunk')} of {self.refused.bytes:,} bytes"
         slots = f"{plural(self.refused.slots, 'slot')} of rings"
         if dropped := [each for count, each in ((self.refused.chunks, chunks), (self.refused.slots, slots)) if count]:

@@ -1,7 +1,7 @@
 """The bytes of a recording, from its file.
 
-Owns: access to the file, and the reports of progress. Must not know: what the bytes mean. Invariants: the file is read
-only with pread; a read returns what is there, also if the file changes meanwhile.
+Owns: access to the file, and the reports of progress. Must not know: the meaning of the bytes. Invariants: the file is
+read only with pread; a read returns the available bytes, even if the file changes at the same time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BLOCK = _reader.BLOCK_BYTES
 _STEP_BYTES = 1 << 20
 
 Reads = Callable[[str, int, int], object]
-"""Called with the path of the file, the position of the reading, and the size of the file."""
+"""A function of the file's path, the position of the reading, and the file's size."""
 
 
 def nobody(path: str, at: int, of: int) -> None:
@@ -37,11 +37,11 @@ class RecordingBytes:
 
     @property
     def size(self) -> int:
-        """The present size of the file."""
+        """The current size of the file."""
         return os.fstat(self._fd).st_size
 
     def data(self, offset: int) -> int:
-        """The first block from this offset on that is not a hole: a huge file may be mostly holes."""
+        """Return the first block from this offset on that is not a hole: huge files may be sparse."""
         try:
             found = os.lseek(self._fd, offset, os.SEEK_DATA)
         except OSError as error:  # ENXIO: no more data; otherwise the file system does not report holes
@@ -49,7 +49,7 @@ class RecordingBytes:
         return max(offset, found // _BLOCK * _BLOCK)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read up to `length` bytes, as many as are there."""
+        """Read up to `length` bytes, as many as the file has."""
         if not 0 <= offset - self._reported_at < _STEP_BYTES:
             self._reported_at = offset
             self._reads(self.path, offset, self.size)
@@ -71,7 +71,7 @@ class RecordingBytes:
 
 
 def open_file(path: str, reads: Reads = nobody) -> RecordingBytes:
-    """Open a file; raises RecordingRefused, or NotPermitted if this user may not read it."""
+    """Open a file. RecordingRefused: it is not one. NotPermitted: this user may not read it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except PermissionError as error:

@@ -1,9 +1,9 @@
 """The index of one file of a recording.
 
-Owns: which chunk bodies are valid, the report on the others, which events are kept, which tables are in force at a
-place. Must not know: other files, views. Invariants: an invalid chunk is reported with its place and affects no other;
-memory does not grow with the file: it holds the newest events, and the places of the last few snapshots, of sources and
-of the weights, but no records.
+Owns: which chunk bodies are valid, the report on the others, which events are kept, which tables apply at a position.
+Must not know: other files, views. Invariants: an invalid chunk is reported with its position and affects no other;
+memory does not grow with the file: it has the newest events, and the positions of the last few snapshots, of sources
+and of the weights, but no records.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from brickd.recording.ring_taps import read_numbers
 from brickd.shm import _reader, segment_codec
 
 _SOURCES_MAX = 4_096
-_LAST = SLOTS + 2  # the snapshots that a window needs, and one that may be damaged
-# Chunks of tables: a writer starts afresh every minute, and adds at most one chunk with each snapshot.
+_LAST = SLOTS + 2  # the snapshots that a window needs, and a spare one
+# Chunks of tables: a writer starts new tables every minute, and adds at most one chunk with each snapshot.
 _TABLES_MAX = 64
 _TABLES_BYTES_MAX = 2 * _reader.CHUNK_BYTES_MAX
 
@@ -44,9 +44,9 @@ class FileIndex:
         self.events = RecordedEvents()
         self.counts: Counter[str] = Counter()
         self._tables = NameTables(form, self._refuse)
-        self._last: deque[int] = deque(maxlen=_LAST)  # places of snapshots
+        self._last: deque[int] = deque(maxlen=_LAST)  # positions of snapshots
         self._weights: int | None = None  # place
-        self._sources: dict[int, tuple[int, SourceHead]] = {}  # place and head, by hash
+        self._sources: dict[int, tuple[int, SourceHead]] = {}  # position and head, by hash
         for chunk in form:
             try:
                 self._take(chunk)
@@ -87,7 +87,7 @@ class FileIndex:
         """Yield the last few snapshots, the newest first, each read on demand."""
         for place in reversed(self._last):
             if (chunk := self.form.again(place)) is None:
-                self.end.damage(place, place, "a snapshot stood there, and does not any more")
+                self.end.damage(place, place, "the snapshot there has disappeared")
             elif (shown := self._shown(chunk, self._tables)) is not None:
                 yield shown
 
@@ -108,7 +108,7 @@ class FileIndex:
             return None
 
     def weights(self) -> Weights | None:
-        """The state of weights when the file began; None: not recorded."""
+        """Return the state of weights at the begin of the file; None: not recorded."""
         if self._weights is None or (chunk := self.form.again(self._weights)) is None:
             return None
         try:
@@ -122,7 +122,7 @@ class FileIndex:
         return {hash_: head for hash_, (_, head) in self._sources.items()}
 
     def source(self, hash_: int) -> KernelSource | None:
-        """The source with this hash; None: it is not in this file."""
+        """Return the source with this hash; None: it is not in this file."""
         place, _ = self._sources.get(hash_, (0, None))
         chunk = self.form.again(place) if place else None
         try:
@@ -143,7 +143,7 @@ class FileIndex:
                 yield uuid, found
 
     def _whose(self, uuids: Set[str]) -> dict[int, str]:
-        """The uuid of each number, also if a full file names a worker after its first records."""
+        """The uuid of each number, even if a full file names a worker after its first records."""
         whose: dict[int, str] = {}
         for chunk in self.form.only(_reader.CHUNK_WORKERS):
             try:
@@ -155,7 +155,7 @@ class FileIndex:
         return whose
 
     def _refuse(self, chunk: Chunk, error: ValueError) -> None:
-        """Report an invalid chunk once, however often it is read."""
+        """Report an invalid chunk once, even if it is read several times."""
         if all(each.start != chunk.offset for each in self.end.damages):
             self.end.damage(chunk.offset, chunk.end, str(error))
 
@@ -203,7 +203,7 @@ class RecordedEvents:
         self._first = min(self._first, other._first)
 
     def since(self, number: int) -> Page:
-        """The events after this number; missed: forgotten or not recorded ones."""
+        """Return the events after this number; missed: forgotten or unrecorded ones."""
         newest = self._newest()
         if not newest:
             return Page((), 0, 0)
@@ -216,7 +216,7 @@ class RecordedEvents:
 
 
 class _Tables(NamedTuple):
-    """The tables of a chunk of `size` bytes; `afresh`: earlier ones are not needed any more."""
+    """The tables of a chunk of `size` bytes; `afresh`: whether it needs no earlier ones."""
 
     tables: segment_codec.SharedTables
     afresh: bool
@@ -227,22 +227,22 @@ _NO_TABLES = segment_codec.SharedTables({}, {}, {})
 
 
 class NameTables:
-    """The names, paths and sites in force at each place of a file; `refuse` gets invalid chunks.
+    """The names, paths and sites at each position of a file; `refuse` gets invalid chunks.
 
-    Memory holds only the tables of the last few generations, even if a file has many.
+    Memory has only the tables of the last few generations, even if a file has many.
     """
 
     def __init__(self, form: Form, refuse: Callable[[Chunk, ValueError], object]) -> None:
         self._form, self._refuse = form, refuse
         self._places: deque[int] = deque(maxlen=_TABLES_MAX)
-        self._read: dict[int, _Tables] = {}  # by place: the tables in force at the last place that was asked for
+        self._read: dict[int, _Tables] = {}  # the position and the tables of the last call
 
     def add(self, place: int) -> None:
-        """Add the place of a chunk of tables, after all others."""
+        """Add the position of a chunk of tables, after all others."""
         self._places.append(place)
 
     def at(self, place: int) -> segment_codec.SharedTables:
-        """The tables in force at this place."""
+        """Return the tables at this position."""
         before, self._read = self._read, {}
         size = 0
         for each in reversed(self._places):

@@ -1,9 +1,9 @@
 """The daemon's recordings: those being written, and those not fetched yet.
 
-Owns: which recordings exist, and their limit. Must not know: who asks for one, its content. Invariants: the titles of
-its files identify a recording, so any process finds it, even if its writer is gone; a file is found by recording and
-number, never by a path from a request; a recording that is being written is not touched; a running daemon is asked for
-its recordings, because its files may belong to another user or be in another mount namespace.
+Owns: which recordings exist, and their limit. Must not know: callers, the content of recordings. Invariants: the titles
+of its files identify a recording, so any process finds it, even if its writer is gone; a file is found by recording and
+number, never by a path from a request; a recording that is being written is not touched; the list of a running daemon
+comes from the daemon, because its files may belong to another user or be in another mount namespace.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROOM = 8  # recordings, including the one that is being written
 
 
 class LibraryFile(NamedTuple):
-    """A file of a recording; `written`: its writer still holds its lock."""
+    """A file of a recording; `written`: whether its writer still holds its lock."""
 
     recording: str
     number: int
@@ -57,7 +57,7 @@ class Shelved:
 
     @property
     def made_ns(self) -> int:
-        """When the first file that still exists was created."""
+        """When the first existing file was created."""
         return self.files[0].made_ns
 
     @property
@@ -88,7 +88,7 @@ class Shelf:
         self._directory = directory
 
     def place(self) -> Path:
-        """The path for a new recording; raises BrickdError if its directory cannot be created."""
+        """Return the path for a new recording. BrickdError: its directory cannot be created."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -105,7 +105,7 @@ class Shelf:
         return sorted(shelved, key=lambda each: each.made_ns)
 
     def find(self, recording: str) -> Shelved:
-        """Find a recording; raises BrickdError if it does not exist or is being written."""
+        """Find a recording. BrickdError: it does not exist or is being written."""
         for each in self.all():
             if each.recording == recording:
                 if each.written:
@@ -114,7 +114,7 @@ class Shelf:
         raise BrickdError(f"no recording {recording} in {self._directory} (brickd doctor lists them)")
 
     def open(self, recording: str, number: int) -> int:
-        """Open a file for reading; returns its descriptor; raises BrickdError as `find` does."""
+        """Open a file for reading; return its descriptor; raise errors like `find`."""
         file = self._file(recording, number)
         try:
             return _opened(file.path)
@@ -122,7 +122,7 @@ class Shelf:
             raise BrickdError(f"{file.path}: cannot be opened: {error.strerror}") from None
 
     def remove(self, recording: str, number: int) -> None:
-        """Remove a file; raises BrickdError as `find` does."""
+        """Remove a file; raise errors like `find`."""
         file = self._file(recording, number)
         try:
             file.path.unlink()
@@ -153,7 +153,7 @@ class Shelf:
         except OSError:  # there are no recordings yet, or this user may not see them
             return
         for path in paths:
-            with contextlib.suppress(OSError, ValueError):  # it was removed, or it is not a recording
+            with contextlib.suppress(OSError, ValueError):  # it was removed, or is not a recording
                 fd = _opened(path)
                 try:
                     yield _described(path, fd)
@@ -182,12 +182,12 @@ def _locked(fd: int) -> bool:
     return False
 
 
-ENDING = "Ctrl-C in its brickd record"  # how a recording is ended
-NOBODY = ("none", "stale", "elsewhere")  # reasons for no answer that mean: there is no daemon for us
+ENDING = "Ctrl-C in its brickd record"  # how to end a recording
+NOBODY = ("none", "stale", "elsewhere")  # reasons that mean that no daemon serves this user
 
 
 def unfetched() -> list[dict[str, Any]]:
-    """All recordings, the oldest first; raises BrickdError if a daemon runs and does not answer."""
+    """Return all recordings, the oldest first. BrickdError: a daemon runs but does not answer."""
     try:
         recordings: list[dict[str, Any]] = client.ask("record").document()["recordings"]
         return recordings

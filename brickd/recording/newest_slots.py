@@ -1,7 +1,7 @@
 """The newest slots of a worker's rings.
 
-Owns: how many slots are held. Must not know: where they come from, their content. Invariants: a ring's slots have no
-gap and start with a record; memory holds only a few more slots than requested.
+Owns: the number of kept slots. Must not know: their origin, their content. Invariants: a ring's slots have no gap and
+start with a record; memory has only a few more slots than requested.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from brickd.recording.chunks import RingRecords
 from brickd.shm import _reader
 from brickd.shm.records import SLOT_BYTES
 
-# The least number of slots to hold: a record may have several slots, and other kinds of records come between.
+# The smallest number of slots to keep: a record may have several slots, with records of other kinds in between.
 _SLOTS_MIN = 1024
 
 
 class Tails:
-    """The rings of some lanes; holds at least the `newest` slots of each."""
+    """The rings of some lanes, with at least the `newest` slots of each."""
 
     def __init__(self, lanes: Iterable[int], newest: int) -> None:
         self.newest = newest
@@ -43,6 +43,6 @@ class Tails:
         self._rings[found.lane, found.events] = first, slots
 
     def ring(self, lane: int, *, events: bool) -> tuple[int, bytes]:
-        """The number of the first held slot, and the slots."""
+        """Return the number of the first kept slot, and the slots."""
         first, slots = self._rings.get((lane, events), (0, b""))
         return first, bytes(slots)

@@ -1,8 +1,8 @@
 """The redaction of snapshots, events and weights for a recording.
 
-Owns: what is removed from them. Must not know: records (the spool redacts them), files, when anything is written.
-Invariants: only kinds of events that say nothing about tensors, steps and positions keep their text; weights are
-redacted as their records are, with the same new keys.
+Owns: which data is removed from them. Must not know: records (the spool redacts them), files, when data is written.
+Invariants: only events about other things than tensors, steps and positions keep their text; weights are redacted like
+their records, with the same new keys.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _TOLD = frozenset(
         "worker_moved", "worker_returned",
     }
 )  # fmt: skip
-_LEFT_OUT = "left out: the recording is redacted"
+_LEFT_OUT = "omitted: the recording is redacted"
 
 
 def event(of: Event) -> Event:
-    """The event, redacted."""
+    """Return the redacted event."""
     return of if of.kind in _TOLD else of._replace(text=_LEFT_OUT, command=None)
 
 
 def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
-    """The snapshot with the names of checksum keys replaced as in the records."""
+    """Return the snapshot with the names of checksum keys replaced as in the records."""
     workers = []
     for worker in of.survey.workers:
         process = worker.reading.process
@@ -45,7 +45,7 @@ def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
 
 
 def weights(of: Weights, spool: _reader.Spool) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:
-    """The weights, redacted as the spool redacts records; changes `of`, which must be a copy."""
+    """Redact weights as the spool redacts records; this changes `of`, which must be a copy."""
     contents, tensors, workers = of.kept()
     held = {number for holds in workers.values() for column in (holds.now, holds.firsts) for number in column} - {0}
     left = {number: spool.tensors(content) for number, content in contents.items() if number in held}

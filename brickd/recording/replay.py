@@ -36,8 +36,8 @@ from brickd.recording.file_index import FileIndex, RecordedEvents
 from brickd.recording.recorded_segment import RecordedSegment
 
 _REDACTED = (
-    "redacted: checksums, steps, positions, streams and parameters are keyed anew, values of tensors and texts of"
-    " kernels left out"
+    "redacted: checksums, steps, positions, streams and parameters are keyed anew, values of tensors and texts of "
+    "kernels omitted"
 )
 _VALUES = "it has statistics and sketches of tensors: they reveal tokens to anyone with the same weights"
 
@@ -50,7 +50,7 @@ class Backwards:
         self._read: list[Shown] = []
 
     def first(self, count: int) -> Sequence[Shown]:
-        """The newest `count` snapshots, or fewer if there are fewer."""
+        """Return the newest `count` snapshots, or all if there are fewer."""
         self._read += itertools.islice(self._rest, max(0, count - len(self._read)))
         return self._read[:count]
 
@@ -80,7 +80,7 @@ class Replay:
     source: Source = "recording"
 
     def __init__(self, files: Sequence[FileIndex], backwards: Backwards, events: RecordedEvents, back: int = 0) -> None:
-        """Show the snapshot that is `back` before the last one."""
+        """Show the snapshot that is `back` snapshots before the last one."""
         self._files, self._backwards, self._back = files, backwards, back
         self.events = events
 
@@ -93,14 +93,14 @@ class Replay:
         return cls(files, Backwards(files), events)
 
     def _last(self, count: int) -> Sequence[Shown]:
-        """The shown snapshot and earlier ones, `count` at most."""
+        """Return the shown snapshot and earlier ones, `count` at most."""
         return self._backwards.first(self._back + count)[self._back :]
 
     def before(self) -> Replay:
-        """The same recording, one snapshot earlier; raises RecordingRefused if there is none."""
+        """Return the recording one snapshot earlier. RecordingRefused: there is none."""
         if len(self._last(2)) < 2:
             raise RecordingRefused(
-                self._files[-1].form.path, "has 1 snapshot, expected 2 to see what moved: record for longer"
+                self._files[-1].form.path, "has 1 snapshot, expected 2 to see which workers move: record for longer"
             )
         return Replay(self._files, self._backwards, self.events, self._back + 1)
 
@@ -130,7 +130,7 @@ class Replay:
 
     def stragglers(self) -> StragglerVerdict:
         """The stragglers at that time."""
-        lookout = Lookout(lambda *_, **__: None)  # what the daemon logged then is in the events
+        lookout = Lookout(lambda *_, **__: None)  # the events have the daemon's log of that time
         for shown in reversed(self._last(SLOTS + 1)):
             lookout.take(shown.snapshot)
         return lookout.judged()
@@ -142,7 +142,7 @@ class Replay:
         """None: a recording has no problems over time."""
 
     def compared(self) -> None:
-        """None: comparing all records takes too long."""
+        """None: comparing all records would take too long."""
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """The recorded fingerprints and weights of these workers."""
@@ -162,12 +162,12 @@ class Replay:
         return self._collect(of, 0).weights
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
-        """Compare the weights; reads the records only if a worker watches weights."""
+        """Compare the weights; read the records only if a worker watches weights."""
         of = watching(found.workers)
         return judge(self.weights(of), of) if of else ()
 
     def sources(self, of: Sequence[Worker]) -> RecordedSources:
-        """The sources that were recorded."""
+        """The recorded sources."""
         return RecordedSources(self._files)
 
     def files(self) -> Sequence[str]:
@@ -190,7 +190,7 @@ class Replay:
 
     @property
     def _begun(self) -> Beginning | None:
-        """The beginning from the first file in which it is valid."""
+        """The beginning, from the first file where it is valid."""
         return next((file.beginning for file in self._files if file.beginning is not None), None)
 
     @property
@@ -200,11 +200,11 @@ class Replay:
 
     @property
     def values(self) -> bool:
-        """Whether it has more of tensors than their checksums."""
+        """Whether it has more data of tensors than their checksums."""
         return any(file.beginning is not None and file.beginning.values for file in self._files)
 
     def checked(self, uuids: Set[str]) -> Checked:
-        """The checksums of some workers, from all files in order."""
+        """Return the checksums of some workers, from all files in order."""
         return Checked(self._files, uuids)
 
     def now_ns(self) -> int:
@@ -230,24 +230,24 @@ class Replay:
             of = f" of {', '.join(begun.names)}" if begun.names else ""
             at = rfc3339(last[0].snapshot.at_ns)
             began = rfc3339(begun.began_at_ns)
-            notes.insert(0, f"recorded{of} on {begun.host} since {began}: this was so at {at}")
+            notes.insert(0, f"recorded{of} on {begun.host} since {began}: state at {at}")
         notes += self._not_given()
         lacking = {what: n for what, n in self._counts().not_recorded.items() if n}
         if lacking:
             counts = ", ".join(plural(n, what.removesuffix("s")) for what, n in lacking.items())
-            notes.append(f"not recorded, for there was no room: {counts}")
+            notes.append(f"not recorded, because there was no room: {counts}")
         return tuple(notes)
 
     def _not_given(self) -> Iterator[str]:
-        """Notes on missing files between and after these; totals include those of earlier files."""
+        """Describe missing files between and after these; totals include those of earlier files."""
         numbers, last = [file.form.title.number for file in self._files], self._files[-1]
         if (between := numbers[-1] - numbers[0] + 1 - len(numbers)) > 0:
-            yield f"{plural(between, 'file')} of the set between these {'is' if between == 1 else 'are'} not given"
+            yield f"{plural(between, 'file')} between these {'is' if between == 1 else 'are'} missing"
         if last.ending is not None and last.ending.why == "rotated":
-            yield f"{last.form.path}: it goes on in the next file of its set"
+            yield f"{last.form.path}: the recording continues in the next file"
 
     def _counts(self) -> RecordingCounts:
-        """The counts of the recording at its end, or the last known ones."""
+        """Return the counts of the recording at its end, or the last known ones."""
         ending = self._files[-1].ending
         if ending is not None:
             return ending.counts
@@ -287,5 +287,7 @@ def opened(paths: Sequence[str], reads: Reads = nobody) -> Iterator[Replay]:
         forms.sort(key=lambda form: form.title.number)
         for one, other in itertools.pairwise(forms):
             if one.title.number == other.title.number:
-                raise RecordingRefused(other.path, f"is the same file of its recording as {one.path}: give each once")
+                raise RecordingRefused(
+                    other.path, f"is the same file of its recording as {one.path}: give each file once"
+                )
         yield Replay.of([FileIndex(form) for form in forms])

@@ -1,6 +1,6 @@
-"""The rings that are drained into a recording, and the numbers of their workers.
+"""The rings of a recording, and the numbers of their workers.
 
-Owns: these numbers, and their form in a file. Must not know: files, how records get into one. Invariants: a number
+Owns: these numbers, and their form in a file. Must not know: files, the way of the records. Invariants: a number
 belongs to the same worker in all files of a recording, and is assigned before the first record with it is drained.
 """
 
@@ -16,7 +16,7 @@ _REPLY_BYTES_MAX = 1 << 22
 
 
 class Rings:
-    """The rings of recorded workers: of `names`, or of all. Change it under the roster's lock.
+    """The rings of recorded workers (`names`, or all). Change it under the roster's lock.
 
     `spans`: whether each span is recorded in detail.
     """
@@ -25,7 +25,7 @@ class Rings:
         self.names, self.spans = names, spans
         self._spool: _reader.Spool | None = None
         self._numbers: dict[str, int] = {}
-        self._uuids = [""]  # by number; it only grows, so it may be read without the lock
+        self._uuids = [""]  # by number; it only grows, so reading it needs no lock
 
     def wants(self, name: str, service: str) -> bool:
         """Whether this worker is recorded."""
@@ -43,12 +43,12 @@ class Rings:
         drain.record_into(self._spool, self._numbers[uuid])
 
     def written(self, numbers: Iterable[int]) -> bytes:
-        """The body of a chunk with the workers of these numbers; any thread may call it."""
+        """Encode a chunk with the workers of these numbers; any thread may call it."""
         return plain({self._uuids[number]: number for number in sorted(numbers)}).encode()
 
 
 def read_numbers(body: bytes) -> dict[str, int]:
-    """Decode the numbers by uuid that `written` encoded; raises ValueError if they are invalid."""
+    """Decode the output of `written`: the numbers by uuid. ValueError: it is invalid."""
     with json_values.validating():
         return {
             json_values.text(uuid): json_values.whole(number)

@@ -1,7 +1,7 @@
 """The files of one recording, one after another: F.brick, F.1.brick, F.2.brick.
 
-Owns: their names, when one is full, which are kept. Must not know: what is written. Invariants: no existing file is
-overwritten; kept files are limited and removed ones counted; a file is locked while its writer is alive and writes it.
+Owns: their names, when a file is full, which files are kept. Must not know: the content. Invariants: no existing file
+is overwritten; kept files are limited and removed ones counted; a file is locked while its live writer writes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brickd.errors import BrickdError
 from brickd.shm import _reader
 
 SUFFIX = ".brick"
-# Records leave 1/8 of a file to everything else, including its end.
+# Records leave 1/8 of a file to all other data, including its end.
 _SPARE = 8
 
 
@@ -53,8 +53,8 @@ class Volume(NamedTuple):
 class Put(Enum):
     """The result of a write."""
 
-    DONE = "it stands there"
-    NO_ROOM = "it would go over the limit of the file: the next one may have room"
+    DONE = "written"
+    NO_ROOM = "it would exceed the limit of the file; the next file may have room"
     FAILED = "it cannot be written now"
 
 
@@ -62,14 +62,14 @@ class Volumes:
     """The files; the last one is being written.
 
     Attributes:
-        id: of the recording, the same in all files.
-        kept: the existing files, the oldest first; `removed` counts older ones, which were too many.
-        cut: another process truncated the file that is being written: nothing more can be written to it.
+        id: the id of the recording, the same in all files.
+        kept: the existing files, the oldest first; `removed` counts older ones above the limit.
+        cut: whether another process truncated the file that is being written, so it cannot be continued.
         trouble: why a recent write failed, or "".
     """
 
     def __init__(self, first: Path, limit_bytes: int, most: int) -> None:
-        """Create the first file; raises BrickdError if it cannot be created."""
+        """Create the first file. BrickdError: it cannot be created."""
         self.id = os.urandom(16)
         self.removed = 0
         self._first, self.limit_bytes, self._most = first, limit_bytes, most
@@ -86,7 +86,7 @@ class Volumes:
     def _made(self, path: Path, number: int) -> Volume:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # held by the open file description, which the writer shares
+            fcntl.flock(fd, fcntl.LOCK_EX)  # the open file description holds it, and the writer shares this
             limit, spare, now_ns = self.limit_bytes, self.limit_bytes // _SPARE, time.time_ns()
             file = _reader.Recording(fd, limit, id=self.id, number=number, made_ns=now_ns, spare_bytes=spare)
             return Volume(number, path, file)
@@ -119,7 +119,7 @@ class Volumes:
     def look(self) -> None:
         """Clear the trouble if no write failed since the last call. Call it after a large write.
 
-        Small writes do not clear it, because they may still find room when a large one does not.
+        Small writes do not clear it, because they may find room where a large one does not.
         """
         if not self._failed:
             self.trouble = ""
@@ -130,7 +130,7 @@ class Volumes:
         return self._put(lambda file: file.append(kind, at_ns, body))
 
     def write(self, spool: _reader.Spool, mark: int) -> Put:
-        """Write the content of a spool up to a mark; what is not written stays in the spool."""
+        """Write the content of a spool up to a mark; unwritten data stays in the spool."""
         return self._put(lambda file: file.write(spool, mark))
 
     def _put(self, write: Callable[[_reader.Recording], None]) -> Put:
@@ -149,7 +149,7 @@ class Volumes:
         self.trouble, self._failed = why, True
 
     def next(self) -> bool:
-        """Continue in a new file, with the previous one still open; False: it cannot be created."""
+        """Continue in a new file while the previous one is open; False: it cannot be created."""
         number = self.kept[-1].number + 1
         path = numbered(self._first, number)
         try:
@@ -175,17 +175,17 @@ class Volumes:
         self._close(self.file, ending)
 
     def leave(self) -> None:
-        """Close and so unlock all files in any state; other processes may use them now."""
+        """Close and so unlock all files in any state; after this, other processes may use them."""
         for each in self.kept:
             with contextlib.suppress(OSError):
                 each.file.close()
 
     def undo(self) -> None:
-        """Remove the first file, because nothing is recorded after all."""
+        """Remove the first file, because the recording could not start."""
         self.kept[0].path.unlink(missing_ok=True)
 
     def _close(self, file: _reader.Recording, ending: bytes) -> None:
-        # If there is no room for the ending, a reader sees that the file has no end.
+        # Without room for the ending, a reader reports that the file has no end.
         with contextlib.suppress(OSError):
             file.append(_reader.CHUNK_ENDING, time.time_ns(), ending)
         with contextlib.suppress(OSError):
@@ -194,7 +194,7 @@ class Volumes:
 
 def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, OSError) and error.errno == errno.ESTALE:
-        return "somebody cut the file while it was written"
+        return "another process truncated the file while it was written"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 

@@ -1,8 +1,9 @@
 """A running recording: its thread, its schedule, its end; one at a time.
 
-Owns: when anything is written, the end of a recording, and whether one runs. Must not know: what is written, or how;
-how workers are read. Invariants: one thread writes and no other waits for it; what it cannot write in time, or has no
-room for, is counted and reported; at any end written data stays, pending data and the redaction's key are discarded.
+Owns: when data is written, the end of a recording, and whether one runs. Must not know: the content, how it is written,
+how workers are read. Invariants: one thread writes and no other waits for it; data that it cannot write in time, or
+that has no room, is counted and reported; at any end, written data stays, and pending data and the redaction's key are
+discarded.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from brickd.recording.rotation import Volumes
 from brickd.recording.writer import RecordingInput, Writer
 from brickd.shm import _reader
 
-_WAITING_MAX = 4  # snapshots that wait for a disk
+_WAITING_MAX = 4  # snapshots that may wait for a disk
 _LOOK_MS, _LOOK_WITH_SPANS_MS = 1_000, 100  # the interval of rounds, which write pending data and check for the end
 _STILL_NS = 10_000_000_000  # a round that takes longer waits for its disk
 
@@ -40,10 +41,10 @@ _ENDS: dict[Why, str] = {
 
 
 class Recorder:
-    """One recording; `over` is set when it has ended and all data is in its files."""
+    """One recording; `over` is set after its end, when all data is in its files."""
 
     def __init__(self, order: Recording, first: Path, source: RecordingInput) -> None:
-        """Begin the first file with the present totals; raises BrickdError if that fails."""
+        """Begin the first file with the current totals. BrickdError: this failed."""
         self.over = threading.Event()
         self._order, self._source = order, source
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
@@ -101,7 +102,7 @@ class Recorder:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Call a function when it is over."""
+        """Call a function after its end."""
         self._watchers.append(wake)
         if self.over.is_set():
             wake()
@@ -112,7 +113,7 @@ class Recorder:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be recorded now."""
+        """The reason why nothing can be recorded now."""
         still_ns = time.monotonic_ns() - self._came_round_ns
         if still_ns > _STILL_NS and not self.over.is_set():  # the thread itself cannot report it
             return f"its disk has not answered for {still_ns // 1_000_000_000} s"
@@ -187,7 +188,7 @@ class Recorder:
             if order.until_exit and not self._source.lives(order.names):
                 return "exited"
             if writer.turn():
-                self._spool.wake()  # the old file may have had no room for all pending data
+                self._spool.wake()  # the old file may have no room for all pending data
             self._log_trouble()
 
     def _patience_ms(self, until: int | None) -> int:
@@ -197,7 +198,7 @@ class Recorder:
     def _log_trouble(self) -> None:
         trouble = self._volumes.trouble
         if trouble and not self._logged_trouble:
-            text = f"nothing can be recorded now: {trouble}; what is missed is counted"
+            text = f"nothing can be recorded now: {trouble}; missed data is counted"
             self._source.log_event("recording_failed", text, command="brickd status")
         elif self._logged_trouble and not trouble:
             self._source.log_event("recording_resumed", "the recording continues")
@@ -214,7 +215,7 @@ class Recordings:
         self._closed = False
 
     def begin(self, order: Recording, first: Path) -> Recorder:
-        """Begin a recording; raises BrickdError if another one runs, or nothing can be written."""
+        """Begin a recording. BrickdError: another one runs, or nothing can be written."""
         with self._lock:
             running = self.running
             if running is not None:
@@ -237,7 +238,7 @@ class Recordings:
             running.take(snapshot)
 
     def close(self) -> None:
-        """End the running recording, and start no more."""
+        """End the running recording, and refuse new ones."""
         with self._lock:
             self._closed = True
             current = self._current

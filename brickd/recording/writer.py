@@ -1,9 +1,9 @@
 """The content of a recording's files, and its order.
 
-Owns: the beginning of a file, the order of its chunks, the counts of what had no room, when another file begins. Must
+Owns: the beginning of a file, the order of its chunks, the counts of data without room, when a new file begins. Must
 not know: when a write is due, how files are written. Invariants: every file is complete: it begins with all totals and
-the state of weights, and names each worker that has records in it; another file begins only if that helps; what is not
-recorded is counted.
+the state of weights, and names each worker that has records in it; a new file begins only if that helps; unrecorded
+data is counted.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from brickd.recording.ring_taps import Rings
 from brickd.recording.rotation import Put, Volumes
 from brickd.shm import _reader
 
-_SOURCES = 4  # at most 1/4 of a file is texts of kernels, so that many texts displace no snapshot
-_WHOLE = 6  # snapshots between complete tables of names, paths and sites: damage costs a minute at most
+_SOURCES = 4  # texts of kernels take at most 1/4 of a file, so that they displace no snapshot
+_WHOLE = 6  # snapshots between complete tables of names, paths and sites: damage costs at most a minute
 
 
 class RecordingInput(Protocol):
-    """What a recording needs of a daemon; any of it may be called while the daemon works."""
+    """The interface of a daemon for a recording; callable while the daemon works."""
 
     @property
     def events(self) -> Log:
@@ -47,16 +47,16 @@ class RecordingInput(Protocol):
         """All workers."""
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """A copy of the present weights of some workers, which may be changed."""
+        """Return a copy of the current weights of some workers; the caller may change it."""
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
-        """The sources of kernels that are known so far."""
+        """The currently known sources of kernels."""
 
     def lives(self, names: tuple[str, ...]) -> bool:
-        """Whether any worker with one of these names is still drained; no names: any worker."""
+        """Whether a worker with one of these names is still drained; without names, any worker."""
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Copy the records of these rings into a spool; None: stop after the present records."""
+        """Copy the records of these rings into a spool; None: stop after all current records."""
 
     def log_event(self, kind: str, text: str, *, command: str | None = None) -> None:
         """Log an event."""
@@ -67,13 +67,13 @@ class Writer:
 
     Attributes:
         workers: the number of workers in the last snapshot.
-        dropped: the number of snapshots for which the caller's queue had no room; the caller counts them.
+        dropped: the number of snapshots without room in the caller's queue; the caller counts them.
     """
 
     def __init__(
         self, order: Recording, source: RecordingInput, rings: Rings, spool: _reader.Spool, volumes: Volumes
     ) -> None:
-        """Begin the first file with the present totals."""
+        """Begin the first file with the current totals."""
         self.volumes = volumes
         self.workers = self.dropped = 0
         self._order, self._source, self._rings, self._spool = order, source, rings, spool
@@ -82,18 +82,18 @@ class Writer:
         self._counts = RecordingCounts()
         self._refused = 0  # refused slots at the last check
         self._tables: set[int] = set()
-        self._last: Snapshot | None = None  # kept so that the next snapshot shares its tables
+        self._last: Snapshot | None = None  # kept, so that the next snapshot shares its tables
         self._begin()
 
     def _begin(self) -> None:
         """Write the beginning of a file."""
         self._snapshots = 0  # in this file
         self._recorded = False  # whether this file has records
-        self._outgrown = False  # whether something had no room that may fit into the next file
+        self._outgrown = False  # whether data without room may fit into the next file
         self._named: set[int] = set()  # workers, in this file
-        self._sourced: set[int] = set()  # sources, in this file or without room in it
+        self._sourced: set[int] = set()  # sources that are in this file or have no room in it
         self._sources_bytes = 0
-        self._held = False  # a worker could not be named: wait for the next snapshot, because each attempt is counted
+        self._held = False  # a worker could not be named: wait for the next snapshot
         self._tables.clear()
         facts, order = self._source.daemon(), self._order
         host = socket.gethostname()
@@ -111,7 +111,7 @@ class Writer:
         """Take and write a snapshot."""
         try:
             survey = self._source.survey()
-        except OSError:  # no file descriptor is left, for example: the daemon's loop has the same error and logs it
+        except OSError:  # for example, no file descriptor is left: the daemon's loop gets the same error and logs it
             self._lack("snapshots")
             return
         self.snapshot(Snapshot.of(survey, time.monotonic_ns(), time.time_ns()))
@@ -137,7 +137,7 @@ class Writer:
         if not self._order.names:
             return snapshot
         workers = [worker for worker in survey.workers if self._rings.wants(worker.name, worker.service)]
-        # A refused file belongs to none of these workers.
+        # A refused file belongs to no recorded worker.
         return snapshot._replace(survey=survey._replace(workers=workers, refused=[]))
 
     def _write(self, snapshot: Snapshot) -> bool:
@@ -156,21 +156,21 @@ class Writer:
         return False
 
     def _put_large(self, kind: int, at_ns: int, body: bytes, together: int) -> bool:
-        """Write a part of a snapshot; another file helps if the snapshot fits into an empty one."""
+        """Write a part of a snapshot; a new file helps if the snapshot fits into an empty one."""
         put, limit = self.volumes.put(kind, at_ns, body), self.volumes.limit_bytes
         if put is Put.NO_ROOM and self._snapshots and together < limit:
             self._outgrown = True
         elif put is Put.NO_ROOM:
             self.volumes.fail(
-                f"a file with a snapshot of {together:,} bytes is longer than the {limit:,} that it may have:"
-                " allow more with --max-size, or record fewer with --workers"
+                f"a file with a snapshot of {together:,} bytes exceeds the limit of {limit:,}:"
+                " allow more with --max-size, or record fewer workers with --workers"
             )
         return put is Put.DONE
 
     # ---- sources
 
     def _source_texts(self, snapshot: Snapshot) -> None:
-        """Write the known sources of kernels, unless redacted, because a text cannot be redacted."""
+        """Write the known sources of kernels, but not if redacted: a text cannot be redacted."""
         if self._order.redact:
             return
         workers = snapshot.survey.workers
@@ -190,7 +190,7 @@ class Writer:
     # ---- weights
 
     def weigh(self) -> None:
-        """Write the state of weights. It is read after recording began: no record is between."""
+        """Write the state of weights, read after the recording began, so no record is missing."""
         if self._last is None:
             return
         contents, tensors, workers = redact.weights(self._source.weights(self._last.survey.workers), self._spool)
@@ -220,7 +220,7 @@ class Writer:
     # ---- records
 
     def records(self) -> bool:
-        """Write the records that wait in the spool; return whether all of them were written."""
+        """Write the records in the spool; return whether all of them were written."""
         self._see_refused()
         mark, numbers = self._spool.ready()
         if numbers and (self._held or not self._snapshots):  # a file without a snapshot cannot be opened
@@ -270,11 +270,11 @@ class Writer:
 
     @property
     def _grown(self) -> bool:
-        """Whether the file has more than the next one would begin with."""
+        """Whether the file has more data than a new one would begin with."""
         return self._snapshots > 1 or self._recorded
 
     def turn(self) -> bool:
-        """Continue in another file if it is time; return whether it was."""
+        """Continue in a new file if one is due; return whether it was."""
         most, volumes = self._order.max_age, self.volumes
         aged = self._snapshots > 0 and most is not None and volumes.age_seconds >= most
         if not (volumes.cut or self._outgrown or aged or (self._grown and volumes.low)) or not volumes.next():
@@ -285,7 +285,7 @@ class Writer:
         return True
 
     def end(self, why: Why) -> None:
-        """Write the pending data and the end; what has no room is counted."""
+        """Write the pending data and the end; count the data without room."""
         while not self.records() and self.turn():
             pass
         self._spool.clear()

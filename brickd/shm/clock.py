@@ -1,7 +1,8 @@
 """The worker's clock: the length of its ticks and its present value.
 
 Owns: the conversion of ticks, time namespaces, and which clock fields of a header are trusted. Must not know: segments.
-Invariants: a tick has a plausible length, whatever a header contains; the clock's value is unknown rather than wrong.
+Invariants: a tick has a plausible length, whatever a header contains; a clock's value may be unknown, but is never
+wrong.
 """
 
 from __future__ import annotations
@@ -29,16 +30,17 @@ class WorkerClock:
     """A worker's clock."""
 
     def __init__(self, header: _reader.Header, pid: int | None) -> None:
-        """Read the header's clock; `pid`: of the worker, in our namespace."""
+        """Read the header's clock; `pid`: the worker's, in this namespace."""
         self._header, self._kind = header, header["clock"]
-        # Between time namespaces the kernel shifts its own clocks, but not the processor's counter.
+        # Time namespaces shift the kernel's clocks, but not the processor's counter.
         self._ahead_ns = _ahead_ns(pid) if self._kind == _reader.CLOCK_MONOTONIC else 0
 
     def now(self) -> Now:
-        """The length of the worker's tick, and the worker's clock now.
+        """Return the length of the worker's tick, and its clock now.
 
         Measures a tick over the worker's whole life, from the clock pair in its header to a pair taken now. Uses this
-        process's own measurement if the header's pair is implausible (of another time namespace, say) or too recent.
+        process's measurement if the header's pair is implausible (for example, of another time namespace) or too
+        recent.
         """
         ticks, ns = _reader.clock_pair(self._kind)
         if self._kind == _reader.CLOCK_MONOTONIC:
@@ -52,7 +54,7 @@ class WorkerClock:
         return Now(own, ticks)
 
     def _shifted(self, ns: int) -> int | None:
-        """Convert our time to the worker's clock. Unknown offset: our time, or None if implausible."""
+        """Convert this process's time to the worker's clock; None: unknown offset, implausible time."""
         if self._ahead_ns is not None:
             return ns + self._ahead_ns
         age_ns = ns - self._header["anchor_ticks"]
@@ -61,7 +63,7 @@ class WorkerClock:
 
 
 def _ahead_ns(pid: int | None) -> int | None:
-    """The offset of a process's monotonic clocks from ours; None: unknown."""
+    """Return the offset of a process's monotonic clocks from this process's; None: unknown."""
     if not pid or not _knows_our_pids():
         return None
     ours, theirs = _offset_ns("self"), _offset_ns(str(pid))
@@ -71,7 +73,7 @@ def _ahead_ns(pid: int | None) -> int | None:
 
 
 def _knows_our_pids() -> bool:
-    """Whether /proc belongs to our pid namespace; otherwise a pid leads to another process."""
+    """Whether /proc belongs to this pid namespace; otherwise a pid means another process."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:
@@ -79,7 +81,7 @@ def _knows_our_pids() -> bool:
 
 
 def _offset_ns(process: str) -> int | None:
-    """The offset of a process's monotonic clocks from the machine's."""
+    """Return the offset of a process's monotonic clocks from the machine's."""
     try:
         with open(f"/proc/{process}/timens_offsets") as file:
             _, seconds, ns = next(line for line in file if line.startswith("monotonic")).split()
@@ -88,12 +90,12 @@ def _offset_ns(process: str) -> int | None:
         return None
 
 
-# The first pair is taken at import, so that the 10 ms have usually passed when a tick is measured.
+# Take the first pair at import, so that 10 ms have usually passed when a tick is measured.
 _own_pairs = {_reader.CLOCK_TSC: _reader.clock_pair(_reader.CLOCK_TSC)}
 
 
 def _own_tick_ns(kind: int) -> float:
-    """The length of a tick, measured by this process over at least 10 ms since its first pair."""
+    """Measure the length of a tick over at least 10 ms since this process's first pair."""
     first = _own_pairs.setdefault(kind, _reader.clock_pair(kind))
     now = _reader.clock_pair(kind)
     if now[0] < first[0]:  # the counter went back, for example after a suspend: start again

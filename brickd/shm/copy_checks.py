@@ -1,8 +1,8 @@
-"""Checks of readings from files, which are trusted no more than segments.
+"""Checks of readings from files. Files are as untrusted as segments.
 
-Owns: the valid values of every field of a reading. Must not know: files, how a reading is encoded. Invariants: every
-view works on a reading that passes, as on one from a segment; a reading that fails raises ValueError with the value
-found and the value expected.
+Owns: the valid values of every field of a reading. Must not know: files, the encoding of readings. Invariants: every
+view works on a checked reading as on one from a segment; an invalid reading raises ValueError with the value found and
+the value expected.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from brickd.shm import _reader
 from brickd.shm.records import named_later
 from brickd.shm.segment_copy import CLOCKS, CallPath, Reading, SiteKey
 
-_PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each path may have a second one, for its bounded part
+_PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each path may have a second path for its bounded part
 _TICK_NS_MAX = 1e6
 _UNIT_MAX = 127  # the limit of a path's key; later minors may define more units
 
 
 def reading(found: Reading) -> Reading:
-    """Check a reading whose tables are checked, or raise ValueError. Drops unknown fields."""
+    """Check a reading, after its tables, or raise ValueError. Unknown fields are dropped."""
     text(found.file)
     require(found.header.get("clock") in CLOCKS, "a clock", found.header.get("clock"))
     require(0 < number(found.tick_ns) < _TICK_NS_MAX, "a tick's ns", found.tick_ns)
@@ -44,7 +44,7 @@ def reading(found: Reading) -> Reading:
 
 
 def names(found: Sequence[tuple[str, int] | None]) -> None:
-    """Check a table of names; raises ValueError if it is invalid."""
+    """Check a table of names. ValueError: it is invalid."""
     require(len(found) <= _reader.NUMBERS_MAX, f"at most {_reader.NUMBERS_MAX} names", len(found))
     for name in found:
         if name is not None:
@@ -54,7 +54,7 @@ def names(found: Sequence[tuple[str, int] | None]) -> None:
 
 
 def paths(found: Sequence[CallPath | None]) -> None:
-    """Check a table of paths; raises ValueError if it is invalid."""
+    """Check a table of paths. ValueError: it is invalid."""
     require(len(found) <= _PATHS_MAX, f"at most {_PATHS_MAX} paths", len(found))
     deferred: set[tuple[int, int, int]] = set()
     for place, path in enumerate(found):
@@ -67,11 +67,11 @@ def paths(found: Sequence[CallPath | None]) -> None:
             if path.unit == _reader.UNIT_DEFERRED:
                 deferred.add(path[:3])
             elif path.unit == _reader.UNIT_BOUND:
-                require(path[:3] in deferred, "a bound behind the path that it is of", path)
+                require(path[:3] in deferred, "the path of a bound before the bound", path)
 
 
 def sites(found: Sequence[SiteKey | None]) -> None:
-    """Check a table of sites; raises ValueError if it is invalid."""
+    """Check a table of sites. ValueError: it is invalid."""
     require(len(found) <= _reader.SITES_MAX, f"at most {_reader.SITES_MAX} sites", len(found))
     for site in found:
         if site is not None:
@@ -86,19 +86,19 @@ def _summaries(found: Reading) -> None:
     require(latency <= summaries, "no more latencies than summaries", latency // size)
     if not latency:
         bounds = any(path is not None and path.unit == _reader.UNIT_BOUND for path in found.paths)
-        require(not bounds, "latencies of what is only bounded", latency)
+        require(not bounds, "latencies of bounded paths only", latency)
 
 
 @functools.cache
 def _shape(record: str) -> tuple[tuple[tuple[str, int, str], ...], struct.Struct]:
-    """The fields of a struct without reserved ones, and the codec of its numeric fields."""
+    """Return the fields of a struct without reserved ones, and the codec of its numeric fields."""
     rows = {row[1]: row for row in (*_reader.later(), *_reader.layout()) if row[0] == record}
     fields = tuple((name, count, code) for _, name, _, count, code in rows.values() if not name.startswith("reserved"))
     return fields, struct.Struct("<" + "".join(f"{count}{code}" for _, count, code in fields if code != "B"))
 
 
 def _fields(record: str, found: Mapping[str, Any]) -> Any:
-    """The fields of a struct that this brickd knows; a missing field of a later minor is 0."""
+    """Return the known fields of a struct; a missing field of a later minor version is 0."""
     shape, codec = _shape(record)
     complete = {**named_later(record), **found}
     numbers: list[Any] = []
@@ -112,7 +112,7 @@ def _fields(record: str, found: Mapping[str, Any]) -> Any:
         else:
             require(isinstance(value, tuple) and len(value) == count, f"{count} numbers as {name}", value)
             numbers += value
-    # All at once: 8 µs, and 27 µs one by one. A worker may have 1,024 lanes.
+    # Check all at once: this takes 8 µs, and one by one 27 µs. A worker may have 1,024 lanes.
     require(set(map(type, numbers)) == {int}, f"whole numbers in a {record}", numbers)
     codec.pack(*numbers)  # the message of struct.error has the valid range
     return {name: complete[name] for name, _, _ in shape}

@@ -1,7 +1,7 @@
-"""Files with one uuid: which one is the worker's segment, and why the others are refused.
+"""Files with the same uuid: selects the worker's segment, and refuses the others.
 
-Owns: that rule, the same for a daemon and for a verb that reads shared memory itself. Must not know: how a file is
-drained or shown. Invariant: at most one file of a uuid counts, so no span counts twice.
+Owns: the rule, the same for a daemon and for a verb that reads shared memory. Must not know: how a file is drained or
+shown. Invariant: at most one file per uuid counts, so no span counts twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Twin(NamedTuple):
 
     Attributes:
         alive: whether a process holds the worker's lock on it.
-        activity: of the segment; a copy never has more than its original.
+        activity: the segment's activity; a copy never has more than its original.
     """
 
     name: str
@@ -28,10 +28,10 @@ class Twin(NamedTuple):
 
 
 def original(twins: Sequence[Twin], known: Identifier | None) -> Twin | None:
-    """The worker's own file; None: unknown.
+    """Return the worker's file; None: unknown.
 
     Args:
-        twins: at least one, in the order of their names.
+        twins: at least one file, in the order of the names.
         known: the file of this uuid that a daemon drained, according to its checkpoint.
     """
     for twin in twins:
@@ -40,11 +40,11 @@ def original(twins: Sequence[Twin], known: Identifier | None) -> Twin | None:
     alive = [twin for twin in twins if twin.alive]
     if len(alive) > 1:
         return None
-    # If all are dead, the one with the most activity: an earlier copy lacks what the worker counted later.
+    # If all are dead, use the one with the most activity: an earlier copy lacks the worker's later counts.
     return alive[0] if alive else max(twins, key=lambda twin: twin.activity)
 
 
 def undecided(name: str, other: str) -> SegmentUndrained:
-    """The error for a file that cannot yet be distinguished from its twin."""
+    """Return the error for a file that cannot yet be distinguished from its twin."""
     reason = f"has the same uuid as {other}, and both have a live worker: neither is read until one of them ends"
     return SegmentUndrained(name, reason)

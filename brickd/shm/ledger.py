@@ -1,10 +1,10 @@
-"""The ledger: the account of everything attempted, recorded or lost.
+"""The ledger: counts of everything attempted, recorded or lost.
 
-Owns: how a segment's counters become an account, and how accounts are added up. Must not know: files, screens.
-Invariants: every term comes from a stored counter; for every worker and every sum of workers, begun = summarized +
-rejected + open + abandoned + unpublished, and started = measured + bounded + pending + orphaned; the open spans of a
-dead process are abandoned; summaries hold the wanted marks except the refused ones. `removed` is part of no other term:
-it counts workers of which nothing else is known.
+Owns: how a segment's counters become a ledger, and how ledgers are added up. Must not know: files, screens. Invariants:
+every term comes from a stored counter; for every worker and every sum of workers, begun = summarized + rejected + open
++ abandoned + unpublished, and started = measured + bounded + pending + orphaned; the open spans of a dead process are
+abandoned; summaries have the attempted marks minus the refused ones. `removed` is part of no other term: it counts
+removed workers without other known data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFERRED = ("started", "measured", "bounded", "pending", "orphaned", "late", "un
 
 @dataclass(slots=True)
 class Ledger:
-    """One worker's account, or the sum of many."""
+    """One worker's ledger, or the sum of many."""
 
     spans: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
@@ -41,7 +41,7 @@ class Ledger:
     deferred: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Ledger) -> None:
-        """Add another account to this one."""
+        """Add another ledger to this one."""
         for name in self.__slots__:
             getattr(self, name).update(getattr(other, name))
 
@@ -51,7 +51,7 @@ class Ledger:
             getattr(self, stream)["removed"] += getattr(counts, stream)
 
     def counts(self) -> WorkerCounts:
-        """The counts that a removal record of this worker's segment would have."""
+        """Return the counts for a removal record of this worker's segment."""
         return WorkerCounts(
             spans=self.spans["begun"],
             details=_wanted(self.details, self.details_dropped),
@@ -104,18 +104,18 @@ def _add(to: Counter[str], counts: Iterable[tuple[str, int]], times: int) -> Non
 
 
 def _consumed(tail: tuple[int, int], head: int) -> int:
-    """The number of consumed records of a ring; 0 if the pair is invalid."""
+    """Return the number of consumed records of a ring; 0 if the pair is invalid."""
     position, complement = tail
     return _of(position, head) if position ^ complement == 2**64 - 1 else 0
 
 
 def _of(part: int, whole: int) -> int:
-    """The part, or 0 if it exceeds the whole: any process of the user may write these words."""
+    """Return the part, or 0 if it exceeds the total: any process of the user may write both."""
     return part if part <= whole else 0
 
 
 def ledger_of(reading: Reading) -> Ledger:
-    """A worker's account. A span that is between two counters is unpublished."""
+    """Return a worker's ledger. A span between two counters is unpublished."""
     ledger = Ledger()
     spans = ledger.spans
     for lane, consumer, n in reading.alike():

@@ -1,8 +1,8 @@
-"""What a worker could not record, and which setting would make room for it.
+"""The losses of a worker, and the settings that would make room.
 
 Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of lost
-data is reported; an end without a begin (a child that is forked within a span has one) and a cut name are not losses; a
-setting to raise has its new value, never one beyond the format's limit.
+data is reported; an end without a begin (for example, in a child that was forked within a span) and a truncated name
+are not losses; a setting to raise has its new value, never above the format's limit.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Loss(NamedTuple):
     """One kind of data that is missing from a worker's totals or details.
 
     Attributes:
-        kind: the cause; a worker has each at most once.
-        spans: whether whole spans are missing; otherwise only their paths or details.
-        settings: for the worker's next start, each as NAME=VALUE.
+        kind: the cause; a worker has each cause at most once.
+        spans: whether spans are missing; if not, only their paths or details.
+        settings: the settings for the worker's next start, each as NAME=VALUE.
         amount: the counter of these losses; None: a full table, which has no counter.
     """
 
@@ -43,7 +43,7 @@ class Loss(NamedTuple):
 
 
 def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
-    """What this worker could not record, the worst first."""
+    """Return the losses of this worker, the worst first."""
     header, process = reading.header, reading.process
     found = []
     if ledger.spans["no_lane"]:
@@ -65,7 +65,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if full:
         rooms = " or ".join(f"{room:,} {what}" for what, room in full)
         settings = tuple(setting for what, room in full for setting in _raised(what, room, _reader.NUMBERS_MAX))
-        found.append(Loss("tables", f"spans folded into 'other': more than its {rooms}", settings=settings))
+        found.append(Loss("tables", f"spans counted as 'other': more than its {rooms}", settings=settings))
     elif process["names_refused"]:
         names = plural(process["names_refused"], "name was", "names were")
         room = header["names"]
@@ -79,7 +79,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         text = f"{plural(amounts, 'wrong argument')} not recorded: {right}"
         found.append(Loss("amounts", text, amount=amounts))
     if dropped := ledger.details_dropped.total():
-        found.append(Loss("details", f"{plural(dropped, 'span detail')} dropped; totals are whole", amount=dropped))
+        found.append(Loss("details", f"{plural(dropped, 'span detail')} dropped; totals are complete", amount=dropped))
     if refused := process["sites_refused"]:
         found.append(_without_site(reading, refused))
     if unreadable := process["tensors_refused"]:
@@ -142,5 +142,5 @@ def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
 
 
 def _raised(what: str, room: int, most: int) -> tuple[str, ...]:
-    """The setting for twice the room, up to the format's limit; empty at that limit."""
+    """Return the setting for twice the room, up to the format's limit; empty at that limit."""
     return (f"BRICKD_{what.upper()}={min(2 * room, most)}",) if room < most else ()

@@ -1,9 +1,9 @@
-"""The memory budget of segments: bytes that a reading copies and keeps.
+"""The memory budget of segments: the bytes that a reading copies and keeps.
 
 Owns: the limits for one segment and for all segments of one user, the cost of each row, and the ration of a segment.
-Must not know: how a segment is read. Invariants: the cost of a segment is that of its content, not of its claims; a
-ration does not depend on time; if callers ask for the cheapest first, a cheap segment loses nothing to an expensive
-one. A segment over the limits loses, in this order: its detail, frequent readings of its totals, all readings.
+Must not know: how a segment is read. Invariants: a segment's cost comes from its content, not from its header; a ration
+does not depend on time; if callers request the cheapest first, an expensive segment takes nothing from a cheap one. A
+segment over the limits loses, in this order: its detail, frequent readings of its totals, all readings.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from brickd.shm.segment_copy import Reading
 
 MIB = 1 << 20
 
-# Bytes of one row in a reading, measured with names of 30 bytes and numbers of 50 bits. A lane is two dicts.
+# Bytes of one row in a reading, measured with names of 30 bytes and numbers of 50 bits. A lane has two dicts.
 LANE_BYTES, NAME_BYTES, PATH_BYTES, SITE_BYTES = 2_560, 280, 190, 170
 PENDING_BYTES = 200  # a start of deferred work without its end
-_LINE_BYTES = 3 * 384 + 2 * 64  # of a lane and its consumer, in all reads together
+_LINE_BYTES = 3 * 384 + 2 * 64  # bytes read of a lane and its consumer, in all reads
 _BLOCK_BYTES = 64 * (_reader.SUMMARY_BYTES + 2 * 8)  # summaries, and their sequences before and after
 
-# The interval between readings of totals that are too expensive to be read each time.
+# The interval between readings of totals that are too expensive for each look.
 SELDOM_NS = 60_000_000_000
-SELDOM = 6  # readings of other segments in that interval: at least one every ten seconds
+SELDOM = 6  # readings of other segments in this interval: at least one every ten seconds
 
 
 class Cost(NamedTuple):
-    """The cost of a segment in bytes: copied by a reading, kept in memory, kept of its rings."""
+    """The cost of a segment in bytes: copied by a reading, kept in memory, kept from its rings."""
 
     read: int
     kept: int
     detail: int = 0
 
 
-# 64 workers of 32 threads that all used the same 256 paths: 620 MB read, in 0.22 s of processor time, and 32 MB kept.
-# One worker with 65,472 paths in use: 76 MB read for each thread, and 106 MB kept.
+# Measured: 64 workers of 32 threads with the same 256 paths: 620 MB read in 0.22 s of processor time, and 32 MB kept.
+# One worker with 65,472 paths: 76 MB read per thread, and 106 MB kept.
 SEGMENT = Cost(read=1024 * MIB, kept=112 * MIB)
 OWNER = Cost(read=2048 * MIB, kept=128 * MIB)
 
@@ -50,13 +50,13 @@ class Ration(IntEnum):
     """How much of a segment is read."""
 
     WHOLE = 0
-    NO_DETAIL = 1  # its rings are not read; its worker counts the records that find no room there
-    SELDOM = 2  # also, its totals are read only once a minute
+    NO_DETAIL = 1  # its rings are not read; its worker counts the records without room
+    SELDOM = 2  # like NO_DETAIL, and its totals are read only once a minute
     NOTHING = 3
 
 
 def cost_of(extent: Extent, pending: int = 0, detail: int = 0) -> Cost:
-    """The cost of a segment with `pending` starts of deferred work and `detail` ring bytes."""
+    """Return a segment's cost, with `pending` starts of deferred work and `detail` ring bytes."""
     rows = extent.names * NAME_BYTES + extent.paths * (PATH_BYTES + _reader.SUMMARY_BYTES) + extent.sites * SITE_BYTES
     tables = extent.names * 2 * 128 + (extent.paths + extent.sites) * 8
     return Cost(
@@ -75,7 +75,7 @@ class Budget:
     _kept: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     def ration(self, owner: int, cost: Cost) -> tuple[Ration, str]:
-        """The ration of a user's segment, and why not more. Callers ask for the cheapest first."""
+        """Return a segment's ration and the reason. Callers request the cheapest first."""
         rations = {
             Ration.WHOLE: Cost(cost.read, cost.kept + cost.detail),
             Ration.NO_DETAIL: Cost(cost.read, cost.kept),
@@ -92,7 +92,7 @@ class Budget:
         return Ration.NOTHING, why
 
     def grown(self, owner: int, before: int, after: int) -> str:
-        """Charge a segment that grew while it was read. Returns why that is too much, or ""."""
+        """Charge a segment that grew while it was read; return why this is too much, or ""."""
         others = self._kept[owner] - before
         if over := _over(owner, Cost(0, after), 0, others):
             return over
@@ -101,13 +101,13 @@ class Budget:
 
 
 def _kept(reading: Reading) -> int:
-    """The bytes that a reading takes in memory."""
+    """Return the bytes that a reading takes in memory."""
     names, paths, sites = len(reading.names), len(reading.paths), len(reading.sites)
     return cost_of(Extent(lines=0, lanes=len(reading.alike()), names=names, paths=paths, sites=sites, blocks=0)).kept
 
 
 def kept_of(readings: Iterable[Reading], size: Callable[[bytes | _reader.Packed], int] = len) -> Iterator[int]:
-    """The bytes that each compact reading adds to the ones before it; `size`: of a table."""
+    """Return the bytes that each compact reading adds to the earlier ones."""
     seen: set[int] = set()
     for each in readings:
         kept = len(each.lanes) * LANE_BYTES + size(each.summaries) + size(each.latency)
@@ -118,15 +118,15 @@ def kept_of(readings: Iterable[Reading], size: Callable[[bytes | _reader.Packed]
 
 
 def packed_size(table: bytes | _reader.Packed) -> int:
-    """The bytes of a table in packed form."""
+    """Return the bytes of a table in packed form."""
     return len(table if isinstance(table, bytes) else table.form())
 
 
 @dataclass(slots=True)
 class Account:
-    """The ration of one segment across readings; `why` it is not larger.
+    """The ration of one segment over all readings; `why`: why it is not larger.
 
-    Detail that was refused once is never read again, because its cost is unknown from then on.
+    Detail that was refused once is never read again, because its cost is unknown after that.
     """
 
     pending: Callable[[], int] = lambda: 0
@@ -137,7 +137,7 @@ class Account:
     _last_ns: int = 0
 
     def read(self, segment: Segment, budget: Budget, now_ns: int) -> Reading:
-        """Read the segment's totals, or return the last reading; raises SegmentRefused."""
+        """Read the segment's totals, or return the last reading, or raise SegmentRefused."""
         extent = segment.extent()
         cost = cost_of(extent, self.pending(), self.detail())
         ration, why = budget.ration(segment.uid, cost)
@@ -149,7 +149,7 @@ class Account:
             reading = segment.read()
             if why := budget.grown(segment.uid, cost_of(extent).kept, _kept(reading)):
                 raise SegmentOverBudget(segment.name, why)
-            # Packed, because several surveys hold the readings of all segments at the same time.
+            # Pack it, because several surveys keep the readings of all segments at the same time.
             reading = replace(reading, summaries=_reader.Packed(reading.summaries))
             self._last, self._last_ns = (reading if seldom else None), now_ns
             return reading
@@ -157,7 +157,7 @@ class Account:
 
 
 def _over(owner: int, part: Cost, read: int, kept: int) -> str:
-    """The first limit that would be exceeded, with the amount; "": none."""
+    """Return the first limit that would be exceeded, with the amount; "": none."""
     for what, takes, one, all_of, taken in (
         ("to be read", part.read, SEGMENT.read, OWNER.read, read),
         ("of memory", part.kept, SEGMENT.kept, OWNER.kept, kept),

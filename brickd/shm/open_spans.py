@@ -1,7 +1,7 @@
 """Open spans: the youngest span of each lane, from the lane's open word.
 
-Owns: the decoding of the open word, and the walk from a path to its root. Must not know: other workers, screens, what
-an open span means. Invariants: an age is never negative; a word with an unknown path gives no span.
+Owns: the decoding of the open word, and the walk from a path to its root. Must not know: other workers, screens, the
+meaning of an open span. Invariants: an age is never negative; a word with an unknown path gives no span.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 
 class Open(NamedTuple):
-    """A span that has begun and not ended; `path` has the names from the root down to it.
+    """An open span; `path` has the names from the root down to it.
 
     Attributes:
         layer: None outside of layers.
@@ -29,7 +29,7 @@ class Open(NamedTuple):
 
 
 def youngest(reading: Reading, lane: _reader.Lane) -> Open | None:
-    """The youngest open span of the lane, if any."""
+    """Return the youngest open span of the lane, if any."""
     word = lane["current"]
     number = word & 0xFFFF
     path = reading.paths[number] if number < len(reading.paths) else None
@@ -42,7 +42,7 @@ def youngest(reading: Reading, lane: _reader.Lane) -> Open | None:
 def _since_ns(reading: Reading, start: int) -> int | None:
     if reading.now_ticks is None:
         return None
-    # The word holds bits 8 to 55 of the start.
+    # The word has bits 8 to 55 of the start.
     ticks = ((reading.now_ticks >> 8) - start) % 2**48 << 8
     return round(ticks * reading.tick_ns) if ticks < 2**55 else 0
 

@@ -1,8 +1,8 @@
 """Records from the slots of a ring.
 
-Owns: how slots become records, and the names of their kinds. Must not know: where the slots came from. Invariants: a
-record of an unknown kind is counted and skipped by its own number of slots; an impossible number ends the walk, and the
-rest counts as one unreadable record.
+Owns: how slots become records, and the names of their kinds. Must not know: the origin of the slots. Invariants: a
+record of an unknown kind is counted and skipped, by the number of slots in it; an impossible number ends the walk, and
+the rest counts as one unreadable record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _VALUES = ("min", "max", "mean", "l2")  # of a tensor; a recording may omit them
 
 
 def kind_name(kind: int) -> str:
-    """The name of a record kind; 0 stands for all kinds without a counter of their own.
+    """Return the name of a record kind; 0 means all kinds without a separate counter.
 
     >>> kind_name(_reader.KIND_DEFER), kind_name(15)
     ('defer', 'kind_15')
@@ -42,20 +42,20 @@ def kind_name(kind: int) -> str:
 
 @functools.cache
 def fields_of(record: str) -> tuple[tuple[str, int, int, str], ...]:
-    """The (name, offset, count, code) of a struct's fields, also of structs of later minors."""
+    """Return the (name, offset, count, code) of a struct's fields, even of later minor versions."""
     frozen = tuple(row[1:] for row in _reader.layout() if row[0] == record)
     return frozen or tuple(row[1:] for row in _reader.later() if row[0] == record)
 
 
 @functools.cache
 def named_later(record: str) -> dict[str, int]:
-    """The fields that later minors added in reserved bytes, with their value in older ones: 0."""
+    """Return the fields that later minor versions added in reserved bytes, which are 0 before."""
     return {name: 0 for each, name, *_ in _reader.later() if each == record}
 
 
 @functools.cache
 def _codec(record: str) -> tuple[struct.Struct, tuple[tuple[str, int], ...]]:
-    """The codec of a struct's bytes, and name and count of each field except reserved ones."""
+    """Return the codec of a struct, and the name and count of each field except reserved ones."""
     codes, names = "<", []
     for name, _, count, code in fields_of(record):
         if name.startswith("reserved"):
@@ -121,7 +121,7 @@ def seeds_checksum(output: Mapping[str, Any]) -> str | None:
 
 
 def _finite(value: float | None) -> float | None:
-    """The value, or None if JSON cannot hold it."""
+    """Return the value, or None if JSON cannot represent it."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -132,7 +132,7 @@ def _fields(record: str, slots: bytes, at: int) -> dict[str, Any]:
 
 
 def _add_tensors(checked: dict[str, Any], slots: bytes, at: int) -> bool:
-    """Add a checksum's tensors; False if its number of slots is wrong."""
+    """Add a checksum's tensors; return False if its number of slots is wrong."""
     places = range(at + 2 * SLOT_BYTES, at + checked["slots"] * SLOT_BYTES, 2 * SLOT_BYTES)
     if checked["slots"] != 4 + 2 * checked["inputs"]:
         return False
@@ -140,7 +140,7 @@ def _add_tensors(checked: dict[str, Any], slots: bytes, at: int) -> bool:
     checked["tensors"] = [
         _fields("tensor_sums", slots, place) | _fields("tensor_sketch", slots, place + SLOT_BYTES) for place in places
     ]
-    if checked["output"]["fnv1a"] == 0:  # no tensor has this checksum: the recording omitted the values
+    if checked["output"]["fnv1a"] == 0:  # no tensor has the checksum 0: the recording omitted the values
         checked["output"]["fnv1a"] = None
         for tensor in checked["tensors"]:
             tensor.update(dict.fromkeys(_VALUES))

@@ -1,8 +1,8 @@
-"""The file of records of removed segments: one for each user (`brick_removed.h`).
+"""The file of records of removed segments, one per user (`brick_removed.h`).
 
-Owns: which file is trusted, how it is read and truncated. Must not know: how its records are used. Invariants: a file
+Owns: which file is trusted, how it is read and truncated. Must not know: the use of its records. Invariants: a file
 that another user owns or may access is refused; reading waits for no lock and takes at most 2 MiB; the file is
-truncated only if it contains exactly the content that the caller has saved.
+truncated only if its content is exactly what the caller has saved.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def look(prefix: str) -> RemovedRecords:
 
 
 def truncate(prefix: str, content: bytes) -> bool:
-    """Truncate the file if it holds exactly this content, and no process appends to it now."""
+    """Truncate the file if it has exactly this content and no process appends to it now."""
     try:
         fd = os.open(path(prefix), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -79,7 +79,7 @@ def truncate(prefix: str, content: bytes) -> bool:
 
 
 def _wrong(status: os.stat_result) -> str:
-    """Why the file is not trusted, or ""."""
+    """Return why the file is not trusted, or ""."""
     mode = stat.filemode(status.st_mode)
     if not stat.S_ISREG(status.st_mode):
         return f"not a regular file but {mode}"

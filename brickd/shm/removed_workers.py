@@ -1,8 +1,8 @@
 """Workers whose segments were removed, and their counts that are in no total.
 
 Owns: these counts, their sums, and their form in documents and in a checkpoint. Must not know: files, screens.
-Invariants: each uuid counts once; counts that a reader shows elsewhere for a uuid are not counted here; of two records
-of one uuid the larger one counts; a worker that is in a sum has no record; the number of records and sums is limited.
+Invariants: each uuid counts once; counts of a uuid that a reader shows elsewhere are not counted here; if a uuid has
+two records, the larger one counts; a worker that is in a sum has no record; the number of records and sums is limited.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from brickd.shm.segment_copy import begins, label
 # Why a segment was removed, as in documents.
 REASONS = {_reader.REMOVED_ROOM: "room", _reader.REMOVED_ENDED: "ended", _reader.REMOVED_PRUNED: "pruned"}
 
-ALONE_MAX = _reader.REMOVED_MAX  # removed workers with a record of their own
-SERVICES_MAX = 64  # services with a sum of their own
+ALONE_MAX = _reader.REMOVED_MAX  # removed workers with a separate record
+SERVICES_MAX = 64  # services with a separate sum
 OTHERS = "others"
 
 
@@ -44,17 +44,17 @@ class WorkerCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RemovedWorker:
-    """A worker whose segment was removed, or the sum of several of a service.
+    """A worker whose segment was removed, or the sum of several such workers of a service.
 
     Attributes:
-        uuid: of its segment; "" for a sum.
-        took: the first half of the uuid of the lost segment whose totals it had taken over, or "".
+        uuid: the uuid of its segment; "" for a sum.
+        took: the first half of the lost segment's uuid whose totals it had taken over, or "".
         index: its declared number in the service, or -1.
-        coordinates: its own coordinates or name, truncated to the size of the record's field.
+        coordinates: its coordinates or name, truncated to the size of the record's field.
         reason: `enum brick_removed_reason`; 0 for a sum.
         started_ns: when its segment was created, since 1970.
         removed_ns: when its segment was removed, since 1970.
-        asked: whether a person requested or acknowledged the removal.
+        asked: whether a user requested or acknowledged the removal.
         workers: the number of workers.
     """
 
@@ -72,7 +72,7 @@ class RemovedWorker:
 
     @classmethod
     def of(cls, record: _reader.Removed) -> RemovedWorker:
-        """The worker of a record."""
+        """Return the worker of a record."""
         dropped = record["span_dropped"] + record["event_dropped"]
         lost = min(sum(record["rejected"]) + record["no_lane"] + record["nested"] + dropped, U64_MAX)
         return cls(
@@ -93,7 +93,7 @@ class RemovedWorker:
 
     @classmethod
     def several(cls, service: str, asked: bool, workers: int, counts: WorkerCounts) -> RemovedWorker:
-        """The sum of some workers of a service."""
+        """Return the sum of some workers of a service."""
         return cls("", "", service, -1, "", 0, 0, 0, asked, workers, counts)
 
     def document(self) -> dict[str, Any]:
@@ -118,15 +118,15 @@ def uncounted(
     taken: Collection[str],
     settled: Collection[str],
 ) -> list[RemovedWorker]:
-    """The counts of removed workers that no total shows.
+    """Return the counts of removed workers that are in no total.
 
-    A worker that loses its segment continues its counts in a new one. If a total still shows the lost segment, the
+    A worker that loses its segment continues its counts in a new one. If a total still includes the lost segment, the
     record of the new one counts only the difference.
 
     Args:
         removed: any number of records of each worker.
-        shown: by uuid, the counts that a total shows.
-        taken: the first halves of the uuids of lost segments whose counts continue in others.
+        shown: the counts that a total includes, by uuid.
+        taken: the first halves of the uuids of lost segments whose counts continue in other segments.
         settled: the uuids of workers that are not counted: a sum contains them, or their segments exist.
     """
     largest: dict[str, RemovedWorker] = {}
@@ -144,7 +144,7 @@ def uncounted(
 
 
 def _shown(lost: str, took: Mapping[str, str], begins: Mapping[str, WorkerCounts]) -> WorkerCounts:
-    """The counts that a total shows of the last of a worker's lost segments that is in a total."""
+    """Return the counts in a total of a worker's last lost segment that is in a total."""
     for _ in range(len(took) + 1):  # records may name each other in a circle
         if not lost or lost in begins:
             break
@@ -153,7 +153,7 @@ def _shown(lost: str, took: Mapping[str, str], begins: Mapping[str, WorkerCounts
 
 
 def _larger(one: RemovedWorker, other: RemovedWorker | None) -> RemovedWorker:
-    """The record that counts, of two records of one uuid."""
+    """Choose one of two records of the same uuid."""
     if other is None:
         return one
     larger = one if one.counts.spans > other.counts.spans else other
@@ -165,13 +165,15 @@ class Removals:
     """The removed workers in a checkpoint.
 
     Attributes:
-        alone: their records by uuid, the oldest first. A record includes counts that the checkpoint shows elsewhere.
+        alone: their records by uuid, the oldest first. A record includes counts that are elsewhere in the checkpoint.
         sums: the workers without a record, by service and `asked`.
     """
 
     alone: dict[str, RemovedWorker] = field(default_factory=dict)
     sums: dict[tuple[str, bool], RemovedWorker] = field(default_factory=dict)
-    _text: list[str] = field(default_factory=list, compare=False, repr=False)  # shared with copies until either changes
+    _text: list[str] = field(
+        default_factory=list, compare=False, repr=False
+    )  # shared with copies until one of them changes
 
     def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
         """Add records; return those of new workers."""
@@ -184,7 +186,7 @@ class Removals:
         return list(new.values())
 
     def settle(self, uuid: str, shown: WorkerCounts) -> list[str]:
-        """Move a worker's record to a sum, less the counts `shown`; return its segments' uuids."""
+        """Move a worker's record, minus the counts `shown`, to a sum; return its segments' uuids."""
         settled = [uuid, *(each.uuid for each in self.alone.values() if each.took == uuid[:16])]
         for each in settled:
             removed, self._text = self.alone.pop(each, None), []
@@ -193,7 +195,7 @@ class Removals:
         return settled
 
     def add(self, service: str, asked: bool, workers: int, counts: WorkerCounts) -> None:
-        """Add workers to their service's sum, or to that of others beyond the limit of services."""
+        """Add workers to their service's sum, or above the limit of services to a common sum."""
         if (service, asked) not in self.sums and len({name for name, _ in self.sums} | {service}) > SERVICES_MAX:
             service = OTHERS
         self._text = []
@@ -203,7 +205,7 @@ class Removals:
         )
 
     def limit(self, shown: Collection[str]) -> list[str]:
-        """Move the oldest records beyond the limit to sums, unless `shown`; return their uuids."""
+        """Move the oldest records above the limit to sums, unless `shown`; return their uuids."""
         begins = {uuid[:16] for uuid in shown}
         oldest = [
             uuid
@@ -215,7 +217,7 @@ class Removals:
         return oldest
 
     def take_note(self) -> None:
-        """Mark all of them as acknowledged by a person."""
+        """Mark all of them as acknowledged by a user."""
         self._text = []
         self.alone = {uuid: replace(each, asked=True) for uuid, each in self.alone.items()}
         for each in [each for each in self.sums.values() if not each.asked]:
@@ -231,11 +233,11 @@ class Removals:
         return uuids
 
     def copy(self) -> Removals:
-        """A copy that later changes do not affect."""
+        """Return an independent copy."""
         return Removals(dict(self.alone), dict(self.sums), self._text)
 
     def text(self) -> str:
-        """The JSON text; cached, because each checkpoint needs it and it seldom changes."""
+        """Return the JSON text; cached, because each checkpoint needs it and it rarely changes."""
         if not self._text:
             rows = ([_row(each) for each in of.values()] for of in (self.alone, self.sums))
             self._text.append(plain([*rows]))
@@ -243,7 +245,7 @@ class Removals:
 
     @classmethod
     def of(cls, document: Any) -> Removals:
-        """Decode the document that `text` encoded; raises ValueError if it is invalid."""
+        """Decode the output of `text`. ValueError: it is invalid."""
         alone, sums = ([_believed(row) for row in rows] for rows in document)
         return cls({each.uuid: each for each in alone}, {(each.service, each.asked): each for each in sums})
 

@@ -1,7 +1,7 @@
-"""The steps and sites whose checksums are recorded: as words, and as a segment's numbers.
+"""The steps and sites with recorded checksums: as words, and as numbers of a segment.
 
-Owns: the words for a rate, and how patterns become a bitmap. Must not know: segments, where requests come from.
-Invariants: a rate and its words mean the same steps; a site without a name yet, or that matches a pattern, is recorded.
+Owns: the words for a rate, and how patterns become a bitmap. Must not know: segments, the origin of requests.
+Invariants: a rate and its words mean the same steps; a site that has no name yet, or matches a pattern, is recorded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SITES_BYTES = _reader.SITES_MAX // 8
 
 
 def rate_of(words: str) -> int | None:
-    """The rate in the format of `brick_shm.h`; None if the words are invalid.
+    """Return the rate in the format of `brick_shm.h`; None if the words are invalid.
 
     >>> rate_of("1/16") == 2**32 // 16, rate_of("default"), rate_of("1/0")
     (True, 0, None)
@@ -36,7 +36,7 @@ def rate_of(words: str) -> int | None:
 
 
 def words_of(rate: int) -> str:
-    """The words for a rate; if several shares have this rate, the largest share.
+    """Return the words for a rate; if several shares have this rate, the largest share.
 
     >>> words_of(2**32 // 64), words_of(0), words_of(1)
     ('1/64', 'default', 'off')
@@ -48,7 +48,7 @@ def words_of(rate: int) -> str:
 
 
 def left_out(names: Sequence[str | None], patterns: Iterable[str]) -> int:
-    """A bit for each site whose kernel matches no pattern; a kernel without a name matches.
+    """Return a bit for each site whose kernel matches no pattern; an unnamed kernel matches.
 
     >>> bin(left_out(["mlp", "norm", None, "mlp"], ["m*"]))
     '0b10'
@@ -62,12 +62,12 @@ def left_out(names: Sequence[str | None], patterns: Iterable[str]) -> int:
 
 
 def bits_of(words: Sequence[int]) -> int:
-    """The bits of a control page's words, as in `left_out`."""
+    """Return the bits of a control page's words, as in `left_out`."""
     return int.from_bytes(struct.pack(f"<{len(words)}Q", *words), "little") if any(words) else 0
 
 
 def changed(before: int, after: int) -> tuple[int, bytes]:
-    """The offset and the bytes to write over a control page's words; no bytes if none changed."""
+    """Return the offset and the bytes to write to a control page; no bytes if none changed."""
     differ = before ^ after
     first = ((differ & -differ).bit_length() - 1) // _WORD_BITS if differ else 0
     end = -(-differ.bit_length() // _WORD_BITS)

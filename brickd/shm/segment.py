@@ -1,7 +1,7 @@
 """One segment: open it, accept or refuse it, and read it.
 
-Owns: which calls of the reader make a `Reading`, and their order. Must not know: what the numbers mean, where readings
-go. Invariant: an invalid segment raises only `SegmentRefused`, with a reason, and affects no other segment.
+Owns: the calls of the reader for a `Reading`, and their order. Must not know: the meaning of the numbers, the use of
+readings. Invariant: an invalid segment raises only `SegmentRefused`, with a reason, and affects no other segment.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from brickd.shm.segment_copy import CallPath, Identity, Reading, SiteKey, label
 from brickd.shm.segment_files import SegmentFile, opened
 from brickd.shm.sites import WorkerNames
 
-_THINS_SINCE, _EPOCHS_SINCE = 4, 8  # minors of the format
+_THINS_SINCE, _EPOCHS_SINCE = 4, 8  # minor versions of the format
 _SHARED_MAX = 4_096  # rows of a table in the cache; its 16 tables take 12 MB at most
 
 
 class Extent(NamedTuple):
-    """The amount of data in a segment without its holes, whatever its header claims.
+    """The amount of data in a segment without its holes, independent of its header.
 
     Attributes:
         lines: the lanes to read, opened or not.
         lanes: the opened ones; a run of equal lanes counts once.
-        names: rows of this table up to the last written one; so are paths and sites.
-        blocks: of summaries, of 64 paths each.
+        names: rows of this table up to the last written one; likewise for paths and sites.
+        blocks: blocks of summaries, of 64 paths each.
     """
 
     lines: int
@@ -54,7 +54,7 @@ class Segment(SegmentFile):
             self._copier = _reader.Segment(fd)
             self.header = self._copier.header()
             if self.header["uid"] != self.uid:
-                raise ValueError(f"says that user {self.header['uid']} made it, but user {self.uid} owns it")
+                raise ValueError(f"names user {self.header['uid']} as its creator, but user {self.uid} owns it")
         self._clock = WorkerClock(self.header, self.worker())
 
     @property
@@ -64,7 +64,7 @@ class Segment(SegmentFile):
 
     @property
     def coordinates(self) -> str:
-        """The worker's own coordinates or name, or ''."""
+        """The worker's coordinates or name, or ''."""
         return label(self.header["coordinates"])
 
     def now(self) -> Now:
@@ -77,17 +77,17 @@ class Segment(SegmentFile):
         return self._copier.fetched
 
     def extent(self) -> Extent:
-        """How much of it there is to read now."""
+        """Return how much there is to read now."""
         with _refusing(self.name):
             return Extent(*self._copier.extent())
 
     def process(self) -> _reader.Process:
-        """The counters of the worker as a whole."""
+        """Return the counters of the worker."""
         with _refusing(self.name):
             return self._copier.process()
 
     def dropped(self, kind: int) -> int:
-        """The number of events of a kind for which the worker found no room."""
+        """Return the number of events of a kind without room."""
         with _refusing(self.name):
             return self._copier.sums()[2][kind]
 
@@ -104,7 +104,7 @@ class Segment(SegmentFile):
             return 0
 
     def removed(self, reason: int) -> bytes:
-        """The record to append before the segment is removed."""
+        """Return the record to append before the segment is removed."""
         with _refusing(self.name):
             return self._copier.removed(reason, time.time_ns())
 
@@ -114,7 +114,7 @@ class Segment(SegmentFile):
         return self.header["minor"] >= _THINS_SINCE
 
     def command(self, flags: int, rate: int = 0, left_out: int = 0) -> None:
-        """Write flags, rate of checksums (0: the worker's own) and excluded sites if they differ."""
+        """Write changed flags, rate of checksums (0: the worker's own) and excluded sites."""
         asked = self.control()
         if asked["flags"] != flags:
             self._ask("flags", flags.to_bytes(4, "little"))
@@ -127,7 +127,7 @@ class Segment(SegmentFile):
             self._ask("sites", words, at)
 
     def mark_attached(self) -> None:
-        """Inform the worker that a consumer attached: after a clean end the segment stays."""
+        """Inform the worker that a consumer attached, so it leaves its segment after a clean end."""
         if not self.control()["attached"]:
             self._ask("attached", (1).to_bytes(8, "little"))
 
@@ -137,7 +137,7 @@ class Segment(SegmentFile):
         return self.header["minor"] >= _EPOCHS_SINCE
 
     def epoch_write(self, word: int) -> tuple[int, int, bytes]:
-        """The argument of `_reader.write_all` that writes an epoch word."""
+        """Return the argument of `_reader.write_all` that writes an epoch word."""
         return self.fd, _reader.CONTROL + _control_fields()["epoch"], word.to_bytes(8, "little")
 
     def rescan(self) -> None:
@@ -152,37 +152,37 @@ class Segment(SegmentFile):
             raise SegmentRefused(self.name, f"cannot be written: {error.strerror}") from error
 
     def control(self) -> _reader.Control:
-        """The settings that the consumer asks of the worker."""
+        """The settings that the consumer requests from the worker."""
         with _refusing(self.name):
             return self._copier.control()
 
     def sites(self) -> list[SiteKey | None]:
-        """The sites by number; None for one that is being written."""
+        """Return the sites by number; None for a site that is being written."""
         with _refusing(self.name):
             return _sites(tuple(self._copier.sites()))
 
     def tables(self) -> WorkerNames:
-        """The names for the numbers in checksums. Reads sites before names: each site has a name."""
+        """Return the names for numbers in checksums. Read sites before names: each site has one."""
         with _refusing(self.name):
             sites = self._copier.sites()
             return WorkerNames(self._copier.names(), sites)
 
     def ring(self, lane: int, *, events: bool, newest: int = 0) -> tuple[int, bytes]:
-        """The number of the first slot that is still there, and all slots: a ring is small."""
+        """Return the number of the first available slot, and all slots: a ring is small."""
         with _refusing(self.name):
             return self._copier.ring(lane, events)
 
     def identity(self) -> Identity:
-        """What the worker's name depends on, without reading its records."""
+        """The data that determine the worker's name, without its records."""
         return Identity(self.name, self.header, self.worker())
 
     def read(self) -> Reading:
-        """Copy everything but the rings."""
+        """Copy everything except the rings."""
         with _refusing(self.name):
             pid = self.worker()
             summaries, odd, moving = self._copier.summaries()
-            # Paths after summaries, and names after paths and sites: each summary then has a path, and each path and
-            # site a name. An invalid segment may have fewer paths by then.
+            # Read paths after summaries, and names after paths and sites, so that each summary has a path, and each
+            # path and site a name. An invalid segment may have fewer paths by then.
             paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
             sites = _sites(tuple(self._copier.sites()))
             names = self._copier.names()
@@ -222,7 +222,7 @@ def _paths(rows: Sequence[tuple[int, int, int, int] | None]) -> list[CallPath | 
 
 @functools.lru_cache(maxsize=16)
 def _shared_paths(rows: tuple[tuple[int, int, int, int] | None, ...]) -> list[CallPath | None]:
-    """The paths of these rows; cached, because most workers of a service have the same."""
+    """Return the paths of these rows; cached, because most workers of a service have the same."""
     return _checked_paths(rows)
 
 
@@ -230,7 +230,7 @@ def _checked_paths(rows: Iterable[tuple[int, int, int, int] | None]) -> list[Cal
     paths = [None if row is None else CallPath._make(row) for row in rows]
     for number, path in enumerate(paths):
         if path is not None and path.unit == _reader.UNIT_BOUND:  # only a daemon adds these
-            raise ValueError(f"path {number} has unit {path.unit}, which no worker writes")
+            raise ValueError(f"path {number} has unit {path.unit}, which workers never write")
     return paths
 
 
@@ -253,7 +253,7 @@ def open_segment(name: str, access: int = os.O_RDONLY) -> Segment:
     """Open a segment by its file's name; with O_RDWR to drain it.
 
     Raises:
-        SegmentRefused: it is not a valid segment (SegmentUnopened: it cannot be one), or it is gone.
+        SegmentRefused: it is not a valid segment (SegmentUnopened: it cannot be one), or it no longer exists.
         SegmentUndrained: this process can open no more files now.
         SegmentUnpublished: its worker is starting, or died while starting.
         NotPermitted: it belongs to another user.

@@ -1,7 +1,7 @@
 """The codec of readings, and the sum of several readings.
 
-Owns: the form in which readings outlive their segments, and how readings are added up. Must not know: files.
-Invariants: decoding returns the reading that was encoded; every counter of a sum is the sum of the counters.
+Owns: the stored form of readings, and how readings are added up. Must not know: files. Invariants: decoding reverses
+encoding; every counter of a sum is the sum of the counters.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _PLAIN = ("file", "pid", "process", "odd", "moving", "tick_ns", "now_ticks", "me
 
 Row = TypeVar("Row")
 _numbers = itertools.count()
-_alive: WeakValueDictionary[int, Shared[Any]] = WeakValueDictionary()  # by hash; of two with the same hash, the later
+_alive: WeakValueDictionary[int, Shared[Any]] = WeakValueDictionary()  # by hash; for equal hashes, the later one
 
 
 class Shared(list[Row]):
-    """Names, paths or sites, which most workers of a service have in common; immutable."""
+    """Names, paths or sites, which most workers of a service share; immutable."""
 
     __slots__ = ("__weakref__", "_text", "number")
 
@@ -40,14 +40,14 @@ class Shared(list[Row]):
         _alive[hash(tuple(self))] = self
 
     def text(self) -> str:
-        """The JSON text; cached, because each checkpoint needs it."""
+        """Return the JSON text; cached, because each checkpoint needs it."""
         if not self._text:
             self._text = plain(self)
         return self._text
 
 
 def shared(rows: list[Row]) -> Shared[Row]:
-    """The shared list with the same rows."""
+    """Return the shared list with the same rows."""
     if isinstance(rows, Shared):
         return rows
     found = _alive.get(hash(tuple(rows)))
@@ -55,7 +55,7 @@ def shared(rows: list[Row]) -> Shared[Row]:
 
 
 def compact(reading: Reading) -> Reading:
-    """The same reading with shared tables and packed summaries."""
+    """Return the reading with shared tables and packed summaries."""
     return replace(
         reading,
         names=shared(reading.names),
@@ -71,7 +71,7 @@ def _packed(table: bytes | _reader.Packed) -> _reader.Packed:
 
 
 def written(reading: Reading) -> str:
-    """A reading as JSON; names, paths and sites are the numbers of their tables."""
+    """Encode a reading; names, paths and sites are the numbers of their tables."""
     header = {name: value.hex() if isinstance(value, bytes) else value for name, value in reading.header.items()}
     document = {
         **{name: getattr(reading, name) for name in _PLAIN},
@@ -103,11 +103,11 @@ class SharedTables(NamedTuple):
         )
 
     def __or__(self, other: SharedTables) -> SharedTables:
-        """The tables of both."""
+        """Return the tables of both."""
         return SharedTables({**self.names, **other.names}, {**self.paths, **other.paths}, {**self.sites, **other.sites})
 
     def without(self, numbers: Container[int]) -> SharedTables:
-        """The tables with other numbers."""
+        """Return the tables with other numbers."""
         return SharedTables(
             {number: rows for number, rows in self.names.items() if number not in numbers},
             {number: rows for number, rows in self.paths.items() if number not in numbers},
@@ -119,7 +119,7 @@ class SharedTables(NamedTuple):
         return {*self.names, *self.paths, *self.sites}
 
     def texts(self) -> dict[str, str]:
-        """The JSON texts, for members of an object."""
+        """Return the JSON texts, as members of an object."""
         return {
             what: composed({str(number): rows.text() for number, rows in table.items()})
             for what, table in (("names", self.names), ("paths", self.paths), ("sites", self.sites))
@@ -127,7 +127,7 @@ class SharedTables(NamedTuple):
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> SharedTables:
-        """Decode the document that `texts` encoded."""
+        """Decode the output of `texts`."""
         return cls(
             _read(document["names"], _name, copy_checks.names),
             _read(document["paths"], CallPath, copy_checks.paths),
@@ -155,7 +155,7 @@ def _numbered(tables: Iterable[list[Row]]) -> dict[int, Shared[Row]]:
 
 
 def reading(document: Mapping[str, Any], tables: SharedTables) -> Reading:
-    """Decode the document that `written` encoded. An invalid document raises any exception."""
+    """Decode the output of `written`. An invalid document raises any exception."""
     header = document["header"]
     found = Reading(
         **{name: document[name] for name in _PLAIN}
@@ -178,12 +178,12 @@ def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 # ---- sums
 
-# Fields about one process's own tables, which have no sum.
+# Fields about the tables of one process, which cannot be added up.
 _NO_TABLES = {"names": 0, "paths": 0, "sites": 0, "took": 0, "key": 0}
 
 
 def added(one: Reading, other: Reading) -> Reading:
-    """The sum of two readings of one service and tick length, with all paths and a single lane.
+    """Return the sum of two readings of one service and tick length, with all paths and one lane.
 
     Fields about a single process (pid, uuid, file) are those of the first.
     """
@@ -191,9 +191,9 @@ def added(one: Reading, other: Reading) -> Reading:
     paths, places = list(one.paths), {path: number for number, path in reversed(list(enumerate(one.paths)))}
 
     def number_of(name: int) -> int | None:
-        """The number of `other`'s name in the sum; None: no room."""
+        """Return the number of `other`'s name in the sum; None: no room."""
         number = numbers.get(other.name(name), len(names))
-        # Add its category too, and the category's category: workers declare them freely.
+        # Also add its category, and the category's category: workers declare them freely.
         while (text := other.name(name)) not in numbers and len(names) < _reader.NUMBERS_MAX:
             numbers[text] = len(names)
             entry = other.names[name] if name < len(other.names) else None
@@ -217,7 +217,7 @@ def added(one: Reading, other: Reading) -> Reading:
         if moved is not None and moved not in places and len(paths) < _reader.NUMBERS_MAX:
             places[moved] = len(paths)
             paths.append(moved)
-        # A path without room counts as 'other' if it is measured in ticks, as 'other' is.
+        # A path without room counts as 'other' if its unit is ticks, like that of 'other'.
         rows[number] = places.get(moved, 0 if path.unit == _reader.UNIT_TICKS else -1)
     ended = {"ended": one.process["ended"] & other.process["ended"]}
     return replace(
@@ -245,7 +245,7 @@ def _merged(one: bytes | _reader.Packed, other: bytes | _reader.Packed, rows: ar
 def together(
     lanes: Sequence[tuple[int, _reader.Lane, _reader.Consumer]],
 ) -> list[tuple[int, _reader.Lane, _reader.Consumer]]:
-    """A single lane, the sum of all; no lane if there are none."""
+    """Return one lane, the sum of all; no lane if there are none."""
     if not lanes:
         return []
     lane, consumer = _sum([lane for _, lane, _ in lanes]), _sum([consumer for _, _, consumer in lanes])
@@ -253,7 +253,7 @@ def together(
 
 
 def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The sum of each field."""
+    """Return the sum of each field."""
     return {
         name: tuple(map(_total, zip(*(row[name] for row in rows), strict=True)))
         if isinstance(rows[0][name], tuple)
@@ -263,21 +263,21 @@ def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _total(counts: Iterable[int]) -> int:
-    """The sum, limited to the range of a counter: hostile workers' counts may exceed it."""
+    """Return the sum, limited to the range of a counter: hostile workers' counts may exceed it."""
     return min(sum(counts), U64_MAX)
 
 
 def _whole(consumer: _reader.Consumer) -> _reader.Consumer:
-    """The consumer with valid tail pairs."""
+    """Return the consumer with valid tail pairs."""
     span, event = consumer["span"][0], consumer["event"][0]
     return {**consumer, "span": (span, span ^ (2**64 - 1)), "event": (event, event ^ (2**64 - 1))}
 
 
 def packed_text(packed: _reader.Packed) -> str:
-    """Packed summaries as a JSON string without escapes; "" for no summaries."""
+    """Encode packed summaries as a JSON string without escapes; "" for no summaries."""
     return f'"{b2a_base64(packed.form(), newline=False).decode("ascii")}"'
 
 
 def packed(text: str) -> _reader.Packed:
-    """Decode the string that `packed_text` encoded; raises ValueError if it is invalid."""
+    """Decode the output of `packed_text`. ValueError: it is invalid."""
     return _reader.Packed.of(a2b_base64(text, strict_mode=True))

@@ -1,7 +1,7 @@
 """A copy of a segment at one time.
 
 Owns: `Reading`, a private copy of a segment without its rings, and `Identity`, the part that identifies the worker.
-Must not know: files, how a segment is read, what the numbers mean to people.
+Must not know: files, how a segment is read, how numbers are shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
 
 
 class CallPath(NamedTuple):
-    """A place in the call tree, or a mark at one; `parent` and `layer` are -1 if there is none."""
+    """A place in the call tree, or a mark at a place; `parent` and `layer`: -1 if there is none."""
 
     parent: int
     name: int
@@ -26,7 +26,7 @@ class CallPath(NamedTuple):
 
     @property
     def marks(self) -> bool:
-        """Whether it has a count but no measured time: a launch, a transfer, a need, a node."""
+        """Whether it is a launch, a transfer, a need or a node: these have counts but no times."""
         return self.unit >= _reader.UNIT_LAUNCHED
 
     @property
@@ -36,7 +36,7 @@ class CallPath(NamedTuple):
 
 
 class SiteKey(NamedTuple):
-    """A place where fingerprints are compared: a kernel's name and its layer, or -1."""
+    """A place where fingerprints are compared: a kernel's name, and its layer or -1."""
 
     name: int
     layer: int
@@ -44,17 +44,17 @@ class SiteKey(NamedTuple):
 
     @property
     def off(self) -> bool:
-        """Whether its tensors are not read, because they show a customer's text."""
+        """Whether its tensors are not read, because they reveal a customer's text."""
         return self.unit == _reader.SITE_OFF
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The identity that a worker declares, and whether it is alive: what its name depends on.
+    """A worker's declared identity, and whether it is alive: these determine its name.
 
     Attributes:
         file: the segment's name.
-        pid: of the worker's process (0: of another pid namespace); None: it ended.
+        pid: the pid of the worker's process (0: of another pid namespace); None: it ended.
     """
 
     file: str
@@ -92,14 +92,14 @@ class Reading(Identity):
     """A segment's content at one time, copied and checked; times are in ticks.
 
     Attributes:
-        latency: as `summaries`, from the starts of deferred work to its syncs; empty if no daemon knows of any.
-        deferred: the outcomes of those starts, counted.
+        latency: like `summaries`, from the starts of deferred work to its syncs; empty if no daemon knows of such work.
+        deferred: the counts of those starts by outcome.
         now_ticks: the value of the worker's clock; None: unknown.
         flags: the consumer's requests to the worker (CONTROL_*).
-        drained: whether any process drains its rings; True for a stored reading.
-        sites: by number; None for a site that is not written yet.
-        asked_rate: the steps of which the consumer requests checksums; 0: as the worker is configured.
-        left_out: the sites of which the consumer requests none, one bit for each number.
+        drained: whether a process drains its rings; True for a stored reading.
+        sites: the sites by number; None for a site that is not written yet.
+        asked_rate: the rate of steps for which the consumer requests checksums; 0: as the worker is configured.
+        left_out: the sites without requested checksums, one bit for each number.
     """
 
     process: _reader.Process
@@ -121,7 +121,7 @@ class Reading(Identity):
     left_out: int = 0
 
     def alike(self) -> list[tuple[_reader.Lane, _reader.Consumer, int]]:
-        """Its lanes; a run of the same object once, with its length: 1,024 lanes may be unused."""
+        """Return its lanes; a run of the same object once, with its length: 1,024 may be unused."""
         runs = groupby(self.lanes, lambda each: (id(each[1]), id(each[2])))
         return [(lane, consumer, 1 + sum(1 for _ in run)) for _, run in runs for _, lane, consumer in islice(run, 1)]
 
@@ -132,7 +132,7 @@ class Reading(Identity):
 
     @property
     def ended(self) -> bool:
-        """Whether the worker ended by itself and was not killed."""
+        """Whether the worker ended cleanly, without being killed."""
         return not self.alive and self.process["ended"] != 0
 
     @property
@@ -162,7 +162,7 @@ class Reading(Identity):
 
     @property
     def own_rate(self) -> int:
-        """The rate of the parts of instrumented models; 0: no such parts, or `rate` covers all."""
+        """The rate for the parts of instrumented models; 0: no such parts, or `rate` covers all."""
         own = self.process["rate"]
         return own if self.rate == 0 and own <= _reader.RATE_ALL else 0
 
@@ -176,21 +176,21 @@ class Reading(Identity):
         return self.flags & _reader.CONTROL_OFF != 0
 
     def name(self, number: int) -> str:
-        """The text of a name; its number if the name is not written yet."""
+        """Return the text of a name, or its number if the name is not written yet."""
         entry = self.names[number] if 0 <= number < len(self.names) else None
         return entry[0] if entry is not None else f"name#{number}"
 
     def category(self, number: int) -> str:
-        """The category declared for a name, or 'other'."""
+        """Return the declared category of a name, or 'other'."""
         entry = self.names[number] if 0 <= number < len(self.names) else None
         return self.name(entry[1]) if entry is not None and entry[1] != 0 else "other"
 
 
 def begins(took: int) -> str:
-    """The first half of a lost segment's uuid, from the word `took`; "" if there is none."""
+    """Return the first half of a lost segment's uuid, from the word `took`; "" if there is none."""
     return took.to_bytes(8, "little").hex() if took else ""
 
 
 def label(text: bytes) -> str:
-    """The text in a field of fixed size."""
+    """Return the text in a field of fixed size."""
     return text.split(b"\0", 1)[0].decode("utf-8", "replace")

@@ -1,6 +1,6 @@
 """Files that may be segments: find, open and remove them.
 
-Owns: their names, which files may be opened and how, which process holds and which drains a file. Must not know: their
+Owns: their names, which files may be opened and how, which process owns and which drains a file. Must not know: their
 content. Invariants: a process opens only files of its own effective user, even as root; opening follows no link and
 waits for no process; a process never opens a file twice while it holds a lock on it; a file that cannot be a segment
 raises `SegmentRefused` with a reason, never another exception; a name that no worker writes is refused before its file
@@ -46,14 +46,14 @@ def prefix() -> str:
     return given
 
 
-# The owners of other users' files, by name and inode. The owner of a file that is known here is not looked up again. An
-# inode alone does not identify a file: if /dev/shm is not a tmpfs, a new file gets the number of a removed one.
+# The owners of other users' files, by name and inode; a known file's owner is not looked up again. The inode is not
+# enough: if /dev/shm is not a tmpfs, a new file gets the number of a removed one.
 Owners = Mapping[tuple[str, int], int]
 NO_OWNERS: Owners = MappingProxyType({})
 
 
 class Listing(NamedTuple):
-    """The files with a segment's name: our own, sorted, and the owners of others, never opened."""
+    """The files with a segment's name: this user's, sorted, and the owners of the others."""
 
     own: list[str]
     others: Owners
@@ -64,7 +64,7 @@ class Listing(NamedTuple):
 
 
 def listing(beginning: str | None = None, known: Owners = NO_OWNERS) -> Listing:
-    """List all files with a prefix, by default the configured one. Owners in `known` are kept."""
+    """List all files with a prefix, by default the configured one; keep the owners in `known`."""
     beginning = prefix() if beginning is None else beginning
     own: list[str] = []
     others: dict[tuple[str, int], int] = {}
@@ -90,18 +90,18 @@ def listing(beginning: str | None = None, known: Owners = NO_OWNERS) -> Listing:
 
 
 def find(beginning: str | None = None) -> list[str]:
-    """The names of our own files that may be segments, sorted."""
+    """Return the names of this user's files that may be segments, sorted."""
     return listing(beginning).own
 
 
 def identifier_of(name: str) -> Identifier | None:
-    """The identity of the file with this name, without opening it; None: no such file."""
+    """Return the identity of the file with this name, without opening it; None: no such file."""
     status = _status_of(name)
     return None if status is None else (status.st_dev, status.st_ino)
 
 
 def committed(name: str) -> int:
-    """The bytes that the file with this name takes; 0: no such file."""
+    """Return the bytes that the file with this name takes; 0: no such file."""
     status = _status_of(name)
     return 0 if status is None else status.st_blocks * 512
 
@@ -122,28 +122,28 @@ class SegmentFile:
         status = os.fstat(fd)
         self.identifier = (status.st_dev, status.st_ino)
         self.uid = status.st_uid
-        self._ours = False  # whether this process drains it: the kernel does not report our own lock
+        self._ours = False  # whether this process drains it: the kernel does not report a process's own locks
 
     @property
     def memory_bytes(self) -> int:
-        """The bytes that it takes now; a segment grows with use."""
+        """Return the bytes that it takes now; a segment grows with use."""
         return os.fstat(self.fd).st_blocks * 512
 
     def worker(self) -> int | None:
-        """The pid of its worker's process (0: of another pid namespace); None: it ended."""
+        """Return the pid of its worker's process (0: of another pid namespace); None: it ended."""
         return holder(self.fd, _reader.LOCK_WORKER)
 
     def consumer(self) -> int | None:
-        """The pid of the process that drains it, or None."""
+        """Return the pid of the process that drains it, or None."""
         return holder(self.fd, _reader.LOCK_CONSUMER)
 
     def consume(self) -> bool:
-        """Take the lock to drain it, held until it is closed; False: another process drains it."""
+        """Take the lock to drain it, until it is closed; return False if another process drains it."""
         self._ours = take(self.fd, _reader.LOCK_CONSUMER)
         return self._ours
 
     def drained(self) -> bool:
-        """Whether any process drains it."""
+        """Whether a process drains it."""
         return self._ours or self.consumer() is not None
 
     def linked(self) -> bool:
@@ -155,11 +155,11 @@ class SegmentFile:
         return any(os.pread(self.fd, 8, 0))
 
     def same_file(self) -> bool:
-        """Whether the name still belongs to the file that is open here."""
+        """Whether its name still belongs to this open file."""
         return identifier_of(self.name) == self.identifier
 
     def unlink(self) -> bool:
-        """Remove the file; False if its name is gone or belongs to another file now."""
+        """Remove the file; return False if its name is gone or now belongs to another file."""
         if not self.same_file():
             return False
         try:
@@ -183,7 +183,7 @@ class SegmentFile:
         self.close()
 
 
-EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left: not an error of the file
+EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left: the file is not at fault
 
 
 def opened(name: str, access: int) -> int:
@@ -212,7 +212,7 @@ def opened(name: str, access: int) -> int:
             f"{name}: belongs to user {user_name(status.st_uid)}; brickd reads only the segments of user"
             f" {user_name(os.geteuid())} ({as_user(status.st_uid, 'inspect', name)})"
         )
-    # A second link is no reason to refuse it: if the kernel allows it, other users can link to our files.
+    # A file with a second link is accepted: if the kernel allows it, other users can link to our files.
     if not stat.S_ISREG(status.st_mode):
         os.close(fd)
         raise SegmentUnopened(name, f"has mode {stat.filemode(status.st_mode)}, expected a regular file")

@@ -1,8 +1,9 @@
-"""Numbers of sites that are the same for all workers: digests of the sites' names.
+"""Numbers of sites for all workers: digests of the sites' names.
 
-Owns: the digest of a text, and the names of sites. Must not know: segments, what is recorded at a site. Invariants:
-within one process a text has the same digest for all workers, and a random key keeps workers from making two texts
-share one; the number of sites with a known name is bounded; a worker's site does not affect sites with other names.
+Owns: the digest of a text, and the names of sites. Must not know: segments, the records of a site. Invariants: within
+one process a text has the same digest for all workers, and a random key prevents workers from constructing two texts
+with the same digest; the number of sites with a known name is bounded; a worker's site does not affect sites with other
+names.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class WorkerNames(NamedTuple):
     sites: Sequence[tuple[int, int, int] | None]
 
     def site(self, number: int) -> Site:
-        """The site with this number; a made-up name if it is unknown."""
+        """Return the site with this number; an unknown one gets a placeholder name."""
         row = self.sites[number] if number < len(self.sites) else None
         if row is None:
             return Site(f"site#{number}", -1, "other")
@@ -50,7 +51,7 @@ class WorkerNames(NamedTuple):
         return Site(self.name(name), layer, self._category(name))
 
     def known(self, number: int) -> Site | None:
-        """The site with this number; None if it is unknown."""
+        """Return the site with this number; None if it is unknown."""
         row = self.sites[number] if number < len(self.sites) else None
         named = row is not None and row[0] < len(self.names) and self.names[row[0]] is not None
         return self.site(number) if named else None
@@ -66,7 +67,7 @@ class WorkerNames(NamedTuple):
 
 
 def is_stateful(site: Site) -> bool:
-    """Whether its name suggests that hidden state affects its output: a cache, a random number."""
+    """Whether its name suggests hidden state, such as a cache or a random number."""
     if _PLAIN.fullmatch(site.kernel.rpartition(".")[2]):
         return False
     return site.category.casefold() == "attention" or _STATEFUL.search(site.kernel) is not None
@@ -74,19 +75,19 @@ def is_stateful(site: Site) -> bool:
 
 @functools.lru_cache(maxsize=SITES_MAX)
 def digest(text: str) -> int:
-    """The digest of a text: 64 bits, never 0."""
+    """Return the digest of a text: 64 bits, never 0."""
     from hashlib import blake2b  # loads OpenSSL: 2 ms
 
     return int.from_bytes(blake2b(text.encode(), digest_size=8, key=_KEY).digest(), "little") or 1
 
 
 def site_digest(kernel: str, layer: int) -> int:
-    """The digest of a site, without its category and the flag for hidden state."""
+    """Return the digest of a site, without its category and the flag for hidden state."""
     return plain(digest(f"{layer}\0{kernel}"))
 
 
 def plain(number: int) -> int:
-    """The digest in a site's number."""
+    """Return the digest in a site's number."""
     return number & ~_reader.SITE_STATEFUL
 
 
@@ -102,19 +103,19 @@ class Sites:
         self._known: dict[int, Site] = {}
 
     def copy(self) -> Sites:
-        """A copy that may learn further sites."""
+        """Return a copy; further sites may be added to it."""
         other = Sites()
         other._known = self._known.copy()
         return other
 
     def number(self, site: Site) -> int:
-        """The number of a site: its digest with the flag for hidden state."""
+        """Return the number of a site: its digest with the flag for hidden state."""
         number = _number(site)
         if number not in self._known and len(self._known) < SITES_MAX:
             self._known[number] = site
         return number
 
     def __getitem__(self, number: int) -> Site:
-        """The site of this number, or of the number that differs only in the flag for hidden state."""
+        """Return the site of this number, or of the number with the other flag for hidden state."""
         other = number ^ _reader.SITE_STATEFUL
         return self._known.get(number) or self._known.get(other) or Site(f"site#{number:x}", -1, "other")

@@ -1,6 +1,6 @@
-"""A daemon's memory in a file, as JSON.
+"""A daemon's state in a file, as JSON.
 
-Owns: the file's form, and how the file is replaced. Must not know: what the memory means. Invariant: the file has
+Owns: the file's form, and how the file is replaced. Must not know: the meaning of the state. Invariant: the file has
 either its old or its new content, never a mixture.
 """
 
@@ -24,7 +24,7 @@ def encode(memory: Memory) -> bytes:
 
 
 def decode(content: bytes) -> Memory:
-    """Decode what `encode` encoded; raises CheckpointRefused if it is invalid."""
+    """Decode the output of `encode`. CheckpointRefused: it is invalid."""
     body = unframed("checkpoint", VERSION, content)
     try:
         with validating():
@@ -34,7 +34,7 @@ def decode(content: bytes) -> Memory:
 
 
 def load(path: Path) -> Memory | None:
-    """Read the memory in a file; None: no file. Raises CheckpointRefused or OSError."""
+    """Read the state from a file; None: no file. Raise CheckpointRefused or OSError."""
     content = content_of(path)
     return None if content is None else decode(content)
 

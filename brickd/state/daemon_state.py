@@ -1,8 +1,8 @@
 """The state of a daemon: its workers, totals of removed segments, orders, findings.
 
-Owns: that state, and its form as a document. Must not know: how it is stored in a file, when it changes. Invariants:
-totals in a segment that is still read are not here, so that both together count everything once; a worker is identified
-by its uuid; everything is limited.
+Owns: that state, and its form as a document. Must not know: how it is stored in a file, when it changes. Invariants: it
+has no totals of segments that are still read, so that both together count everything once; a worker is identified by
+its uuid; everything is limited.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Memory:
         known: the workers with a segment, by uuid.
         gone: the totals of removed segments by uuid, the first removed first; `older`: the sums of earlier ones, by
             service and clock.
-        buried: uuids that must not be counted again: of workers that were added to sums or forgotten, or whose segments
+        buried: uuids that must not be counted again: their workers were added to sums or forgotten, or their segments
             cannot be removed.
         wishes: the settings by service.
         newest_event: the number of the last event.
         closed: whether the daemon ended cleanly, so that there were no later events.
         sources: the sources of kernels that are in no file.
-        removed: workers whose segments were removed and that no total includes.
-        thresholds: of alarms.
+        removed: workers whose segments were removed and that are in no total.
+        thresholds: the thresholds of alarms.
         problems: the book of problems.
         unproven: the services and classes of evidence that were reported as unproven.
     """
@@ -67,7 +67,7 @@ class Memory:
     unproven: Collection[evidence_news.About] = frozenset()
 
     def add_up(self, gone: RetainedTotals) -> RetainedTotals:
-        """Add totals to their service's sum, or to that of others beyond the limit; return the sum."""
+        """Add totals to their service's sum, or above the limit to a common sum; return the sum."""
         self.bury(*self.removed.settle(gone.reading.uuid, _counts(gone)))
         key = f"{gone.reading.service}/{gone.reading.clock}"
         if key not in self.older and len(self.older) >= OLDER_MAX:
@@ -99,14 +99,16 @@ class Memory:
         self.bury(*self.removed.discard(begin))
 
     def limit_removed(self) -> None:
-        """Move the oldest removed workers beyond the limit to sums; ignore later records of them."""
+        """Move the oldest removed workers above the limit to sums; ignore their later records."""
         self.bury(*self.removed.limit(self.known.keys() | self.gone.keys()))
 
     def drop(self, gone: RetainedTotals) -> None:
-        """Count totals as removed, because a person requested that they are no longer shown."""
+        """Count totals as removed, because a user requested to hide them."""
         counts = _counts(gone)
         if gone.workers == 1:
-            self.bury(*self.removed.settle(gone.reading.uuid, counts))  # the counts of its record beyond the totals
+            self.bury(
+                *self.removed.settle(gone.reading.uuid, counts)
+            )  # the counts in its record that are not in the totals
         self.removed.add(gone.reading.service, True, gone.workers, counts)
 
     def forget(self, uuids: Collection[str] | None = None) -> int:
@@ -122,7 +124,7 @@ class Memory:
         added_up = {each.reading.service for each in self.older.values() if is_meant(each)}
         self.gone = {uuid: each for uuid, each in self.gone.items() if uuid not in nobody}
         self.older = {key: each for key, each in self.older.items() if not is_meant(each)}
-        # Workers in sums have no uuid here any more.
+        # Workers in sums no longer have a uuid here.
         there = self.known.keys() | self.gone.keys()
         compared = self.compared
         places = [(place, set(finding.workers)) for place, finding in compared.findings.items()]
@@ -145,13 +147,13 @@ class Memory:
         return sum(each.workers for each in dropped)
 
     def names(self) -> dict[str, str]:
-        """The names of workers, by uuid; sums of several have none."""
+        """Return the names of workers, by uuid; sums have no name."""
         names = {uuid: known.name for uuid, known in self.known.items() if known.name}
         gone = [each for each in (*self.gone.values(), *self.older.values()) if each.workers == 1]
         return names | {each.reading.uuid: each.name for each in gone if each.name}
 
     def background(self) -> Background:
-        """A copy of the state that a survey needs in addition to the segments."""
+        """Return a copy of the state that a survey needs in addition to the segments."""
         overlays = {uuid: over for uuid, known in self.known.items() if (over := overlay(known.deferred)) is not None}
         begun = {uuid[:16]: uuid for uuid in (*self.known, *self.gone)}
         files = {uuid: known.file for uuid, known in self.known.items() if known.file is not None}
@@ -163,7 +165,7 @@ class Memory:
         )
 
     def copy(self) -> Memory:
-        """A copy that shares the known workers; only for the thread that changes them."""
+        """Return a copy that shares the known workers; only for the thread that changes them."""
         return replace(
             self,
             known=dict(self.known),
@@ -174,7 +176,7 @@ class Memory:
         )
 
     def pieces(self) -> Iterator[str]:
-        """The JSON text of all of it, in pieces."""
+        """Return the JSON text in pieces."""
         gone = [each.reading for each in (*self.gone.values(), *self.older.values())]
         return pieces(
             {
@@ -198,7 +200,7 @@ class Memory:
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Memory:
-        """Decode what `pieces` encoded. An invalid document raises any exception."""
+        """Decode the output of `pieces`. An invalid document raises any exception."""
         tables = segment_codec.SharedTables.of(document)
         return cls(
             prefix=text(document["prefix"]),

@@ -1,8 +1,8 @@
-"""The runtime directory, held by one daemon, and the memory that it keeps there.
+"""The runtime directory of one daemon, and the state in it.
 
-Owns: the directory's modes and its lock, which checkpoint is restored. Must not know: what a daemon does. Invariants:
-one process holds the directory at a time; no other user can change anything in it; a checkpoint that cannot be restored
-is kept under another name when it is replaced; one with another prefix is never replaced.
+Owns: the directory's modes and its lock, which checkpoint is restored. Must not know: the work of a daemon. Invariants:
+one process at a time has the directory; no other user can change its content; when a checkpoint that cannot be restored
+is replaced, it is kept under another name; a checkpoint with another prefix is never replaced.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Home:
     """The runtime directory of this process."""
 
     def __init__(self, runtime: Runtime, *, group: int | None = None) -> None:
-        """Lock the directory or raise DaemonRefused; members of `group` may reach the socket."""
+        """Lock the directory, or raise DaemonRefused; members of `group` get access to the socket."""
         self._runtime, self._group = runtime, group
         self._lock = self._take()
         self._restoring = threading.Lock()
@@ -72,7 +72,7 @@ class Home:
         return lock
 
     def _admit(self) -> None:
-        """Let the group reach the socket."""
+        """Give the group access to the socket."""
         if self._group is None:
             return
         directory = self._runtime.directory
@@ -120,7 +120,7 @@ class Home:
         os.close(self._lock)
 
     def memory(self, prefix: str) -> tuple[Memory, str]:
-        """The memory of an earlier daemon, and why it is lost, or "".
+        """Return the state of an earlier daemon, and why it is lost, or "".
 
         Raises:
             DaemonRefused: it has another prefix, is of a later brickd, or cannot be read.
@@ -135,7 +135,7 @@ class Home:
         return memory or Memory(prefix), broken
 
     def weights(self, prefix: str) -> tuple[Weights, str]:
-        """The weights of an earlier daemon, and why they are lost, or ""; raises as `memory` does."""
+        """Return an earlier daemon's weights, and why they are lost, or ""; errors as in `memory`."""
         weights, broken = self._left(self._runtime.weights, lambda content: codec.decode(prefix, content))
         return weights or Weights(), broken
 
@@ -148,7 +148,8 @@ class Home:
         except CheckpointTooNew as error:
             raise DaemonRefused(f"{path}: {error}, or {_way_out(path)}") from None
         except CheckpointRefused as error:
-            # The file stays until another replaces it: if this daemon dies before it reports, the next one reports.
+            # The file stays until another one replaces it: if this daemon dies before its report, the next one reports
+            # it.
             aside = path.with_name(path.name + ".refused")
             with contextlib.suppress(OSError):
                 aside.unlink(missing_ok=True)
@@ -160,13 +161,13 @@ class Home:
         checkpoint.save(self._runtime.checkpoint, content)
 
     def keep_weights(self, content: bytes) -> None:
-        """Replace the state of weights. A checkpoint must never be ahead of it."""
+        """Replace the state of weights. A checkpoint must never be newer than it."""
         checkpoint.save(self._runtime.weights, content)
 
     def forget(self, prefix: str, uuids: Collection[str] | None = None) -> int:
         """Drop dead workers of these uuids, or all, from the checkpoint; return their number.
 
-        Also moves records of removed workers into the checkpoint, as a daemon does. A worker without a segment is dead.
+        Also moves records of removed workers into the checkpoint, like a daemon. A worker without a segment is dead.
         """
         memory = checkpoint.load(self._runtime.checkpoint) or Memory(prefix)
         if memory.prefix != prefix:
@@ -187,7 +188,7 @@ class Home:
 
 
 def _way_out(path: Path) -> str:
-    """The command that moves a file aside, so that the next daemon starts without it."""
+    """Return the command that moves a file aside, so that the next daemon starts without it."""
     return f"move it aside (mv {shlex.quote(os.fspath(path))} {shlex.quote(f'{path}.aside')})"
 
 

@@ -1,8 +1,8 @@
 """The view `bricks`: totals of every brick, separated by worker, service or layer.
 
 Owns: the schema of its document, the limit of rows. Must not know: segments, how totals are added up, screens.
-Invariants: shares are of everything that the selected workers recorded, whatever the category or the limit; rows that
-are cut off are counted.
+Invariants: shares refer to all recorded time of the selected workers, independent of the category and the limit;
+omitted rows are counted.
 """
 
 from __future__ import annotations

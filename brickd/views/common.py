@@ -1,8 +1,7 @@
-"""The parts that all views share: the answer, the chosen workers and period, the first keys.
+"""The parts shared by all views: the answer, the chosen workers and period, the first keys.
 
-Owns: those keys, these choices, the notes next to a document. Must not know: any view, its caller.
-Invariants: if only other users have segments, the answer says whose they are; other users' segments change no document
-and no exit code.
+Owns: the first keys, the choices, the notes next to a document. Must not know: single views, callers. Invariants: if
+only other users have segments, the answer names these users; other users' segments change no document and no exit code.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ class ChosenWorkers(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Workers whose readings contain what they recorded in a period.
+    """Workers whose readings contain the records of a period.
 
     Attributes:
-        over: the period, as the query names it.
+        over: the period, as in the query.
         length_ns: its real length; None: since the start, which differs by worker.
     """
 
@@ -53,7 +52,7 @@ class Counted(NamedTuple):
 
 
 class Sourced(Protocol):
-    """What documents are built from."""
+    """The data for documents."""
 
     @property
     def source(self) -> Source:
@@ -86,7 +85,7 @@ def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
 def counted(world: World, found: ChosenWorkers, over: float | str | None) -> Counted:
     """The chosen workers with what they recorded in a period.
 
-    `over` None: the last 60 seconds if known, else since the start.
+    `over`: None: the last 60 seconds if known, else since the start.
 
     Raises:
         NoDaemon: without a daemon there are no windows.
@@ -109,7 +108,7 @@ def counted(world: World, found: ChosenWorkers, over: float | str | None) -> Cou
 
 
 def foreign_words(found: Survey) -> tuple[str, ...]:
-    """The owners of the segments, if none of the segments is ours."""
+    """Name the owners of the segments, if all segments belong to other users."""
     if found.foreign and not (found.workers or found.refused or found.removed):
         return (others_have(found.foreign),)
     return ()

@@ -1,6 +1,6 @@
 """The view `coverage`: which sites were compared, by which evidence, and which cannot be.
 
-Owns: the schema of its document. Must not know: terminals. Invariant: if no daemon compares, the fingerprints at hand
+Owns: the schema of its document. Must not know: terminals. Invariant: if no daemon compares, the available fingerprints
 are compared now, by the same rules.
 """
 
@@ -31,7 +31,7 @@ from brickd.views.weights_summary import TensorSeen
 
 
 def answer(world: World, question: CoverageQuery) -> Answer:
-    """Report what was compared."""
+    """Report the coverage."""
     _, workers, words = them = chosen(world, question.names)
     compared = world.compared() or _now(world, them)
     partial, bricks = bool(question.names), bricks_without_sites(workers)
@@ -67,14 +67,14 @@ def answer(world: World, question: CoverageQuery) -> Answer:
 
 
 def _now(world: World, them: ChosenWorkers) -> Compared:
-    """Compare the fingerprints at hand."""
+    """Compare the available fingerprints."""
     watch = Watch(world.numerics(them.workers), lambda *_, **__: None, questions=SITES_MAX)
     names = {worker.reading.uuid: worker.name for worker in them.workers}
     return watch.look(lambda: Roll(names, {worker.service for worker in them.workers}, names))
 
 
 def _thinned(service: str, workers: Sequence[Worker]) -> Document | None:
-    """The lowest rate at which fingerprints are recorded; None: every step, or unknown."""
+    """Return the lowest rate at which fingerprints are recorded; None: every step, or unknown."""
     its = (worker for worker in workers if worker.service == service and worker.reading.sites)
     rate, instrumented, here, all_here = thinned(its)
     if rate == _reader.RATE_ALL:
@@ -87,7 +87,7 @@ def _instant(ns: int) -> str | None:
 
 
 def _sites(seen: Sequence[SiteSeen], tensors: Sequence[TensorSeen], called: Called) -> list[Document]:
-    """All sites in the order of their states; sites before weights that no site records."""
+    """Return all sites in the order of their states, then weights without a site."""
     weights = {each.place for each in tensors}
     found = [_site(each, called) for each in seen if each.counts.fingerprints or each.place not in weights]
     found += [_weights(each) for each in sorted(tensors)]

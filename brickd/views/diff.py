@@ -1,9 +1,9 @@
 """The view `diff`: where workers' numbers differ first, and which worker is at fault.
 
-Owns: which workers are compared, the evidence that leads if the query names none. Must not know: how rows are made, the
-schema of the document, screens. Invariants: a verdict names its one kind of evidence; if nothing can be compared, that
-is a verdict of its own with its reason, never "equal"; steps are paired only if the query asks for evidence by run;
-what was not examined is reported.
+Owns: which workers are compared, the leading evidence if the query names none. Must not know: how rows are made, the
+schema of the document, screens. Invariants: a verdict names its kind of evidence; if nothing can be compared, this is a
+separate verdict with the reason, never "equal"; steps are paired only if the query requests evidence by run; unexamined
+data is reported.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Comparable(Sourced, Protocol):
         ...
 
     def compared(self) -> Compared | None:
-        """The differences found so far; None: nothing compares all the time."""
+        """The differences found so far; None: workers are not compared continuously."""
         ...
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
@@ -53,7 +53,7 @@ class Comparable(Sourced, Protocol):
 
 
 class NothingCompared(NamedTuple):
-    """Nothing is comparable: the reason, the comparison tried, whether keys differ."""
+    """Nothing is comparable: the reason, the attempted comparison, whether keys differ."""
 
     why: str
     tried: Comparison | None = None
@@ -61,7 +61,7 @@ class NothingCompared(NamedTuple):
 
 
 class ChosenEvidence(NamedTuple):
-    """The comparison at sites (None: the query asks only for weights), and whether weights lead."""
+    """The comparison at sites (None: the query is only about weights), and whether weights lead."""
 
     outputs: Comparison | None
     by_weights: bool
@@ -93,7 +93,7 @@ def answer(world: Comparable, question: DiffQuery) -> Answer:
 
 
 def _findings(world: Comparable, found: Survey, workers: Sequence[Worker]) -> list[KnownFinding]:
-    """The findings of a daemon over all workers; empty without a daemon."""
+    """Return a daemon's findings on all workers; empty without a daemon."""
     if world.source != "daemon":
         return []
     called = numerics_summary.called_now(found.workers)
@@ -101,16 +101,16 @@ def _findings(world: Comparable, found: Survey, workers: Sequence[Worker]) -> li
 
 
 def _ignored(question: DiffQuery, leads: str) -> Iterator[str]:
-    """Notes on options that have no effect on the leading evidence."""
+    """Report options that have no effect on the leading evidence."""
     if question.rtol is not None and leads != EvidenceClass.RUN:
-        yield f"--rtol {question.rtol:g} is of --by run alone: by {leads} nothing is within tolerance"
+        yield f"--rtol {question.rtol:g} applies only to --by run: by {leads}, there is no tolerance"
 
 
 # ---- which workers
 
 
 def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
-    """The workers that match a name, a service or a pattern, in the order of the arguments.
+    """Return the workers that match a name, a service or a pattern, in argument order.
 
     Raises:
         NoSuchWorker: a name that no worker has.
@@ -141,13 +141,13 @@ def _choices(workers: Sequence[Worker]) -> str:
 
 
 def _fits(worker: Worker, pattern: str) -> bool:
-    """Whether the pattern matches the worker's name; the name's file part is compared literally."""
+    """Whether the pattern matches the worker's name; a recording's path is compared literally."""
     label = worker.label
     return pattern.startswith(label) and fnmatchcase(worker.name[len(label) :], pattern[len(label) :])
 
 
 def _known(numerics: Numerics, worker: Worker) -> bool:
-    """Whether any fingerprint of the worker is known."""
+    """Whether a fingerprint of the worker is known."""
     producer = numerics.producers.get(worker.reading.uuid)
     return producer is not None and producer.newest_end > 0
 
@@ -165,7 +165,7 @@ def _parties(numerics: Numerics, workers: Sequence[Worker], found: Survey, since
 
 
 def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
-    """The value of a worker's clock `since` seconds ago; 0 without `since`."""
+    """Return the value of a worker's clock `since` seconds ago; 0 without `since`."""
     if since is None:
         return 0
     reading = worker.reading
@@ -179,7 +179,7 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
 
 
 def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEvidence | NothingCompared:
-    """Choose the comparison and the evidence that leads; only `--by run` pairs steps."""
+    """Choose the comparison and the leading evidence; only `--by run` pairs steps."""
 
     def by_outputs() -> Comparison:
         evidence = EvidenceClass(question.by or EvidenceClass.INPUT)
@@ -206,8 +206,8 @@ def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEviden
 def _weights_lead(question: DiffQuery, weighed: Weighed, outputs: Comparison) -> bool:
     """Whether weights lead if the query names no evidence.
 
-    Weights that differ lead if no output differs. Equal weights lead if no output was compared, unless the query asks
-    about a step or a period.
+    Different weights lead if no output differs. Equal weights lead if no output was compared, unless the query names a
+    step or a period.
     """
     if weighed.differing:
         return not outputs.diverged
@@ -216,7 +216,7 @@ def _weights_lead(question: DiffQuery, weighed: Weighed, outputs: Comparison) ->
 
 
 def _weights_note(weighed: Weighed) -> str:
-    """The verdict of weights, if nothing else is comparable."""
+    """Return the verdict of weights, if nothing else is comparable."""
     if not weighed.known:
         return f"; {why_none(weighed)}" if weighed.reasons else ""
     verdicts = {Verdict.IDENTICAL: "are equal", Verdict.INCOMPLETE: "are equal as far as they are known"}
@@ -228,7 +228,7 @@ def _compares_something(of: Comparison) -> bool:
 
 
 def _other_keys(sides: Sides, found: Comparison) -> NothingCompared | None:
-    """Refuse the comparison if the keys of checksums differ; None: all have one key."""
+    """Refuse the comparison if the keys of checksums differ; return None if all have one key."""
     # A worker without fingerprints may have no key.
     workers = [worker for worker, each in zip(sides.workers, found.matched.workers, strict=True) if each.fingerprints]
     for other in workers[1:]:

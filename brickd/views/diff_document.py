@@ -1,7 +1,7 @@
 """The document of `diff`.
 
-Owns: its schema. Must not know: which workers are compared, how evidence is chosen, screens. Invariants: it counts what
-was not examined; it says if a difference of times may be chance.
+Owns: its schema. Must not know: which workers are compared, how evidence is chosen, screens. Invariants: it counts
+unexamined data; it says if a difference of times may be chance.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from brickd.views.common import Document
 from brickd.views.diff_weights import Weighed
 
 SITES_MAX = 4096
-SLOW_PERCENT = 25  # a smaller difference of speed is not reported: a machine favours one worker for a while
+SLOW_PERCENT = 25  # smaller differences of speed are not reported: a machine can favour one worker for some time
 _OFF_MAX = 64
 # The verdicts that a site may show, in order of priority.
 _RANKS = (
@@ -47,7 +47,7 @@ class Sides:
 
 
 def document(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_weights: bool) -> Document:
-    """The document of compared workers; `outputs` None: the query asks only for weights."""
+    """Return the document of compared workers; `outputs`: None: the query is about weights."""
     names = [worker.name for worker in sides.workers]
     others: list[Document] = []
     if outputs is not None and not by_weights:
@@ -77,7 +77,7 @@ def _classes(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, keys
 
 
 def _other(outputs: Comparison) -> Document:
-    """The comparison at sites, if weights lead."""
+    """Return the comparison at sites, if weights lead."""
     return {
         "evidence": outputs.evidence,
         "verdict": outputs.verdict,
@@ -87,7 +87,7 @@ def _other(outputs: Comparison) -> Document:
 
 
 def _outputs(compared: Comparison | None) -> Document | None:
-    """How many of the fingerprints were compared; None: the query asks only for weights."""
+    """Count the compared fingerprints; None: the query is only about weights."""
     if compared is None:
         return None
     return {
@@ -100,18 +100,18 @@ def _outputs(compared: Comparison | None) -> Document | None:
 def nothing(
     sides: Sides, why: str, tried: Comparison | None, weighed: Weighed, *, other_keys: bool = False
 ) -> Document:
-    """The document of workers that are not comparable.
+    """Return the document of workers that are not comparable.
 
     Args:
         sides: the workers.
         why: the reason.
-        tried: the comparison that found nothing comparable; None: it was of weights.
+        tried: the comparison that found nothing comparable; None: a comparison of weights.
         weighed: their weights.
-        other_keys: whether the reason is that their checksums have different keys.
+        other_keys: whether different keys of the checksums are the reason.
     """
     names = [worker.name for worker in sides.workers]
     part = diff_weights.document(weighed, names) if tried is None else _by_sites(sides, tried, weighed)
-    if other_keys and tried is not None:  # rows of different keys match only by accident: they prove nothing
+    if other_keys and tried is not None:  # rows with different keys match only by accident and prove nothing
         part |= {"not_comparable": {"key": tried.matched.fingerprints}, "sites": [], "missing": {"a": 0, "b": 0}}
         part |= dict.fromkeys(("compared", "identical", "within", "diverged", "incomplete"), 0)
     part |= {"headlines": [why], "diagnosis": None, "verdict": Verdict.NOT_COMPARABLE, "first": None, "outlier": None}
@@ -218,7 +218,7 @@ def _was_compared(site: SiteFound) -> bool:
 
 
 def _sites(numerics: Numerics, leads: Comparison) -> list[Document]:
-    """The sites in the order of execution; above the limit only those that differ."""
+    """Return the sites in the order of execution; above the limit, only those that differ."""
     judged: dict[int, Difference] = {}
     for each in leads.differences:
         if each.site not in judged or _outranks(each, judged[each.site]):
@@ -239,7 +239,7 @@ def _site(site: Site, found: SiteFound, difference: Difference | None) -> Docume
     counts = {Class(class_): count for class_, count in enumerate(found.classes) if count}
     judgement = None if difference is None else difference.judgement
     if judgement is not None and judgement.verdict == Verdict.NOT_COMPARABLE and _was_compared(found):
-        judgement = None  # what was comparable at this site is identical
+        judgement = None  # all comparable fingerprints of this site are identical
     return {
         "kernel": site.kernel,
         "layer": or_none(site.layer),
@@ -260,7 +260,7 @@ def _site(site: Site, found: SiteFound, difference: Difference | None) -> Docume
 
 
 def _times(sides: Sides, apart: int) -> Document:
-    """The times of one worker compared with the others', since their start."""
+    """Compare the times of one worker with the others', since their start."""
     b = [sides.workers[apart]]
     a = [worker for worker in sides.workers if worker is not b[0]]
     found = paces((each.reading for each in a), (each.reading for each in b))

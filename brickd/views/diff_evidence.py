@@ -24,7 +24,7 @@ _KNOWN_MAX = 8
 
 
 class KnownFinding(NamedTuple):
-    """A daemon's finding on some workers, over all workers of their service."""
+    """A daemon's finding about some workers, from all workers of their service."""
 
     evidence: str
     workers: list[str]
@@ -41,7 +41,7 @@ class KnownFinding(NamedTuple):
 def known(
     compared: Compared | None, weights: Sequence[WeightsVerdict], called: Called, workers: Collection[Worker]
 ) -> list[KnownFinding]:
-    """The findings that name one of the workers as the outlier, those on weights first."""
+    """Return the findings that name one of the workers as the outlier; weights come first."""
     return [*_by_weights(weights, workers), *_by_input(compared or Compared(), called, workers)][:_KNOWN_MAX]
 
 
@@ -63,7 +63,7 @@ def _by_input(compared: Compared, called: Called, workers: Collection[Worker]) -
 
 
 def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:
-    """The sentence next to a comparison; empty if all findings name the same outlier."""
+    """Return the sentence next to a comparison; empty if all findings name the same outlier."""
     others = [each for each in found if each.workers != [outlier]]
     return [others[0].headline] if others else []
 
@@ -71,7 +71,7 @@ def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:
 def classes(
     outputs: Comparison | None, weighed: Weighed, services: Collection[str], *, other_keys: bool
 ) -> list[dict[str, Any]]:
-    """The verdict by each class of evidence, strongest first; `other_keys`: of checksums."""
+    """Return the verdict by each class of evidence, the strongest first."""
     service = next(iter(services)) if len(set(services)) == 1 else None
     found = [_weights(weighed, service)]
     if outputs is not None:

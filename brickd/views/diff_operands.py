@@ -1,6 +1,6 @@
 """The operands of `diff`: workers of this machine, of recordings, or both.
 
-Owns: the meaning of each argument, the source of the answer. Must not know: what is compared, screens. Invariants: the
+Owns: the meaning of each argument, the source of the answer. Must not know: the comparison, screens. Invariants: the
 document is the same from every source; if all operands are workers of this machine, the daemon answers.
 """
 
@@ -20,7 +20,7 @@ from brickd.views.fetch_answer import FetchedAnswer, Reading, silent
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An argument: a recording ("": this machine) and a worker or service ("": all)."""
+    """An argument: a recording ("": this machine), and a worker or service ("": all)."""
 
     path: str
     name: str
@@ -43,7 +43,7 @@ def require_comparable(document: Mapping[str, Any]) -> None:
 
 
 def find(question: DiffQuery, reading: Reading = silent) -> FetchedAnswer:
-    """Answer a query whose names are arguments of the command line."""
+    """Answer a query with the command line's arguments as names."""
     terms = _spread([term(word) for word in question.names])
     paths = list(dict.fromkeys(each.path for each in terms if each.path))
     if not paths:

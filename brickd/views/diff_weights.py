@@ -1,7 +1,7 @@
 """Weights in `diff`: as evidence, and as the explanation of a difference.
 
 Owns: the schema of both. Must not know: how weights are compared, screens. Invariant: a weight explains a difference
-only if it belongs to the same layer and differs in one of the workers that differ.
+only if it belongs to the same layer and differs in one of the differing workers.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from brickd.views.common import Document
 from brickd.views.weights_summary import held
 
 TENSORS_MAX = 16
-# Why a worker's tensor was not compared, and what would make it comparable.
+# Why a worker's tensor was not compared, and how to make it comparable.
 _NOT_COMPARED = {
-    "alone": "of a single replica (needs two of a service that hold the same)",
+    "alone": "of a single replica (two workers of a service with the same weights are needed)",
     "missing": "that no other worker has",
     "generation": "of another generation",
     "key": "made with another key (set the same BRICKD_KEY_FILE for all)",
@@ -37,7 +37,7 @@ class Weighed(NamedTuple):
 
     Attributes:
         judged: the verdict on each service.
-        behind: by uuid, the number of tensors that a worker has not yet read again in its current generation.
+        behind: the number of tensors that a worker has not yet read again in its current generation, by uuid.
     """
 
     judged: Sequence[WeightsVerdict]
@@ -51,17 +51,17 @@ class Weighed(NamedTuple):
 
     @property
     def compared(self) -> int:
-        """How many tensors were compared in at least two workers."""
+        """The number of tensors compared in at least two workers."""
         return sum(each.compared for each in self.judged)
 
     @property
     def differing(self) -> list[Differing]:
-        """The tensors that are not the same in all workers."""
+        """The tensors that differ between workers."""
         return [row for each in self.judged for row in each.differing]
 
     @property
     def reasons(self) -> Counter[str]:
-        """Why tensors were not compared, and how many."""
+        """The reasons why tensors were not compared, with counts."""
         return sum((each.reasons() for each in self.judged), Counter[str]())
 
     @property
@@ -70,17 +70,17 @@ class Weighed(NamedTuple):
         return bool(self.compared or self.differing)
 
     def uncertain(self, found: ComparedWorker) -> int:
-        """How many of a worker's tensors are unread, or read only in an earlier generation."""
+        """Return how many of a worker's tensors are unread, or read only in an earlier generation."""
         return found.unread + self.behind[found.uuid]
 
     @property
     def incomplete(self) -> int:
-        """How many tensors of all workers are unknown: not read yet, or no room for their record."""
+        """The number of unknown tensors of all workers: not read yet, or without room."""
         return sum(self.uncertain(found) + found.refused for each in self.judged for found in each.workers)
 
     @property
     def diverged(self) -> int:
-        """How many tensors differ."""
+        """The number of tensors that differ."""
         return len({(row.service, row.tensor) for row in self.differing})
 
     @property
@@ -91,7 +91,7 @@ class Weighed(NamedTuple):
         return Verdict.INCOMPLETE if self.incomplete else Verdict.IDENTICAL
 
     def other(self) -> Document:
-        """The comparison, if other evidence leads."""
+        """Return the comparison, if other evidence leads."""
         return {
             "evidence": EvidenceClass.WEIGHTS,
             "verdict": self.verdict,
@@ -100,7 +100,7 @@ class Weighed(NamedTuple):
         }
 
     def summary(self) -> Document | None:
-        """The summary next to other evidence; None: nothing is known."""
+        """Return the summary next to other evidence; None: nothing is known."""
         if not self.known:
             return None
         rows = self.differing
@@ -111,7 +111,7 @@ class Weighed(NamedTuple):
         }
 
     def explaining(self, site: Site, workers: Sequence[str]) -> list[Differing]:
-        """The differing weights of the site's layer in these workers; those with its name, if any."""
+        """Return the differing weights of the site's layer; only those with its name, if any."""
         rows = [
             row
             for row in self.differing
@@ -121,7 +121,7 @@ class Weighed(NamedTuple):
 
 
 def why_none(weighed: Weighed) -> str:
-    """Why the weights of some workers are not comparable."""
+    """Say why the weights of some workers are not comparable."""
     who = listed([found.name for each in weighed.judged for found in each.workers])
     reasons = [f"{plural(n, 'tensor')} {_NOT_COMPARED[reason]}" for reason, n in weighed.reasons.items()]
     if reasons:
@@ -141,12 +141,12 @@ def sentence(rows: Sequence[Differing]) -> str:
 
 
 def _who(row: Differing) -> list[str]:
-    """The outliers; all workers if there is no known majority."""
+    """Return the outliers, or all workers if there is no known majority."""
     return list(row.names) if row.why == "disagree" else [odd.worker for odd in row.odd]
 
 
 def besides(rows: Sequence[Differing], *, more: bool) -> str:
-    """Report other weights that differ; `more`: some weights explain the difference."""
+    """Report other weights that differ; `more`: whether some weights explain the difference."""
     first = rows[0]
     who = listed(_who(first))
     others = f", and {plural(len(rows) - 1, 'more tensor')}" if len(rows) > 1 else ""
@@ -172,7 +172,7 @@ def _tensor(row: Differing) -> Document:
 
 
 def document(weighed: Weighed, workers: Sequence[str]) -> Document:
-    """The part of the document that depends on the evidence, if weights lead."""
+    """Return the part of the document that depends on the evidence, if weights lead."""
     rows, found = weighed.differing, [worker for each in weighed.judged for worker in each.workers]
     missing = {worker.name: worker.missing for worker in found}
     lacking = [missing.get(name, 0) for name in workers]
@@ -229,13 +229,13 @@ def _headlines(weighed: Weighed, workers: Sequence[str]) -> list[str]:
     first = rows[0]
     who = f"{listed(_who(first))} disagree"
     if first.why != "disagree":
-        others = f"from {len(first.agree)} that agree" if first.agree else "from what it was"
+        others = f"from {len(first.agree)} that agree" if first.agree else "from its earlier content"
         who = f"{listed(_who(first))} {'differs' if len(first.odd) == 1 else 'differ'} {others}"
     odd = first.odd[0]
     whose = f"{odd.worker}: " if first.why == "disagree" and unlike(first, odd) else ""
     changed = "; it changed in place" if odd.changed else ""
     lines = [f"by weights: diverged: {who}, in {called(*first.tensor)}", f"{whose}{how_far(first, odd)}{changed}"]
-    return [*lines, *([f"{plural(len(rows) - 1, 'other tensor')} differ as well"] if len(rows) > 1 else [])]
+    return [*lines, *([f"{plural(len(rows) - 1, 'other tensor')} also differ"] if len(rows) > 1 else [])]
 
 
 def _diagnosis(row: Differing) -> str:

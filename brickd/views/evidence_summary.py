@@ -1,7 +1,7 @@
 """The verdicts by each class of evidence, for the views that list services.
 
-Owns: what compares in a world now, and over which period. Must not know: screens, how a verdict is reached. Invariant:
-if nothing compares fingerprints, the verdict says why.
+Owns: whether fingerprints are compared now, and over which period. Must not know: screens, how a verdict is reached.
+Invariant: if fingerprints are not compared, the verdict says why.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def of_status(
     compared: Compared | None,
     weights: Sequence[WeightsVerdict],
 ) -> list[Document]:
-    """The verdicts on the services of some workers, as currently known."""
+    """Return the currently known verdicts on the services of some workers."""
     idle = _RECORDED if world.source == "recording" else _NO_DAEMON if world.source == "shared memory" else None
     if idle is None and compared is None:
         idle = _SWITCHED_OFF
@@ -41,7 +41,7 @@ def of_status(
 def of_coverage(
     world: World, found: Survey, workers: Collection[Worker], compared: Compared, weights: Sequence[WeightsVerdict]
 ) -> list[Document]:
-    """The same; if no daemon compares, over all fingerprints at hand."""
+    """Return these verdicts; if no daemon compares, compare all available fingerprints."""
     known = world.compared() is not None
     idle = _NO_DAEMON if known and world.source == "shared memory" else None
     return _documents(Comparisons(compared, weights, time.time_ns() if known else None, idle), found, workers)

@@ -1,8 +1,8 @@
 """The source of an answer: the daemon, shared memory without a daemon, or recordings.
 
-Owns: the choice of the source. Must not know: any one view, the client's protocol, screens. Invariants: the document is
-the same from every source; a daemon that exists and does not answer is always reported; if a daemon answers, no module
-is loaded that reads segments or builds views.
+Owns: the choice of the source. Must not know: single views, the client's protocol, screens. Invariants: the document is
+the same from every source; a daemon that exists but does not answer is always reported; if a daemon answers, modules
+that read segments or build views are not loaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from brickd.datasources.world import World
     from brickd.views.common import Answer, Document
 
-Passes = Callable[[float], object]  # waits some seconds; true once the answer has arrived
+Passes = Callable[[float], object]  # waits some seconds; returns true when the answer has arrived
 Reads = Callable[[str, int, int], None]  # (file, bytes read, total bytes)
 Reading = Callable[[], AbstractContextManager[Reads]]
 
@@ -33,7 +33,7 @@ def silent() -> AbstractContextManager[Reads]:
 
 
 class Missing(NamedTuple):
-    """A daemon that did not answer: the reason, and whether it has certainly ended."""
+    """A daemon that did not answer: the reason, and whether it has ended for certain."""
 
     what: str
     ended: bool
@@ -44,7 +44,7 @@ class FetchedAnswer(NamedTuple):
 
     Attributes:
         words: notes for stderr.
-        missing: a daemon that did not answer; None if one answered or none is known.
+        missing: a daemon that did not answer; None if it answered or none is known.
     """
 
     document: Document
@@ -67,7 +67,7 @@ def find(
     Args:
         name: the daemon's name of the view.
         question: the query.
-        recordings: the only source, if any are given.
+        recordings: if any are given, the only source.
         view: the function that builds the document here, as MODULE:FUNCTION; default: `answer` of the view `name`.
         seconds: the time that the daemon takes before it answers.
         meanwhile: waits for that time.
@@ -128,5 +128,5 @@ def _answer(view: str) -> Callable[[World, Query], Answer]:
 
 
 def received(document: dict[str, Any]) -> FetchedAnswer:
-    """The answer that a daemon sent."""
+    """Return the answer that a daemon sent."""
     return FetchedAnswer(document, tuple(document.pop("words", ())))

@@ -2,7 +2,7 @@
 
 Owns: the schema of its document, which of the two looks each part comes from. Must not know: how a verdict is reached,
 how the time between the looks passes, screens. Invariants: the verdicts come first; a service is judged by all of its
-workers, also by those that were not named; each selected worker has a row.
+workers, not only the selected ones; each selected worker has a row.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _place(place: LanePosition | None) -> dict[str, Any]:
 
 
 def _rows(workers: Iterable[Watched]) -> list[dict[str, Any]]:
-    """A row for each lane with an open span, or one for a worker without; stuck ones first."""
+    """Return a row for each lane with an open span, or one per worker without; stuck ones first."""
     rows = []
     for worker in workers:
         opened = [lane for lane in worker.lanes if lane.look.youngest is not None]
@@ -87,7 +87,7 @@ def _row(worker: Watched, lane: Lane | None) -> dict[str, Any]:
         "lane": lane.number if lane is not None else None,
         "thread": lane.look.thread if lane is not None else None,
         "state": lane.state if lane is not None else worker.state,
-        # How long a dead worker was in a span is unknown: only its start is.
+        # Only the start of a dead worker's span is known, not how long the worker was in it.
         "since_ns": span.since_ns if span is not None and worker.alive else None,
         "brick": span.brick if span is not None else None,
         "layer": span.layer if span is not None else None,

@@ -1,7 +1,7 @@
 """The view `inspect`: one segment in full.
 
 Owns: its header, tables, lanes with their ledgers, the records in its rings. Must not know: how a segment is opened,
-screens. Invariant: values of the segment are shown as they are, and not judged again.
+screens. Invariant: values of the segment are shown unchanged, without a verdict.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def answer(world: World, question: InspectQuery) -> Answer:
 
 
 def _chosen(world: World, name: str | None) -> tuple[str, str | None]:
-    """The segment's file and its worker's name."""
+    """Return the segment's file and its worker's name."""
     files, found = world.files(), world.survey()
     if name is not None and name in files:
         return name, {worker.reading.file: worker.name for worker in found.workers}.get(name)
@@ -144,7 +144,7 @@ def _lane(segment: SegmentInside, reading: Reading, number: int, lane: Any, most
 
 
 def _place(reading: Reading, number: int) -> dict[str, Any]:
-    """The brick and the layer of a path."""
+    """Return the brick and the layer of a path."""
     path = reading.paths[number] if number < len(reading.paths) else None
     return {
         "brick": reading.name(path.name) if path is not None else f"path#{number}",
@@ -153,7 +153,7 @@ def _place(reading: Reading, number: int) -> dict[str, Any]:
 
 
 def _site(reading: Reading, number: int) -> dict[str, Any]:
-    """The kernel and the layer of a site; whether it is off, or excluded by the setting."""
+    """Return a site's kernel and layer, and whether it is off or excluded by the setting."""
     site = reading.sites[number] if number < len(reading.sites) else None
     left_out = reading.leaves_out(number)
     if site is None:
@@ -176,12 +176,12 @@ def _since_start(reading: Reading, ticks: int) -> int:
 
 
 def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
-    """The event with the same keys for every kind; None: this kind has no such value."""
+    """Return the event with the same keys for every kind; None: this kind has no such value."""
     kind = event["kind"]
     starts, ends = kind == _reader.KIND_DEFER, kind == _reader.KIND_FINALIZE
     checked = kind == _reader.KIND_CHECKED
     every = ends and event["every"] != 0
-    # Only a checksum can name step 0.
+    # Only a checksum can have step 0.
     has_step = event.get("step", 0) != 0 or (checked and event["flags"] & _reader.CHECKED_STEP != 0)
     place = {"brick": None, "layer": None}
     if starts:
@@ -207,7 +207,7 @@ def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
-    """The values of a checksum that other events do not have."""
+    """Return the values of a checksum that other events do not have."""
     relation, output = event["relation"], event["output"]
     return {
         "position": event["position"],

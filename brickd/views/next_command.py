@@ -1,8 +1,8 @@
 """The next command, rewritten for the recordings of an answer.
 
-Owns: how a command names the recordings that an answer comes from. Must not know: any one verb's answer. Invariants: a
-command can be pasted into a shell; a command that takes no recording, and so would ask about this machine, is never
-shown for one; a command that names the recordings already stays as it is.
+Owns: how a command names the recordings of an answer. Must not know: the answers of single verbs. Invariants: a command
+can be pasted into a shell; a command that takes no recording would be about this machine, so it is never shown for a
+recording; a command that already names the recordings is unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from brickd.query.verbs import takes_recordings
 
 
 def command(document: Mapping[str, Any], text: str) -> str:
-    """The command to show with this answer.
+    """Return the command to show with this answer.
 
     >>> command({"recording": {"files": [{"path": "a b.brick"}]}}, "brickd diff api/0 api/1")
     "brickd diff 'a b.brick' api/0 api/1"
@@ -41,12 +41,12 @@ def _entries(document: Mapping[str, Any], entries: Sequence[Any]) -> list[Any]:
 
 
 def _of_recordings(text: str, paths: Sequence[str]) -> str:
-    # A local import: the answer of a daemon loads nothing that reads segments, and this module does.
+    # A local import: a daemon's answer must not load modules that read segments, and this one does.
     from brickd.model.worker_names import as_arguments
 
     try:
         program, verb, *words = shlex.split(text)
-    except ValueError:  # no words, or an unclosed quote: a recording may contain anything
+    except ValueError:  # no words, or an unclosed quote: a recording may contain any text
         program, verb, words = "", "", []
     if program != "brickd" or not takes_recordings(verb):
         verb, words = "workers", []

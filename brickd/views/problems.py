@@ -2,8 +2,8 @@
 
 Owns: the kinds, their order, their sentences, the next command of each. Must not know: terminals, files, how long a
 problem lasts. Invariants: every problem names the next command; problems of one kind in several workers of a service
-are one problem; at most LISTED_MAX refused files are listed, and the number of all is given; the modules that word
-findings are loaded only if there are any.
+are one problem; at most LISTED_MAX refused files are listed, with the total number; modules that format findings are
+loaded only if there are findings.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from brickd.analysis.timing.findings import StragglerVerdict
     from brickd.analysis.weights.verdicts import WeightsVerdict as JudgedWeights
 
-LISTED_MAX = 64  # of the refused files
+LISTED_MAX = 64  # refused files that are listed
 
 Found = Iterator[Problem]
 
 
 class Seen(NamedTuple):
-    """The data in which problems are found.
+    """The data to find problems in.
 
     Attributes:
         workers: the selected workers.
         slow: stragglers among them; None if they were not compared.
         alarms: alarms about single workers.
         refused: files that are not valid segments; empty if workers are named.
-        removed: workers without a segment, of the selected services.
+        removed: workers whose segments were removed, of the selected services.
         compared: the comparison of tensors; None if nothing was compared.
         differing: its findings about the workers; None if nothing was compared.
         called: the names of all workers.
@@ -71,7 +71,7 @@ class Seen(NamedTuple):
     def of(cls, world: World, found: Survey, workers: Sequence[Worker], names: Sequence[str]) -> Self:
         """Collect the data."""
         judged, compared = world.stragglers(), world.compared()
-        if compared is not None and not compared.since_ns:  # nothing has been compared
+        if compared is not None and not compared.since_ns:  # nothing was compared
             compared = None
         services, alarms = {worker.service for worker in workers}, world.alarms()
         mine = {worker.name for worker in workers}
@@ -104,19 +104,19 @@ def _weight_findings(
 
 
 class Listed(NamedTuple):
-    """The JSON of the active problems, and separately of the silenced ones."""
+    """Return the JSON of the active problems, and separately of the silenced ones."""
 
     problems: list[dict[str, Any]]
     silenced: list[dict[str, Any]]
 
 
 def living(workers: Iterable[Worker]) -> frozenset[str]:
-    """The names of the live workers."""
+    """Return the names of the live workers."""
     return frozenset(worker.name for worker in workers if worker.reading.alive)
 
 
 def active(seen: Seen, now_ns: int, active_ns: int | None = None) -> Listed:
-    """The problems seen in the last `active_ns`, and silenced ones; without a daemon, all."""
+    """Return the problems of the last `active_ns`, and silenced ones; without a daemon, all."""
     found = Listed([], [])
     for problem in problems(seen):
         if seen.book is None:
@@ -134,7 +134,7 @@ def active(seen: Seen, now_ns: int, active_ns: int | None = None) -> Listed:
 
 
 def problems(seen: Seen) -> list[Problem]:
-    """All problems, the worst first."""
+    """Return all problems, the worst first."""
     return merged(each for kind in _KINDS for each in kind(seen))
 
 
@@ -186,7 +186,7 @@ def _alarms(seen: Seen) -> Found:
     from brickd.analysis.timing.alarms import of_services
 
     for alarm in of_services(seen.alarms):
-        if alarm.kind != "nan":  # its problem outlasts the alarm: see _born
+        if alarm.kind != "nan":  # its problem lasts longer than the alarm: see _born
             yield Problem(alarm.kind, alarm.service, alarm.workers, alarm.text, alarm.command)
 
 

@@ -1,7 +1,7 @@
-"""Removed workers in the documents: how much is in no total, and whether that is a problem.
+"""Removed workers in the documents: spans that are in no total, and the problem if any.
 
-Owns: the sum, the problem. Must not know: terminals, files. Invariant: what a person removed on request is counted, but
-is no problem.
+Owns: the sum, the problem. Must not know: terminals, files. Invariant: a removal on request of a user is counted, but
+is not a problem.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from brickd.shm.removed_workers import RemovedWorker
 
 
 def chosen(found: Survey, names: Sequence[str]) -> list[RemovedWorker]:
-    """The removed workers of the named services; all if no name is given."""
+    """Return the removed workers of the named services; all if no name is given."""
     return [each for each in found.removed if not names or each.service in names]
 
 
@@ -29,7 +29,7 @@ def summary(removed: Sequence[RemovedWorker]) -> dict[str, int]:
 
 
 def sentence(removed: Sequence[RemovedWorker]) -> str | None:
-    """Describe the losses that no person requested; None if there are none."""
+    """Describe the losses that no user requested; None if there are none."""
     unasked = _unasked(removed)
     if not unasked:
         return None

@@ -1,8 +1,8 @@
-"""The view `source`: what kernels were compiled from.
+"""The view `source`: the texts that kernels were compiled from.
 
-Owns: the schema of its document, the source that a prefix of a hash names. Must not know: how sources are sent and
-kept, screens. Invariants: a source that kernels refer to is listed even if its text is unknown; an unknown text is
-never shown as an empty one.
+Owns: the schema of its document, the lookup by a prefix of a hash. Must not know: how sources are sent and kept,
+screens. Invariants: a source that kernels refer to is listed even if its text is unknown; an unknown text is never
+shown as an empty one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from brickd.views.common import Answer, Document, begun
 
 _COUNTED = ("dropped", "refuted", "differing", "refused", "removed")
 _NOTHING = SourceHead("", "", None, 0)
-_SHOWN_MAX = 8  # of the hashes that match a prefix
+_SHOWN_MAX = 8  # matching hashes shown
 
 
 def answer(world: World, question: SourceQuery) -> Answer:
@@ -42,7 +42,7 @@ def answer(world: World, question: SourceQuery) -> Answer:
 
 
 def _meant(prefix: str | None, every: Iterable[int]) -> list[int]:
-    """The one hash with this prefix; without a prefix all hashes.
+    """Return the only hash with this prefix, or all hashes without a prefix.
 
     Raises:
         NoSuchSource: no hash matches.
@@ -63,13 +63,13 @@ def _meant(prefix: str | None, every: Iterable[int]) -> list[int]:
 
 
 def _lacking(head: SourceHead | None) -> str:
-    """Why the text is unknown."""
+    """Say why the text is unknown."""
     if head is None or head.pieces == 0:
         return "kernels refer to it, and no worker has sent its text yet"
     if head.pieces is None:
         return "its file can no longer be read"
     if head.size is None:
-        return f"{plural(head.pieces, 'piece')} of it arrived, without the last"
+        return f"{plural(head.pieces, 'piece')} of it arrived, but not the last one"
     wanted = -(-head.size // PIECE)
     if head.pieces >= wanted:
         return "the text that was sent does not match this hash"

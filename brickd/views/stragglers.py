@@ -1,7 +1,7 @@
-"""The view `stragglers`: slow workers, all workers side by side, and what was compared.
+"""The view `stragglers`: slow workers, the other workers next to them, and the coverage.
 
 Owns: the schema of its document, which findings concern the selected workers. Must not know: how stragglers are judged,
-screens. Invariant: "no worker is slow" is never reported without what was compared.
+screens. Invariant: "no worker is slow" is never reported without the coverage.
 """
 
 from __future__ import annotations

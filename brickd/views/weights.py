@@ -1,7 +1,7 @@
 """The view `weights`: whether replicas hold the same parameters, and which worker does not.
 
-Owns: the schema of its document. Must not know: how weights are compared, screens. Invariants: what was not compared is
-counted by reason; at most ROWS_MAX differing rows are listed, and all are counted.
+Owns: the schema of its document. Must not know: how weights are compared, screens. Invariants: tensors that were not
+compared are counted by reason; at most ROWS_MAX differing rows are listed, and all are counted.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _tensor(service: str, shard: str, tensor: Tensor, generation: int) -> Docume
 
 
 def _rows(row: Differing) -> Iterator[Document]:
-    """A row for each outlier; without a majority for each worker, the reference first."""
+    """Return a row for each outlier, or for each worker without a majority, the reference first."""
     for name in row.agree if row.why == "disagree" else ():
         yield _row(row, name, row.wanted, None)
     for odd in row.odd:
@@ -109,7 +109,7 @@ def _rows(row: Differing) -> Iterator[Document]:
 
 
 def _row(row: Differing, worker: str, content: TensorContent | None, odd: WeightOutlier | None) -> Document:
-    """The row of a worker; `odd`: how it differs, if it is an outlier."""
+    """Return the row of a worker; `odd`: its difference, if it is an outlier."""
     of, wanted = held(content), held(None if odd is None else row.wanted)
     return {
         **_tensor(row.service, row.shard, row.tensor, row.generation),
@@ -142,5 +142,5 @@ def _holding(holding: Holding) -> Document:
 
 
 def key_name(key: int) -> str | None:
-    """The public name of a key; None: no key was needed."""
+    """Return the public name of a key; None: no key was needed."""
     return f"{key:016x}" if key else None

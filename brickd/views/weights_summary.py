@@ -1,8 +1,8 @@
-"""The weights of workers in several views: which differ, and how much was compared.
+"""The weights of workers in several views: which ones differ, and how much was compared.
 
 Owns: the form of both in JSON, and as problems. Must not know: how weights are compared, terminals. Invariants: "no
-worker differs" is never reported without how much was compared; a finding has the same keys as one by input, and keys
-that do not apply to weights are null.
+worker differs" is never reported without the number of comparisons; a finding has the same keys as a finding by input,
+and keys that do not apply to weights are null.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brickd.model.workers import Worker
 def findings(
     judged: Iterable[WeightsVerdict], workers: Collection[Worker], *, partial: bool
 ) -> list[dict[str, Any]] | None:
-    """The findings; `partial`: only on the workers. None: nothing was compared."""
+    """Return the findings; `partial`: only those about the workers. None: nothing was compared."""
     of = list(judged)
     if all(each.verdict == "nothing" for each in of):
         return None
@@ -78,7 +78,7 @@ def _holds_any(of: TensorContent) -> bool:
 
 
 def held(of: TensorContent | None) -> dict[str, Any]:
-    """The content of a tensor; all values are null if the worker lacks it."""
+    """Return the content of a tensor; all values are null if the worker lacks it."""
     if of is None:
         return dict.fromkeys(_HELD)
     return {**{name: getattr(of, name) for name in _HELD}, "checksum": f"{of.checksum:016x}", "shape": list(of.shape)}
@@ -95,10 +95,10 @@ class TensorSeen(NamedTuple):
 
     Attributes:
         place: where they are recorded.
-        held: how many of them all workers hold together.
+        held: the number of them in all workers.
         compared: how many of these were compared with another worker's.
         odd: how many of these differ from the majority.
-        differ: whether any differs from another worker's, or from its own earlier content.
+        differ: whether one differs from another worker's, or from its own earlier content.
     """
 
     place: ServiceSite
@@ -129,7 +129,7 @@ def _place(service: str, tensor: Tensor) -> ServiceSite:
 
 
 def summary(judged: WeightsVerdict) -> dict[str, Any] | None:
-    """How much of a service was compared; None: no worker has given any tensor."""
+    """Return how much of a service was compared; None: workers have given no tensor."""
     if not any(worker.known or worker.watched for worker in judged.workers):
         return None
     return {

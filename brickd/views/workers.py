@@ -1,7 +1,7 @@
 """The view `workers`: every worker in full, and the problems.
 
-Owns: a worker's entry. Must not know: terminals, files, what is a problem. Invariants: every count is shown; at most
-LISTED_MAX refused files are listed, and the number of all is given.
+Owns: a worker's entry. Must not know: terminals, files, problems. Invariants: every count is shown; at most LISTED_MAX
+refused files are listed, with the total number.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def whole_ledger(workers: Sequence[Worker], removed: Sequence[RemovedWorker]) ->
 
 
 def entries(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> list[Entry]:
-    """The entries of the chosen workers and, if no worker is named, of refused files."""
+    """Return the entries of the chosen workers and, if no worker is named, of refused files."""
     return [*map(_worker, workers), *([] if partial else _refused(survey.refused))]
 
 
 def _open(reading: Reading) -> list[dict[str, Any]]:
-    """The youngest open span of each lane of a live worker, the longest first."""
+    """Return the youngest open span of each lane of a live worker, the longest first."""
     found = [
         {"brick": span.brick, "layer": span.layer, "since_ns": span.since_ns, "lane": number, "thread": lane["thread"]}
         for number, lane, _ in reading.lanes
@@ -70,7 +70,7 @@ def _open(reading: Reading) -> list[dict[str, Any]]:
 
 
 def _age_ns(reading: Reading) -> int | None:
-    """The age of the segment by the worker's own clock; None: unknown."""
+    """Return the age of the segment by the worker's clock; None: unknown."""
     if reading.now_ticks is None or not reading.alive:
         return None
     ticks = reading.now_ticks - reading.header["anchor_ticks"]
@@ -78,7 +78,7 @@ def _age_ns(reading: Reading) -> int | None:
 
 
 def _set(reading: Reading) -> Entry:
-    """The setting that the consumer wrote; a segment does not hold the patterns of sites."""
+    """Return the setting that the consumer wrote; a segment does not have the patterns of sites."""
     return {
         **settings(spans=reading.detailed, off=reading.off),
         "fingerprints": words_of(reading.asked_rate),
@@ -121,7 +121,7 @@ def _worker(worker: Worker) -> Entry:
 
 
 def _refused(refused: Sequence[SegmentRefused]) -> list[Entry]:
-    """The entries of the first LISTED_MAX files, and one entry for all others."""
+    """Return the entries of the first LISTED_MAX files, and one entry for all others."""
     listed = [_quarantined(error.path, error.path, error.reason) for error in refused[:LISTED_MAX]]
     more = len(refused) - LISTED_MAX
     others = [_quarantined(OTHERS, None, plural(more, "more file"), together=more)] if more > 0 else []

@@ -507,7 +507,7 @@ def test_a_segment_with_a_unit_that_only_daemons_write_is_refused(dead: Dead, pr
     image[at + 7] = 1 << 7 | _reader.UNIT_BOUND
     (SHM / f"{prefix}{dead.file}").write_bytes(image)
     (refused,) = survey(prefix).refused
-    assert refused.reason == f"path {number} has unit {_reader.UNIT_BOUND}, which no worker writes"
+    assert refused.reason == f"path {number} has unit {_reader.UNIT_BOUND}, which workers never write"
 
 
 # ---- with and without a daemon

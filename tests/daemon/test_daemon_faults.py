@@ -197,7 +197,7 @@ CORRUPT: dict[str, tuple[Callable[[], bytes], str]] = {
     "major": (lambda: seal(image(major=2)), "format 2."),
     "endian": (lambda: seal(image(endian=0x04030201)), "another byte order"),
     "layout": (lambda: seal(image(layout_crc=1)), "layout 00000001"),
-    "user": (lambda: seal(image(uid=os.geteuid() + 1)), "made it, but user"),
+    "user": (lambda: seal(image(uid=os.geteuid() + 1)), "as its creator, but user"),
     "counts": (lambda: seal(image(lanes=1024)), "its header says"),
     "circle": (circle, "path 3 is below path 4"),
     "total": (total, "2^62"),

@@ -36,7 +36,7 @@ def with_control(minor: str, **values: Any) -> bytes:
 @pytest.mark.parametrize(
     ("image", "kind", "why"),
     [
-        (with_header(uid=os.geteuid() + 1), SegmentRefused, f"says that user {os.geteuid() + 1} made it"),
+        (with_header(uid=os.geteuid() + 1), SegmentRefused, f"names user {os.geteuid() + 1} as its creator"),
         (bytes(len(golden())), SegmentUnpublished, "not published"),
         (golden()[:100], SegmentRefused, " bytes, expected at least a header of "),
         (golden()[: PAGE - 1], SegmentRefused, " bytes, expected at least a header of "),

@@ -113,7 +113,7 @@ def test_the_longest_source_is_sent_in_parts_and_a_daemon_may_start_late(worker:
     assert not more(process), "its ring is full, and no process reads it"
     missing = brickd("source", f"{known:016x}")
     assert (missing.returncode, missing.stdout) == (4, "")
-    assert missing.stderr.endswith("pieces of it arrived, without the last\n")
+    assert missing.stderr.endswith("pieces of it arrived, but not the last one\n")
     with running() as daemon:
         until(lambda: more(process))
         until_known(daemon)
@@ -289,7 +289,7 @@ def test_a_redacted_recording_has_no_sources_and_reports_it(worker: Start, tmp_p
     assert text_of(40) not in Path(file).read_bytes()
     missing = brickd("source", file, f"{known:016x}")
     assert (missing.returncode, missing.stdout) == (4, "")
-    assert "texts of kernels left out" in brickd("source", file).stderr
+    assert "texts of kernels omitted" in brickd("source", file).stderr
 
 
 # ---- the verb

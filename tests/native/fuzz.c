@@ -228,7 +228,7 @@ static void check_recording(struct brick_recorder *from)
         brick_sum_begin(&sum, &from->key);
         brick_sum_add(&sum, body, head.length / BRICK_BLOCK);
         if (brick_sum_end(&sum) != head.body_sum)
-            wrong("a chunk that is not what its checksum says");
+            wrong("a chunk that has a wrong checksum");
         free(body);
         at += sizeof head + head.length;
     }

@@ -489,7 +489,7 @@ def test_a_useless_tolerance_gives_a_note(worker: Start) -> None:
     reported = brickd("diff", "api", "--rtol", "0.01")
     assert (reported.returncode, reported.stderr) == (
         0,
-        "brickd: --rtol 0.01 is of --by run alone: by input nothing is within tolerance\n",
+        "brickd: --rtol 0.01 applies only to --by run: by input, there is no tolerance\n",
     )
     assert brickd("diff", "api", "--rtol", "0.01", "--by", "run").stderr == ""
 

@@ -72,7 +72,7 @@ def test_a_recording_without_a_daemon_shows_what_the_machine_shows(worker: Start
         assert still(recorded) == still(live), verb
         assert still(document(*verb, file, "api/1")) == still(document(*verb, "api/1"))
     assert recorded["recording"]["files"][0]["problem"] is None
-    assert "this was so at" in brickd("status", file).stderr
+    assert "state at" in brickd("status", file).stderr
     assert brickd("status", file, "api/7").returncode == 4
 
 
@@ -281,7 +281,7 @@ def test_a_killed_daemon_leaves_its_recording_up_to_that_point(worker: Start, tm
         assert process.returncode == 3
         assert os.fsencode(left) in reported
         assert document("status", str(left))["workers"][0]["ledger"]["spans"]["summarized"] == 200
-        assert "was not ended" in brickd("status", str(left)).stderr
+        assert "has no end" in brickd("status", str(left)).stderr
 
 
 def test_after_a_killed_daemon_the_next_one_continues_its_own_records(worker: Start, tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_after_a_killed_daemon_the_next_one_continues_its_own_records(worker: St
             daemon.kill()
     (file,) = document("status", str(left))["recording"]["files"]
     assert (file["records"], file["ended"], file["damages"]) == (40, None, [])
-    assert "was not ended" in file["problem"]
+    assert "has no end" in file["problem"]
     (lane,) = document("inspect", "-n", "100", str(left), "api/0")["lanes"]
     assert [span["elements"] for span in lane["spans"]] == list(range(40))
     with running() as successor:

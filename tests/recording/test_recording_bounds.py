@@ -214,7 +214,7 @@ def test_a_hundred_damages_are_listed_and_further_ones_counted() -> None:
         end.skip(kind)
     assert (len(end.skipped), end.skipped[3], end.skipped_more) == (16, 2, 3)
     assert "damaged in 2 more places" in end.words()
-    assert "3 chunks of yet other kinds: left out" in end.words()
+    assert "3 chunks of further kinds: ignored" in end.words()
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_file_that_ends_after_a_chunk_may_be_in_progress_else_truncated() -> N
     whole = tape([(SNAPSHOT, 1, b"one"), (SNAPSHOT, 2, b"two")])
     behind = len(whole) - END_BYTES
     for more, reported in (
-        (0, "was not ended: it is written still"),
+        (0, "has no end: its writer still runs or was killed"),
         (1, "was cut at byte"),
         (BLOCK - 1, "was cut at byte"),
     ):

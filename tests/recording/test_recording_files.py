@@ -198,7 +198,7 @@ def test_a_recording_of_a_newer_minor_is_read_and_unknown_chunks_counted(file: P
         recording.close()
     reported = brickd("status", str(newer), "--json")
     assert json.loads(reported.stdout)["recording"]["files"][0]["unknown_chunks"] == len(chunks(file))
-    assert "of kind 99, which this brickd does not know: left out" in reported.stderr
+    assert "of kind 99, unknown to this brickd: ignored" in reported.stderr
 
 
 def test_a_file_that_is_not_a_recording_is_refused_in_one_line(file: Path, tmp_path: Path) -> None:
@@ -229,13 +229,13 @@ def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: 
     for path in kept:  # each is readable alone
         assert document("workers", path)["workers"][0]["name"] == "api/0"
     for given in (kept[:1], kept[:2], kept[::-1], kept[::2]):
-        goes_on = "it goes on in the next file of its set" in brickd("status", *given).stderr
+        goes_on = "the recording continues in the next file" in brickd("status", *given).stderr
         assert goes_on == (kept[-1] not in given), "where that file is given, it is no news"
     together = document("events", *reversed(kept))
     (alone,) = document("status", kept[-1])["recording"]["files"]
     assert [each["path"] for each in together["recording"]["files"]] == kept
     assert together["recording"]["files"][-1] == alone
-    assert "1 file of the set between these is not given" in brickd("status", kept[0], kept[2]).stderr
+    assert "1 file between these is missing" in brickd("status", kept[0], kept[2]).stderr
     assert "is the same file of its recording" in brickd("status", kept[0], kept[0]).stderr
     recorded(tmp_path / "other.brick")
     mixed = brickd("status", kept[0], str(tmp_path / "other.brick"))
@@ -558,7 +558,7 @@ def test_a_recording_can_be_read_while_it_is_written(worker: Start, tmp_path: Pa
     try:
         reported = brickd("status", "--over", "start", str(path))
         assert "200 spans" in reported.stdout
-        assert "was not ended: it is written still, or" in reported.stderr
+        assert "has no end: its writer still runs or was killed, or" in reported.stderr
     finally:
         recorder.end("asked")
         recorder.join()

@@ -94,7 +94,7 @@ def test_complete_chunks_of_an_unfinished_recording_are_read(chunks: list[Writte
             assert seen.end.at == recording.bytes
             assert not seen.end.clean
             (reported,) = seen.end.words()
-            assert reported.startswith("was not ended: it is written still, or its writer was killed")
+            assert reported.startswith("has no end: its writer still runs or was killed")
         assert content(fd)[recording.bytes :].strip(b"\0") == b""
 
 
@@ -231,7 +231,7 @@ def test_bytes_after_the_end_are_reported_unless_zero() -> None:
     assert read(whole + bytes(10_000)).end.clean
     seen = read(whole + bytes(1000) + b"x" + bytes(1000))
     assert seen.written == SMALL
-    assert seen.end.damages == [Damage(len(whole), len(whole) + 1001, "bytes behind its end")]
+    assert seen.end.damages == [Damage(len(whole), len(whole) + 1001, "bytes after its end")]
 
 
 def test_a_hole_of_any_length_in_a_file_takes_no_time() -> None:
@@ -241,12 +241,12 @@ def test_a_hole_of_any_length_in_a_file_takes_no_time() -> None:
         os.ftruncate(fd, huge)
         assert read_fd(fd).end.clean
         os.pwrite(fd, b"x", 1 << 49)
-        assert read_fd(fd).end.damages == [Damage(len(whole), (1 << 49) + 1, "bytes behind its end")]
+        assert read_fd(fd).end.damages == [Damage(len(whole), (1 << 49) + 1, "bytes after its end")]
     with memory(whole[: last.start]) as fd:
         os.ftruncate(fd, huge)
         seen = read_fd(fd)
         assert (seen.written, seen.end.damages) == (SMALL[:-1], [])
-        assert seen.end.why.startswith("was not ended")
+        assert seen.end.why.startswith("has no end")
         os.pwrite(fd, whole[last.start :], 1 << 49)
         seen = read_fd(fd)
         assert seen.written == SMALL
@@ -290,7 +290,7 @@ def test_chunks_of_a_newer_minor_are_skipped_and_counted() -> None:
     seen = read(title + unknown + known)
     assert seen.written == [(_reader.CHUNK_SNAPSHOT, 9, b"known")]
     assert seen.end.skipped == {kind: 2}
-    assert f"2 chunks of kind {kind}, which this brickd does not know: left out" in seen.end.words()
+    assert f"2 chunks of kind {kind}, unknown to this brickd: ignored" in seen.end.words()
     with memory(title) as fd, form(fd) as opened:
         assert opened.title.minor == 9
 

@@ -85,9 +85,9 @@ def test_the_newest_events_are_kept_once_each_and_others_are_missed(
             End(ended=True, skipped=Counter({9: 1, 7: 2}), skipped_more=3),
             True,
             [
-                "2 chunks of kind 7, which this brickd does not know: left out",
-                "1 chunk of kind 9, which this brickd does not know: left out",
-                "3 chunks of yet other kinds: left out",
+                "2 chunks of kind 7, unknown to this brickd: ignored",
+                "1 chunk of kind 9, unknown to this brickd: ignored",
+                "3 chunks of further kinds: ignored",
             ],
         ),
         (End(ended=True, refused=DroppedChunks(1, 2_000, 0)), True, ["had no room for 1 chunk of 2,000 bytes"]),

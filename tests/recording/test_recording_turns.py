@@ -149,7 +149,7 @@ def test_a_snapshot_too_large_for_any_file_is_reported_and_starts_no_file(tmp_pa
         made.round()
         assert made.writer.counted().not_recorded == {"snapshots": count + 1}
         assert len(made.volumes.kept) == 2
-        assert "is longer than the 65,536 that it may have: allow more with --max-size, or" in made.volumes.trouble
+        assert "exceeds the limit of 65,536: allow more with --max-size, or" in made.volumes.trouble
     machine.length = 2 * SMALL
     made.writer.look()
     assert not made.round()
@@ -234,7 +234,7 @@ def test_a_truncated_file_is_followed_by_another_with_the_waiting_slots(tmp_path
         os.truncate(made.volumes.kept[0].path, 1000)
         work(r, drain, 0, 100)
         made.writer.records()
-        assert made.volumes.trouble == "somebody cut the file while it was written"
+        assert made.volumes.trouble == "another process truncated the file while it was written"
         assert made.round()
         made.writer.end("asked")
     assert named(made.files()[1]) == {"a": 1}
@@ -343,7 +343,7 @@ def test_weights_that_do_not_fit_are_counted(tmp_path: Path) -> None:
     made.writer.end("asked")
     assert made.writer.counted().not_recorded == {"tensors": 800}
     with opened([str(made.volumes.kept[0].path)]) as world:
-        assert "not recorded, for there was no room: 800 tensors" in world.words()
+        assert "not recorded, because there was no room: 800 tensors" in world.words()
 
 
 class Launching(Many):

@@ -19,7 +19,7 @@ Array = npt.NDArray[np.void]
 
 @functools.cache
 def dtype(record: str) -> np.dtype[np.void]:
-    """The dtype of a struct, by the struct's name without its prefix: `dtype("summary")`."""
+    """Return the dtype of a struct, by its name without the prefix: `dtype("summary")`."""
     fields = fields_of(record)
     if not fields:
         raise KeyError(f"no shared struct is called {record!r}")
@@ -40,7 +40,7 @@ def dtype(record: str) -> np.dtype[np.void]:
 
 
 def records(slots: bytes) -> Array:
-    """The first slot of each record in a ring's slots, in order.
+    """Return the first slot of each record in a ring's slots, in order.
 
     A record contains its number of slots. A record of 0 slots, or of more than are left, ends the walk.
     """
@@ -57,12 +57,12 @@ def records(slots: bytes) -> Array:
 
 
 def span_records(slots: bytes) -> Array:
-    """The spans in a ring's slots, in order; records of other kinds are skipped."""
+    """Return the spans in a ring's slots, in order; records of other kinds are skipped."""
     found = records(slots)
     spans: Array = found[np.isin(found["kind"], [*SPANS]) & (found["slots"] == 1)].view(dtype("span"))
     return spans
 
 
 def summaries(copied: bytes | _reader.Packed) -> Array:
-    """Copied summaries, by path."""
+    """Return copied summaries, by path."""
     return np.frombuffer(memoryview(copied), dtype("summary"))

@@ -76,7 +76,7 @@ def test_incomparable_weights_are_reported_with_their_reason() -> None:
     assert verdict_of(weights(1, norm=1), weights(2, norm=2), process=watched(1)).endswith(
         ": 2 tensors of another generation"
     )
-    alone = ": 1 tensor of a single replica (needs two of a service that hold the same)"
+    alone = ": 1 tensor of a single replica (two workers of a service with the same weights are needed)"
     assert verdict_of(weights(norm=1), []).endswith(alone)
     assert verdict_of([], []).startswith(
         "no weights of api/0 and api/1 are recorded, a comparison needs those of two replicas"

@@ -1,4 +1,4 @@
-"""Marks: facts other than times, such as the shape of a kernel's launch or the bytes moved.
+"""Marks: facts other than times, such as the shape of a launch or the moved bytes.
 
 Owns: the facts about a launched kernel, a transfer, a function, a task; how the texts of shapes and of transfers' ends
 are parsed. Must not know: paths, trees, screens; brickd links to this file. Invariants: a text is a shape only if the
@@ -30,8 +30,8 @@ class Shape(NamedTuple):
     """How a kernel is launched.
 
     Attributes:
-        grid: of blocks; None: this and `block` are unknown.
-        block: of threads.
+        grid: the grid of blocks; None: this and `block` are unknown.
+        block: the block of threads.
         source: the hash of its source, in hex; None: unknown.
     """
 
@@ -59,7 +59,7 @@ def _without_ones(extent: Extent, least: int) -> Extent | tuple[int, ...]:
 
 
 def shape(text: str) -> Shape | None:
-    """The shape that a text describes; None if the text is not a shape.
+    """Parse a shape; None if the text is not a shape.
 
     >>> shape("<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325")
     Shape(grid=(16, 4, 1), block=(32, 8, 2), shared_bytes=0, source='cbf29ce484222325')
@@ -82,7 +82,7 @@ def shape(text: str) -> Shape | None:
 
 
 def ends(text: str) -> tuple[str, str] | None:
-    """The two ends in the name of a transfer; None if they are ambiguous.
+    """Return the two ends in the name of a transfer; None if they are ambiguous.
 
     >>> ends("tokens→gpu0"), ends("a→b→c"), ends("→gpu0")
     (('tokens', 'gpu0'), None, None)
@@ -99,7 +99,7 @@ class KernelMark:
     shapes: Counter[str] = field(default_factory=Counter)
 
     def source(self) -> str | None:
-        """The hash of the source that most launches have; None: unknown."""
+        """The hash of the source of most launches; None: unknown."""
         sources = Counter[str]()
         for text, launches in self.shapes.items():
             if (known := shape(text)) is not None and known.source is not None:
@@ -121,7 +121,7 @@ class KernelMark:
 
 
 def ranked(counts: Counter[str]) -> list[tuple[str, int]]:
-    """Texts with a count above 0, the most frequent first, then by text."""
+    """Return texts with a count above 0, the most frequent first, then by text."""
     return sorted(((text, n) for text, n in counts.items() if n), key=lambda each: (-each[1], each[0]))
 
 
@@ -143,7 +143,7 @@ class TransferMark:
 
     Attributes:
         direction: H2D, D2H or D2D.
-        couple: both ends, in the writer's text.
+        couple: both ends, as the writer's text.
         returned: transfers that moved the same data back immediately.
     """
 
@@ -185,9 +185,9 @@ class Task:
     """A brick whose spans are polls of tasks; `ended` counts the last poll of each task.
 
     Attributes:
-        traced: its spans are polls.
-        polls: stated by a host, for tasks that were not recorded.
-        yields: as `polls`.
+        traced: whether its spans are polls.
+        polls: the number stated by a host, for tasks that were not recorded.
+        yields: like `polls`.
     """
 
     traced: bool = False
@@ -204,7 +204,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A host's figures for a node that it draws; no measured total contains them."""
+    """A host's figures for a node that it draws; they are not in measured totals."""
 
     count: int
     total_ns: int
