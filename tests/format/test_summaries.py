@@ -187,7 +187,7 @@ def test_an_exported_row_never_changes() -> None:
 def test_bytes_that_are_not_summaries_are_refused(bytes_: int) -> None:
     with pytest.raises(ValueError, match=r"no array of summaries, which have 1152 each$"):
         _reader.Summaries(bytes(bytes_))
-    with pytest.raises(ValueError, match=r"no array of summaries"):
+    with pytest.raises(ValueError, match=r"not an array of summaries"):
         _reader.Summaries().merge(bytes(bytes_), b"")
 
 

@@ -128,7 +128,7 @@ def test_fingerprint_numbers_belong_to_one_service() -> None:
     one, other = unlike
     assert window.rounded(one, other) == _reader.ROUNDED_NOT
     assert sorted(row[0] for row in window.counts()) == [0, 1]
-    with pytest.raises(ValueError, match="windows of their own"):
+    with pytest.raises(ValueError, match="separate windows"):
         window.match([0, 1], [0, 0], True)
     copy, ends = window.select([1, 10], [1, 2], [0, 1])
     assert (copy.first, copy.end, ends) == (0, 2, [1, 2])

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 #define BIRTHS_MIN ((size_t)128)
-/* A full table is tidied at most once in this many fingerprints: tidying costs as much as counting a few thousand. */
+/* A full table is tidied at most once per this number of fingerprints: tidying costs as much as counting a few
+   thousand. */
 #define TIDY_EVERY 4096u
 
 static uint32_t *place_of(const struct brick_births_table *t, uint64_t key, uint32_t worker, uint64_t site)
@@ -41,7 +42,7 @@ static int move(struct brick_fingerprints *p, size_t room)
     return 1;
 }
 
-/* Drops rows whose fingerprints all left the window, once per TIDY_EVERY fingerprints. Returns whether a row is free. */
+/* Drops rows whose fingerprints were all evicted, once per TIDY_EVERY fingerprints. Returns whether a row is free. */
 static int tidy(struct brick_fingerprints *p)
 {
     if (p->births.tidied != 0 && p->end - p->births.tidied < TIDY_EVERY)
@@ -119,7 +120,7 @@ void brick_births_forget(struct brick_fingerprints *p, const uint32_t *workers, 
             any = 1;
         }
     if (any)
-        (void)move(p, p->births.room); /* if out of memory the rows stay, and their fingerprints count from zero */
+        (void)move(p, p->births.room); /* if out of memory, the rows stay, and their counts restart at zero */
 }
 
 static int has_births(const struct brick_births *row) { return (row->times[0] | row->times[1] | row->times[2]) != 0; }

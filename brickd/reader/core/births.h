@@ -1,8 +1,8 @@
 /* core/births.h - counts births of NaN and infinities: an output holds one, but no recorded input does.
  *
- * Counts per worker and site from the first fingerprint on, to tell a site that always produces NaN from one that began
- * to. A fingerprint shows a birth only if all its inputs are known. The table is bounded: fingerprints of workers and
- * sites beyond BRICK_BIRTHS_MAX, or beyond the service's share of it, count as untracked.
+ * Counts per worker and site from the first fingerprint on, to distinguish a site that always produces NaN from one
+ * that began later. A fingerprint shows a birth only if all its inputs are known. The table is bounded: fingerprints of
+ * workers and sites beyond BRICK_BIRTHS_MAX, or beyond the service's share of it, count as untracked.
  */
 #ifndef BRICKD_BIRTHS_H
 #define BRICKD_BIRTHS_H
@@ -18,7 +18,8 @@ void brick_births_count(struct brick_fingerprints *p, const struct brick_kept_fi
 /* Drops the counts of these workers. `workers` is sorted. */
 void brick_births_forget(struct brick_fingerprints *p, const uint32_t *workers, size_t count);
 
-/* Copies up to `most` rows: those with births, then others at their sites. Returns how many; SIZE_MAX: out of memory. */
+/* Copies up to `most` rows: those with births, then others at their sites. Returns their number; SIZE_MAX: out of
+ * memory. */
 size_t brick_births_rows(const struct brick_fingerprints *p, struct brick_births *rows, size_t most);
 
 #endif

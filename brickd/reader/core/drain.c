@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every 64th pass looks at all lanes, not only up to the first unused one: a thread that was refused memory for its lane
- * leaves a gap. */
+/* Every 64th pass looks at all lanes, not only up to the first unused one: a thread without memory for its lane leaves
+ * a gap. */
 #define LOOK_AROUND 64u
 
 int brick_drain_open(struct brick_drain *d, uint64_t file_size)
@@ -69,7 +69,7 @@ static int look(struct brick_drain *d, uint32_t *seen)
     }
 }
 
-/* Decides where reading of each new lane starts. */
+/* Sets the start of reading for each new lane. */
 static int start(struct brick_drain *d, uint32_t seen)
 {
     struct brick_reader *r = &d->reader;

@@ -1,7 +1,7 @@
 /* core/drain.h - one consumer of the rings of a segment.
  *
- * It reads with pread, validates and keeps records, and returns the tails to write; it never writes to a segment. An
- * inconsistency refuses the segment for good. What was read before stays.
+ * It reads with pread, validates and keeps records, and returns the tails to write; it never writes to a segment. After
+ * an inconsistency the segment is refused forever. Records read before stay.
  */
 #ifndef BRICKD_DRAIN_H
 #define BRICKD_DRAIN_H
@@ -12,17 +12,17 @@
 #include "events.h"
 #include "recording_tap.h"
 
-/* The most event records and checksum slots that one pass reads from a segment; the next pass reads the rest. */
+/* One pass reads at most these event records and checksum slots from a segment; the next pass reads the rest. */
 #define BRICK_EVENTS_MAX 65536u
 
-/* The most slots of each kind of ring that one pass copies from a segment, whatever the heads claim: 8 MiB in all, 2 ms. A
- * default ring has 4,096 slots. */
+/* One pass copies at most these slots per kind of ring from a segment, whatever the heads claim: 8 MiB in total, 2 ms.
+ * A default ring has 4,096 slots. */
 #define BRICK_PASS_SLOTS 65536u
 
 /* Slots copied at once: few enough to stay in the second-level cache until they are read. */
 #define BRICK_BATCH 4096u
 
-/* What a running pass needs: one per thread, not per segment. */
+/* The memory of a running pass: one per thread, not per segment. */
 struct brick_scratch {
     struct brick_record batch[BRICK_BATCH] __attribute__((aligned(64)));
     struct brick_process process;
@@ -31,9 +31,9 @@ struct brick_scratch {
 
 struct brick_drained_lane {
     struct brick_cursor cursor;
-    struct brick_consumer line; /* as in the file, once all tails are written */
-    uint64_t span_sequence;     /* of the last span record */
-    uint64_t spans_salvaged, events_salvaged; /* slots read beyond a dead writer's head: at most one record each */
+    struct brick_consumer line; /* as in the file, after all tails are written */
+    uint64_t span_sequence;     /* end time of the last span record */
+    uint64_t spans_salvaged, events_salvaged; /* slots read beyond a dead writer's head: at most one record per ring */
 };
 
 struct brick_drain {
@@ -55,30 +55,30 @@ struct brick_drain {
     int salvage;
     uint64_t activity; /* changes whenever anything is recorded */
     double fill;       /* the largest share of a ring's room that the last pass consumed */
-    double held;       /* the largest share of an event ring that is read but not given back */
+    double held;       /* the largest share of an event ring that is read but not freed */
 };
 
-/* Needs the source of d->reader; everything else is zeros. Returns 0 if refused; the reader has the reason. */
+/* Needs the source of d->reader; all other fields are zeros. Returns 0 if refused; the reader has the reason. */
 int brick_drain_open(struct brick_drain *d, uint64_t file_size);
 void brick_drain_free(struct brick_drain *d);
 
 /* Sets the cursor of the next lane, before the first pass. Returns 0 if there is no such lane. */
 int brick_drain_resume(struct brick_drain *d, const struct brick_cursor *cursor);
 
-/* Reads what is new, and records it unchanged if d->track has a spool. Returns 0 if the segment is or was refused. */
+/* Reads new records, and copies them unchanged if d->track has a spool. Returns 0 if the segment is or was refused. */
 int brick_drain_pass(struct brick_drain *d, struct brick_scratch *scratch);
 
 /* The share of the fullest ring that a pass would read, over the lanes in use and the next one; 1 if unknown. */
 double brick_drain_waiting(struct brick_drain *d, struct brick_scratch *scratch);
 
-/* Bytes that it holds between two passes. */
+/* The bytes that it takes between two passes. */
 uint64_t brick_drain_resident(const struct brick_drain *d);
 
 /* The number of lanes with a cursor: from the checkpoint, or in use. */
 uint32_t brick_drain_lanes(const struct brick_drain *d);
 
-/* Sets the consumer lines to write from lane *first on: all of `halfway`, then all of `whole` (O12). Returns how many; 0
- * if nothing moved. Both need room for brick_drain_lanes(d) lines. */
+/* Sets the consumer lines to write from lane *first on: all of `halfway`, then all of `whole` (O12). Returns their
+ * number; 0 if nothing moved. Both arrays need room for brick_drain_lanes(d) lines. */
 uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, struct brick_consumer *halfway,
                            struct brick_consumer *whole);
 

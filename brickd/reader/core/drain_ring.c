@@ -4,7 +4,7 @@
 
 static double most(double a, double b) { return a > b ? a : b; }
 
-/* A ring as one pass sees it. */
+/* The state of a ring in one pass. */
 struct ring {
     uint32_t lane, which;
     uint64_t at; /* offset in the file */
@@ -67,8 +67,8 @@ static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t co
 
 static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for its events"); }
 
-/* How many slots the pass may copy next: its remaining budget, then the rest of a record. A rest that is longer than any
- * record was skipped because the next start is unknown; it is not copied. */
+/* Returns how many slots the pass may copy next: its remaining budget, then the rest of a record. A rest longer than
+ * any record is not copied: its slots were skipped because the next start is unknown. */
 static uint64_t more(const struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next)
 {
     const uint64_t left = d->left[ring->which], rest = at < next ? next - at : 0;
@@ -86,7 +86,7 @@ static void pass_over(struct brick_drain *d, uint64_t at, uint64_t next)
         brick_track_lost(&d->track, next - at);
 }
 
-/* A record may extend past the copied slots; the slots that follow are only recorded. */
+/* A record may extend past the copied slots; its other slots are copied, but not validated again. */
 static int take_spans(struct brick_drain *d, const struct ring *ring)
 {
     struct brick_drained_lane *l = &d->lanes[ring->lane];
@@ -169,8 +169,8 @@ static int slot_at(struct brick_drain *d, const struct ring *ring, uint64_t at, 
     return brick_fetch(&d->reader, ring->at + (at & (ring->slots - 1)) * sizeof *slot, slot, sizeof *slot);
 }
 
-/* Reads the first slot of the record at the head of a dead writer's ring. The record is whole (O9) if its sequence is the
- * last one given out and above that of the record below; if not, `slots` becomes 0. Returns 0 if refused. */
+/* Reads the first slot of the record at the head of a dead writer's ring. The record is complete (O9) if its sequence
+ * is the last one assigned and above that of the previous record; if not, `slots` becomes 0. Returns 0 if refused. */
 static int salvaged(struct brick_drain *d, const struct ring *ring, uint64_t head, uint64_t below, uint64_t attempts,
                     struct brick_record *record)
 {

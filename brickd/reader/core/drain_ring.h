@@ -8,11 +8,11 @@
 
 #include "drain.h"
 
-/* The share of an event ring for new events; the rest may hold events that wait for a checkpoint. */
+/* The share of an event ring for new events; the rest may have events that wait for a checkpoint. */
 #define BRICK_FRESH_PART 0.5
 
 int brick_drain_ring(struct brick_drain *d, uint32_t lane, uint32_t which);
-/* Reads the record above each head of a dead writer's lane, if it is whole. */
+/* Reads the record above each head of a dead writer's lane, if it is complete. */
 int brick_drain_salvage(struct brick_drain *d, uint32_t lane);
 
 #endif

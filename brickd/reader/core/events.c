@@ -75,7 +75,7 @@ void brick_events_rest(struct brick_events *e, const struct brick_record *slots,
     e->whole = e->owed == 0 ? e->slots : e->whole;
 }
 
-/* Appends a record. Of a checksum it appends the slots that are there and makes room for the others. */
+/* Appends a record. For a checksum, it appends the available slots and makes room for the others. */
 static int append(struct brick_events *e, const struct brick_record *r, uint64_t there)
 {
     if (r->kind != BRICK_KIND_CHECKED) {
@@ -91,7 +91,7 @@ static int append(struct brick_events *e, const struct brick_record *r, uint64_t
     return 1;
 }
 
-/* The sequence numbers between two records were drops. Before the first known record that is unknown. */
+/* The sequence numbers between two records were dropped. Before the first known record, this is unknown. */
 static void follow(struct brick_events *e, struct brick_event_cursor *c, uint64_t sequence)
 {
     if (c->sequence != 0 || c->records == 0)

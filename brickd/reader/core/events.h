@@ -7,15 +7,15 @@
 #include <stddef.h>
 
 struct brick_events {
-    struct brick_record *records; /* of one slot each: deferred work and sources, in order within a lane */
+    struct brick_record *records; /* records of one slot: deferred work and sources, in order within a lane */
     size_t count, room;
     struct brick_record *checked; /* checksums, slot after slot, in order within a lane */
-    size_t slots, whole, slots_room; /* whole: without an incomplete last checksum */
+    size_t slots, whole, slots_room; /* the number of complete checksums' slots */
     uint64_t owed;                   /* slots of the last checksum that are still to come */
     uint32_t paths, sites; /* from the header */
     uint64_t rejected; /* invalid records */
     uint64_t skipped;  /* records of unknown kinds */
-    uint64_t gaps;     /* sequence numbers without a record: the writer dropped it */
+    uint64_t gaps;     /* sequence numbers of dropped records */
 };
 
 /* Reads `count` ring slots from the cursor on; `left` slots remain up to the head. Stops at `most` records and checksum

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The most neighbours in the ring, and different outputs, that an unlike fingerprint is compared with. */
+/* An unlike fingerprint is compared with at most these neighbours in the ring, and at most these different outputs. */
 #define NEAREST 16u
 #define OUTPUTS_NEAREST 4u
 
@@ -50,7 +50,7 @@ static struct brick_kept_fingerprint *fingerprint_of(const struct brick_fingerpr
     return &p->fingerprints[number & (p->fingerprints_room - 1)];
 }
 
-/* The full number of a fingerprint that p holds. */
+/* Returns the full number of a fingerprint in p. */
 static uint64_t number_of(const struct brick_fingerprints *p, uint32_t lower_half)
 {
     return p->first + (uint32_t)(lower_half - (uint32_t)p->first);
@@ -70,7 +70,7 @@ void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct b
 
 static size_t link_home(const struct brick_fingerprints *p, uint64_t from) { return from >> 1 & (p->links_room - 1); }
 
-/* The first link with this `from` at `place` or after it, or a free one. */
+/* Returns the first link with this `from` at `place` or after it, or a free one. */
 static size_t link_at(const struct brick_fingerprints *p, uint64_t from, size_t place)
 {
     for (;; place++) {
@@ -102,7 +102,7 @@ static void remove_link(struct brick_fingerprints *p, size_t place)
     p->links[place].from = 0;
 }
 
-/* Changes the room to `slots_room`, which fits everything that p holds. Returns 0 if out of memory. */
+/* Changes the room to `slots_room`, which must fit the content of p. Returns 0 if out of memory. */
 static int resize(struct brick_fingerprints *p, size_t slots_room)
 {
     struct brick_fingerprints wider = *p;
@@ -277,12 +277,13 @@ void brick_fingerprints_mute(struct brick_fingerprints *p, uint32_t *workers, si
     brick_births_forget(p, workers, count);
 }
 
-/* Whether the group has another worker's current fingerprint. Those that it finds are no longer alone. */
+/* Returns whether the group has another worker's current fingerprint. The fingerprints that it finds are no longer
+ * alone. */
 static int meet(struct brick_fingerprints *p, const struct brick_link *group, uint32_t worker, struct brick_site_count *count)
 {
     int met = 0;
     uint32_t number = group->to;
-    for (uint32_t n = 0; n <= BRICK_OUTPUTS_MAX; n++) { /* a lone worker has no more than these */
+    for (uint32_t n = 0; n <= BRICK_OUTPUTS_MAX; n++) { /* a lone worker has at most these */
         struct brick_kept_fingerprint *other = fingerprint_of(p, number);
         if (other->worker != worker) {
             met = 1;
@@ -295,7 +296,7 @@ static int meet(struct brick_fingerprints *p, const struct brick_link *group, ui
     return met;
 }
 
-/* The worker's link with this output, or its last one if it has BRICK_OUTPUTS_MAX already; else NULL. */
+/* Returns the worker's link with this output, or its last one if it already has BRICK_OUTPUTS_MAX; else NULL. */
 static struct brick_link *own_link(const struct brick_fingerprints *p, uint64_t from, uint64_t output)
 {
     struct brick_link *own = NULL;
@@ -339,7 +340,7 @@ static int join(struct brick_fingerprints *p, uint64_t number, struct brick_site
 
 /* ---- adding ------------------------------------------------------------- */
 
-/* The digest that stands for a number; 0: unknown. */
+/* Returns the digest for a number; 0: unknown. */
 static uint64_t text_of(const uint64_t *texts, size_t count, uint32_t number, int named)
 {
     const uint64_t text = number < count ? texts[number] : 0;
@@ -351,7 +352,8 @@ static const struct brick_tensor_sums *sums_of(const struct brick_record *slots,
     return (const struct brick_tensor_sums *)(const void *)&slots[2 + 2 * tensor];
 }
 
-/* Whether each shard has its own values. For replicated and moved tensors the relation says who must agree. */
+/* Returns whether each shard has different values. For replicated and moved tensors, the relation says which workers
+ * must agree. */
 static int is_of_a_shard(const struct brick_checked *c)
 {
     return c->relation == BRICK_LOCAL || c->relation == BRICK_PARTIAL;
@@ -385,7 +387,7 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
     fingerprint->site_stateful = (fingerprint->site & BRICK_SITE_STATEFUL) != 0;
     fingerprint->site &= ~BRICK_SITE_STATEFUL;
     const struct brick_tensor_sums *output = sums_of(slots, 0);
-    if (output->dtype == 0) /* no output was read: any two of these would be equal */
+    if (output->dtype == 0) /* no output was read: all of these would be equal */
         return BRICK_ADDED_NOT;
     fingerprint->stateful = (c->flags & BRICK_CHECKED_STATEFUL) != 0
                     || (fingerprint->site_stateful && (c->flags & BRICK_CHECKED_STATELESS) == 0);
@@ -421,8 +423,8 @@ static void put(struct brick_fingerprints *p, struct brick_kept_fingerprint *fin
     *fingerprint_of(p, p->end++) = *fingerprint;
 }
 
-/* Whether rounding may explain the difference from each of the nearest other outputs in the group. It does where workers
- * sum in different orders, whatever their inputs. */
+/* Returns whether rounding may explain the difference from each of the nearest other outputs in the group. It does if
+ * workers sum in different orders, for any inputs. */
 static enum brick_rounded rounded(const struct brick_fingerprints *p, uint64_t number)
 {
     struct brick_record own[BRICK_CHECKED_SLOTS_MAX], others[BRICK_CHECKED_SLOTS_MAX];

@@ -1,13 +1,13 @@
 /* core/fingerprint_window.h - the newest fingerprints of workers, and which of them must agree.
  *
- * A fingerprint is one CHECKED record and the digests that decide what it is compared with. Names are digests of their
- * texts, because a number of one worker's segment has no meaning here. Fingerprints keep their order of arrival within a
- * bound of bytes: the oldest are evicted and counted.
+ * A fingerprint is one CHECKED record, and the digests that select its counterparts. Names are digests of their texts,
+ * because numbers in a worker's segment have no meaning here. Fingerprints stay in order of arrival, within a bound of
+ * bytes: the oldest are evicted and counted.
  *
- * Fingerprints of one site, context and inputs are a group: all outputs in it must be equal. The current fingerprint of a
- * worker and an output is the newest one, while it is in the window and the worker is not muted. The current ones of a
- * group form a ring, so adding one costs the same whatever their number. A fingerprint without inputs, or with state that
- * its inputs do not show, is in no group.
+ * Fingerprints of one site, context and inputs are a group: all outputs in it must be equal. The current fingerprint of
+ * a worker and an output is the newest one, while it is in the window and the worker is not muted. The current ones of
+ * a group form a ring, so the cost of adding one does not depend on their number. A fingerprint without inputs, or with
+ * state beyond its inputs, is in no group.
  */
 #ifndef BRICKD_FINGERPRINT_WINDOW_H
 #define BRICKD_FINGERPRINT_WINDOW_H
@@ -16,31 +16,31 @@
 
 #include <stddef.h>
 
-/* A flag in a worker's number for a site: unless the record says otherwise, the inputs do not decide the output alone. A
- * worker flags only its own records, so a site's digest does not have the flag. */
+/* A flag in a worker's number for a site: unless the record says otherwise, the output depends on more than the inputs.
+ * A worker flags only its own records, so a site's digest does not have the flag. */
 #define BRICK_SITE_STATEFUL (UINT64_C(1) << 62)
 
 struct brick_kept_fingerprint {
     uint64_t site;    /* digest of kernel and layer */
-    uint64_t context; /* digest of everything that must be equal for two to be comparable */
+    uint64_t context; /* digest of all that two comparable fingerprints have in common */
     uint64_t inputs;  /* digest of all input checksums, and of a position that the host set; 0: none, or one unreadable */
     uint64_t group;   /* 0: none */
     uint64_t output;  /* its checksum */
     uint32_t next, previous; /* if current, its neighbours in the group's ring: the lower halves of their numbers */
     uint32_t count : 12;     /* how often its worker had this output, saturating; 0: it is not current */
-    uint32_t alone : 20;     /* how often since another worker was last in the group, saturating */
+    uint32_t alone : 20;     /* the same since another worker was last in the group, saturating */
     uint32_t worker, service;
     uint64_t step, position, ticks;
     uint64_t backend, of, params, valid;
-    uint64_t shard;   /* the part of the model, if its values belong to that part alone; else 0 */
+    uint64_t shard;   /* the part of the model, if its values belong only to that part; else 0 */
     uint64_t at;      /* number of its first slot, counted from the first one ever added */
     uint32_t shape;   /* of the output */
     uint32_t form;    /* of the inputs: dtypes and shapes */
     uint16_t slots;
     uint8_t dtype, relation, inputs_count, flags; /* flags: enum brick_checked_flags */
-    uint8_t stateful;           /* the output depends on state that no input shows */
+    uint8_t stateful;           /* the output depends on state that is not an input */
     uint8_t site_stateful : 1;  /* its worker flags the site */
-    uint8_t own_count : 1;      /* its site has a count of its own */
+    uint8_t own_count : 1;      /* its site is counted separately */
 };
 
 #define BRICK_OUTPUTS_MAX 2u /* current ones of a worker in a group: two already contradict each other */
@@ -52,7 +52,7 @@ struct brick_link {
     uint32_t borders; /* of a group: how many neighbours in its ring have different outputs */
 };
 
-/* The most unlike fingerprints taken at once; and the most of one site, fewer if more sites wait. */
+/* The largest number of unlike fingerprints taken at once, and of one site (fewer if more sites wait). */
 #define BRICK_UNLIKE_MAX 128u
 #define BRICK_UNLIKE_OF_A_SITE 4u
 
@@ -60,18 +60,18 @@ struct brick_link {
 struct brick_site_count {
     uint64_t site; /* with BRICK_SITE_STATEFUL if its workers flag it */
     uint32_t service;
-    uint32_t changed : 1; /* it is in p->changed */
+    uint32_t changed : 1; /* whether it is in p->changed */
     uint32_t waited : 31; /* unlike fingerprints since some were last taken, saturating; if any, it is in p->waiting */
     uint64_t fingerprints;
     uint64_t bare;     /* without readable inputs */
-    uint64_t stateful; /* with inputs that do not decide the output alone */
+    uint64_t stateful; /* with an output that depends on more than the inputs */
     uint64_t met;      /* with another worker in the group */
     uint64_t unlike;   /* with another output in the group */
-    uint64_t gone;     /* no longer current before another worker joined the group */
+    uint64_t gone;     /* evicted or replaced before another worker joined the group */
     uint64_t waiting[BRICK_UNLIKE_OF_A_SITE]; /* the numbers of some unlike ones */
     struct {
         uint64_t waited;  /* unlike ones that rounding may explain; if any, the site is in p->waiting */
-        uint64_t waiting; /* the number of one; they do not displace the other unlike ones */
+        uint64_t waiting; /* the number of one; these do not displace the other unlike ones */
     } rounded[2];         /* [0]: in at most one place of the sketch; [1]: in several */
 };
 #define BRICK_SITE_COUNTS_MAX 65536u
@@ -84,7 +84,7 @@ struct brick_births {
     uint64_t site, last;           /* without BRICK_SITE_STATEFUL; the number of its newest fingerprint */
     uint32_t service, worker;
     uint32_t fingerprints;         /* 0: the row will be dropped */
-    uint32_t first[BRICK_NOT_FINITE]; /* the fingerprint, counted from 1, where a kind was born first */
+    uint32_t first[BRICK_NOT_FINITE]; /* the fingerprint, counted from 1, where a kind was first born */
     uint32_t times[BRICK_NOT_FINITE];
 };
 
@@ -94,7 +94,7 @@ struct brick_births_table {
     size_t room, used, most;
     uint64_t untracked; /* fingerprints without a row */
     uint64_t tidied;    /* p->end when the full table was last tidied; 0: never */
-    int any;            /* whether anything was ever born */
+    int any;            /* whether there was ever a birth */
 };
 
 struct brick_fingerprints {
@@ -110,7 +110,7 @@ struct brick_fingerprints {
     size_t fingerprints_room, slots_room, links_room, counts_room; /* powers of two, or 0 */
     size_t counts_used, changed_count;
     uint32_t waiting_first, waiting_end;
-    size_t bytes_max;    /* 0: nothing is kept or counted */
+    size_t bytes_max;    /* 0: fingerprints are not kept or counted */
     size_t counts_max;   /* further sites are counted as site 0 */
     uint64_t refused;    /* invalid records */
     uint64_t unlike_all; /* unlike fingerprints; of those that rounding may explain, one per site, kind and take */
@@ -118,19 +118,19 @@ struct brick_fingerprints {
     uint64_t key;        /* random, so that no worker can make groups collide */
 };
 
-/* A worker, and the digests of the texts that its numbers stand for; 0: unknown. */
+/* A worker, and the digests of the texts behind its numbers; 0: unknown. */
 struct brick_origin {
     uint32_t worker, service;
-    uint64_t shard; /* the part of the model that it holds; 0: all of it */
+    uint64_t shard; /* its part of the model; 0: the complete model */
     const uint64_t *sites, *names;
     size_t sites_count, names_count;
-    int named; /* 0: an unknown number stands for itself */
+    int named; /* 0: an unknown number is used unchanged */
 };
 
 void brick_fingerprints_init(struct brick_fingerprints *p, size_t bytes_max, uint64_t key);
 void brick_fingerprints_free(struct brick_fingerprints *p);
 
-/* Sets the bound of bytes, which is not 0, and evicts the oldest fingerprints beyond it. Returns 0 if out of memory; the
+/* Sets the bound of bytes, which is not 0, and evicts the oldest fingerprints above it. Returns 0 if out of memory; the
  * window then keeps its memory. */
 int brick_fingerprints_limit(struct brick_fingerprints *p, size_t bytes_max);
 
@@ -154,15 +154,14 @@ void brick_fingerprints_mute(struct brick_fingerprints *p, uint32_t *workers, si
 /* Copies the p->changed_count counts that changed since the last call, and resets them. */
 void brick_fingerprints_take_counts(struct brick_fingerprints *p, struct brick_site_count *counts);
 
-/* Copies the numbers of at most `most` unlike fingerprints, each once. Returns how many. No site keeps another one waiting
- * forever. */
+/* Copies the numbers of at most `most` unlike fingerprints, each once. Returns how many. No site waits forever. */
 size_t brick_fingerprints_take_unlike(struct brick_fingerprints *p, uint64_t *numbers, uint32_t most);
 
 /* Returns an array that maps a worker's number to its place in `workers`, or to UINT32_MAX. *room: its length. NULL if out
  * of memory. */
 uint32_t *brick_places(const uint32_t *workers, size_t count, size_t *room);
 
-/* Workers, and their and their services' numbers in the copy. */
+/* Workers, with their numbers and their services' numbers in the copy. */
 struct brick_renumbered {
     const uint32_t *workers, *as, *services;
     size_t count;
@@ -178,12 +177,12 @@ static inline int brick_fingerprints_hold(const struct brick_fingerprints *p, ui
     return number >= p->first && number < p->end;
 }
 
-/* The fingerprint of a number that p holds; and a contiguous copy of its slots, at most BRICK_CHECKED_SLOTS_MAX. */
+/* Returns the fingerprint of a number in p, or a contiguous copy of its slots, at most BRICK_CHECKED_SLOTS_MAX. */
 const struct brick_kept_fingerprint *brick_fingerprints_at(const struct brick_fingerprints *p, uint64_t number);
 void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint,
                               struct brick_record *slots);
 
-/* The site, with its worker's flag. */
+/* Returns the site, with its worker's flag. */
 static inline uint64_t brick_fingerprint_site(const struct brick_kept_fingerprint *fingerprint)
 {
     return fingerprint->site | (fingerprint->site_stateful ? BRICK_SITE_STATEFUL : 0);
@@ -195,7 +194,8 @@ static inline int brick_fingerprint_is_grouped(const struct brick_kept_fingerpri
     return fingerprint->inputs != 0 && !fingerprint->stateful;
 }
 
-/* The number of any current fingerprint in this one's group, or p->end; and the number of the next one in the ring. */
+/* Returns the number of a current fingerprint in this one's group, or p->end; or the number of the next one in the
+ * ring. */
 uint64_t brick_fingerprints_current(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint);
 uint64_t brick_fingerprints_next(const struct brick_fingerprints *p, uint64_t current);
 

@@ -17,7 +17,7 @@ static void histogram_add(struct brick_row *row, const struct brick_summary *s, 
             row->histogram[brick_bucket_shifted(b, shift)] += (double)s->histogram[b];
 }
 
-/* `whole` minus `part`, or 0: a worker whose parts exceed the whole must not subtract from the others. */
+/* Returns `whole` minus `part`, or 0: a worker whose parts exceed the total must not reduce the others' times. */
 static double rest(uint64_t whole, uint64_t part) { return part < whole ? (double)(whole - part) : 0; }
 
 double brick_self_ns(const struct brick_part *part)
@@ -64,7 +64,7 @@ double brick_row_quantile(const struct brick_row *row, double fraction, double g
     double low = bucket_start(b) * grid_ns, high = bucket_start(b + 1.0) * grid_ns;
     if (b == BRICK_BUCKETS - 1 && row->max > low)
         high = row->max;
-    /* Interpolates on a logarithmic scale; in the first bucket, which begins at 0, on a linear one. */
+    /* Interpolates on a logarithmic scale; in the first bucket, which begins at 0, on a linear scale. */
     double value = low > 0 ? low * pow(high / low, part) : high * part;
     return fmin(fmax(value, row->min), row->max);
 }

@@ -16,8 +16,8 @@ struct brick_row {
 struct brick_part {
     const struct brick_summary *summary;
     double tick_ns;  /* 1 for a path with times in ns */
-    double given_ns; /* ns inside its spans that are not its own time */
-    int outer;       /* no path above it is in the same row, which would count its time twice */
+    double given_ns; /* ns inside its spans that belong to other paths */
+    int outer;       /* no path above it is in the same row (the time would count twice) */
 };
 
 enum brick_part_flags { BRICK_PART_OUTER = 1, BRICK_PART_NS = 2 };
@@ -28,7 +28,7 @@ double brick_self_ns(const struct brick_part *part);
 /* grid_ns: the tick of the row's buckets. */
 void brick_row_add(struct brick_row *row, const struct brick_part *part, double grid_ns);
 
-/* The duration below which this fraction of the spans is, within a bucket's width; 0 for an empty row. */
+/* Returns the duration that this fraction of the spans does not exceed, to within a bucket; 0 for an empty row. */
 double brick_row_quantile(const struct brick_row *row, double fraction, double grid_ns);
 
 #endif

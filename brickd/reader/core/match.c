@@ -55,7 +55,7 @@ static void count_classes(struct brick_match *m)
     }
 }
 
-/* Sets what precedes each row; rows are in order. */
+/* Sets the counts before each row; rows are in order. */
 static void count_before(struct work *w)
 {
     struct brick_match *m = w->m;

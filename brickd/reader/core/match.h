@@ -1,25 +1,25 @@
 /* core/match.h - compares the fingerprints of some workers: the input and the result.
  *
- * By run, it compares fingerprints of one site, step, position and shard: the first of each worker with the first of the
- * others, and so on. A step that began with other inputs is other work. So is each later step of that worker that reads
- * state, because other work filled it.
+ * By run, it compares fingerprints of one site, step, position and shard: the first of each worker with the first of
+ * the others, and so on. A step that began with other inputs is other work. Each later step of that worker that reads
+ * state is also other work, because other work filled the state.
  *
- * By input, it compares fingerprints of one site, context and inputs, whenever they came. A worker that shares no shard or
- * context with another is paired with one of the others, with the reason why they are not comparable.
+ * By input, it compares fingerprints of one site, context and inputs, at any time. A worker that shares no shard or
+ * context with another worker gets a row with one of them, and the reason why they are not comparable.
  *
- * A row has at most one fingerprint per worker, and a reference. The reference is the output of most workers (by run, the
- * one that most are near), else that of the worker named first. A comparison is one other worker in a row with the
- * reference. Only the choice of the reference depends on which other workers are compared; no other result does.
+ * A row has at most one fingerprint per worker, and a reference. The reference is the output of most workers (by run,
+ * the one that most are near), else that of the first worker in the list. A comparison is one other worker in a row
+ * with the reference. Only the choice of the reference depends on the set of compared workers.
  *
- * By input, two workers are of two numeric classes at a site and in a context if their outputs differ, within rounding, at
- * BRICK_CONTENTS_MIN or more of the contents that both had, at half of these or more, and in more than one place of the
- * sketch. A different number of threads or choice of kernel causes that. If both had fewer contents there, all contexts of
- * the site may decide together. Outputs of two classes are within tolerance if rounding explains their difference; by
- * input nothing else is.
+ * By input, two workers are of two numeric classes at a site and in a context if their outputs differ, within rounding,
+ * at BRICK_CONTENTS_MIN or more of the contents that both had, at half of these or more, and in more than one place of
+ * the sketch. The cause is a different number of threads or another choice of kernel. If both had fewer contents there,
+ * all contexts of the site may decide together. Outputs of two classes are within tolerance if rounding explains their
+ * difference; by input, no other difference is.
  *
- * A larger difference is always a divergence. If there are more than a few of these, or a worker contradicts itself, the
- * two are not of two classes (core/match_classes.c). Other workers do not matter for this, with one exception: a worker
- * whose output equals that of a worker of another class is of that class.
+ * A larger difference is always a divergence. If there are more than a few of these, or a worker contradicts itself,
+ * the two are not of two classes (core/match_classes.c). This does not depend on other workers, with one exception: a
+ * worker whose output equals that of a worker of another class is of that class.
  */
 #ifndef BRICKD_MATCH_H
 #define BRICKD_MATCH_H
@@ -47,11 +47,10 @@ enum brick_class {
     BRICK_CLASS_REPEATS,  /* different counts per worker, and not all equal */
     BRICK_CLASS_UNSTEADY, /* most workers contradict themselves */
     BRICK_CLASS_WORK,     /* other work: see above */
-    BRICK_CLASS_VALUES,   /* by run: values were not recorded, and nothing requires them to be equal */
-    BRICK_CLASS_STATEFUL, /* by input: not equal, and the output depends on state that no input shows */
+    BRICK_CLASS_VALUES,   /* by run: values were not recorded, and need not be equal */
+    BRICK_CLASS_STATEFUL, /* by input: not equal, and the output depends on state that is not an input */
     BRICK_CLASS_SHARD,    /* different parts of the model */
-    BRICK_CLASS_LOST,     /* by run: one worker lost records, so this may be other work or another repeat, and its inputs
-                           * do not show that it must be equal */
+    BRICK_CLASS_LOST,     /* by run: a worker lost records, so this may be other work or another repeat */
     BRICK_CLASS_RANGE,    /* by run: the difference exceeds what a sketch can hold */
     BRICK_CLASSES
 };
@@ -59,8 +58,8 @@ enum brick_class {
 /* A fingerprint in a row. */
 struct brick_member {
     uint64_t number;
-    uint32_t worker; /* its place in m->workers */
-    uint8_t class;   /* of its comparison with the reference; the reference is identical */
+    uint32_t worker; /* its index in m->workers */
+    uint8_t class;   /* the class of its comparison with the reference; the reference is identical */
 };
 
 /* Comparisons before a row. */
@@ -68,20 +67,20 @@ struct brick_before {
     uint64_t identical, within, not_comparable;
 };
 
-/* A row that is not all identical. */
+/* A row with unequal outputs. */
 struct brick_match_row {
     struct brick_before before;
     size_t first;       /* of its members in m->members */
     uint32_t members;
     uint32_t reference; /* the member that is the reference */
-    uint32_t worst;     /* the member furthest from it */
+    uint32_t worst;     /* the member that differs most from it */
     uint32_t agree;     /* how many agree with the reference */
-    uint32_t site;      /* place in m->sites */
-    uint32_t moment;    /* place in the order of execution */
-    float error;        /* of the worst: relative, estimated; NaN: unknown */
+    uint32_t site;      /* index in m->sites */
+    uint32_t moment;    /* position in the order of execution */
+    float error;        /* the estimated relative error of the worst; NaN: unknown */
     float inputs;       /* the largest error of its inputs; 0: equal; NaN: unknown */
     float tolerance;
-    float rounding;     /* error that rounding leads to expect for the dtype and the size of the reduction */
+    float rounding;     /* the expected rounding error for the dtype and the size of the reduction */
     uint32_t contents;  /* by input: contents at which worst and reference differ like two classes; below
                          * BRICK_CONTENTS_MIN: undecided; 0: not two classes */
     uint8_t class;      /* diverged if any member is, else the greatest of its members' */
@@ -95,13 +94,13 @@ struct brick_match_step {
 
 struct brick_match_site {
     uint64_t site;
-    uint32_t moment; /* its first place in the order of execution */
+    uint32_t moment; /* its first position in the order of execution */
     uint64_t fingerprints;
     uint64_t compared, classes[BRICK_CLASSES];
     uint64_t lone; /* fingerprints without a counterpart in another worker */
     uint64_t bare; /* by input: without inputs */
-    uint64_t missing, uncertain; /* by run: absent from a step that another has; uncertain: a first or last step */
-    float error;   /* the largest within tolerance */
+    uint64_t missing, uncertain; /* by run: steps of others that it lacks; uncertain: first or last ones */
+    float error;   /* the largest accepted error */
 };
 
 struct brick_match_worker {
@@ -112,12 +111,12 @@ struct brick_match_worker {
 
 struct brick_match {
     /* Input. */
-    const uint32_t *workers; /* in the order they were named */
+    const uint32_t *workers; /* in the order of the arguments */
     const uint64_t *since;   /* per worker: only fingerprints from these ticks on */
     const uint64_t *lost;    /* by run, per worker: the number of its lost records; NULL: none */
     const uint64_t *worn;    /* by run, per worker: whether its oldest fingerprints may have been evicted; NULL: no */
     size_t count;
-    const uint64_t *step;    /* only this one; NULL: all */
+    const uint64_t *step;    /* only this step; NULL: all */
     int by_input;
     double rtol;             /* below 0: derived from the dtype and the size of the reduction */
 
@@ -135,11 +134,11 @@ struct brick_match {
 int brick_match(const struct brick_fingerprints *p, struct brick_match *m);
 void brick_match_free(struct brick_match *m);
 
-/* Whether rounding may explain the difference of two fingerprints that p holds. */
+/* Returns whether rounding may explain the difference of two fingerprints in p. */
 enum brick_rounded brick_fingerprints_rounded(const struct brick_fingerprints *p, uint64_t one, uint64_t other);
 
-/* By input: the contents of that site and context at which the two workers differ like two classes. Below
- * BRICK_CONTENTS_MIN: undecided; 0: not two classes; below 0: out of memory. */
+/* Returns, by input, the number of contents at the site and context where the two workers differ like two classes.
+ * Below BRICK_CONTENTS_MIN: undecided; 0: not two classes; below 0: out of memory. */
 int64_t brick_match_contents(const struct brick_fingerprints *p, uint64_t one, uint64_t other);
 
 #endif

@@ -1,11 +1,11 @@
-/* core/match_classes.c - by input: which workers compute the same in another order.
+/* core/match_classes.c - by input: workers that compute the same in another order.
  *
- * Owns the rule by which two workers are of two numeric classes. Must not know what is reported, or what is learned beyond
- * one call. Invariants: the result of two workers depends only on their own outputs at one site, in any order; a
- * difference beyond rounding is never excused.
+ * Owns the rule by which two workers are of two numeric classes. Must not know the reports, or the known classes of
+ * other calls. Invariants: the result of two workers depends only on their outputs at one site, in any order; a
+ * difference beyond rounding is never accepted.
  *
- * Rows hold only differences; equal outputs are only counted. So the entries of a site are visited once more if two
- * workers may be of two classes.
+ * Rows have only differences; equal outputs are only counted. So the entries of a site are read again if two workers
+ * may be of two classes.
  */
 #include "match_phases.h"
 
@@ -13,23 +13,23 @@
 #include <string.h>
 
 #define PAIRS_MAX ((size_t)4096) /* per site: each pair visits all contents of the site */
-#define OUTPUTS_MAX 16u          /* per content, the most frequent: only these may be of other classes */
-#define ONE_PLACE_MIN 8u         /* contents differing in one place only: fewer are undecided, more are one wrong element */
-#define ODD_SHARE 8u             /* at most one content in this many may differ by more; only that one diverges */
+#define OUTPUTS_MAX 16u          /* outputs per content, the most frequent: only these may be of other classes */
+#define ONE_PLACE_MIN 8u         /* contents that differ in one place only: fewer: undecided; more: one wrong element */
+#define ODD_SHARE 8u             /* at most one content in this number may differ by more; only that one diverges */
 
 /* Contents that both workers had: */
 struct both {
     uint64_t apart;  /* their outputs differ within rounding */
     uint64_t equal;  /* their outputs are equal */
-    uint32_t places; /* of the sketch, where they differed at any content */
+    uint32_t places; /* places of the sketch where they differed at any content */
 };
 
 /* Two workers, the lower first, in one context. */
 struct pair {
     uint32_t one, other;
     uint64_t context;
-    struct both here, all; /* in that context; in all contexts */
-    uint64_t odd;          /* in all contexts: contents where they differ by more, or one contradicts itself */
+    struct both here, all; /* in this context; in all contexts */
+    uint64_t odd;          /* in all contexts: contents where they differ by more, or where one contradicts itself */
 };
 
 /* An output at a content. */
@@ -37,7 +37,7 @@ struct output {
     const struct entry *entries; /* lowest worker first */
     uint32_t count;
     uint32_t unlike; /* a bit per output that differs and is not of another class */
-    uint32_t agree;  /* entries whose output has the same `unlike`: as another class, they agree */
+    uint32_t agree;  /* entries whose output has the same `unlike`: they agree as another class */
 };
 
 /* The pairs of a site. */
@@ -66,9 +66,9 @@ static struct pair pair_of(uint32_t one, uint32_t other, uint64_t context)
     return (struct pair){.one = one < other ? one : other, .other = one < other ? other : one, .context = context};
 }
 
-/* The contents at which they differ like two classes; below BRICK_CONTENTS_MIN: undecided; 0: not two classes. One wrong
- * element is always in the same place of the sketch. Rounding reaches another place sooner or later, even if most of its
- * differences are too small for a sketch. */
+/* Returns the number of contents at which they differ like two classes; below BRICK_CONTENTS_MIN: undecided; 0: not two
+ * classes. One wrong element is always in the same place of the sketch. Rounding reaches other places over time, even
+ * if most of its differences are too small for a sketch. */
 static uint64_t contents_in(const struct pair *c, const struct both *b)
 {
     if (b->equal > b->apart || ODD_SHARE * c->odd > c->all.apart)
@@ -107,7 +107,7 @@ static void count_both(struct both *b, int apart, int equal, uint32_t places)
     b->places |= places;
 }
 
-/* Counts a content that both had. From `c` on are the pairs of the two workers, one per context. */
+/* Counts a content that both had. The pairs of the two workers begin at `c`, one per context. */
 static void count_content(struct work *w, struct pair *c, size_t contexts)
 {
     const struct entry *one = w->alone[c->one], *other = w->alone[c->other];
@@ -186,8 +186,8 @@ static int by_times(const void *a, const void *b)
     return ORDER(x->entries->worker, y->entries->worker);
 }
 
-/* The outputs of a row with differences: the reference's, then the most frequent first. Leaves out workers that contradict
- * themselves. Returns 0 if none may be of another class. */
+/* Collects the outputs of a row with differences: the reference's, then the most frequent first. Omits workers that
+ * contradict themselves. Returns 0 if no output may be of another class. */
 static size_t outputs_of(struct work *w, const struct brick_match_row *row, struct output *outputs)
 {
     const struct brick_member *members = &w->m->members[row->first];
@@ -217,7 +217,7 @@ static size_t outputs_of(struct work *w, const struct brick_match_row *row, stru
 
 /* ---- the classes ---------------------------------------------------------- */
 
-/* Removes duplicates, and pairs beyond PAIRS_MAX. */
+/* Removes duplicates, and pairs above PAIRS_MAX. */
 static void keep_once(struct pairs *of)
 {
     size_t kept = 0;
@@ -229,8 +229,8 @@ static void keep_once(struct pairs *of)
     of->count = kept;
 }
 
-/* Pairs the first worker of each output with all of the other. So a worker with little else in common, such as one damaged
- * later, is of the class of those with its output. Returns 0 if out of memory. */
+/* Pairs the first worker of each output with all workers of the other output. So a worker with few common contents,
+ * such as one damaged later, gets the class of the workers with its output. Returns 0 if out of memory. */
 static int add_pairs(struct work *w, struct pairs *of, const struct output *one, const struct output *o)
 {
     const uint64_t context = o->entries->fingerprint->context;
@@ -265,7 +265,8 @@ static int find_pairs(struct work *w, struct pairs *of, const struct brick_match
     return 1;
 }
 
-/* The contents at which the workers of two entries differ like two classes; 0: they do not, or these entries do not. */
+/* Returns the number of contents at which the workers of two entries differ like two classes; 0: they or these entries
+ * do not. */
 static uint64_t contents(struct work *w, const struct pairs *of, const struct entry *one, const struct entry *other)
 {
     const struct pair key = pair_of(one->worker, other->worker, one->fingerprint->context);
@@ -276,7 +277,7 @@ static uint64_t contents(struct work *w, const struct pairs *of, const struct en
     return found > 0 && rounded(w, one, other) != BRICK_ROUNDED_NOT ? found : 0;
 }
 
-/* Whether any worker of one output is of another class than one of the other. */
+/* Returns whether a worker of one output is of another class than a worker of the other output. */
 static int is_of_another(struct work *w, const struct pairs *of, const struct output *one, const struct output *o)
 {
     for (uint32_t n = 0; n < o->count; n++)
@@ -288,7 +289,7 @@ static int is_of_another(struct work *w, const struct pairs *of, const struct ou
     return 0;
 }
 
-/* Finds which other outputs each is unlike, and how many entries agree with it. */
+/* Finds the other outputs that each output is unlike, and the number of entries that agree with it. */
 static void compare_all(struct work *w, const struct pairs *of, size_t count)
 {
     struct output *o = of->outputs;
@@ -303,8 +304,8 @@ static void compare_all(struct work *w, const struct pairs *of, size_t count)
             o[i].agree += o[k].unlike == o[i].unlike ? o[k].count : 0;
 }
 
-/* Accepts outputs, by falling `agree`, unless they are unlike an accepted one. Returns a bit per output. The first
- * accepted one that is unlike any becomes the reference; if `fixed`, output 0 stays the reference. */
+/* Accepts outputs by decreasing `agree`, unless they are unlike an accepted one. Returns a bit per output. The first
+ * accepted output that is unlike another becomes the reference; if `fixed`, output 0 stays the reference. */
 static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *reference)
 {
     uint32_t accepted = fixed ? 1 : 0;
@@ -326,7 +327,7 @@ static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *
     return accepted;
 }
 
-/* The index of the entry's output, or `count`. */
+/* Returns the index of the entry's output, or `count`. */
 static size_t which(const struct pairs *of, size_t count, const struct entry *e)
 {
     size_t i = 0;

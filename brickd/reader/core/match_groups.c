@@ -4,7 +4,7 @@
 
 /* ---- by run ------------------------------------------------------------- */
 
-/* Entries of one site, step, position and shard, sorted by worker and time; of at least two workers. */
+/* Entries of one site, step, position and shard, of at least two workers, sorted by worker and time. */
 static int shard_group(struct work *w, const struct entry *e, size_t count)
 {
     size_t start = 0, times = 0, workers = 0;
@@ -36,7 +36,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
             const uint32_t reference = brick_match_reference(w, row, (uint32_t)workers);
             added = brick_match_add(w, row, (uint32_t)workers, reference, BRICK_CLASS_IDENTICAL);
         }
-    } else { /* it is unknown which repeats belong together */
+    } else { /* unknown which repeats belong together */
         for (size_t i = 0, n = 0; i < count; i++)
             if (i == 0 || e[i].worker != e[i - 1].worker)
                 row[n++] = e[i];
@@ -69,7 +69,7 @@ static struct outputs outputs_of(const struct entry *e, size_t count)
     return s;
 }
 
-/* Entries of one site, inputs and context, sorted by worker and output; of at least two workers. */
+/* Entries of one site, inputs and context, of at least two workers, sorted by worker and output. */
 static int context_group(struct work *w, const struct entry *e, size_t count)
 {
     struct entry *row = w->row;
@@ -100,7 +100,8 @@ static int context_group(struct work *w, const struct entry *e, size_t count)
 
 /* ---- contexts and shards --------------------------------------------------- */
 
-/* Adds a row of workers alone in their context or shard, with a leader of another one. Its class says why. */
+/* Adds a row of workers that are alone in their context or shard, with a leader of another one. Its class gives the
+   reason. */
 static int add_apart(struct work *w, const struct entry *leader)
 {
     uint32_t count = 0, reference = 0;
@@ -115,7 +116,7 @@ static int add_apart(struct work *w, const struct entry *leader)
     return brick_match_add(w, w->row, count, reference, BRICK_CLASS_IDENTICAL);
 }
 
-/* Where the next part begins: another context (by input), another shard or other work (by run). */
+/* Returns where the next part begins: another context (by input), another shard or other work (by run). */
 static size_t part_end(const struct work *w, const struct entry *e, size_t from, size_t count)
 {
     const struct brick_kept_fingerprint *first = e[from].fingerprint;
@@ -129,7 +130,7 @@ static size_t part_end(const struct work *w, const struct entry *e, size_t from,
 /* Adds the rows of a group, which is sorted by part, worker and output. */
 static int add_parts(struct work *w, const struct entry *e, size_t count)
 {
-    const struct entry *leader = NULL, *lone = NULL; /* each of the first worker named */
+    const struct entry *leader = NULL, *lone = NULL; /* entries of the first worker in the list */
     size_t leading = 0; /* the leader's entries, if it is alone */
     int added = 1, apart = 0;
     memset(w->alone, 0, w->m->count * sizeof *w->alone);

@@ -1,11 +1,12 @@
-/* Clocks of several workers cannot be compared, so one order is merged from each worker's own: what is earlier in a worker
- * is earlier in the order. A moment is what several workers have in common: by run, each repeat at one site, step and
+/* Clocks of several workers cannot be compared, so the orders of the workers are merged into one: if a worker has A
+ * before B, so has the merged order. A moment is common to several workers: by run, each repeat at one site, step and
  * position, and the beginning of a step; by input, the first time that a site had these inputs.
  *
- * The next moment is one that is next for each worker that has it; of several, that of the worker named first. If there is
- * none, workers contradict each other in a round: what is next for one is behind what is next for another, and so on back
- * to the first. Then a step of the round begins without the workers that are not there yet; if no step begins, the next
- * moment of the round's first worker comes. So the order never contradicts the worker named first, nor workers that agree.
+ * The next moment is one that is next for each worker that has it; if there are several, the first worker in the list
+ * decides. If there is none, workers contradict each other in a cycle: the next moment of one comes after the next
+ * moment of another, and so on back to the first. In this case, a step of the cycle begins without the workers that are
+ * not there yet; if no step begins, the next moment of the cycle's first worker is taken. So the order never
+ * contradicts the first worker in the list, or workers that agree.
  */
 #include "match_phases.h"
 
@@ -16,28 +17,28 @@
 
 /* One worker's arrival at a moment. */
 struct turn {
-    uint64_t ticks, number; /* of the fingerprint, plus 1; 0: a step begins */
+    uint64_t ticks, number; /* the fingerprint's number plus 1; 0: a step begins */
     uint32_t worker, moment;
     uint32_t same; /* the next worker's turn at this moment, or NONE */
 };
 
 struct moment {
     uint32_t first; /* the first worker's turn at it */
-    uint32_t waits; /* the number of workers that have something else before it */
-    uint32_t at;    /* place in the order; NONE: not yet */
+    uint32_t waits; /* the number of workers that have another moment before it */
+    uint32_t at;    /* position in the order; NONE: not yet */
 };
 
 struct worker {
     size_t next, end; /* its next turn, and the end of its turns */
     uint32_t seen;    /* fingerprints in the current group; by input its turn there plus 1 */
-    uint32_t asked;   /* the place in the order for which first_of_round last visited it */
+    uint32_t asked;   /* the position in the order for which first_of_round last visited it */
 };
 
 struct order {
     struct turn *turns; /* sorted by worker and clock in begin() */
     struct moment *moments;
     struct worker *workers;
-    uint8_t *ready; /* per worker: it is the first of those that all have one moment next */
+    uint8_t *ready; /* per worker: it is the first of the workers whose next moment is the same */
     size_t turns_count, moments_count, count;
 };
 
@@ -54,7 +55,7 @@ static void add_turn(struct order *o, uint64_t ticks, uint64_t number, uint32_t 
     o->turns[o->turns_count++] = (struct turn){ticks, number, worker, (uint32_t)moment, NONE};
 }
 
-/* By run each repeat is a moment of its own. */
+/* By run, each repeat is a separate moment. */
 static void add_repeat(struct order *o, struct entry *e)
 {
     e->moment = (uint32_t)o->moments_count + o->workers[e->worker].seen++;
@@ -95,7 +96,7 @@ static void find_turns(const struct work *w, struct order *o)
 
 static int is_known(const struct order *o, size_t turn) { return o->moments[o->turns[turn].moment].at != NONE; }
 
-/* Moves a worker to its next turn whose moment has no place yet. */
+/* Moves a worker to its next turn whose moment has no position yet. */
 static void come_to_next(struct order *o, struct worker *w)
 {
     while (w->next < w->end && is_known(o, w->next))
@@ -129,7 +130,7 @@ static void begin(struct order *o)
     }
 }
 
-/* The first worker that has something else before this worker's next moment. */
+/* Returns the first worker that has another moment before this worker's next moment. */
 static uint32_t in_the_way(const struct order *o, uint32_t worker)
 {
     uint32_t i = o->moments[o->turns[o->workers[worker].next].moment].first;
@@ -140,7 +141,7 @@ static uint32_t in_the_way(const struct order *o, uint32_t worker)
 
 static int begins_step(const struct order *o, uint32_t worker) { return o->turns[o->workers[worker].next].number == 0; }
 
-/* If no moment is next for all that have it: the worker of a round that comes first. */
+/* Returns the first worker of a cycle, if no moment is next for all workers that have it. */
 static uint32_t first_of_round(struct order *o, uint32_t at)
 {
     uint32_t worker = 0;

@@ -1,23 +1,24 @@
-/* core/match_phases.h - the phases of brick_match after the selection, each in a file of its own. */
+/* core/match_phases.h - the phases of brick_match after the selection, one file each. */
 #ifndef BRICKD_MATCH_PHASES_H
 #define BRICKD_MATCH_PHASES_H
 
 #include "match_work.h"
 
-/* ---- core/match_steps.c: by run, which workers have which step, and did the same work in it */
+/* ---- core/match_steps.c: by run, which workers have a step, and did the same work in it */
 
 /* Finds the visits. Returns 0 if out of memory. */
 int brick_steps_find(struct work *w);
 struct visit *brick_steps_visit(const struct work *w, uint64_t step, uint32_t worker);
 
-/* Notes a row that may be the first of its step for the worker of `e`. `differs`: its inputs are not the reference's. */
+/* Records a row that may be the first of its step for the worker of `e`. `differs`: whether its inputs differ from the
+ * reference's. */
 void brick_steps_begin(struct work *w, const struct entry *e, const struct entry *reference, int differs);
 
-/* Counts as missing the workers that have the step but none of these entries. */
+/* Counts the workers that have the step, but none of these entries, as missing. */
 void brick_steps_miss(struct work *w, const struct entry *e, size_t count);
 
-/* A worker that begins a step with other inputs, before anything of it diverged, does other work in it and in each later
- * step that reads state. Sets the work of the entries. Returns whether any is other work. */
+/* A worker that begins a step with other inputs, before any divergence, does other work in it and in each later step
+ * that reads state. Sets the work of the entries. Returns whether there is other work. */
 int brick_steps_find_other_work(struct work *w);
 
 /* ---- core/match_rows.c: the reference of a row, and the comparison of its members with it */
@@ -29,16 +30,17 @@ struct comparison {
 
 struct comparison brick_match_compare(struct work *w, const struct entry *reference, const struct entry *e);
 
-/* Makes a member the worst of its row if it is further from the reference. */
+/* Makes a member the worst of its row if it differs more from the reference. */
 void brick_match_worst(struct brick_match_row *row, uint32_t which, const struct comparison *c);
 
-/* Adds a row with one entry per worker, of at least two workers in order, unless it is all identical. `as`: the class of
+/* Adds a row with one entry per worker, of at least two workers in order, unless all are identical. `as`: the class of
  * all, if known. Returns 0 if out of memory. */
 int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint32_t reference, enum brick_class as);
 int brick_match_is_same(const struct entry *e, uint32_t count);
 
-/* Chooses the reference: the most frequent output, if not all are unique; else the first. By run, if less than half share
- * one: the entry that most are near, of several the one whose inputs most have. Prefers a worker that lost nothing. */
+/* Chooses the reference: the most frequent output, or the first one if all are unique. By run, if less than half have
+ * it: the entry that most are near; if there are several, the one with the most frequent inputs. Prefers a worker that
+ * lost nothing. */
 uint32_t brick_match_reference(struct work *w, const struct entry *e, uint32_t count);
 
 /* ---- core/match_order.c, core/match_groups.c, core/match_classes.c */
@@ -50,7 +52,7 @@ int brick_order_find(struct work *w);
 int brick_group_by_run(struct work *w, const struct entry *e, size_t count);
 int brick_group_by_input(struct work *w, const struct entry *e, size_t count);
 
-/* By input, accepts differences like those of two numeric classes as within tolerance. Returns 0 if out of memory. */
+/* By input, accepts differences between numeric classes as within tolerance. Returns 0 if out of memory. */
 int brick_classes_find(struct work *w);
 
 #endif

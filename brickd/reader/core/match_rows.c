@@ -6,7 +6,7 @@
 
 #define CANDIDATES 16u /* entries tried as the reference: each is compared with all */
 
-/* By run, a user asked for the comparison: backends and forms of inputs may differ. */
+/* By run, a user requested the comparison, so backends and forms of inputs may differ. */
 static enum brick_class comparable(const struct brick_kept_fingerprint *a, const struct brick_kept_fingerprint *b,
                                    int same_input)
 {
@@ -31,7 +31,7 @@ static enum brick_class comparable(const struct brick_kept_fingerprint *a, const
     return a->backend != b->backend ? BRICK_CLASS_BACKEND : BRICK_CLASS_FORM;
 }
 
-/* The largest error of the inputs; NaN: unknown. */
+/* Returns the largest error of the inputs; NaN: unknown. */
 static float inputs_error(const struct work *w, const struct brick_kept_fingerprint *a, const struct brick_kept_fingerprint *b)
 {
     if (a->inputs == 0 || b->inputs == 0 || a->inputs_count != b->inputs_count)
@@ -68,7 +68,7 @@ struct comparison brick_match_compare(struct work *w, const struct entry *refere
     c.tolerance = by_run ? brick_tolerance(w->one, w->other, 0, w->m->rtol) : 0;
     c.rounding = brick_rounding(w->one, w->other, 0);
     c.inputs = inputs_error(w, a, b);
-    /* Integers are never nearly equal. With tolerance 0 nothing is, not even a difference that no sketch shows. */
+    /* Integers are never nearly equal. With tolerance 0, nothing is, not even a difference too small for a sketch. */
     const int nearly = by_run && brick_is_float(a->dtype) && c.tolerance > 0;
     const int must_agree = a->context == b->context && brick_fingerprint_is_grouped(a) && a->inputs == b->inputs;
     c.class = nearly && c.error <= c.tolerance ? BRICK_CLASS_WITHIN : BRICK_CLASS_DIVERGED;
@@ -130,7 +130,7 @@ static int is_same(const struct entry *a, const struct entry *b)
            && a->work == b->work;
 }
 
-/* The first entry with the most frequent output. *most: how often that occurs. */
+/* Returns the first entry with the most frequent output. *most: its count. */
 static uint32_t first_of_most(struct work *w, const struct entry *e, uint32_t count, uint32_t *most)
 {
     struct entry *sorted = w->sorted;
@@ -168,7 +168,8 @@ static uint32_t same_inputs(const struct entry *one, const struct entry *e, uint
     return same;
 }
 
-/* An entry of a worker that lost nothing, with the output of the best one; if that output is alone, with its inputs. */
+/* Returns an entry of a worker that lost nothing, with the output of the best one, or with its inputs if that output is
+   unique. */
 static uint32_t whole_one(const struct work *w, const struct entry *e, uint32_t count, uint32_t best, int alone)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -217,7 +218,7 @@ static int room_for_row(struct work *w, uint32_t members)
     return 1;
 }
 
-/* Counts identical entries, which make no row. */
+/* Counts identical entries, which do not form a row. */
 static int pass_alike(struct work *w, uint32_t count, uint32_t moment)
 {
     struct alike *alike = brick_match_grown(w->alike, &w->alike_room, w->alike_count + 1, sizeof *alike);

@@ -50,7 +50,7 @@ static int find_cuts(struct work *w)
     return 1;
 }
 
-/* A step reads state if that of any worker does: a worker may lack the fingerprint that shows it. */
+/* A step reads state if it does so in one worker, because a worker may lack the fingerprint that shows it. */
 static void share_state(struct work *w)
 {
     for (size_t from = 0, end; from < w->visits_count; from = end) {
@@ -146,7 +146,7 @@ static void count_differing(struct visit *visits, size_t count, int order)
         const int differs = !diverged && v->starts[order].fingerprint != NULL && v->starts[order].differs;
         v->differs += (uint8_t)differs;
         parted |= (size_t)differs;
-        diverged |= !differs && v->diverged && !(parted && v->stateful); /* what other work left in a cache explains it */
+        diverged |= !differs && v->diverged && !(parted && v->stateful); /* other work in a cache explains it */
     }
 }
 
@@ -156,7 +156,7 @@ static uint64_t other_work(const struct visit *v)
     return v->differs < ORDERS ? 0 : brick_mixed(first->site ^ brick_mixed(first->inputs)) | 1;
 }
 
-/* Adds to each visit the other work that its worker did before it, in sorted order. */
+/* Adds the worker's earlier other work to each visit, in sorted order. */
 static void add_before(struct visit *visits, size_t count)
 {
     uint64_t before = 0; /* 0: none */

@@ -1,9 +1,9 @@
 /* core/match_work.h - what the phases of brick_match share during one call.
  *
  * core/match.c runs the phases: core/match_work.c selects and sorts the fingerprints, core/match_steps.c finds which
- * workers have which step and did the same work in it, core/match_order.c finds the order of execution, core/match_rows.c
+ * workers have a step and did the same work in it, core/match_order.c finds the order of execution, core/match_rows.c
  * compares the members of a row, core/match_groups.c forms the rows of a group, core/match_classes.c finds numeric
- * classes. Each calls only those named before it.
+ * classes. Each file calls only earlier ones in this list.
  */
 #ifndef BRICKD_MATCH_WORK_H
 #define BRICKD_MATCH_WORK_H
@@ -14,18 +14,18 @@
 struct entry {
     const struct brick_kept_fingerprint *fingerprint;
     uint64_t number;
-    uint64_t work;   /* of its visit */
-    uint32_t worker; /* place in m->workers */
-    uint32_t moment; /* place in the order of execution */
+    uint64_t work;   /* the number of its visit */
+    uint32_t worker; /* index in m->workers */
+    uint32_t moment; /* position in the order of execution */
 };
 
-/* A visit's first row, by the worker's clock and by the order of execution. The latter never contradicts the worker named
- * first; using both gives two workers the same result whichever is named first. */
+/* A visit's first row, by the worker's clock and by the order of execution. The latter never contradicts the first
+ * worker in the list. Using both gives two workers the same result in either order. */
 enum { BY_CLOCK, BY_ORDER, ORDERS };
 
 struct start {
     uint64_t at;
-    const struct brick_kept_fingerprint *fingerprint; /* the worker's in that row; NULL: no row */
+    const struct brick_kept_fingerprint *fingerprint; /* the worker's entry in that row; NULL: no row */
     int differs;                                      /* its inputs differ from the reference's */
 };
 
@@ -33,24 +33,24 @@ struct start {
 struct visit {
     uint64_t step, first, last; /* ticks of its fingerprints */
     struct start starts[ORDERS];
-    uint64_t before; /* digest of the other work that its worker did before, by either order; 0: none */
-    uint64_t work;   /* digest of its start and of what filled the caches that it reads, if it is other work; else 0 */
+    uint64_t before; /* digest of the worker's earlier other work, by either order; 0: none */
+    uint64_t work;   /* if it is other work, digest of its start and of the work that filled its caches; else 0 */
     uint32_t worker;
-    uint32_t at;     /* place in m->steps */
-    uint8_t differs; /* in how many orders it began with other inputs before its worker diverged; other work: both */
+    uint32_t at;     /* index in m->steps */
+    uint8_t differs; /* orders in which it began with other inputs before its worker diverged; other work: both */
     uint8_t diverged;
-    uint8_t stateful; /* some fingerprint of its step depends on state that no input shows, such as a cache */
+    uint8_t stateful; /* a fingerprint of its step depends on state that is not an input, such as a cache */
     uint8_t cut;      /* some of its fingerprints are not compared */
-    uint8_t worn;     /* its worker's first, whose oldest fingerprints may have been evicted */
+    uint8_t worn;     /* its worker's first visit, whose oldest fingerprints may be evicted */
 };
 
 /* A worker's outputs at one content: the first entry with the most frequent one, and the first with another. */
 struct outputs {
     struct entry most, other;
-    int steady; /* there is no other */
+    int steady; /* there is no other output */
 };
 
-/* Comparisons of a row that is all identical. */
+/* Comparisons of a row of identical outputs. */
 struct alike {
     uint32_t moment, comparisons;
 };
@@ -58,7 +58,7 @@ struct alike {
 struct work {
     const struct brick_fingerprints *p;
     struct brick_match *m;
-    uint32_t *places; /* maps a worker's number to its place in m->workers, or to UINT32_MAX */
+    uint32_t *places; /* maps a worker's number to its index in m->workers, or to UINT32_MAX */
     size_t places_count;
     struct entry *entries;
     struct visit *visits;
@@ -68,7 +68,7 @@ struct work {
     /* Per worker, for the current row or group: */
     struct entry *row, *sorted;
     struct outputs *outputs;
-    const struct entry **alone; /* its first entry in a part that only it has; for classes, at a content */
+    const struct entry **alone; /* its first entry in a part of its own; for classes, at a content */
     uint8_t *marked; /* it is paired, is in the group, or contradicts itself, depending on the phase */
 };
 
@@ -79,10 +79,10 @@ struct work {
             return ORDER(a, b); \
     } while (0)
 
-/* Returns the array, grown if it has less room than needed. NULL if out of memory; the array is then unchanged. */
+/* Returns the array, enlarged if necessary. NULL if out of memory; the array is unchanged. */
 void *brick_match_grown(void *array, size_t *room, size_t needed, size_t size);
 
-/* The place of its worker in m->workers, or UINT32_MAX. */
+/* Returns the index of its worker in m->workers, or UINT32_MAX. */
 static inline uint32_t brick_match_place(const struct work *w, const struct brick_kept_fingerprint *fingerprint)
 {
     return fingerprint->worker < w->places_count ? w->places[fingerprint->worker] : UINT32_MAX;
@@ -101,11 +101,12 @@ void brick_match_sort(struct work *w);
 int brick_match_make_room(struct work *w);
 void brick_match_work_free(struct work *w);
 
-/* For qsort: by site, inputs, context, worker and output; by output, context and worker. */
+/* For qsort: one by site, inputs, context, worker and output; one by output, context and worker. */
 int brick_match_by_input(const void *a, const void *b);
 int brick_match_by_output(const void *a, const void *b);
 
-/* Where the next group begins. A group has one site, step and position (by run) or one site and inputs (by input). */
+/* Returns where the next group begins. A group has one site, step and position (by run) or one site and inputs (by
+ * input). */
 size_t brick_match_group_end(const struct work *w, size_t from);
 
 #endif

@@ -1,8 +1,8 @@
 /* core/record_queue.h - memory between drains and the writer of a recording: neither waits for the other.
  *
- * A ring of bytes with one producer and one consumer. It holds pieces, each contiguous: the head of a RECORDS chunk with
- * its kind, length and at_ns, then its body. Where a piece would cross the end of the memory, a head of kind 0 covers the
- * rest, including itself.
+ * A ring of bytes with one producer and one consumer. It contains pieces, each contiguous: the head of a RECORDS chunk
+ * with its kind, length and at_ns, then its body. If a piece would cross the end of the memory, a head of kind 0 covers
+ * the rest, including itself.
  *
  *   position   head: published up to there     the producer's
  *              tail: written out up to there   the consumer's
@@ -34,12 +34,12 @@ struct brick_spool {
     uint32_t producing, consuming; /* 1 while a thread is inside */
     uint8_t padding[BRICK_BLOCK];
     uint64_t head;
-    uint64_t refused_slots; /* slots that found no room */
+    uint64_t refused_slots; /* slots without room */
     uint8_t more_padding[BRICK_BLOCK];
     uint64_t tail;
-    uint64_t charged; /* of these, counted by files: the consumer's */
-    enum brick_left left; /* what stays of each record that leaves it */
-    struct brick_redactor redactor; /* the consumer's; unused with BRICK_LEFT_ALL */
+    uint64_t charged; /* of these, counted by files; used by the consumer */
+    enum brick_left left; /* the degree of redaction of records that leave it */
+    struct brick_redactor redactor; /* used by the consumer; unused with BRICK_LEFT_ALL */
 };
 
 /* Returns 0 with errno on failure. Unless `left` is BRICK_LEFT_ALL, every piece is redacted before it leaves. */
@@ -53,12 +53,12 @@ void brick_spool_wait(const struct brick_spool *s, int milliseconds);
 
 /* ---- the producer: no lock, no wait, no file ----------------------------- */
 
-/* Returns 0 if another producer is inside, which counts as no room. */
+/* Returns 0 if another producer is inside; the caller treats it as no room. */
 int brick_spool_enter(struct brick_spool *s);
 void brick_spool_leave(struct brick_spool *s);
 /* Returns room for `bytes` contiguous bytes, not yet published. NULL: no room. */
 uint8_t *brick_spool_place(struct brick_spool *s, uint64_t bytes);
-/* Whether `bytes` contiguous bytes are free at the head. */
+/* Returns whether `bytes` contiguous bytes are free at the head. */
 int brick_spool_reaches(const struct brick_spool *s, uint64_t bytes);
 /* Publishes the piece of `bytes` bytes at the head. Wakes the consumer when a quarter of the room is used. */
 void brick_spool_publish(struct brick_spool *s, uint64_t bytes);
@@ -70,17 +70,17 @@ void brick_spool_refuse(struct brick_spool *s, uint64_t slots);
 uint64_t brick_spool_ready(const struct brick_spool *s);
 /* Returns the piece at *at and advances *at. NULL: none below `end`, a result of brick_spool_ready. */
 struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *at, uint64_t end);
-/* The oldest piece; it keeps its room. The only access to its slots. */
+/* Returns the oldest piece, which keeps its room. This is the only access to its slots. */
 struct brick_chunk *brick_spool_oldest(struct brick_spool *s, uint64_t end);
 static inline uint64_t brick_piece_slots(const struct brick_chunk *piece)
 {
     return (piece->length - sizeof(struct brick_records)) / sizeof(struct brick_record);
 }
-/* Frees the room of the oldest piece's first `slots` slots, which are written out; the rest becomes a piece of its own. */
+/* Frees the room of the oldest piece's first `slots` slots, which are written; the rest becomes a separate piece. */
 void brick_spool_took(struct brick_spool *s, struct brick_chunk *piece, uint64_t slots);
 /* Discards all pieces, and counts their slots as refused. */
 void brick_spool_clear(struct brick_spool *s);
-/* Slots that were refused since the last call. */
+/* Returns the number of slots refused since the last call. */
 uint64_t brick_spool_charge(struct brick_spool *s);
 
 #endif

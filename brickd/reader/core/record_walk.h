@@ -13,15 +13,15 @@ static inline int brick_checked_possible(const struct brick_checked *c)
            && c->site < BRICK_SITES_MAX && (int64_t)c->ticks >= 0;
 }
 
-/* Walks from the record at `at` to the first one at `from` or after it, and returns its start, which may be beyond all
- * slots. UINT64_MAX: unknown, because a record claims to have no slots. */
+/* Walks from the record at `at` to the first one at `from` or after it. Returns its start, which may be beyond all
+ * slots; UINT64_MAX: unknown, because a record claims to have no slots. */
 uint64_t brick_walk(const struct brick_record *slots, uint64_t at, uint64_t from);
 
 /* The checksums in slots of an event ring. */
 struct brick_walked {
-    uint64_t last;     /* sequence of the last valid record: before, then after */
-    uint64_t slots;    /* of complete checksums, contiguous */
-    uint64_t cut;      /* where a checksum begins that extends past the slots; else their count */
+    uint64_t last;     /* sequence of the last valid record, before and after the walk */
+    uint64_t slots;    /* slots of complete checksums, contiguous */
+    uint64_t cut;      /* the start of a checksum that extends past the slots; else their count */
     uint64_t missing;  /* sequence numbers above `last` without a record */
     uint64_t rejected; /* invalid records */
 };

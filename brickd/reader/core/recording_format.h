@@ -1,6 +1,7 @@
 /* core/recording_format.h - the file format of recordings, version 1.3.
  *
- * The one home of the format: the writer and the reader of recordings share only this file. Prose first, structs after it.
+ * This file defines the format: the writer and the reader of recordings share nothing else. Prose comes first, then
+ * structs.
  *
  * 1. OVERVIEW
  *
@@ -8,9 +9,9 @@
  * little-endian, everything begins at a multiple of 64 bytes, and padding is zeros.
  *
  *   +----------------+ 0
- *   | title          |   what this is, and which one
+ *   | title          |   identifies the format and the recording
  *   +----------------+ 64
- *   | title          |   the same again: one damaged byte costs at most one chunk
+ *   | title          |   a copy: one damaged byte costs at most one chunk
  *   +----------------+ 128
  *   | chunk          |   head: kind, length, number, time, checksums
  *   |   body ...     |   depends on the kind
@@ -24,8 +25,8 @@
  *
  *   head          | magic:64 | kind:32 | 0:32 | length:64 | number:64 | at_ns:64 | 0:64 | body_sum:64 | head_sum:64 |
  *
- * During writing a file is longer than its contents: the writer takes room ahead, which reads as zeros, and gives it
- * back when it closes the file.
+ * During writing, a file is longer than its contents: the writer allocates room ahead, which reads as zeros, and frees
+ * it when it closes the file.
  *
  * 2. EVERY LEGAL TRANSITION
  *
@@ -35,17 +36,17 @@
  *   chunk   zeros    -> body      the writer: body and padding; the head stays zeros
  *           body     -> whole     the writer: the head, in one write
  *
- *   A chunk exists when its head exists. At any time, also after the writer was killed, a reader has all chunks up to a
+ *   A chunk exists when its head exists. At any time, even after the writer was killed, a reader has all chunks up to a
  *   head of zeros.
  *
  * 3. WHAT A READER ACCEPTS
  *
- *   The first title with a correct checksum. A head with a correct checksum, whose body has a correct checksum and whose
- *   number is above the last one. Everything else is damage: it ends at the next whole head or at the end of the file, and
- *   reading continues there.
+ *   The first title with a correct checksum. A head with a correct checksum, whose body has a correct checksum and
+ *   whose number is above the last one. All other data is damage: it ends at the next complete head or at the end of
+ *   the file, and reading continues there.
  *
- *   Checksums are keyed with the title, which no recorded worker has seen. So a worker's bytes, which bodies hold
- *   unchanged, cannot pass for a chunk when damage makes a reader search for the next head.
+ *   Checksums are keyed with the title, which recorded workers never see. Bodies contain a worker's bytes unchanged;
+ *   because of the key, these bytes cannot look like a chunk when a reader searches for the next head after damage.
  *
  * 4. CHECKSUM
  *
@@ -53,14 +54,15 @@
  *
  *     lane = rotate left by 29 (lane + word) * an odd number      modulo 2^64
  *
- *   Each step is invertible in the word and in the lane: if one word changes, the lane differs from then on. At the end,
- *   invertible steps mix the lanes one by one with the number of blocks. Two changed words are missed once in 2^64. It
- *   runs at the speed of memory.
+ *   Each step is invertible in the word and in the lane: if one word changes, the lane differs in all later steps. At
+ *   the end, invertible steps mix the lanes one by one with the number of blocks. Two changed words are missed once in
+ *   2^64. The checksum runs at the speed of memory.
  *
  * 5. VERSIONS
  *
- *   A major freezes the structs and the checksum. A minor may add kinds of chunks, which an older reader skips and counts,
- *   and names for reserved fields. Magic, major and minor have the same place in every major.
+ *   A major version freezes the structs and the checksum. A minor version may add kinds of chunks, which an older
+ *   reader skips and counts, and names for reserved fields. Magic, major and minor have the same offsets in every major
+ *   version.
  */
 #ifndef BRICKD_RECORDING_FORMAT_H
 #define BRICKD_RECORDING_FORMAT_H
@@ -78,19 +80,19 @@
 
 #define BRICK_BLOCK 64u
 
-/* The largest body, and so the most memory that a reader needs. */
+/* The largest body, which limits the memory of a reader. */
 #define BRICK_BODY_MAX (UINT64_C(64) << 20)
 
-/* Kinds of chunks. A body without a struct here is JSON, which brickd/recording defines. */
+/* Kinds of chunks. A body without a struct here is JSON, defined by brickd/recording. */
 enum {
     BRICK_CHUNK_END = 1,      /* struct brick_end */
     BRICK_CHUNK_RECORDS = 2,  /* struct brick_records, then slots of a ring */
     BRICK_CHUNK_WORKERS = 3,  /* the workers and their numbers */
     BRICK_CHUNK_SNAPSHOT = 4, /* the totals of all workers at one moment */
-    BRICK_CHUNK_EVENTS = 5,   /* what the daemon reported */
-    BRICK_CHUNK_BEGINNING = 6, /* what is recorded, by whom */
+    BRICK_CHUNK_EVENTS = 5,   /* reports of the daemon */
+    BRICK_CHUNK_BEGINNING = 6, /* the recorded workers, and the writer */
     BRICK_CHUNK_TABLES = 7,   /* names and paths of the snapshots that follow */
-    BRICK_CHUNK_ENDING = 8,   /* why it ended, and its totals */
+    BRICK_CHUNK_ENDING = 8,   /* the reason for the end, and the totals */
     BRICK_CHUNK_WEIGHTS = 9,  /* since 1.2: the state of workers' weights when the file began */
     BRICK_CHUNK_SOURCE = 10,  /* since 1.3: a line of JSON about a source, then its text */
     BRICK_CHUNK_KINDS         /* one above the last known one */
@@ -103,7 +105,7 @@ struct brick_title {
     uint64_t made_ns; /* since 1970 */
     uint8_t id[16];   /* random; the same for all files of a series */
     uint64_t reserved[2];
-    uint64_t sum; /* of the fields above, with a key of zeros */
+    uint64_t sum; /* checksum of the fields above, with a key of zeros */
 };
 BRICK_ASSERT(sizeof(struct brick_title) == BRICK_BLOCK, "a title is a block");
 BRICK_ASSERT(offsetof(struct brick_title, major) == 8, "frozen for all majors");
@@ -114,7 +116,7 @@ struct brick_chunk {
     uint64_t magic;
     uint32_t kind;
     uint32_t reserved0;
-    uint64_t length; /* of the body, without padding */
+    uint64_t length; /* bytes of the body, without padding */
     uint64_t number; /* from 0 in each file */
     uint64_t at_ns;  /* since 1970 */
     uint64_t reserved1;
@@ -140,7 +142,7 @@ struct brick_records {
 BRICK_ASSERT(sizeof(struct brick_records) == BRICK_BLOCK, "slots are aligned");
 BRICK_ASSERT(offsetof(struct brick_records, first) == 16, "frozen");
 
-/* The body of END: what the file had no room for. */
+/* The body of END: counts of data without room in the file. */
 struct brick_end {
     uint64_t chunks; /* before this one */
     uint64_t refused_chunks, refused_bytes;
@@ -171,11 +173,12 @@ uint64_t brick_sum_end(const struct brick_sum *s);
 
 void brick_title_seal(struct brick_title *title);
 struct brick_key brick_title_key(const struct brick_title *title);
-/* Validates the first BRICK_RECORDING_FIRST bytes of a file, or of all it has. Returns 1 with title, or 0 with reason. */
+/* Validates the first BRICK_RECORDING_FIRST bytes of a file, or all if it has fewer. Returns 1 with title, or 0 with
+ * reason. */
 int brick_title_judge(const void *bytes, uint64_t length, struct brick_title *title, char *reason, size_t room);
 
 void brick_chunk_seal(struct brick_chunk *head, const struct brick_key *key);
-/* Whether this is a valid head of a chunk of this file. */
+/* Returns whether this is a valid head of a chunk of this file. */
 int brick_chunk_whole(const struct brick_chunk *head, const struct brick_key *key);
 
 #endif

@@ -1,7 +1,7 @@
 /* core/recording_tap.h - copies the ring slots that one drain reads into a spool, unchanged.
  *
- * The drain asks for room and copies slots there. Each run of slots of one ring becomes one or more pieces. Without room
- * the drain copies the slots elsewhere, and they are counted.
+ * The drain requests room and copies slots there. Each run of slots of one ring becomes one or more pieces. Without
+ * room, the drain copies the slots elsewhere and counts them.
  */
 #ifndef BRICKD_RECORDING_TAP_H
 #define BRICKD_RECORDING_TAP_H
@@ -22,7 +22,7 @@ struct brick_track {
 struct brick_stretch {
     uint32_t lane, ring;
     uint64_t first, count;
-    uint64_t inside; /* how many of them belong to an earlier record */
+    uint64_t inside; /* the number of them that belong to an earlier record */
 };
 
 /* Returns where to copy these slots; they continue the open piece or begin one. NULL: no room, copy elsewhere. */

@@ -43,7 +43,7 @@ static int take(struct brick_recorder *r, uint64_t end)
     return 1;
 }
 
-/* Whether the file still has all room that was taken. Returns 0 with errno if not. */
+/* Checks that the file still has all allocated room. Returns 0 with errno if not. */
 static int uncut(struct brick_recorder *r)
 {
     struct stat status;
@@ -94,7 +94,7 @@ static int publish(struct brick_recorder *r, struct brick_chunk *head)
     return 1;
 }
 
-/* Writes a chunk into taken room. Returns 0 with errno on failure. */
+/* Writes a chunk into allocated room. Returns 0 with errno on failure. */
 static int put(struct brick_recorder *r, uint32_t kind, uint64_t at_ns, const void *body, uint64_t length)
 {
     struct brick_chunk head = {.kind = kind, .at_ns = at_ns, .length = length};
@@ -125,7 +125,7 @@ int brick_recorder_append(struct brick_recorder *r, uint32_t kind, uint64_t at_n
     return 0;
 }
 
-/* Writes as many slots of a piece as the limit allows. Returns how many; 0 with errno: none. */
+/* Writes as many slots of a piece as the limit allows. Returns their number; 0 with errno on failure. */
 static uint64_t write_piece(struct brick_recorder *r, const struct brick_chunk *piece)
 {
     uint64_t left = brick_recorder_left(r), before = sizeof(struct brick_records) + r->spare;

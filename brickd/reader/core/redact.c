@@ -43,7 +43,7 @@ uint64_t brick_redacted_step(const struct brick_redactor *r, uint64_t step) { re
 
 /* ---- records of one slot ------------------------------------------------ */
 
-/* A slot as each kind sees it. */
+/* A slot as a record of each kind. */
 union slot {
     struct brick_record record;
     struct brick_span span;
@@ -190,5 +190,5 @@ void brick_redact(struct brick_redactor *r, const struct brick_records *of, void
         }
         at += there;
     }
-    memset(&slots[at], 0, (count - at) * sizeof *slots); /* no record's start is known there */
+    memset(&slots[at], 0, (count - at) * sizeof *slots); /* the start of a record is unknown there */
 }

@@ -1,17 +1,19 @@
 /* core/redact.h - removes a customer's data from slots of rings, in two degrees.
  *
- * An allowlist decides what stays. Each record of a known kind is rebuilt from its kind, times, amounts, numbers of paths,
- * sites and names, and from what the degree of redaction keeps.
+ * An allowlist decides which fields stay. Each record of a known kind is rebuilt from its kind, times, amounts, numbers
+ * of paths, sites and names, and from the fields that the degree of redaction keeps.
  *
- * BRICK_LEFT_KEYED keeps the host's names (steps, positions, streams, digests of parameters) and the checksums, which are
- * made with a key of the service. Statistics, fnv1a and sketches become zeros: they identify a tensor without that key.
+ * BRICK_LEFT_KEYED keeps the host's names (steps, positions, streams, digests of parameters) and the checksums, which
+ * are made with a key of the service. Statistics, fnv1a and sketches become zeros, because they identify a tensor
+ * without that key.
  *
- * BRICK_LEFT_EQUAL may be given away. It also replaces the host's names and the checksums by digests with a random key:
- * equal values stay equal, but equal nothing elsewhere. 0 means none, and stays. What the agent counts also stays: an
- * occurrence, or an unnamed generation of weights. So does the number of a weight's expert, which is part of its name.
+ * BRICK_LEFT_EQUAL is safe to share. It also replaces the host's names and the checksums by digests with a random key:
+ * equal values stay equal, but cannot be compared with other files. 0 means none, and stays. The agent's counts also
+ * stay: occurrences, and unnamed generations of weights. The number of a weight's expert, which is part of its name,
+ * stays, too.
  *
- * No tensor has an fnv1a of 0: it shows readers that values were left out. A record of an unknown kind keeps its kind and
- * length. Slots of no known record become zeros.
+ * A tensor never has an fnv1a of 0, so 0 shows readers that values were omitted. A record of an unknown kind keeps its
+ * kind and length. Slots without a known record become zeros.
  */
 #ifndef BRICKD_REDACT_H
 #define BRICKD_REDACT_H
@@ -21,10 +23,10 @@
 enum brick_left { BRICK_LEFT_ALL, BRICK_LEFT_KEYED, BRICK_LEFT_EQUAL };
 
 struct brick_redactor {
-    enum brick_left left; /* what stays of each record */
+    enum brick_left left; /* which fields of each record stay */
     uint64_t key[2];
     /* A checksum that extends past the last piece: */
-    struct brick_records place; /* where it continues; `inside`: its slots to come */
+    struct brick_records place; /* where it continues; `inside`: its remaining slots */
     uint32_t done;              /* its slots so far; 0: no such checksum */
 };
 
@@ -36,14 +38,14 @@ void brick_redactor_end(struct brick_redactor *r);
 /* Redacts the slots of a piece. Call it once per piece, in the order of the rings. */
 void brick_redact(struct brick_redactor *r, const struct brick_records *of, void *slots, uint64_t count);
 
-/* Redacts the slots of a checksum's only tensor: those after the first. */
+/* Redacts the slots of a checksum's only tensor: those after the first slot. */
 #define BRICK_TENSOR_SLOTS 3u
 void brick_redact_tensor(const struct brick_redactor *r, void *slots);
 
-/* The redacted number of a step, or of a generation that the host named. */
+/* Returns the redacted number of a step, or of a generation that the host named. */
 uint64_t brick_redacted_step(const struct brick_redactor *r, uint64_t step);
 
-/* The redacted name of the key of checksums; never 0 if checksums were replaced. */
+/* Returns the redacted name of the key of checksums; never 0 if checksums were replaced. */
 uint64_t brick_redacted_name(const struct brick_redactor *r, uint64_t name);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Tries before a summary that keeps changing is accepted as it is. */
+/* A summary that changes this often during the copy is accepted as it is. */
 #define TRIES 16
 /* 32 KiB: the second read finds them in the cache. */
 #define NAMES_AT_ONCE 256u
@@ -32,7 +32,7 @@ static int read_fd(const struct brick_source *source, uint64_t offset, void *to,
         ssize_t got = pread(source->fd, at, length, (off_t)offset);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0) /* 0: the file was truncated under us */
+        if (got <= 0) /* 0: the file was truncated during the read */
             return 0;
         at += got;
         offset += (uint64_t)got;
@@ -51,7 +51,7 @@ static uint64_t data_fd(const struct brick_source *source, uint64_t offset)
 
 struct brick_source brick_source_of(int fd) { return (struct brick_source){.read = read_fd, .data = data_fd, .fd = fd}; }
 
-/* The first offset in [from, to) with data, or `to`. */
+/* Returns the first offset in [from, to) with data, or `to`. */
 static uint64_t data_within(const struct brick_reader *r, uint64_t from, uint64_t to)
 {
     uint64_t at = r->source.data == NULL ? from : r->source.data(&r->source, from);
@@ -70,7 +70,7 @@ int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t leng
 /* The checksum of the compiled-in layout table. */
 static uint32_t layout_crc(void)
 {
-    static uint32_t known; /* 0: not computed yet; every thread computes the same */
+    static uint32_t known; /* 0: not computed yet; every thread computes the same value */
     uint32_t crc = brick_load_relaxed32(&known);
     if (crc == 0)
         brick_store_relaxed32(&known, crc = brick_layout_crc());
@@ -141,7 +141,7 @@ uint32_t brick_reader_rows(const struct brick_reader *r, enum brick_table table,
     return (uint32_t)(known < end ? (known - start) / size : rows);
 }
 
-/* Reads twice, words first, then texts (O3): one read may return a text that is older than its word. */
+/* Reads twice, first words, then texts (O3): a single read may return a text that is older than its word. */
 static int names_read(struct brick_reader *r, struct brick_name *to, uint32_t first, uint32_t count)
 {
     uint32_t words[NAMES_AT_ONCE];
@@ -174,7 +174,7 @@ int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t c
     return 1;
 }
 
-/* A path's number is above its parent's, so no walk to the root loops. */
+/* A path's number is above its parent's, so a walk to the root always ends. */
 int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *to, uint32_t count, uint32_t names)
 {
     const int paths = table == BRICK_PATHS;
@@ -195,14 +195,14 @@ int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *
 
 /* ---- summaries --------------------------------------------------------- */
 
-/* `changes`: how many spans may have ended during the copy. */
+/* `changes`: the number of spans that may have ended during the copy. */
 static int summary_check(struct brick_reader *r, uint32_t lane, uint32_t path, const struct brick_summary *s,
                        uint64_t changes)
 {
     static const uint64_t limit = UINT64_C(1) << 62;
     uint64_t spans = 0;
     for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
-        if (s->histogram[b] > limit - spans) /* checks each bucket and the sum, which could wrap to the right count */
+        if (s->histogram[b] > limit - spans) /* check each bucket and the sum: a wrapped sum could equal the count */
             return brick_refuse(r, "lane %u, path %u: the histogram has more than 2^62 spans, with %llu in bucket %u", lane,
                                 path, (unsigned long long)s->histogram[b], b);
         spans += s->histogram[b];
@@ -237,7 +237,8 @@ static int summary_read(struct brick_reader *r, uint64_t sequences, uint64_t sum
     return brick_fetch(r, sequences + path * (uint64_t)8, after, 8);
 }
 
-/* The first path at or after `first` whose block has data, or `count`. A multiple of BRICK_BLOCK, as `first` is. */
+/* Returns the first path at or after `first` whose block has data, or `count`. `first` and the result are multiples of
+ * BRICK_BLOCK. */
 static uint32_t next_block(const struct brick_reader *r, uint32_t lane, uint32_t first, uint32_t count)
 {
     const uint64_t size = sizeof(struct brick_summary);
@@ -325,7 +326,8 @@ static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t
     return brick_tail_untouched(tail, head, slots) || brick_tail_believed(tail, head, slots);
 }
 
-/* Copies slots up to the head or a hole. A hole has no records, and the next start is unknown. Returns how many, or -1. */
+/* Copies slots up to the head or a hole. A hole has no records, and the next start is unknown. Returns their number, or
+ * -1. */
 static int64_t ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, uint64_t from, uint64_t head,
                          struct brick_record *to)
 {
@@ -349,8 +351,7 @@ int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, str
                        + (events ? offsetof(struct brick_lane, event_head) : offsetof(struct brick_lane, span_head));
     uint64_t ring = r->layout.first + lane * r->layout.stride + (events ? r->layout.event_ring : r->layout.span_ring);
     uint64_t head = 0, before = 0, after = 0;
-    /* The consumer may give slots back to the writer during the copy. So the tail is read again, and slots below it are
-     * dropped. */
+    /* The consumer may free slots for the writer during the copy. So read the tail again, and drop slots below it. */
     for (int tries = 0; tries < TRIES; tries++) {
         if (!brick_fetch(r, head_at, &head, 8))
             return -1;

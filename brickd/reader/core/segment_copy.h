@@ -1,7 +1,7 @@
 /* core/segment_copy.h - copies a segment's contents and validates the copies.
  *
- * It does not use Python, so sanitizers can build it alone. Nothing that it reads is trusted: every count is bounded
- * before use, and an inconsistency is refused with a text that gives the value seen and the value expected.
+ * It does not use Python, so sanitizers can build it separately. It trusts no data that it reads: every count is
+ * bounded before use, and an inconsistency is refused with a text that gives the value seen and the value expected.
  */
 #ifndef BRICKD_SEGMENT_COPY_H
 #define BRICKD_SEGMENT_COPY_H
@@ -10,11 +10,11 @@
 
 #include <stdint.h>
 
-/* Where the bytes come from; in the daemon, a file. */
+/* The source of the bytes; in the daemon, a file. */
 struct brick_source {
     /* Like pread. Returns 1 if all bytes were read. */
     int (*read)(const struct brick_source *source, uint64_t offset, void *to, uint64_t length);
-    /* Like SEEK_DATA: the first offset at or after this one with data, or UINT64_MAX. NULL: no holes. */
+    /* Like SEEK_DATA: returns the first offset at or after this one with data, or UINT64_MAX. NULL: no holes. */
     uint64_t (*data)(const struct brick_source *source, uint64_t offset);
     int fd;
     const void *base;
@@ -28,7 +28,7 @@ struct brick_reader {
     struct brick_header header;
     struct brick_layout layout;
     uint64_t fetched; /* bytes read so far */
-    char reason[200]; /* of the last refusal */
+    char reason[200]; /* reason of the last refusal */
 };
 
 /* Sets `reason` and returns 0. */
@@ -43,21 +43,21 @@ int brick_reader_lanes(struct brick_reader *r, struct brick_lane *lanes, struct 
 
 enum brick_table { BRICK_NAMES, BRICK_PATHS, BRICK_SITES, BRICK_TABLES };
 
-/* How many rows of a table to allocate and read: `claimed`, or fewer if the last ones are in a hole. A process line may
- * claim more rows than its worker wrote. */
+/* Returns how many rows of a table to allocate and read: `claimed`, or fewer if the last ones are in a hole. A process
+ * line may claim more rows than its worker wrote. */
 uint32_t brick_reader_rows(const struct brick_reader *r, enum brick_table table, uint64_t claimed);
 /* `to` holds zeros, which stay for names in a hole. */
 int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t count);
 /* Reads the keys of paths or sites. `names`: the number of names. */
 int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *to, uint32_t count, uint32_t names);
 
-/* What makes a copy uncertain. */
+/* Counts of uncertain parts of a copy. */
 struct brick_doubt {
-    uint64_t odd;    /* summaries with a writer stuck inside */
-    uint64_t moving; /* summaries that changed during every try: each field is right, but some may be a few spans newer */
+    uint64_t odd;    /* summaries that a writer left half-written */
+    uint64_t moving; /* summaries that changed during every try: valid, but some fields may be newer */
 };
 
-/* Checks that the file still has its size: past the end of a truncated file, everything looks like a hole. */
+/* Checks that the file still has its size: the missing end of a truncated file looks like a hole. */
 int brick_reader_whole(struct brick_reader *r);
 /* The number of blocks with data in a lane's summaries, paths 0 to count. */
 uint32_t brick_reader_blocks(const struct brick_reader *r, uint32_t lane, uint32_t count);
@@ -65,25 +65,26 @@ uint32_t brick_reader_blocks(const struct brick_reader *r, uint32_t lane, uint32
 int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count, struct brick_summary *into,
                            struct brick_doubt *doubt);
 
-/* Whether a ring with this head still holds this slot, or the slot is the next one. */
+/* Returns whether a ring with this head still has this slot, or the slot is the next one. */
 static inline int brick_ring_holds(uint64_t head, uint64_t slots, uint64_t position)
 {
     return position <= head && head - position <= slots;
 }
 
-/* Whether the writer accepts the pair. */
+/* Returns whether the writer accepts the pair. */
 static inline int brick_tail_believed(const struct brick_tail *tail, uint64_t head, uint64_t slots)
 {
     return tail->position == ~tail->complement && brick_ring_holds(head, slots, tail->position);
 }
 
-/* Whether no consumer ever moved the tail and the ring still holds everything. */
+/* Returns whether no consumer ever moved the tail and the ring still has all records. */
 static inline int brick_tail_untouched(const struct brick_tail *tail, uint64_t head, uint64_t slots)
 {
     return tail->position == 0 && tail->complement == 0 && head <= slots;
 }
 
-/* Copies the slots of a ring that are not consumed. Returns how many, or -1. *first: the position of the first one. */
+/* Copies the slots of a ring that are not consumed. Returns their number, or -1. *first: the position of the first
+ * one. */
 int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, struct brick_record *to, uint64_t *first);
 
 #endif

@@ -5,7 +5,7 @@
 
 #define THERE ((UINT64_C(1) << BRICK_WINDOW_SHIFT) - 1)
 #define COUNTS_MIN ((size_t)1024)
-#define TOGETHER UINT32_MAX /* stands for all services without a window of their own */
+#define TOGETHER UINT32_MAX /* all services without a separate window */
 
 static struct brick_service_window *append(struct brick_windows *w, uint32_t service)
 {
@@ -52,7 +52,7 @@ struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t 
     return own != NULL ? own : found(w, TOGETHER);
 }
 
-/* Limits each window to its share; what exceeds it is evicted. */
+/* Limits each window to its share; evicts the excess. */
 static int share(struct brick_windows *w)
 {
     int whole = 1;

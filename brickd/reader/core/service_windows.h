@@ -1,8 +1,8 @@
 /* core/service_windows.h - a window of fingerprints per service; all windows share a bound of bytes equally.
  *
- * A single service may use all of it. When another one comes, each window is limited to its share, so a service that sends
- * much evicts only its own fingerprints. Numbers of fingerprints are unique over all windows: the upper bits are the
- * window's number, which is never used again. Without shares, one window, number 0, holds all services.
+ * A single service may use all of it. When another one starts, each window is limited to its share, so a service that
+ * sends many fingerprints evicts only its own. Numbers of fingerprints are unique over all windows: the upper bits are
+ * the window's number, which is never reused. Without shares, one window, number 0, is for all services.
  */
 #ifndef BRICKD_SERVICE_WINDOWS_H
 #define BRICKD_SERVICE_WINDOWS_H
@@ -26,7 +26,7 @@ struct brick_windows {
     size_t count, room;
     size_t bytes_max;
     uint64_t key;
-    uint64_t numbers;  /* given out so far */
+    uint64_t numbers;  /* windows assigned so far */
     int shares;
     uint64_t dropped, dropped_refused, dropped_unlike, dropped_untracked; /* counts of windows that were dropped */
 };
@@ -37,13 +37,13 @@ enum brick_windows_sum { BRICK_SUM_FIRST, BRICK_SUM_END, BRICK_SUM_REFUSED, BRIC
 int brick_windows_init(struct brick_windows *w, size_t bytes_max, uint64_t key, int shares);
 void brick_windows_free(struct brick_windows *w);
 
-/* The window of a service, or NULL. */
+/* Returns the window of a service, or NULL. */
 struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service);
-/* The window of a service, made if needed. NULL if out of memory. */
+/* Returns the window of a service, created if necessary. NULL if out of memory. */
 struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service);
-/* The window that holds this fingerprint, and its number there. NULL: it was evicted. */
+/* Returns the window of this fingerprint, and its number there. NULL: it was evicted. */
 struct brick_fingerprints *brick_windows_hold(struct brick_windows *w, uint64_t number, uint64_t *there);
-/* Frees the window of a service, if it has one of its own. */
+/* Frees the window of a service, if it has a separate one. */
 void brick_windows_drop(struct brick_windows *w, uint32_t service);
 
 uint64_t brick_windows_sum(const struct brick_windows *w, enum brick_windows_sum sum);

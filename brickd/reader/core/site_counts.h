@@ -13,14 +13,14 @@
 
 static inline uint64_t brick_digest(uint64_t of, uint64_t and) { return brick_mixed(of ^ brick_mixed(and + BRICK_ODD)); }
 
-/* The counts of a site, or of site 0 if there is no room for another. NULL if out of memory. */
+/* Returns the counts of a site, or of site 0 if there is no room. NULL if out of memory. */
 struct brick_site_count *brick_count_of(struct brick_fingerprints *p, uint32_t service, uint64_t site);
 /* NULL if the site has no counts. */
 struct brick_site_count *brick_count_known(const struct brick_fingerprints *p, uint32_t service, uint64_t site);
 void brick_count_changes(struct brick_fingerprints *p, struct brick_site_count *c);
 
-/* Counts an unlike fingerprint. Each one since the last take is equally likely to wait, so a worker that comes first or
- * often does not hide the others. */
+/* Counts an unlike fingerprint. Each one since the last take waits with equal probability, so a worker that is first or
+ * frequent does not hide the others. */
 void brick_count_unlike(struct brick_fingerprints *p, uint64_t number, struct brick_site_count *count, enum brick_rounded how);
 
 #endif

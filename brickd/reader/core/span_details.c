@@ -17,7 +17,7 @@ static inline void be_longest(struct brick_longest *to, const struct brick_span 
     to->elements = elements;
 }
 
-/* Path, slots and kind share one word. XOR with the usual slots and kind leaves the path. */
+/* Path, slots and kind share one word. XOR with the usual slots and kind gives the path. */
 static inline uint64_t usual_path(const struct brick_span *s)
 {
     uint64_t word;
@@ -46,7 +46,7 @@ static uint64_t take_usual(struct brick_details *d, struct brick_spans *lane, co
     return (uint64_t)(s - first);
 }
 
-/* Makes the entry of a new path. Its row in the table of paths was written before the record. */
+/* Creates the entry of a new path. Its row in the table of paths was written before the record. */
 static struct brick_longest *longest_make(struct brick_details *d, uint32_t path)
 {
     uint64_t key;
@@ -119,7 +119,7 @@ uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, c
     return i;
 }
 
-/* The time when a record was written. */
+/* Returns the time when a record was written. */
 static uint64_t end_of(const struct brick_details *d, const struct brick_span *s)
 {
     return d->by_path[s->path]->given ? s->start : s->start + s->duration;

@@ -1,4 +1,4 @@
-/* core/span_details.h - the span records of one segment: how many, the longest of each path, and the newest of all.
+/* core/span_details.h - the span records of one segment: their number, the longest of each path, and the newest ones.
  *
  * Their sums are in the worker's own summaries. A path takes memory at its first span.
  */
@@ -31,12 +31,12 @@ struct brick_details {
 /* The spans of one lane up to one head. */
 struct brick_spans {
     uint64_t sequence; /* of the last record; each is greater than the one before */
-    uint32_t kept;     /* entries of `newest`: those in the last slots before the head, in order */
+    uint32_t kept;     /* entries of `newest`: the spans in the last slots before the head, in order */
     struct brick_span newest[BRICK_RECENT];
 };
 
-/* Reads `count` ring slots; `left` slots remain up to the head. Returns how many are done, more than `count` if a record
- * extends past them; 0 if refused. */
+/* Reads `count` ring slots; `left` slots remain up to the head. Returns the number of processed slots, more than
+ * `count` if a record extends past them; 0 if refused. */
 uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
                             uint64_t count, uint64_t left);
 

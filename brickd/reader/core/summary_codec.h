@@ -9,13 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The most bytes that a word takes. */
+/* The largest number of bytes for a word. */
 enum { BRICK_PACKED_MAX = 9 };
 
-/* Returns how many bytes it wrote. `into` has room for BRICK_PACKED_MAX per word. */
+/* Returns the number of bytes written. `into` has room for BRICK_PACKED_MAX per word. */
 size_t brick_pack(const uint64_t *words, size_t count, uint8_t *into);
 
-/* How many words these bytes hold; -1 if they end within a word. */
+/* Returns the number of words in these bytes; -1 if they end within a word. */
 int64_t brick_packed_words(const uint8_t *packed, size_t size);
 
 /* Unpacks bytes that brick_packed_words accepted. */

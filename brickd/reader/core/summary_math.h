@@ -7,7 +7,7 @@
 /* Sums of hostile numbers saturate instead of wrapping. */
 static inline uint64_t brick_sum(uint64_t a, uint64_t b) { return a + b >= a ? a + b : UINT64_MAX; }
 
-/* Adds a span as its thread does, with saturating sums. An empty summary is zeros, so a usual span takes two
+/* Adds a span like its thread, but with saturating sums. An empty summary is zeros, so a usual span takes two
  * comparisons. */
 static inline void brick_summary_add_span(struct brick_summary *s, uint64_t duration, uint64_t child, uint64_t elements,
                                     uint64_t bytes)
@@ -35,10 +35,10 @@ void brick_summary_add(struct brick_summary *into, const struct brick_summary *s
 /* Subtracts an earlier state of a sum, or clears it if `then` is not earlier. Min and max become their widest bounds. */
 void brick_summary_subtract(struct brick_summary *from, const struct brick_summary *then);
 
-/* A summary with its times multiplied: ticks become ns. */
+/* Returns a summary with its times multiplied: ticks become ns. */
 struct brick_summary brick_summary_scaled(const struct brick_summary *s, double factor);
 
-/* How far a histogram moves when its times are multiplied: each bucket moves to the one that holds its middle. */
+/* Returns how far a histogram moves when its times are multiplied: each bucket moves to the bucket with its middle. */
 double brick_bucket_shift(double factor);
 
 static inline uint32_t brick_bucket_shifted(uint32_t bucket, double shift)

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #define PLACES 16 /* of a sketch */
-#define UNITS 8.0f /* of rounding: what several operators in a row add up to */
+#define UNITS 8.0f /* multiple of one operator's rounding: the sum over several operators in a row */
 
 static const struct brick_tensor_sums *sums_of(const struct brick_record *slots, uint32_t tensor)
 {
@@ -17,7 +17,7 @@ static const float *places_of(const struct brick_record *slots, uint32_t tensor)
     return ((const struct brick_tensor_sketch *)(const void *)&slots[3 + 2 * tensor])->places;
 }
 
-/* Half the distance from 1 to the next number; 0: not a floating-point dtype. */
+/* Returns half the distance from 1 to the next number; 0: not a floating-point dtype. */
 static double unit_of(uint8_t dtype)
 {
     switch (dtype) {
@@ -84,7 +84,7 @@ float brick_tensor_error(const struct brick_record *one, const struct brick_reco
     return norm > 0 && isfinite(norm) ? (float)(sqrt(squares) / norm) : NAN;
 }
 
-/* How many numbers went into one output element: as many as a row of the largest input has. */
+/* Returns how many numbers were reduced to one output element: those in a row of the largest input. */
 static double reduction(const struct brick_record *slots)
 {
     const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;

@@ -6,35 +6,35 @@
 
 int brick_is_float(uint8_t dtype);
 
-/* Whether its recording left out the values of its tensors; then no difference is known. */
+/* Returns whether its recording omitted the values of tensors; if so, no difference is known. */
 int brick_values_left_out(const struct brick_record *slots);
 
-/* The relative error between one tensor (0: the output) of two records, from their sketches. 0 if the checksums are equal;
- * NaN if unknown, for example because a recording left out the sketches. */
+/* Returns the relative error between one tensor (0: the output) of two records, from their sketches. 0 if the checksums
+ * are equal; NaN if unknown, for example because a recording omitted the sketches. */
 float brick_tensor_error(const struct brick_record *one, const struct brick_record *other, uint32_t tensor);
 
-/* Whether one of two outputs, with equal counts of NaN and infinities, has numbers too large for its sketch. */
+/* Returns whether one of two outputs, with equal counts of NaN and infinities, has numbers too large for its sketch. */
 int brick_is_beyond_sketches(const struct brick_record *one, const struct brick_record *other);
 
 int brick_is_of_one_shape(const struct brick_record *one, const struct brick_record *other, uint32_t tensor);
 
-/* The relative error that rounding in one operator explains: a unit of the coarser dtype, plus a unit of float32 (in which
- * sums are made) times the square root of the reduction's size; 0 for integers. */
+/* Returns the relative error that rounding in one operator explains: a unit of the coarser dtype, plus a unit of
+ * float32 (the type of sums) times the square root of the reduction's size; 0 for integers. */
 float brick_rounding(const struct brick_record *one, const struct brick_record *other, uint32_t tensor);
 
 /* Whether another order of the same sums may explain the difference of two outputs. */
 enum brick_rounded {
     BRICK_ROUNDED_NOT = 0, /* it is larger, or unknown */
-    BRICK_ROUNDED_ONCE,    /* in at most one place of the sketch: one flipped bit may also explain it */
+    BRICK_ROUNDED_ONCE,    /* in at most one place of the sketch: a flipped bit may also explain it */
     BRICK_ROUNDED_SPREAD,  /* in several places, or of one element */
 };
 enum brick_rounded brick_rounded(const struct brick_record *one, const struct brick_record *other);
 
-/* A bit per place of the sketch where two outputs differ; all bits if they have one element. */
+/* Returns a bit per place of the sketch where two outputs differ; all bits if they have one element. */
 uint32_t brick_places_apart(const struct brick_record *one, const struct brick_record *other);
 int brick_is_spread(uint32_t places);
 
-/* The rounding of several operators in a row, or `rtol` if that is 0 or more. */
+/* Returns the rounding of several operators in a row, or `rtol` if that is 0 or more. */
 float brick_tolerance(const struct brick_record *one, const struct brick_record *other, uint32_t tensor, double rtol);
 
 #endif

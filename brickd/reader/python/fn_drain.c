@@ -1,7 +1,7 @@
-/* python/fn_drain.c - brickd.shm._reader.drain, a pass over many segments; tails, the writes after it; rest, the wait
- * until the next pass is worthwhile.
+/* python/fn_drain.c - functions of brickd.shm._reader: `drain`, a pass over many segments; `tails`, the writes after
+ * it; `rest`, the wait for the next pass.
  *
- * Reading holds the lock of each segment but not the interpreter lock. Objects are made afterwards.
+ * Reading holds the lock of each segment but not the interpreter lock. Objects are created afterwards.
  */
 #include "py_drain.h"
 
@@ -26,7 +26,7 @@ static struct outcome pass(Drain *self)
     const uint64_t fetched = d->reader.fetched;
     int before = d->refused, whole = brick_drain_pass(d, &scratch);
     struct outcome o = {.records = d->events.records, .count = d->events.count, .refused = !whole && !before};
-    d->events.records = NULL; /* later passes must not keep the memory of a large one */
+    d->events.records = NULL; /* later passes must not keep the memory of a large pass */
     d->events.count = d->events.room = 0;
     o.seen = (struct drain_numbers){
         .activity = d->activity,
@@ -78,8 +78,8 @@ static double waiting(Drain *self)
     return fill;
 }
 
-/* Waits until a descriptor is readable or a ring is full enough to drain. Checks the rings once per interval, up to `looks`
- * times, without the interpreter lock: most checks find nothing. Returns whether each descriptor is readable. */
+/* Waits until a descriptor is readable or a ring is full enough to drain. Checks the rings once per interval, up to
+ * `looks` times, without the interpreter lock. Returns whether each descriptor is readable. */
 PyObject *reader_rest(PyObject *module, PyObject *args)
 {
     PyObject *segments;

@@ -55,7 +55,7 @@ static int add_failed(PyObject *failed, const struct piece *p)
     return added;
 }
 
-/* Files fail separately: a failed write skips only the writes that follow it to the same file. */
+/* A failed write skips only the later writes to the same file. */
 PyObject *reader_write_all(PyObject *module, PyObject *writes)
 {
     PyObject *rows = PySequence_Tuple(writes), *result = NULL;

@@ -100,7 +100,7 @@ PyObject *reader_records(PyObject *module, PyObject *body)
                          (unsigned long long)records.first);
 }
 
-/* Parses slots and two numbers, of which the first is at most their count. Returns 0 with an exception on failure. */
+/* Parses slots and two numbers; the first number is at most their count. Returns 0 with an exception on failure. */
 static int slots_of(PyObject *args, const char *format, Py_buffer *slots, unsigned long long *at, unsigned long long *other)
 {
     if (!PyArg_ParseTuple(args, format, slots, at, other))

@@ -1,6 +1,6 @@
 /* python/fn_sources.c - separates pieces of sources from other events; hashes a source. A writer sends the pieces of a
- * source one after the other: a run of them becomes one row, so that there are few rows to join. Only the ends of records
- * are validated here. */
+ * source in sequence. A run of pieces becomes one row, so there are few rows to join. Only the ends of records are
+ * validated here. */
 #include "py_types.h"
 
 #define SLOT_BYTES ((Py_ssize_t)sizeof(struct brick_record))
@@ -12,7 +12,7 @@ struct run {
 
 static int is_piece(const struct brick_record *r) { return r->kind == BRICK_KIND_SOURCE && r->slots == 1; }
 
-/* The run of consecutive pieces of one part that begins here. */
+/* Returns the run of consecutive pieces of one part that begins here. */
 static struct run run_at(const struct brick_record *slots, Py_ssize_t at, Py_ssize_t count)
 {
     const struct brick_source_piece *pieces = (const struct brick_source_piece *)(const void *)slots;
@@ -35,15 +35,15 @@ static PyObject *row_of(const struct run *run)
     return Py_BuildValue("(KIN)", (unsigned long long)run->first->hash, (unsigned int)run->first->piece, text);
 }
 
-/* The end of the record at `at`. A record with no slots, or with more than are left, is the last. */
+/* Returns the end of the record at `at`. A record with no slots, or with too many, is the last one. */
 static Py_ssize_t end_of(const struct brick_record *slots, Py_ssize_t at, Py_ssize_t count)
 {
     const Py_ssize_t taken = slots[at].slots;
     return taken == 0 || taken > count - at ? count : at + taken;
 }
 
-/* Appends the pieces to `runs` and copies the other slots to `others`, unless these are NULL. Returns the number of other
- * slots; on failure clears `runs` with an exception. */
+/* Appends the pieces to `runs` and copies the other slots to `others`, unless these are NULL. Returns the number of
+ * other slots. On failure, clears `runs` with an exception. */
 static Py_ssize_t part(const struct brick_record *slots, Py_ssize_t count, PyObject **runs, char *others)
 {
     Py_ssize_t rest = 0;

@@ -1,7 +1,8 @@
-/* python/fn_weights.c - batches of weight records: their tensors, their contents, and the kept records that they replace.
+/* python/fn_weights.c - batches of weight records: their tensors, their contents, and the stored records that they
+ * replace.
  *
- * Python dicts hold the numbers of tensors and contents, Python arrays hold the state of tensors. Neither is trusted: each
- * index is checked against the array's length.
+ * The numbers of tensors and contents are in Python dicts, the state of tensors in Python arrays. Neither is trusted:
+ * each index is checked against the array's length.
  */
 #include "../core/fingerprint_window.h"
 #include "../core/tolerance.h"
@@ -35,7 +36,7 @@ static struct weight weight_at(const Py_buffer *records, Py_ssize_t at)
     return w;
 }
 
-/* The number of a key; `none` if it has none; -2 with an exception. */
+/* Returns the number of a key; `none` if it has no number; -2 with an exception. */
 static int64_t number_of(PyObject *dict, PyObject *key, int64_t none)
 {
     PyObject *value = key != NULL ? PyDict_GetItemWithError(dict, key) : NULL;
@@ -90,7 +91,7 @@ struct contents {
     PyObject *numbers, *contents, *unused;
 };
 
-/* A number for a new content. */
+/* Returns a number for a new content. */
 static PyObject *next_number(const struct contents *c)
 {
     const Py_ssize_t unused = PyList_GET_SIZE(c->unused);
@@ -185,8 +186,8 @@ static void release(struct uses *u, uint32_t content, struct put *p)
 
 enum { NOW = 1, FIRST = 2, BOTH = NOW | FIRST };
 
-/* Which of the two kept records (newest, first of its generation) a record replaces: both if none is kept or it begins a
- * generation; else the one that it is newer or older than. */
+/* Returns which of the two stored records (newest, first of its generation) a record replaces: both if none is stored
+ * or it begins a generation; else the newest if it is newer, or the first if it is older. */
 static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t ticks)
 {
     if (r->now[n] == 0)
@@ -196,7 +197,7 @@ static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t t
     return ticks < r->first_ticks[n] && generation == r->generations[n] ? FIRST : 0;
 }
 
-/* Without room the row is cleared: an old content would pass for the present one. */
+/* Without room, the row is cleared: an old content would look like the current one. */
 static void clear(const struct rows *r, size_t n, struct uses *u, struct put *p)
 {
     release(u, r->now[n], p);

@@ -1,7 +1,7 @@
 /* python/py_drain.c - brickd.shm._reader.Drain: one consumer of a segment.
  *
- * Every method holds the segment's lock while it copies. It makes no object under the lock: that could run any code while
- * a pass of another thread waits.
+ * Every method holds the segment's lock while it copies. It creates no object under the lock, because that could run
+ * any code while a pass of another thread waits.
  */
 #include "py_drain.h"
 
@@ -118,7 +118,7 @@ static PyObject *drain_record_into(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* ---- what was read ----------------------------------------------------- */
+/* ---- results of reading ----------------------------------------------------- */
 
 static PyObject *drain_cursors(PyObject *self, PyObject *unused)
 {
@@ -220,8 +220,8 @@ static PyObject *drain_take_checked(PyObject *self, PyObject *unused)
 static PyMethodDef drain_methods[] = {
     {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
     {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take the complete records above the heads, too."},
-    {"forget_details", drain_forget_details, METH_NOARGS, "Give back the memory of the longest and the newest spans."},
-    {"record_into", drain_record_into, METH_VARARGS, "Record what the next passes copy; None: do not."},
+    {"forget_details", drain_forget_details, METH_NOARGS, "Free the memory of the longest and the newest spans."},
+    {"record_into", drain_record_into, METH_VARARGS, "Record the slots that the next passes copy; None: stop."},
     {"take_checked", drain_take_checked, METH_NOARGS, "Take the slots of the complete checksums of the last pass."},
     {"longest", drain_longest, METH_NOARGS, "[(path, duration, start, step, elements)] of each path's longest span."},
     {"recent", drain_recent, METH_NOARGS, "The newest span records, oldest first."},
@@ -232,15 +232,15 @@ static PyMemberDef drain_members[] = {
     {"spans", T_ULONGLONG, offsetof(Drain, seen.spans), READONLY, "Span records taken."},
     {"rejected", T_ULONGLONG, offsetof(Drain, seen.rejected), READONLY, "Invalid records."},
     {"skipped", T_ULONGLONG, offsetof(Drain, seen.skipped), READONLY, "Records of unknown kinds."},
-    {"gaps", T_ULONGLONG, offsetof(Drain, seen.gaps), READONLY, "Numbers of events without a record: dropped."},
+    {"gaps", T_ULONGLONG, offsetof(Drain, seen.gaps), READONLY, "The number of dropped events."},
     {"checked", T_ULONGLONG, offsetof(Drain, seen.checked), READONLY, "Slots of complete checksums of the last pass."},
     {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY, "The largest share of a ring's room consumed by the last pass."},
-    {"held", T_DOUBLE, offsetof(Drain, seen.held), READONLY, "The largest share of an event ring not given back."},
+    {"held", T_DOUBLE, offsetof(Drain, seen.held), READONLY, "The largest share of an event ring that is not freed."},
     {"read", T_ULONGLONG, offsetof(Drain, read), READONLY, "Bytes read, by all passes."},
     {"resident", T_ULONGLONG, offsetof(Drain, seen.resident), READONLY, "Bytes of memory between two passes."},
     {"breaks", T_UINT, offsetof(Drain, seen.breaks), READONLY, "Lanes whose events begin with a break."},
     {"complete", T_BOOL, offsetof(Drain, seen.complete), READONLY, "Whether the last pass reached every head."},
-    {"ended", T_BOOL, offsetof(Drain, seen.ended), READONLY, "Whether the worker ended by itself."},
+    {"ended", T_BOOL, offsetof(Drain, seen.ended), READONLY, "Whether the worker ended cleanly."},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot drain_slots[] = {

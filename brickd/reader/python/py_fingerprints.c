@@ -1,6 +1,6 @@
 /* python/py_fingerprints.c - brickd.shm._reader.Fingerprints: the newest fingerprints of workers, by number and by group.
  *
- * Every method holds the lock while it reads or changes the window, and makes no object under it.
+ * Every method holds the lock while it reads or changes the window, and creates no object under the lock.
  */
 #include "py_fingerprints.h"
 
@@ -42,7 +42,7 @@ struct brick_fingerprints *window_of_all(Fingerprints *p)
 {
     if (!p->all.shares)
         return &p->all.windows[0].window;
-    PyErr_SetString(PyExc_ValueError, "services have windows of their own: take a copy of them first");
+    PyErr_SetString(PyExc_ValueError, "services have separate windows: make a copy first");
     return NULL;
 }
 
@@ -72,7 +72,7 @@ static int add_weight(struct brick_fingerprints *p, const struct brick_origin *b
     const struct brick_tensor_sums *sums = (const struct brick_tensor_sums *)(const void *)&slots[2];
     if (by->named && (c->site >= by->sites_count || by->sites[c->site] == 0))
         return 0;
-    if (sums->dtype == 0) { /* nothing was read: any two of these would be equal */
+    if (sums->dtype == 0) { /* nothing was read: all of these would be equal */
         p->refused++;
         return 1;
     }
@@ -384,7 +384,7 @@ static PyObject *fingerprints_select(PyObject *self, PyObject *args)
     } else if (whole && (other = fingerprints_made(Py_TYPE(self), PY_SSIZE_T_MAX, 0)) != NULL) {
         uint64_t *ends = calloc(counts[0] + 1, sizeof *ends);
         const struct brick_renumbered r = {taken[0], taken[1], taken[2], counts[0], ends};
-        /* The copy is long: meanwhile a thread that adds waits only for this lock, not for the interpreter lock. */
+        /* The copy takes long. A thread that adds waits only for this lock, not for the interpreter lock. */
         Py_BEGIN_ALLOW_THREADS
         pthread_mutex_lock(&p->mutex);
         whole = ends != NULL;
@@ -430,30 +430,31 @@ static PyObject *fingerprints_drop(PyObject *self, PyObject *number)
 
 static PyMethodDef fingerprints_methods[] = {
     {"add", fingerprints_add, METH_VARARGS,
-     "(bytes taken, records of weights); with named it stops before a record whose site or name has no digest."},
-    {"read", fingerprints_read, METH_O, "(worker, its number for the site, slots), or None: it has gone."},
+     "(bytes taken, records of weights); with `named`, stop before a record whose site or name has no digest."},
+    {"read", fingerprints_read, METH_O, "(worker, its number for the site, slots), or None if it was evicted."},
     {"group", fingerprints_group, METH_O, "[(worker, output, times, number)] of its group."},
     {"unlike", fingerprints_unlike, METH_NOARGS,
-     "Numbers of fingerprints whose group has another output: a few of each site, by turns, each of them once."},
+     "Numbers of fingerprints whose group has another output: a few per site, in turns, each once."},
     {"forget", fingerprints_forget, METH_O, "Drop the counts of a service's sites; its fingerprints stay."},
     {"extent", fingerprints_extent, METH_O,
-     "(window, first, end) of a service: how many of its window have left, and how many there ever were in it."},
-    {"drop", fingerprints_drop, METH_O, "Drop the fingerprints of a service that has a window of its own."},
-    {"mute", fingerprints_mute, METH_O, "Take the fingerprints of workers out of all groups."},
+     "(window, first, end) of a service: the counts of evicted fingerprints and of all that its window received."},
+    {"drop", fingerprints_drop, METH_O, "Drop the fingerprints of a service that has a separate window."},
+    {"mute", fingerprints_mute, METH_O, "Remove the fingerprints of workers from all groups."},
     {"counts", fingerprints_counts, METH_NOARGS,
-     "[(service, site, fingerprints, bare, met, unlike, gone, stateful)] since the last call, of sites that changed; site 0: "
-     "all sites for which there was no room."},
+     "[(service, site, fingerprints, bare, met, unlike, gone, stateful)] since the last call, of changed sites; site "
+     "0: all sites without room."},
     {"births", fingerprints_births, METH_NOARGS,
-     "[(service, site, worker, fingerprints, NaN, +Inf, -Inf)] at sites where any was born: of each kind the fingerprint "
-     "in which it was first, counted from 1, and how often."},
+     "[(service, site, worker, fingerprints, NaN, +Inf, -Inf)] at sites with births: for each kind the first "
+     "fingerprint, counted from 1, and the count."},
     {"select", fingerprints_select, METH_VARARGS,
-     "(Fingerprints of these workers, renumbered, in one window; for each worker the number after its last fingerprint, or 0)."},
+     "(Fingerprints of these workers, renumbered, in one window; per worker the number after its last fingerprint, or "
+     "0)."},
     {"rounded", fingerprints_rounded, METH_VARARGS,
-     "Whether rounding may explain a difference. 1: in one place at most, as a flipped bit would; 2: in several; 0: no, or "
-     "they have gone."},
+     "Whether rounding may explain a difference. 1: in at most one place, like a flipped bit; 2: in several; 0: no, "
+     "or evicted."},
     {"contents", fingerprints_contents, METH_VARARGS,
-     "By input, at how many contents the workers of these two differ as two numeric classes do; below "
-     "CONTENTS_MIN it is undecided; 0: they do not."},
+     "By input, the number of contents at which the workers of these two differ like two numeric classes; below "
+     "CONTENTS_MIN: undecided; 0: not two classes."},
     {"match", (PyCFunction)(void (*)(void))fingerprints_match, METH_VARARGS | METH_KEYWORDS, "Compare workers."},
     {NULL, NULL, 0, NULL},
 };
@@ -468,15 +469,16 @@ static PyObject *fingerprints_sum(PyObject *self, void *of)
 }
 
 static PyGetSetDef fingerprints_sums[] = {
-    {"first", fingerprints_sum, NULL, "How many have left; in one window, the number of the oldest fingerprint.",
+    {"first", fingerprints_sum, NULL, "How many were evicted; in one window, the number of the oldest fingerprint.",
      (void *)BRICK_SUM_FIRST},
-    {"end", fingerprints_sum, NULL, "How many there ever were; in one window, the number that the next one gets.",
+    {"end", fingerprints_sum, NULL, "How many were ever added; in one window, the number of the next one.",
      (void *)BRICK_SUM_END},
     {"refused", fingerprints_sum, NULL, "Invalid records.", (void *)BRICK_SUM_REFUSED},
     {"unlike_all", fingerprints_sum, NULL,
-     "Fingerprints whose group had another output; those that rounding may explain count once between two calls of unlike().",
+     "Fingerprints whose group had another output; those with possible rounding count once between two calls of "
+     "unlike().",
      (void *)BRICK_SUM_UNLIKE},
-    {"untracked", fingerprints_sum, NULL, "Fingerprints of which nothing is counted that is born in them, for want of room.",
+    {"untracked", fingerprints_sum, NULL, "Fingerprints whose births are not counted, because there is no room.",
      (void *)BRICK_SUM_UNTRACKED},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -485,7 +487,7 @@ static PyType_Slot fingerprints_slots[] = {
     {Py_tp_dealloc, fingerprints_dealloc},
     {Py_tp_methods, fingerprints_methods},
     {Py_tp_getset, fingerprints_sums},
-    {Py_tp_doc, "Fingerprints(bytes_max, shares=False): the newest fingerprints of workers. With shares each service has a window of its own; their bounds are equal."},
+    {Py_tp_doc, "Fingerprints(bytes_max, shares=False): the newest fingerprints of workers. With shares, each service has a separate window; the bounds are equal."},
     {0, NULL},
 };
 PyType_Spec fingerprints_spec = {"brickd.shm._reader.Fingerprints", sizeof(Fingerprints), 0, Py_TPFLAGS_DEFAULT,

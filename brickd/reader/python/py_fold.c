@@ -7,7 +7,7 @@
 /* The mean of each worker in a row. */
 struct means {
     double *ns, most;
-    Py_ssize_t count, room, whose; /* whose: the worker with the most */
+    Py_ssize_t count, room, whose; /* whose: the worker with the largest mean */
 };
 
 typedef struct {
@@ -47,7 +47,7 @@ static int fold_grow(Fold *f, Py_ssize_t count)
     return 1;
 }
 
-/* Of two workers with the same mean, the one with the greater number is the worst, so their order does not matter. */
+/* On equal means, the worker with the greater number is the worst, so the order of workers does not matter. */
 static int mean_add(struct means *m, double ns, Py_ssize_t whose)
 {
     if (m->count == m->room) {
@@ -97,7 +97,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The largest mean divided by the median; 0 without means. */
+/* Returns the largest mean divided by the median; 0 without means. */
 static double spread(struct means *m)
 {
     if (m->count == 0)

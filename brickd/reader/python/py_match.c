@@ -34,7 +34,7 @@ static PyObject *site_of(const struct brick_match_site *s)
                          (unsigned long long)s->uncertain, (double)s->error);
 }
 
-/* At most `most` rows, in order. No row that is not comparable takes the place of a comparable one. */
+/* Returns at most `most` rows, in order. Comparable rows have priority. */
 static PyObject *rows_of(const struct brick_match *m, size_t most)
 {
     size_t comparable = 0, count = 0;
@@ -133,7 +133,7 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
     return found;
 }
 
-/* The window that holds both, with their numbers there. NULL if no window does. */
+/* Returns the window with both fingerprints, and their numbers there. NULL if there is none. */
 static struct brick_fingerprints *window_of_both(Fingerprints *p, unsigned long long *one, unsigned long long *other)
 {
     uint64_t first, second;

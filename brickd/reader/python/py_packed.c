@@ -2,7 +2,7 @@
 #include "../core/summary_codec.h"
 #include "py_types.h"
 
-/* The most rows of a reading: each path, and one more per path with bounded times. */
+/* The largest number of rows in a reading: each path, and one more per path with bounded times. */
 #define ROWS_MAX (2 * (int64_t)BRICK_NUMBERS_MAX)
 
 enum { WORDS = sizeof(struct brick_summary) / sizeof(uint64_t) };
@@ -30,7 +30,7 @@ Py_ssize_t summaries_in(const Py_buffer *buffer)
 {
     if (buffer->len % (Py_ssize_t)sizeof(struct brick_summary) == 0)
         return buffer->len / (Py_ssize_t)sizeof(struct brick_summary);
-    PyErr_Format(PyExc_ValueError, "%zd bytes are no array of summaries, which have %zu each", buffer->len,
+    PyErr_Format(PyExc_ValueError, "%zd bytes are not an array of summaries of %zu bytes each", buffer->len,
                  sizeof(struct brick_summary));
     return -1;
 }

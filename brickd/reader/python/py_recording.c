@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define AHEAD (4ll << 20) /* room that is taken at once */
+#define AHEAD (4ll << 20) /* room that is allocated at once */
 #define LIMIT_MAX (1ll << 62)
 
 typedef struct {
@@ -96,7 +96,7 @@ static int enter(Recording *self)
 {
     if (brick_claim32(&self->writing, 0, 1))
         return 1;
-    PyErr_SetString(PyExc_RuntimeError, "another thread writes this recording: one does at a time");
+    PyErr_SetString(PyExc_RuntimeError, "another thread writes this recording: only one may write at a time");
     return 0;
 }
 
@@ -189,10 +189,10 @@ static PyObject *recording_left(PyObject *self, void *unused)
 }
 
 static PyMethodDef recording_methods[] = {
-    {"append", recording_append, METH_VARARGS, "Write a chunk; OSError: it was refused, and is counted."},
+    {"append", recording_append, METH_VARARGS, "Write a chunk; OSError: it was refused and counted."},
     {"write", recording_write, METH_VARARGS,
-     "Write its records up to there, but for the room to spare; OSError: the rest stays in it."},
-    {"close", recording_close, METH_NOARGS, "Mark the end, and cut the file to its true length."},
+     "Write the spool's records up to the mark, except into the spare room; OSError: the rest stays in the spool."},
+    {"close", recording_close, METH_NOARGS, "Write the end, and truncate the file to its true length."},
     {NULL, NULL, 0, NULL},
 };
 #define NUMBER(name, field, text)                                                                                          \

@@ -63,7 +63,7 @@ static PyObject *segment_control(PyObject *self, PyObject *unused)
     return unpacked("control", &control);
 }
 
-/* The last struct and its dict, for reuse: idle lanes are equal. */
+/* The last struct and its dict, to reuse: idle lanes are equal. */
 struct shown {
     const char *record;
     size_t size;
@@ -229,7 +229,7 @@ static PyObject *site_row(const void *table, uint32_t n, uint32_t count)
     return Py_BuildValue("(IiI)", brick_key_name(key), (int)brick_key_layer(key), brick_key_unit(key));
 }
 
-/* A list of a table's rows. Reuses the last rows made if the bytes are the same. */
+/* Returns a list of a table's rows. Reuses the last rows if the bytes are the same. */
 static PyObject *rows_of(Segment *s, enum brick_table table, const void *bytes, size_t size, uint32_t count)
 {
     static PyObject *(*const row_of[BRICK_TABLES])(const void *, uint32_t, uint32_t) = {name_row, path_row, site_row};
@@ -340,20 +340,20 @@ static PyMethodDef segment_methods[] = {
     {"header", segment_header, METH_NOARGS, "The fields of the header."},
     {"process", segment_process, METH_NOARGS, "The fields of the process line."},
     {"control", segment_control, METH_NOARGS, "The fields of the control page."},
-    {"lanes", segment_lanes, METH_NOARGS, "[(number, lane line, consumer line)] of the lanes that were ever used."},
+    {"lanes", segment_lanes, METH_NOARGS, "[(number, lane line, consumer line)] of all lanes used so far."},
     {"removed", segment_removed, METH_VARARGS, "The record to append before its removal."},
     {"sums", segment_sums, METH_NOARGS, "(activity, summarized, event_dropped by kind) of all lanes."},
     {"extent", segment_extent, METH_NOARGS,
-     "(lines, lanes, names, paths, sites, blocks of summaries) that a reading takes: those outside of holes."},
-    {"names", segment_names, METH_NOARGS, "[(text, category), or None where it is not ready]."},
-    {"paths", segment_paths, METH_NOARGS, "[(parent or -1, name, layer or -1, unit), or None where it is not ready]."},
-    {"sites", segment_sites, METH_NOARGS, "[(name, layer or -1, unit), or None where it is not ready]."},
+     "(lines, lanes, names, paths, sites, blocks of summaries) of a reading, without holes."},
+    {"names", segment_names, METH_NOARGS, "[(text, category), or None if it is not ready]."},
+    {"paths", segment_paths, METH_NOARGS, "[(parent or -1, name, layer or -1, unit), or None if it is not ready]."},
+    {"sites", segment_sites, METH_NOARGS, "[(name, layer or -1, unit), or None if it is not ready]."},
     {"summaries", segment_summaries, METH_VARARGS, "(array of summary, odd, moving)."},
     {"ring", segment_ring, METH_VARARGS, "(number of the first slot, slots)."},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef segment_members[] = {
-    {"fetched", T_ULONGLONG, offsetof(Segment, reader.fetched), READONLY, "Bytes read, ever."},
+    {"fetched", T_ULONGLONG, offsetof(Segment, reader.fetched), READONLY, "Bytes read so far."},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot segment_slots[] = {

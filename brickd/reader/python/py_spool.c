@@ -58,7 +58,7 @@ int spool_enter(struct brick_spool *spool)
 {
     if (brick_claim32(&spool->consuming, 0, 1))
         return 1;
-    PyErr_SetString(PyExc_RuntimeError, "another thread takes from this spool: one does at a time");
+    PyErr_SetString(PyExc_RuntimeError, "another thread takes from this spool: only one may do so at a time");
     return 0;
 }
 
@@ -104,7 +104,7 @@ static PyObject *spool_clear(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* The spool stays entered: no producer or consumer enters again. */
+/* The spool stays locked: no producer or consumer enters again. */
 static PyObject *spool_end(PyObject *self, PyObject *unused)
 {
     Spool *spool = (Spool *)self;
@@ -112,7 +112,7 @@ static PyObject *spool_end(PyObject *self, PyObject *unused)
         return NULL;
     if (!brick_spool_enter(&spool->spool)) {
         spool_leave(&spool->spool);
-        PyErr_SetString(PyExc_RuntimeError, "a drain puts into this spool: have all of them put elsewhere first");
+        PyErr_SetString(PyExc_RuntimeError, "a drain writes into this spool: detach all drains first");
         return NULL;
     }
     brick_spool_free(&spool->spool);
@@ -120,12 +120,12 @@ static PyObject *spool_end(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* Its redactor; NULL with an exception once the spool has ended. */
+/* Returns its redactor; NULL with an exception after the end of the spool. */
 static const struct brick_redactor *redactor(PyObject *self)
 {
     if (((Spool *)self)->begun)
         return &inner(self)->redactor;
-    PyErr_SetString(PyExc_RuntimeError, "this spool has come to its end, and its key is gone");
+    PyErr_SetString(PyExc_RuntimeError, "this spool has ended, and its key is erased");
     return NULL;
 }
 
@@ -177,7 +177,7 @@ static PyObject *spool_wait(PyObject *self, PyObject *milliseconds)
     if (patience == -1 && PyErr_Occurred())
         return NULL;
     if (patience < 0 || patience > INT32_MAX)
-        return PyErr_Format(PyExc_ValueError, "one waits 0 to %d ms, not %ld", INT32_MAX, patience);
+        return PyErr_Format(PyExc_ValueError, "the wait is %ld ms, expected 0 to %d", patience, INT32_MAX);
     Py_BEGIN_ALLOW_THREADS
     brick_spool_wait(inner(self), (int)patience);
     Py_END_ALLOW_THREADS
@@ -186,17 +186,17 @@ static PyObject *spool_wait(PyObject *self, PyObject *milliseconds)
 
 static PyMethodDef spool_methods[] = {
     {"ready", spool_ready, METH_NOARGS, "(mark, numbers of the workers with records below it)."},
-    {"clear", spool_clear, METH_NOARGS, "Refuse all that waits."},
-    {"end", spool_end, METH_NOARGS, "Give back its memory and forget its key; nothing goes in or out any more."},
-    {"key_name", spool_key_name, METH_O, "The name of a key of checksums in the recording: another, if it redacts."},
+    {"clear", spool_clear, METH_NOARGS, "Refuse all waiting pieces."},
+    {"end", spool_end, METH_NOARGS, "Free its memory and erase its key; it cannot be used any more."},
+    {"key_name", spool_key_name, METH_O, "The name of a key of checksums in the recording; redacting changes it."},
     {"step", spool_step, METH_O, "The name of a step, or of a named generation, in the recording."},
-    {"tensors", spool_tensors, METH_O, "Tensors as the recording has them, each three slots: shape, sums, sketch."},
-    {"wake", spool_wake, METH_NOARGS, "End the wait; from any thread, or a signal's handler."},
+    {"tensors", spool_tensors, METH_O, "Tensors as in the recording, three slots each: shape, sums, sketch."},
+    {"wake", spool_wake, METH_NOARGS, "End the wait; from any thread or signal handler."},
     {"wait", spool_wait, METH_O, "Wait until it is woken, a quarter is used, or the time is over."},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef spool_numbers[] = {
-    {"refused_slots", spool_refused, NULL, "Slots of rings that will be in no recording.", NULL},
+    {"refused_slots", spool_refused, NULL, "Slots of rings that are in no recording.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot spool_slots[] = {
@@ -204,9 +204,8 @@ static PyType_Slot spool_slots[] = {
     {Py_tp_dealloc, spool_dealloc},
     {Py_tp_methods, spool_methods},
     {Py_tp_getset, spool_numbers},
-    {Py_tp_doc, "Spool(bytes=16 MiB, values=True, redacts=False): memory between drains and a recording, in which neither "
-                "waits for the other. Without values its records keep only the checksums of tensors; redacts: no record "
-                "comes out unchanged."},
+    {Py_tp_doc, "Spool(bytes=16 MiB, values=True, redacts=False): memory between drains and a recording; neither waits for the\n"
+                 "other. Without values, its records keep only the checksums of tensors; redacts: every record is changed."},
     {0, NULL},
 };
 PyType_Spec spool_spec = {"brickd.shm._reader.Spool", sizeof(Spool), 0, Py_TPFLAGS_DEFAULT, spool_slots};

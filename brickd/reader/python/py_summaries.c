@@ -8,7 +8,7 @@ typedef struct {
     PyObject_HEAD
     struct brick_summary *summaries;
     Py_ssize_t count;
-    PyObject *packed; /* their present values, packed; NULL: not packed yet */
+    PyObject *packed; /* their current values, packed; NULL: not packed yet */
 } Summaries;
 
 static int grow(Summaries *s, Py_ssize_t count)
@@ -153,9 +153,9 @@ static PyMethodDef summaries_methods[] = {
     {"merge", (PyCFunction)(void (*)(void))summaries_merge, METH_VARARGS | METH_KEYWORDS,
      "Add each summary to its row, unless below 0, with its times multiplied."},
     {"subtract", summaries_subtract, METH_VARARGS,
-     "Subtract each summary from its row; min and max become the widest that they may be."},
+     "Subtract each summary from its row; min and max become their widest bounds."},
     {"tobytes", summaries_tobytes, METH_NOARGS, "An array of summary."},
-    {"packed", summaries_packed, METH_NOARGS, "The same, packed: kept until it changes."},
+    {"packed", summaries_packed, METH_NOARGS, "The same, packed; cached until it changes."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot summaries_slots[] = {

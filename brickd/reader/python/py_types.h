@@ -1,4 +1,4 @@
-/* python/py_types.h - what the files of brickd.shm._reader share. */
+/* python/py_types.h - declarations shared by the files of brickd.shm._reader. */
 #ifndef BRICKD_PY_TYPES_H
 #define BRICKD_PY_TYPES_H
 
@@ -60,12 +60,13 @@ struct reader_state {
 
 /* A struct as a dictionary, without its reserved fields. */
 PyObject *unpacked(const char *record, const void *bytes);
-/* The same by another layout table. */
+/* The same with another layout table. */
 PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes);
 /* The bytes of a field's element, by its code in the layout table. */
 uint32_t code_size(char code);
 PyObject *number_tuple(const void *elements, char code, uint32_t count);
-/* Each takes over the reference to the item. Returns 0 and clears the list if the item is NULL or there is no memory. */
+/* Each takes over the reference to the item. Each returns 0 and clears the list if the item is NULL or there is no
+   memory. */
 int list_put(PyObject **list, size_t index, PyObject *item);
 int list_append(PyObject **list, PyObject *item);
 
@@ -81,14 +82,14 @@ static inline void take_lock(pthread_mutex_t *mutex)
     Py_END_ALLOW_THREADS
 }
 
-/* The spool of a Spool of the same module as `sibling`. NULL with an exception that says what was `wanted`. */
+/* Returns the spool of a Spool of the same module as `sibling`. NULL with an exception that names the `wanted` type. */
 struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char *wanted);
 
 /* Becomes its only consumer. Returns 0 with an exception on failure. */
 int spool_enter(struct brick_spool *spool);
 void spool_leave(struct brick_spool *spool);
 
-/* How many summaries a buffer holds; -1 with an exception. */
+/* Returns the number of summaries in a buffer; -1 with an exception. */
 Py_ssize_t summaries_in(const Py_buffer *buffer);
 PyObject *packed_of(PyTypeObject *type, const struct brick_summary *summaries, Py_ssize_t count);
 
