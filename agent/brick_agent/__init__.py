@@ -1,4 +1,4 @@
-"""Time what an inference worker does, into shared memory, for tens of nanoseconds a span.
+"""Record the spans of an inference worker into shared memory, in tens of nanoseconds each.
 
     import brick_agent as brick
 
@@ -17,8 +17,8 @@
     def tokenize(text):
         ...
 
-Recording never raises, blocks or starts a thread; what cannot be recorded is counted, and
-`brickd inspect` shows it. The segment opens at init() or at the first span, never at import.
+Recording never raises, blocks or starts a thread; lost records are counted, and `brickd inspect` shows the counts. The
+segment opens at init() or at the first span, never at import.
 """
 
 import os
@@ -51,7 +51,8 @@ from brick_agent._core import (
 )
 from brick_agent._trace import trace
 
-# In every module of the agent: importing `typing` takes longer than all of them together, so only type checkers see it.
+# As in every module of the agent: importing `typing` takes longer than importing all of them, so only type checkers do
+# it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from brick_agent._compat.functions import detect_backend, fnv1a_f32_checksum
@@ -84,7 +85,7 @@ else:
         "instrument": "_torch.instrument",
         "source": "_kernel_source",
         "uninstrument": "_torch.instrument",
-        # Not public, but old pickles name them.
+        # Not public, but used in old pickles.
         "BrickStats": "_compat.profiler.stats",
         "CategoryStats": "_compat.profiler.stats",
         "Source": "_kernel_source",
@@ -93,7 +94,7 @@ else:
     }
 
     def __getattr__(name):
-        """Import what few hosts need on first use."""
+        """Import rarely used names at their first use."""
         if name not in _LATE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
@@ -115,7 +116,7 @@ sys.modules.update((f"{__name__}.{module}", sys.modules[__name__]) for module in
 
 
 def get_include() -> str:
-    """The folder of the C headers, such as brick_python.h for extensions that record.
+    """Return the folder of the C headers, such as brick_python.h for extensions that record.
 
     >>> import os
     >>> sorted(os.listdir(brick.get_include()))

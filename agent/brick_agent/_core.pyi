@@ -8,7 +8,7 @@ from typing_extensions import Buffer
 
 _Kind = type[BaseException] | None
 _Number = SupportsFloat | SupportsIndex
-_Key = SupportsIndex | str | None  # of a step, a stream, a position, a generation
+_Key = SupportsIndex | str | None  # the number of a step, a stream, a position or a generation
 
 @final
 class Brick:

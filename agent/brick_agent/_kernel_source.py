@@ -1,9 +1,9 @@
 """The sources of kernels, sent once to the readers of this worker's events.
 
 Owns: the known sources, and how much of each was sent. Must not know: rings, records. Invariants: a text keeps its
-hash; a piece without room is sent at a later use; sources beyond a limit are only counted; a text is dropped after it
-was sent; nothing is locked, because a signal handler may interrupt any line; a forked child sends again what its parent
-had not sent completely.
+hash; a piece without room is sent at a later use; sources above a limit are only counted; a text is dropped after it
+was sent; there are no locks, because a signal handler may interrupt any line; a forked child sends all sources again
+that its parent had not sent completely.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Source(int):
     uses: int
 
     def __new__(cls, text: str, name: str | None, path: str | None) -> Self:
-        """Make the source of a text; nothing of it is sent yet."""
+        """Create the source of a text; it is not sent yet."""
         self = super().__new__(cls, _source_hash(text))
         self.text, self.name, self.path = text, name, path
         self.next_piece = self.uses = 0
@@ -53,7 +53,7 @@ class Source(int):
             self.text = None
 
 
-# By Python's hash and the length, because the texts are not kept.
+# The keys are Python's hash and the length, because the texts are not kept.
 _known: dict[tuple[int, int], Source] = {}
 
 
@@ -66,7 +66,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def source(text: str | Source, /, *, name: str | None = None, path: str | os.PathLike[str] | None = None) -> Source:
-    """The source of a kernel: make it once, and pass it to brick.kernel(source=).
+    """Create the source of a kernel once, and pass it to brick.kernel(source=).
 
     The daemon receives the text in pieces, while there is room. `brickd source HASH` shows it.
 
@@ -82,7 +82,7 @@ def source(text: str | Source, /, *, name: str | None = None, path: str | os.Pat
         if os.environ.get("BRICKD_STRICT") == "1":
             raise TypeError(f"brick_agent: a source must be a text, not {text!r} (BRICKD_STRICT=1)")
         text = f"<{type(text).__name__}>"
-    text = str.__str__(text)  # a plain str, whatever its class overrides
+    text = str.__str__(text)  # a plain str, even if its class overrides methods
     key = (hash(text), len(text))
     known = _known.get(key)
     if known is None:
@@ -101,7 +101,7 @@ def _plain(text: str) -> str:
 
 
 def _label(label: object) -> str | None:
-    """A name or a path that C can hold; no argument makes a host fail."""
+    """Convert a label to a text for C; no argument makes a host fail."""
     if label is None:
         return None
     try:

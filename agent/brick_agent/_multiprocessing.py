@@ -1,7 +1,8 @@
 """Children of multiprocessing end their segments when they exit.
 
-They exit by os._exit, which runs no atexit handler: without this each would look killed. multiprocessing accepts an
-exit handler only in the child, and a start handler only in the parent. So the start handler sets the exit handler.
+They exit by os._exit, which runs no atexit handlers: without this module, each would look killed. multiprocessing
+accepts an exit handler only in the child, and a start handler only in the parent. So the start handler sets the exit
+handler.
 """
 
 import os

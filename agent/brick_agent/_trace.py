@@ -1,10 +1,10 @@
 """The decorator `trace`.
 
-Owns: which kind of callable gets which wrapper, and which parts of its life are spans. Must not know: how a span is
-recorded. Invariants: a wrapped callable behaves as before to its callers, to `inspect` and to pickle, also with
-exceptions, except that a generator or a coroutine refuses wrong arguments at its first step, not at the call; no span
-of a generator is open while its consumer runs; no frame here keeps what passed through it: not a value, which belongs
-to its consumer, and not an exception or awaitable, which would keep the frame.
+Owns: which kind of callable gets which wrapper, and which parts of its run are spans. Must not know: how a span is
+recorded. Invariants: a wrapped callable behaves as before for its callers, for `inspect` and for pickle, even with
+exceptions (only a generator or a coroutine refuses wrong arguments at its first step instead of at the call); no span
+of a generator is open while its consumer runs; frames here keep no value, which belongs to its consumer, and no
+exception or awaitable, which would keep the frame.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from brick_agent._core import Brick, _task_ended, brick
 from brick_agent._core import _traced as _traced_function
 
-# Implicit static and class methods: a class expects real functions under these names.
+# Implicit static and class methods: a class needs plain functions under these names.
 _IMPLICIT = ("__new__", "__init_subclass__", "__class_getitem__")
 
 TYPE_CHECKING = False
@@ -40,16 +40,16 @@ else:
         """Time each call of a function: `@trace`, or `@trace("name", "ffn")`.
 
         The default name of the brick is the function's `__qualname__`. A generator is timed from each resumption to its
-        next `yield`, not while its consumer has the value; an asynchronous generator likewise, with what it awaits. A
-        coroutine is one span from its first step to its end, with what it awaits. A coroutine or a generator that a
-        plain function returns is not timed. Each call of a plain function takes a C frame, as with
-        functools.lru_cache: if sys.setrecursionlimit raised the limit, a deep recursion may overflow the stack.
+        next `yield`, not while its consumer runs. The same is true for an asynchronous generator, including its awaits.
+        A coroutine is one span from its first step to its end, including its awaits. A coroutine or a generator that a
+        plain function returns is not timed. Each call of a plain function takes a C frame, as with functools.lru_cache:
+        if sys.setrecursionlimit raised the limit, a deep recursion may overflow the stack.
 
         Args:
             what: the function, or a name.
             category: as in `brick`.
-            waits: False: each resumption of a coroutine or an asynchronous generator is a span, without the time
-                in between; the last span of each task is also counted.
+            waits: False: each resumption of a coroutine or an asynchronous generator is a span, without the time in
+                between; the last span of each task is also counted.
 
         The first call records where a function is defined, except for lambdas and callables not written in Python.
 
@@ -89,7 +89,7 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
     import inspect
     import types
 
-    # These two are made again around what is traced, so that they bind, and look to `inspect`, as before.
+    # These two are created again around the traced function, so that they bind and look to `inspect` as before.
     if isinstance(function, types.MethodType):
         return types.MethodType(_traced(function.__func__, name, category, waits), function.__self__)
     if isinstance(function, functools.partial) and not isinstance(function.func, type):
@@ -123,7 +123,7 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
 
 
 def _definition(function: Any) -> tuple[str | None, int]:
-    """The file, relative to its entry of sys.path, and the line; None: not recorded."""
+    """Return the file, relative to its entry in sys.path, and the line; None: not recorded."""
     import inspect
     import types
 
@@ -208,9 +208,9 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
 
 
 def _first_step(inner: Any) -> Any:
-    """The first awaitable of an asynchronous generator, which the event loop does not see.
+    """The first awaitable of an asynchronous generator; the event loop does not see it.
 
-    At its end the loop closes all generators that it saw; it would close the traced one and this one at the same time.
+    At its end, the loop closes all generators that it saw. It would close the traced one and this one at the same time.
     """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)
@@ -235,7 +235,7 @@ class _Resumed:
 
 
 def _resumed(inner: Any, b: Brick, ends: bool = False) -> Generator[Any, Any, Any]:
-    """`yield from inner`, each resumption in a span; `ends`: the last one ends a task."""
+    """`yield from inner`, each resumption in a span; `ends`: whether the last one ends a task."""
     resume, argument = inner.send, None
     try:
         while True:
@@ -246,7 +246,7 @@ def _resumed(inner: Any, b: Brick, ends: bool = False) -> Generator[Any, Any, An
                 return stop.value
             argument = None
             try:
-                argument = yield values.pop()  # a variable would keep the value meanwhile
+                argument = yield values.pop()  # a variable would keep the value alive
                 resume = inner.send
             except GeneratorExit:
                 with b:

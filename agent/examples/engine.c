@@ -7,9 +7,9 @@
  *
  * Four threads serve 200 requests; a million requests leave time to run `brickd status`.
  *
- * What to copy: make names once, after brick_init and before the threads; a function ends what it began, also after an
+ * What to copy: create names once, after brick_init and before the threads; a function ends its spans, even after an
  * error; a request is one step, and the spans inside have its number; a layer is a scope; a time from another clock is
- * recorded as given; work of a device is deferred until the host has waited for it.
+ * recorded unchanged; work of a device is deferred until the host has waited for it.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -99,7 +99,7 @@ static int serve(uint64_t request)
     return result;
 }
 
-/* Sends the weights to a device on this thread's stream. The host does something else until it waits for that stream. */
+/* Sends the weights to a device on this thread's stream. The host does other work until it waits for that stream. */
 static void upload(uint64_t stream)
 {
     uint64_t id;
@@ -111,7 +111,7 @@ static void upload(uint64_t stream)
 
 static void *run(void *unused)
 {
-    upload((uint64_t)(uintptr_t)&unused); /* stands for the handle of a stream: each thread has its own */
+    upload((uint64_t)(uintptr_t)&unused); /* used as the handle of a stream: each thread has its own */
     for (uint64_t request; (request = atomic_fetch_add(&next_request, 1)) < requests;)
         if (serve(request) != 0)
             atomic_fetch_add(&failed, 1);

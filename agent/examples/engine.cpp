@@ -5,9 +5,9 @@
  *   $ g++ -std=c++17 -O2 -Wall -Wextra -pthread -I../include engine.cpp libbrick.a -o engine
  *   $ ./engine 4 200
  *
- * What to copy: bricks are globals, which open nothing; call brick_init before the threads start, so that none of them
- * finds the segment half open; a span is an object, which also ends on an exception; a device's work is a number until
- * the host has waited for it.
+ * What to copy: bricks are globals, which do not open the segment; call brick_init before the threads start, so that
+ * the segment is completely open for them; a span is an object, which also ends on an exception; a device's work is a
+ * number until the host has waited for it.
  */
 #include "brick_agent.hpp"
 
@@ -81,7 +81,7 @@ std::chrono::nanoseconds copy_in(Batch &x, std::uint64_t request)
     return std::chrono::steady_clock::now() - from;
 }
 
-/* Sends the weights to a device on this thread's stream. The host does something else until it waits for that stream. */
+/* Sends the weights to a device on this thread's stream. The host does other work until it waits for that stream. */
 void upload(const std::vector<Matrix> &model, std::uint64_t stream)
 {
     const brick::Deferred work = upload_brick.defer(stream, model.size() * width * width, model.size() * sizeof model[0]);

@@ -5,8 +5,8 @@
  *       -I"$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')"
  *   $ python3 -c 'import engine; engine.multiply(10); engine.parallel(4, 25)'
  *
- * What to copy: make handles at import, which opens nothing; a function gets its task with the interpreter lock, and
- * records for it with or without the lock; threads unknown to Python use NULL.
+ * What to copy: create handles at import, which does not open the segment; a function gets its task with the
+ * interpreter lock, and records for it with or without the lock; threads unknown to Python use NULL.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -79,7 +79,7 @@ static PyObject *engine_parallel(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"multiply", engine_multiply, METH_VARARGS, "multiply(times): on this thread."},
-    {"parallel", engine_parallel, METH_VARARGS, "parallel(threads, times): on threads of its own."},
+    {"parallel", engine_parallel, METH_VARARGS, "parallel(threads, times): on native threads."},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef definition = {

@@ -1,4 +1,4 @@
-"""traces.py - two runs of the same kernels, compared: which kernel differs first, and whose fault it is.
+"""traces.py - compares two runs of the same kernels: the first difference, and its origin.
 
 $ python3 traces.py
 """

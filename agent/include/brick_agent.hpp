@@ -1,4 +1,4 @@
-/* brick_agent.hpp - brick_agent.h for C++17: what is open ends with its block, also when it throws.
+/* brick_agent.hpp - brick_agent.h for C++17: open spans end with their block, even when it throws.
  *
  *   static brick::Brick gemm("gemm", "ffn");          once, anywhere
  *   {
@@ -16,9 +16,10 @@
  *   brick::moved(BRICK_TO_DEVICE, tokens, gpu, bytes);
  *   attention.needs(qkv);                             it cannot begin before qkv has ended
  *
- * Nothing here allocates, throws, or does more than the calls of brick_agent.h, which gives the promises and says what to
- * build. A Brick finds its number at its first use: making one opens nothing, and the order of globals does not matter.
- * What is open ends on its own thread, so it cannot be copied or moved. A Deferred is only a number: it may go anywhere.
+ * Nothing here allocates, throws, or does more than the calls of brick_agent.h, which has the promises and the build
+ * instructions. A Brick finds its number at its first use: creating one does not open the segment, and the order of
+ * globals does not matter. Open objects end on their thread, so they cannot be copied or moved. A Deferred is only a
+ * number: it may be copied anywhere.
  */
 #ifndef BRICK_AGENT_HPP
 #define BRICK_AGENT_HPP
@@ -49,7 +50,7 @@ inline void finalize() noexcept { brick_finalize(nullptr); } /* every stream */
 inline void finalize(std::uint64_t stream) noexcept { brick_finalize(&stream); }
 inline std::uint64_t pending() noexcept { return brick_pending(); }
 
-/* A named unit of work. The texts must live as long as it does, as literals do. */
+/* A named unit of work. The texts must stay valid as long as it exists, like literals. */
 class Brick {
 public:
     constexpr explicit Brick(const char *name, const char *category = nullptr) noexcept
@@ -57,7 +58,7 @@ public:
     Brick(const Brick &) = delete;
     Brick &operator=(const Brick &) = delete;
 
-    /* BRICK_UNNAMED while nothing can be recorded: ask each time. */
+    /* BRICK_UNNAMED while nothing can be recorded: call it each time. */
     std::uint32_t number() noexcept
     {
         const std::uint32_t known = number_.load(std::memory_order_relaxed);
@@ -83,7 +84,7 @@ public:
         brick_launched(number(), key, &how, nullptr, nullptr);
     }
 
-    /* With the duration that the device measured. */
+    /* The same with the duration measured by the device. */
     void launched(const brick_launch &how, std::uint64_t elapsed_ns, const void *key = nullptr) noexcept
     {
         brick_launched(number(), key, &how, &elapsed_ns, nullptr);
@@ -96,7 +97,7 @@ private:
     {
         const std::uint32_t found = brick_name(name_, std::strlen(name_), category_);
         if (found != BRICK_UNNAMED)
-            number_.store(found, std::memory_order_relaxed); /* every thread finds the same */
+            number_.store(found, std::memory_order_relaxed); /* every thread finds the same number */
         return found;
     }
 
@@ -105,7 +106,7 @@ private:
     std::atomic<std::uint32_t> number_{BRICK_UNNAMED};
 };
 
-/* The ends are bricks only for their names. */
+/* The ends are bricks, but only their names are used. */
 inline void moved(brick_direction direction, Brick &from, Brick &to, std::uint64_t bytes, const void *key = nullptr) noexcept
 {
     brick_moved(direction, from.number(), to.number(), key, bytes, nullptr);

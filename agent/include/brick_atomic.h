@@ -14,7 +14,7 @@
 #define BRICK_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
 
-/* The other side may see this value at any time; no order with other values is promised. */
+/* The other side may see this value at any time, in no defined order with other values. */
 static inline uint32_t brick_load_relaxed32(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 static inline uint64_t brick_load_relaxed(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 static inline void brick_store_relaxed32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
@@ -43,8 +43,8 @@ static inline int brick_claim32(uint32_t *p, uint32_t expected, uint32_t desired
     return __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* A counter with one writer: a load and a store, without a locked instruction. On x86 one instruction does both, but
- * compilers do not make it of two atomics. */
+/* A counter with one writer: a load and a store, without a locked instruction. On x86, one instruction does both, but
+ * compilers do not combine two atomics. */
 static inline void brick_add(uint64_t *p, uint64_t v)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
@@ -56,7 +56,7 @@ static inline void brick_add(uint64_t *p, uint64_t v)
 
 static inline void brick_fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 static inline void brick_fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
-/* If two threads each write, pass this fence and then read what the other wrote, at least one sees it. */
+/* If two threads each write, pass this fence and then read the other's value, at least one sees it. */
 static inline void brick_fence_full(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 /* Orders this thread's accesses for a signal handler on the same thread. */

@@ -1,11 +1,11 @@
-/* brick_fingerprint.h - what is kept of a tensor, so that two can be compared later, elsewhere.
+/* brick_fingerprint.h - the fingerprint of a tensor, to compare tensors later and elsewhere.
  *
- * THE DEFINITION. Every language and every device gives the same result: the checksum and the counts exactly, the sketch
+ * DEFINITION. Every language and every device gives the same result: the checksum and the counts exactly, the sketch
  * within 1e-6 of the tensor's L2 norm.
  *
- * A tensor is a sequence of elements of one type in flat (C) order: the last index runs fastest, whatever the strides. If
- * only the first `valid` rows (indices of dimension 0) count, the other rows do not exist: their bytes and values affect
- * nothing. A tensor of no dimension is one element.
+ * A tensor is a sequence of elements of one type in flat (C) order: the last index runs fastest, independent of the
+ * strides. If only the first `valid` rows (indices of dimension 0) count, the bytes and values of the other rows have
+ * no effect. A tensor of no dimension is one element.
  *
  * All arithmetic on integers is modulo 2^64 and unsigned; XOR, AND, >> and << are those of C. The key is a 128-bit secret
  * of the service, 0 if there is none. Two functions mix:
@@ -24,8 +24,8 @@
  *
  *   w = ((h(b) >> 32) XOR c[j]) | 1
  *
- * where c[j] are the first 32 bits after the point of the cube roots of the primes 2, 3, 5, ..., 53. (If they were values
- * of splitmix64, like h(b), words of neighbouring blocks would have equal weights.)
+ * where c[j] are the first 32 bits after the point of the cube roots of the primes 2, 3, 5, ..., 53. (If they were
+ * values of splitmix64, like h(b), words of neighbouring blocks would have equal weights.)
  *
  *   428A2F98 71374491 B5C0FBCF E9B5DBA5 3956C25B 59F111F1 923F82A4 AB1C5ED5
  *   D807AA98 12835B01 243185BE 550C7DC3 72BE5D74 80DEB1FE 9BDC06A7 C19BF174
@@ -51,15 +51,15 @@
  *
  * estimates the L2 norm of the difference, relative to that of the first.
  *
- * SECRECY. The S of two known tensors would reveal the weights, and the sketch of one shows bits of h. So S goes only into
- * sip, and h has a key that sip made: finding that key gives sip of one more message, and nothing else of the service's
- * key. Without the key, checksums show which tensors are equal, and no more; sketches show more, whatever the key
- * (docs/how-to/record-and-share.md).
+ * SECRECY. The S of two known tensors would reveal the weights, and the sketch of one shows bits of h. So S is used
+ * only in sip, and h has a key that comes from sip: finding that key gives sip of one more message, and no other
+ * information about the service's key. Without the key, checksums show only which tensors are equal; sketches show
+ * more, with any key (docs/how-to/record-and-share.md).
  *
- * FNV1A. The checksum of the profiler that brickd grew out of: FNV-1a with 64 bits over the first 64 elements (or fewer if
- * there are fewer), each as the 4 little-endian bytes of a float32. float32 elements keep their bits; all others are
- * rounded to float32 (64-bit integers via float64), and a NaN among them is 0x7FC00000. It sees 256 bytes: it is shown,
- * and decides nothing.
+ * FNV1A. The checksum of brickd's predecessor: FNV-1a with 64 bits over the first 64 elements (or fewer if there are
+ * fewer), each as the 4 little-endian bytes of a float32. float32 elements keep their bits; all others are rounded to
+ * float32 (64-bit integers via float64), and a NaN among them is 0x7FC00000. It covers only 256 bytes: it is shown, but
+ * never compared.
  */
 #ifndef BRICK_FINGERPRINT_H
 #define BRICK_FINGERPRINT_H
@@ -99,7 +99,7 @@ struct brick_tensor {
     uint32_t dims;          /* 0 to BRICK_DIMS_MAX */
     const int64_t *shape;
     const int64_t *strides; /* in bytes, of any size and sign; NULL: C order without gaps */
-    uint64_t valid;         /* rows that count, at most shape[0]; BRICK_ALL_ROWS for all */
+    uint64_t valid;         /* the number of valid rows, at most shape[0]; BRICK_ALL_ROWS for all */
 };
 #define BRICK_DIMS_MAX 64
 #define BRICK_ALL_ROWS UINT64_MAX
@@ -119,14 +119,14 @@ struct brick_fingerprint {
     float sketch[16];
 };
 
-/* Makes one pass over the data (a second one for float64 beyond 2^480, or all below 2^-480), on any thread, also in a
- * signal handler. Allocates nothing, makes no system call, needs less than 32 KiB of stack, and leaves the thread's
- * floating-point modes and flags as they were. If the memory changes meanwhile, the result is of neither state. Returns
- * NULL and fills in *fingerprint; or returns what is wrong, and *fingerprint is all zero. */
+/* Makes one pass over the data (a second one for float64 above 2^480, or if all are below 2^-480), on any thread, even
+ * in a signal handler. Allocates nothing, makes no system call, needs less than 32 KiB of stack, and restores the
+ * thread's floating-point modes and flags. If the memory changes during the call, the result belongs to neither state.
+ * Returns NULL and fills in *fingerprint; or returns an error text, and *fingerprint is all zero. */
 const char *brick_fingerprint(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                               struct brick_fingerprint *fingerprint);
 
-/* The state of the same computation in pieces, with the same promises and, bit for bit, the same result. Do not move it in
+/* The state of the same computation in pieces, with the same promises and exactly the same result. Do not move it in
  * memory. */
 struct brick_pieces {
     uint64_t own[512];
@@ -134,10 +134,10 @@ struct brick_pieces {
 enum brick_pieces_state {
     BRICK_PIECES_DONE = 0,
     BRICK_PIECES_MORE = 1,
-    BRICK_PIECES_MOVED = 2 /* not the tensor that was begun: its address, shape or dtype differs */
+    BRICK_PIECES_MOVED = 2 /* another tensor than at the begin: its address, shape or dtype differs */
 };
 
-/* Returns NULL, or a text that says what is wrong. */
+/* Returns NULL, or an error text. */
 const char *brick_pieces_begin(struct brick_pieces *pieces, const struct brick_tensor *tensor,
                                struct brick_fingerprint_key key);
 

@@ -6,11 +6,11 @@
  *   ...
  *   brick_end(rms_norm, NULL, elements, bytes);
  *
- * `brickd tree` then shows the kernel under the brick that launched it. Each call is a mark, counted at its place in the
- * tree like a span: a million launches of one shape in one place take one path. Marks are not events, so none is lost
- * without a daemon. They may take half of a segment's paths and names; a mark without room is counted.
+ * `brickd tree` then shows the kernel under the brick that launched it. Each call is a mark, counted at its place in
+ * the tree like a span: a million launches of one shape in one place take one path. Marks are not events, so they are
+ * not lost without a daemon. They may take half of a segment's paths and names; a mark without room is counted.
  *
- * Everything in brick_agent.h applies here: keys, threads, forks, signals. Only the first call of a thread, or for a new
+ * The rules of brick_agent.h apply here: keys, threads, forks, signals. Only the first call of a thread, or for a new
  * place, shape or pair of ends, allocates or makes a system call.
  */
 #ifndef BRICK_GRAPH_H
@@ -28,7 +28,7 @@ extern "C" {
 /* How a kernel was launched. A grid and a block of zeros mean unknown. */
 struct brick_launch {
     uint32_t grid[3], block[3]; /* blocks; threads of a block */
-    uint32_t shared_bytes;      /* of memory that a block shares */
+    uint32_t shared_bytes;      /* bytes of shared memory per block */
     uint32_t reserved;
     uint64_t source; /* the hash of its source; 0: unknown */
 };
@@ -39,21 +39,22 @@ struct brick_launch {
 unsigned brick_launched(uint32_t kernel, const void *key, const struct brick_launch *how, const uint64_t *elapsed_ns,
                         const struct brick_amounts *did);
 
-/* The same below a brick that brick_record has just recorded as a child of the key's open span. */
+/* The same, below a brick that brick_record has just recorded as a child of the key's open span. */
 unsigned brick_launched_by(uint32_t brick, uint32_t kernel, const void *key, const struct brick_launch *how);
 
 enum brick_direction { BRICK_TO_DEVICE = 0, BRICK_TO_HOST = 1, BRICK_ON_DEVICE = 2 };
 
-/* Records that bytes were moved between two ends, which are numbers of names of buffers or devices. A transfer of as many
- * bytes back is counted as returned, if the other one is among the last 16 of this thread that were not returned. */
+/* Records that bytes were moved between two ends, which are numbers of names of buffers or devices. A transfer of the
+ * same number of bytes back is counted as returned, if the first one is among this thread's last 16 unreturned
+ * transfers. */
 unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to, const void *key, uint64_t bytes,
                      const uint64_t *elapsed_ns);
 
-/* Records that a brick needs the result of another one: it cannot begin before that has ended. `brick` is a child of the
- * key's open span; BRICK_UNNAMED: the open span itself. */
+/* Records that a brick needs the result of another one: it cannot begin before the other one has ended. `brick` is a
+ * child of the key's open span; BRICK_UNNAMED: the open span itself. */
 unsigned brick_needs(uint32_t brick, uint32_t needed, const void *key);
 
-/* Records that a brick, at the place where it would be recorded now, is a function defined at this line of the file. */
+/* Records that a brick, at its current place, is a function defined at this line of the file. */
 unsigned brick_defined(uint32_t brick, uint32_t file, uint32_t line, const void *key);
 
 /* Records that the last span of this brick ended a task; the spans before it ended when the task waited. */
@@ -61,12 +62,12 @@ unsigned brick_task_ended(uint32_t brick, const void *key);
 
 /* ---- nodes ---------------------------------------------------------------- */
 
-/* Records a node of a graph that the host draws itself, below the key's open span. elapsed_ns: the time that the host
- * states, 0: none. The tree shows it, but no total includes it, so a brick that is also timed does not count twice. Next
- * to a launch or a transfer of its name, the time is that one's. did: may be NULL. */
+/* Records a node of a graph that the host draws, below the key's open span. elapsed_ns: the time that the host states,
+ * 0: none. The tree shows it, but no total includes it, so a brick that is also timed does not count twice. Next to a
+ * launch or a transfer of the same name, the time belongs to that one. did: may be NULL. */
 unsigned brick_node(uint32_t brick, const void *key, uint64_t elapsed_ns, const struct brick_amounts *did);
 
-/* Open and close a node: what is recorded in between is below it. They read no clock and count nothing. */
+/* Open and close a node: records in between are below it. They read no clock and count nothing. */
 unsigned brick_node_begin(uint32_t brick, const void *key);
 unsigned brick_node_end(uint32_t brick, const void *key);
 
@@ -86,8 +87,9 @@ struct brick_text {
 /* The hash that identifies a source: FNV-1a of 64 bits over its bytes. */
 uint64_t brick_source_hash(const char *text, size_t length);
 
-/* Writes the source into the event ring, piece by piece from *piece on (0 at first), while there is room. BRICK_REFUSED:
- * pieces are left for a later call; without it, all are written. A text of more than 1 MiB is counted as dropped. */
+/* Writes the source into the event ring, piece by piece from *piece on (0 at first), while there is room.
+ * BRICK_REFUSED: pieces remain for a later call; otherwise all are written. A text of more than 1 MiB is counted as
+ * dropped. */
 unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *piece);
 
 #ifdef __cplusplus

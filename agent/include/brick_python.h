@@ -15,20 +15,20 @@
  *   brick->end(gemm, task, elements, bytes);
  *   Py_END_ALLOW_THREADS
  *
- * The writer is compiled into brick_agent's own extension; other extensions reach it through a PyCapsule, so that a
- * process has one segment. An extension links nothing and needs only the headers in the folder brick_agent.get_include();
+ * The writer is compiled into brick_agent's extension; other extensions use it through a PyCapsule, so that a process
+ * has one segment. An extension links nothing and needs only the headers in the folder brick_agent.get_include();
  * examples/extension.c is a complete one. The calls are those of brick_agent.h, with its promises; a handle finds its
- * number by itself.
+ * number automatically.
  *
- * A task is the key of what Python runs here now (a context: a thread's, an asyncio task's, a greenlet's). Its spans are
- * children of the Python spans open around the call, and parents of the spans of Python code called from here. Get it in
- * each call from Python, and record for it on the same thread. Before the task ends, end what was begun for it, and
- * nothing that Python began: a span left open stays open until the thread ends, and would be the parent of the spans of a
- * later task at the same address.
+ * A task is the key of the Python code that runs here now (a context: of a thread, an asyncio task, a greenlet). Its
+ * spans are children of the Python spans open around the call, and parents of the spans of Python code called from
+ * here. Get it in each call from Python, and record for it on the same thread. Before the task ends, end the spans that
+ * you began for it, and no span that Python began: a span left open stays open until the thread ends, and would be the
+ * parent of the spans of a later task at the same address.
  *
- * NULL stands for the thread itself: for threads unknown to Python, and for spans without a parent in Python. A native
- * thread that calls Python now and then (PyGILState_Ensure) keeps what it has open for NULL. brick_agent.init() or a
- * span of Python should open the segment before several such threads record (brick_init in brick_agent.h).
+ * NULL means the thread: for threads unknown to Python, and for spans without a parent in Python. If a native thread
+ * sometimes calls Python (PyGILState_Ensure), its spans for NULL stay open. brick_agent.init() or a span of Python
+ * should open the segment before several such threads record (brick_init in brick_agent.h).
  */
 #ifndef BRICK_PYTHON_H
 #define BRICK_PYTHON_H
@@ -47,9 +47,10 @@ extern "C" {
 struct brick_handle;
 
 struct brick_python {
-    size_t size; /* of this struct in brick_agent: a later version has more at its end */
+    size_t size; /* size of this struct in brick_agent: a later version has more fields at its end */
 
-    /* Call with the interpreter lock. A handle lives as long as the process, opens nothing and is never NULL. */
+    /* Call with the interpreter lock. A handle exists as long as the process, does not open the segment and is never
+     * NULL. */
     struct brick_handle *(*brick)(const char *name, const char *category);
     const void *(*task)(void);
 
@@ -67,8 +68,9 @@ struct brick_python {
     void (*finalize)(const uint64_t *stream);
     uint64_t (*pending)(void);
 
-    /* Checksums. struct brick_at and brick_taken never change: a later version with more fields gets calls of its own. */
-    uint32_t (*number)(struct brick_handle *brick); /* of its name, for at->backend and at->of; or BRICK_UNNAMED */
+    /* Checksums. struct brick_at and brick_taken never change: a later version with more fields gets new calls. */
+    uint32_t (*number)(struct brick_handle *brick); /* the number of its name, for at->backend and at->of; or
+                                                       BRICK_UNNAMED */
     int (*wants)(struct brick_handle *kernel, const void *task, const struct brick_at *at);
     const char *(*take)(struct brick_handle *kernel, const void *task, const struct brick_at *at,
                         const struct brick_tensor *tensor, struct brick_taken *taken);
@@ -79,7 +81,7 @@ struct brick_python {
     void (*end_of)(struct brick_handle *brick, const void *task, const struct brick_amounts *did);
     void (*record_of)(struct brick_handle *brick, const void *task, uint64_t elapsed_ns, const struct brick_amounts *did);
 
-    /* As in brick_graph.h; `brick` may be NULL: the open one. */
+    /* As in brick_graph.h; `brick` may be NULL: the open span. */
     void (*launched)(struct brick_handle *kernel, const void *task, const struct brick_launch *how, const uint64_t *elapsed_ns,
                      const struct brick_amounts *did);
     void (*moved)(enum brick_direction direction, struct brick_handle *from, struct brick_handle *to, const void *task,
@@ -87,16 +89,17 @@ struct brick_python {
     void (*needs)(struct brick_handle *brick, struct brick_handle *needed, const void *task);
 };
 
-/* Valid as long as the process. Returns NULL with an ImportError set if brick_agent is missing or older than this header.
- * An extension that works without it calls PyErr_Clear(). */
+/* Returns the calls, valid as long as the process; NULL with an ImportError set if brick_agent is missing or older than
+ * this header. An extension that works without brick_agent calls PyErr_Clear(). */
 static inline const struct brick_python *brick_python(void)
 {
     const struct brick_python *found = (const struct brick_python *)PyCapsule_Import(BRICK_PYTHON_CAPSULE, 0);
     if (found != NULL && found->size >= sizeof *found)
         return found;
-    if (found != NULL || PyErr_ExceptionMatches(PyExc_AttributeError)) /* no capsule at all */
+    if (found != NULL || PyErr_ExceptionMatches(PyExc_AttributeError)) /* no capsule */
         PyErr_Format(PyExc_ImportError,
-                     "brick_agent has %zu bytes of calls for extensions, %zu wanted: install a later brick-agent",
+                     "brick_agent has %zu bytes of calls for extensions, expected at least %zu: install a later "
+                     "brick-agent",
                      found != NULL ? found->size : 0, sizeof *found);
     return NULL;
 }

@@ -1,6 +1,7 @@
 /* brick_removed.h - the records of removed segments, format 1.
  *
- * The one home of this format, for the worker, `brickd prune` and the daemon. Prose first, struct and functions after it.
+ * This file defines the format, for the worker, `brickd prune` and the daemon. Prose comes first, then the struct and
+ * functions.
  *
  * 1. THE FILE
  *
@@ -15,21 +16,21 @@
  *   read       any process of the user, without a lock
  *
  * The locks are open file description locks on the whole file. No process waits for one: an append that cannot get it
- * fails, and a segment without a record is not removed. 256 divides a page, so a write to a full /dev/shm is whole or
- * fails, and a reader that sees part of a record sees a wrong CRC.
+ * fails, and a segment without a record is not removed. 256 divides a page, so a write to a full /dev/shm is complete
+ * or fails. A reader that sees a part of a record sees a wrong CRC.
  *
  * 2. COUNTING
  *
- * A reader counts each uuid once, and only what it does not show elsewhere:
+ * A reader counts each uuid once, without the spans that it shows elsewhere:
  *
  *   removed = begun in the record - begun in the checkpoint's totals of the same uuid
  *
- * It ignores a record whose segment it reads; one of a lost segment, whose totals another segment or record has
- * (`took`); and a uuid that the checkpoint lists as part of a sum.
+ * It ignores a record if it reads the segment, if another segment or record has the totals of the lost segment
+ * (`took`), or if the checkpoint lists the uuid as part of a sum.
  *
  * A reader reads the checkpoint first, then the segments, then this file, because a record is appended before its
- * segment is unlinked. It begins again if the checkpoint was replaced meanwhile. In the daemon a reader holds a lock
- * while it reads, and the daemon truncates the file only under that lock.
+ * segment is unlinked. It begins again if the checkpoint was replaced in the meantime. In the daemon, a reader holds a
+ * lock while it reads, and the daemon truncates the file only under this lock.
  *
  * 3. THE LIFE OF A DEAD SEGMENT
  *
@@ -44,8 +45,9 @@
  *   totals in a checkpoint   the segment, and its uuid in the checkpoint   its totals, once
  *   unlinked                 its uuid in the checkpoint                    its totals
  *
- * Two workers may remove the same segment at once, and a worker may remove one that a daemon is about to attach to:
- * then there are two records of one uuid, or a record of a uuid whose totals a checkpoint holds. Section 2 covers both.
+ * Two workers may remove the same segment at the same time, and a worker may remove a segment while a daemon attaches
+ * to it. The result is two records of one uuid, or a record of a uuid whose totals are in a checkpoint. Section 2
+ * covers both.
  */
 #ifndef BRICK_REMOVED_H
 #define BRICK_REMOVED_H
@@ -63,14 +65,14 @@
 #define BRICK_REMOVED_FORMAT 1u
 #define BRICK_REMOVED_NAME "removed-"
 
-/* The most records in the file: 1 MiB. Processes that append at once may each find room for the last one, so a reader
- * accepts twice as many. */
+/* The largest number of records in the file: 1 MiB. Processes that append at the same time may each find room for the
+ * last one, so a reader accepts twice as many. */
 #define BRICK_REMOVED_MAX 4096u
 #define BRICK_REMOVED_READ_MAX (2u * BRICK_REMOVED_MAX)
 
 enum brick_removed_reason {
-    BRICK_REMOVED_ROOM = 1,   /* a new worker needed the memory of a dead one's segment */
-    BRICK_REMOVED_ENDED = 2,  /* the worker ended cleanly and no daemon had ever attached */
+    BRICK_REMOVED_ROOM = 1,   /* a new worker needed the memory of a dead worker's segment */
+    BRICK_REMOVED_ENDED = 2,  /* the worker ended cleanly, and no daemon had ever attached */
     BRICK_REMOVED_PRUNED = 3, /* `brickd prune` removed it */
 };
 
@@ -78,7 +80,7 @@ struct brick_removed {
     uint64_t magic;
     uint16_t format;
     uint16_t reason;         /* enum brick_removed_reason */
-    uint32_t crc;            /* of this record with 0 in its place */
+    uint32_t crc;            /* CRC of this record with 0 in this field */
     uint8_t uuid[16];        /* uuid to started_ns are as in the segment's header */
     uint8_t service[64];
     uint8_t coordinates[16]; /* the first 16 bytes */
@@ -112,7 +114,7 @@ BRICK_ASSERT(sizeof(struct brick_removed) == 256, "a record divides a page");
     F(removed, nested, 'Q') F(removed, no_lane, 'Q') F(removed, span_attempts, 'Q') F(removed, span_dropped, 'Q') \
     F(removed, event_attempts, 'Q') F(removed, event_dropped, 'Q') F(removed, marks, 'Q') F(removed, marks_refused, 'Q')
 
-/* The reader shows a record by this table. */
+/* The reader decodes a record by this table. */
 __attribute__((unused)) static const struct brick_field brick_removed_fields[] = {
 #define BRICK_REMOVED_FIELD(record, field, code)                                                                        \
     {#record, #field, (uint32_t)offsetof(struct brick_##record, field),                                                 \
@@ -160,7 +162,7 @@ static inline void brick_removed_add(struct brick_removed *r, const struct brick
     r->marks_refused += brick_load_relaxed(&lane->reserved2[BRICK_LANE_MARKS_REFUSED]);
 }
 
-/* Whether the worker recorded nothing. */
+/* Returns whether the worker recorded nothing. */
 static inline int brick_removed_is_empty(const struct brick_removed *r)
 {
     return (r->begun | r->nested | r->no_lane | r->event_attempts | r->marks) == 0;
@@ -180,7 +182,7 @@ static inline int brick_removed_is_whole(const struct brick_removed *r)
 
 /* ---- the file ---------------------------------------------------------- */
 
-/* Whether a file of this name holds records, whatever the prefix and the user: "...removed-1000". */
+/* Returns whether a file of this name has records, for any prefix and user: "...removed-1000". */
 static inline int brick_removed_is_name(const char *name)
 {
     const size_t word = sizeof BRICK_REMOVED_NAME - 1;
@@ -207,7 +209,8 @@ static inline int brick_removed_lock(int fd, short type)
     return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
-/* Whether a record may be appended to this file: it is only ours, has whole records, and has room for one more. */
+/* Returns whether a record may be appended to this file: it belongs only to this user, has complete records, and has
+ * room for one more. */
 static inline int brick_removed_has_room(int fd, struct stat *status)
 {
     return fstat(fd, status) == 0 && S_ISREG(status->st_mode) && status->st_nlink == 1 && status->st_uid == geteuid()
@@ -215,7 +218,7 @@ static inline int brick_removed_has_room(int fd, struct stat *status)
            && status->st_size < (off_t)(BRICK_REMOVED_MAX * sizeof(struct brick_removed));
 }
 
-/* Appends a record. Returns 1 if it is in the file or there is nothing to count: the segment may be removed. Never
+/* Appends a record. Returns 1 if it is in the file or there is nothing to count, so the segment may be removed. Never
  * waits. */
 static inline int brick_removed_append(const char *prefix, struct brick_removed *r)
 {
@@ -225,7 +228,7 @@ static inline int brick_removed_append(const char *prefix, struct brick_removed 
     int fd = -1, done = 0;
     if (brick_removed_is_empty(r))
         return 1;
-    /* A write beyond this limit raises a signal that kills. */
+    /* A write above this limit raises a signal that kills the process. */
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < BRICK_REMOVED_READ_MAX * sizeof *r)
         return 0;
     if (brick_removed_path(path, prefix))
@@ -236,10 +239,11 @@ static inline int brick_removed_append(const char *prefix, struct brick_removed 
         r->crc = brick_removed_crc(r);
         if (brick_removed_has_room(fd, &status))
             done = write(fd, r, sizeof *r) == (ssize_t)sizeof *r && fstat(fd, &status) == 0 && status.st_nlink == 1;
-        /* Take memory for the next one: when /dev/shm is full, only an appended record lets a segment be removed. */
+        /* Allocate memory for the next record: if /dev/shm is full, no record could be appended, so no segment could be
+         * removed. */
         if (done)
             (void)fallocate(fd, FALLOC_FL_KEEP_SIZE, status.st_size, (off_t)sizeof *r);
-        brick_removed_lock(fd, F_UNLCK); /* at once, even if a forked child has the descriptor */
+        brick_removed_lock(fd, F_UNLCK); /* immediately, even if a forked child has the descriptor */
     }
     close(fd);
     return done;

@@ -1,7 +1,7 @@
 /* brick_shm.h - the shared-memory format of brickd, version 1.9.
  *
- * The one home of the format: the writer in the worker and the reader in the daemon share only this file. Prose first,
- * structs after it.
+ * This file defines the format: the writer in the worker and the reader in the daemon share nothing else. Prose comes
+ * first, then structs.
  *
  * 1. OVERVIEW
  *
@@ -14,10 +14,10 @@
  *              room is dropped and counted; totals are unharmed. Deferred work is only in events: the consumer computes
  *              its times.
  *
- * A path is a place where time passes, or a mark at such a place: a kernel was launched here, bytes were moved, this
- * needs that. A mark is counted in a summary, like a span, and has no time. So the graph of a program is state like its
- * totals, and costs a path for each node and edge. One mark, a node, has a time that the host states, and spans may be
- * below it; no total includes that time.
+ * A path is a place where time passes, or a mark at such a place: a kernel was launched here, bytes were moved, one
+ * brick needs another. A mark is counted in a summary, like a span, and has no time. So the graph of a program is state
+ * like its totals, and costs a path for each node and edge. One kind of mark, a node, has a time that the host states,
+ * and spans may be below it; no total includes this time.
  *
  * The file, in pages of 4096 bytes. It stores no offsets: both sides compute them from the counts in the header
  * (brick_layout_compute).
@@ -25,7 +25,7 @@
  *   +----------------+ 0
  *   | header         |   frozen once published        written by: worker, once
  *   +----------------+ 4096
- *   | control        |   what the consumer asks for   written by: consumer
+ *   | control        |   requests of the consumer     written by: consumer
  *   +----------------+
  *   | consumer lines |   one per lane: the tails      written by: consumer
  *   +----------------+
@@ -42,13 +42,14 @@
  *   | lane 1 ...     |                                written by: the lane's thread
  *   +----------------+
  *
- * All lane lines are together, so one read shows a consumer what moved. The consumer's lines are on pages of their own:
- * it shares a cache line with a writer only when it moves a tail.
+ * All lane lines are together, so one read shows a consumer which lanes moved. The consumer's lines are on separate
+ * pages: it shares a cache line with a writer only when it moves a tail.
  *
- * The file has its full size from birth but is sparse. Memory is taken with fallocate in pieces, before the first store
- * to each: a store to a hole of a full /dev/shm would raise SIGBUS in the host. A reader uses pread, for which a hole is
- * zeros. Taken at birth: everything up to the sites, and the first block of names. Taken later, by the thread that needs
- * it: further names (by 64), a lane's sequences, its summaries (by blocks of 64 paths), each ring.
+ * The file has its full size from the start but is sparse. Memory is allocated with fallocate in pieces, before the
+ * first store to each: a store to a hole of a full /dev/shm would raise SIGBUS in the host. A reader uses pread, for
+ * which a hole is zeros. Allocated at the start: all regions up to the sites, and the first block of names. Allocated
+ * later, by the thread that needs it: further names (by 64), a lane's sequences, its summaries (by blocks of 64 paths),
+ * each ring.
  *
  * 2. BIT DIAGRAMS (bit 63 left; all integers little-endian)
  *
@@ -59,11 +60,11 @@
  *   record        | sequence:64 | payload:32 | slots:16 | kind:16 | 48 bytes more |
  *   checked       | head, site | shape of the output | sums | sketch | sums | sketch | ... |   (a slot each: output, inputs)
  *
- *   Path 0 is "other": spans whose path found no room are added there. Name 0 stands for names that found no room; it
- *   has no site. A path with the parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A brick below itself
- *   (same name and layer) is recorded on the path where it came first, so recursion of any depth and shape needs a finite
- *   number of paths. A site is where numbers are compared: a kernel, which is a name, and a layer. Two threads that reach
- *   a place at the same moment may each give it a number; the key says what it is.
+ *   Path 0 is "other": spans whose path has no room are added there. Name 0 is for names without room; it has no site.
+ *   A path with the parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A brick below itself (same name
+ *   and layer) is recorded on the path of its first occurrence, so recursion of any depth and shape needs a finite
+ *   number of paths. A site is a place where numbers are compared: a kernel, which is a name, and a layer. Two threads
+ *   that reach a place at the same time may each assign it a number; the key identifies the place.
  *
  * 3. WHO DOES WHAT, WHEN (every legal transition)
  *
@@ -90,9 +91,9 @@
  *            written   -> free       the consumer: copies it, then moves the tail
  *   control, tails                   the consumer that holds the lock on byte 1, with pwrite
  *
- *   A lock is a POSIX record lock (fcntl) of one byte, at offset 0 (the worker lives) or 1 (a consumer is attached). The
- *   kernel drops it when the process ends, in every pid namespace. A process that holds one must never open and close
- *   the same file again: that would drop the lock.
+ *   A lock is a POSIX record lock (fcntl) of one byte, at offset 0 (the worker is alive) or 1 (a consumer is attached).
+ *   The kernel drops it when the process ends, in every pid namespace. A process that holds one must never open and
+ *   close the same file again: that would drop the lock.
  *
  * 4. ORDERING, one row per atomic operation
  *
@@ -129,8 +130,8 @@
  *       store, then the segment,                    an owner. So no lane stays in the lost segment
  *       load (all private)
  *
- *   The copy in O11/O12 is a pread and the tails are pwrites. For the memory model the kernel's copies are ordinary loads
- *   and stores, which no system call orders, so the fences are between the calls.
+ *   The copy in O11/O12 is a pread and the tails are pwrites. For the memory model, the kernel's copies are ordinary
+ *   loads and stores. System calls do not order them, so the fences are between the calls.
  *
  * 5. WHEN SOMETHING DIES
  *
@@ -151,11 +152,11 @@
  *
  * 6. COMPATIBILITY
  *
- *   A major freezes every struct, the order of the regions and the meaning of each field; layout_crc is the CRC of the
- *   table at the end of this file, so that a forgotten change is refused rather than misread. A minor may give meaning to
- *   reserved fields (zero until then), to flag bits and units, and add record kinds, all in a second table outside the
- *   CRC. Every record gives its kind and its count of slots; a reader skips and counts unknown kinds, and refuses another
- *   major.
+ *   A major version freezes every struct, the order of the regions and the meaning of each field; layout_crc is the CRC
+ *   of the table at the end of this file, so that a reader refuses a forgotten change instead of misreading it. A minor
+ *   version may define reserved fields (zero before), flag bits and units, and add record kinds, all in a second table
+ *   outside the CRC. Every record gives its kind and its count of slots; a reader skips and counts unknown kinds, and
+ *   refuses another major version.
  */
 #ifndef BRICK_SHM_H
 #define BRICK_SHM_H
@@ -177,7 +178,7 @@
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
 
-/* Bytes that carry the two POSIX locks. */
+/* The bytes of the two POSIX locks. */
 #define BRICK_LOCK_WORKER 0
 #define BRICK_LOCK_CONSUMER 1
 
@@ -191,15 +192,15 @@
 /* Paths whose summaries, and names whose texts, get memory together: 64 summaries are exactly 18 pages. */
 #define BRICK_BLOCK 64u
 
-/* A user's dead segments may together take this part of the free space of /dev/shm. Above it, the user's next worker
+/* All dead segments of a user may take this part of the free space of /dev/shm. Above it, the user's next worker
  * removes the oldest ones. */
 #ifndef BRICK_DEAD_SHARE
 #define BRICK_DEAD_SHARE 8u
 #endif
 
 /* A base-2 exponential histogram with ratio 2^(1/4): bucket i > 0 holds [2^(5 + i/4), 2^(5 + (i+1)/4)) ticks. 2^5 ticks
- * are below any span that can be timed (12 ns at 2.6 GHz). The last bucket begins at 2^36.75 (45 s at 2.6 GHz, 115 s for
- * ns) and holds everything above it, where the maximum is exact. */
+ * are below any span that can be timed (12 ns at 2.6 GHz). The last bucket begins at 2^36.75 (45 s at 2.6 GHz, 115 s
+ * for ns) and has all longer spans; their maximum is exact. */
 #define BRICK_BUCKETS 128u
 #define BRICK_BUCKET_OCTAVE 5u
 #define BRICK_BUCKETS_PER_OCTAVE 4u
@@ -209,7 +210,7 @@
 
 enum brick_clock {
     BRICK_CLOCK_NONE = 0,
-    BRICK_CLOCK_TSC = 1,       /* x86 time stamp counter, if the kernel itself trusts it */
+    BRICK_CLOCK_TSC = 1,       /* x86 time stamp counter, if the kernel trusts it */
     BRICK_CLOCK_CNTVCT = 2,    /* arm64 virtual counter */
     BRICK_CLOCK_MONOTONIC = 3, /* CLOCK_MONOTONIC_RAW: a tick is a nanosecond */
 };
@@ -220,18 +221,18 @@ enum brick_unit {
     BRICK_UNIT_NS = 1,
     BRICK_UNIT_DEFERRED = 2, /* since 1.2: ns measured by a device; the consumer adds them up, this summary stays empty */
     BRICK_UNIT_BOUND = 3,    /* never in a segment: a consumer's bound for deferred starts without a measurement */
-    /* Since 1.6, marks: of their summaries only count, elements, bytes and flops have a meaning. A mark on a path is also
-     * a mark on the paths that differ from it only in their unit. */
-    BRICK_UNIT_LAUNCHED = 4, /* a kernel of this name was launched; amounts: of launches without a time */
+    /* Since 1.6, marks: in their summaries, only count, elements, bytes and flops have a meaning. A mark on a path is
+     * also a mark on the paths that differ from it only in their unit. */
+    BRICK_UNIT_LAUNCHED = 4, /* a kernel of this name was launched; amounts: those of launches without a time */
     BRICK_UNIT_SHAPED = 5,   /* below LAUNCHED: its launches of one shape; the name is the shape (below) */
     BRICK_UNIT_H2D = 6,      /* bytes were moved from host to device; the name has both ends with an arrow between them */
     BRICK_UNIT_D2H = 7,
     BRICK_UNIT_D2D = 8,
-    BRICK_UNIT_RETURNED = 9, /* below H2D, D2H: transfers that moved back as many bytes as an earlier one brought */
-    BRICK_UNIT_NEEDS = 10,   /* the path above needs what the brick of this name makes */
+    BRICK_UNIT_RETURNED = 9, /* below H2D, D2H: transfers that moved the same number of bytes back */
+    BRICK_UNIT_NEEDS = 10,   /* the path above needs the result of the brick of this name */
     BRICK_UNIT_DEFINED = 11, /* the path above is a function; the name is its file (0: unknown), the layer is its line */
-    BRICK_UNIT_ENDED = 12,   /* each span of the path above is one stretch of a task; counts the last stretches */
-    BRICK_UNIT_NODE = 13,    /* since 1.9: a node that the host draws; total, min, max: ns that the host states, 0: none */
+    BRICK_UNIT_ENDED = 12,   /* each span of the path above is one poll of a task; counts the last polls */
+    BRICK_UNIT_NODE = 13,    /* since 1.9: a node that the host draws; total, min, max: ns stated by the host, 0: none */
     BRICK_UNIT_TASK = 14,    /* since 1.9: the NODE above is a task; elements: its polls, bytes: its yields */
     BRICK_UNITS = 15,
 };
@@ -239,15 +240,15 @@ enum brick_unit {
 static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNCHED && unit < BRICK_UNITS; }
 
 /* The text of a shape: blocks, threads of a block, bytes of shared memory, and the hash of the source if known:
- * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The grid ends with its last number above 1,
- * the block omits a third number of 1, and both are omitted if unknown. */
+ * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The grid ends with its last number above
+ * 1, the block omits a third number of 1, and unknown ones are omitted. */
 #define BRICK_ARROW "\xE2\x86\x92" /* in the name of a transfer */
 
 /* ---- header ------------------------------------------------------------ */
 
 struct brick_header {
     uint64_t magic;         /* stored last (O1) */
-    uint32_t endian;        /* BRICK_ENDIAN as the writer sees it */
+    uint32_t endian;        /* BRICK_ENDIAN of the writer */
     uint16_t major;
     uint16_t minor;
     uint32_t layout_crc;    /* of the table below */
@@ -261,11 +262,11 @@ struct brick_header {
     uint32_t event_slots;   /* a power of two */
     uint32_t buckets;       /* BRICK_BUCKETS in this major */
     uint32_t clock;         /* enum brick_clock */
-    uint64_t anchor_ticks;  /* the first pair of the two clocks, taken together */
+    uint64_t anchor_ticks;  /* the first readings of the two clocks, taken together */
     uint64_t anchor_ns;     /* CLOCK_MONOTONIC_RAW */
     uint64_t started_ns;    /* CLOCK_REALTIME at birth */
     uint64_t process_start; /* hint: start time of pid, field 22 of /proc/PID/stat */
-    uint32_t pid;           /* hint, as the worker sees itself */
+    uint32_t pid;           /* hint: the worker's pid in its namespace */
     uint32_t uid;
     int32_t index;          /* declared number within the service, or -1 */
     uint32_t reserved0;
@@ -273,8 +274,8 @@ struct brick_header {
     uint8_t boot_id[16];
     uint8_t service[64];     /* UTF-8, padded with zeros */
     uint8_t coordinates[64]; /* the same: "0.tp3.pp1", or nothing */
-    uint8_t reserved[3824];  /* since 1.4 it begins with a rate of four bytes (see control), for steps while the control page
-                                has none; 0: all steps, but see BRICK_PROCESS_RATE */
+    uint8_t reserved[3824];  /* since 1.4 it begins with a rate of four bytes (see control), used while the control
+                                page has none; 0: all steps, but see BRICK_PROCESS_RATE */
 };
 BRICK_ASSERT(sizeof(struct brick_header) == BRICK_PAGE, "the header is one page");
 
@@ -285,50 +286,50 @@ enum brick_control_flags {
     BRICK_CONTROL_SPANS = 2, /* fill the span ring */
 };
 
-/* The worker does not trust these numbers: none is an index or a length. */
+/* The worker does not trust these numbers and never uses them as an index or a length. */
 struct brick_control {
     uint32_t flags;            /* enum brick_control_flags; unknown bits mean nothing */
     uint32_t fingerprint_rate; /* the rate of steps with checksums; 0 = as configured */
     uint64_t dump_site;        /* "dump this site next time"; 0 = none */
-    uint64_t reopen;           /* changed: open a new segment at the next occasion */
+    uint64_t reopen;           /* changed: open a new segment at the next opportunity */
     uint64_t reserved[253];
-    uint64_t sites[256];       /* bitmap: 1 = no checksum of a kernel is recorded there */
+    uint64_t sites[256];       /* bitmap: 1 = checksums of a kernel are not recorded there */
 };
 BRICK_ASSERT(sizeof(struct brick_control) == BRICK_PAGE, "the control page is one page");
 BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 
 /* Since 1.3, in `reserved`. */
-#define BRICK_CONTROL_WEIGHTS 0 /* changed: read and record all weights once more, from the end of the next step */
+#define BRICK_CONTROL_WEIGHTS 0 /* changed: read and record all weights again, from the end of the next step */
 /* Since 1.7. */
 #define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon that keeps totals has attached; stored when it attaches, never reset */
 /* Since 1.8. */
 #define BRICK_CONTROL_EPOCH 2 /* the epoch word: |until : 32 | epoch : 32|; 0: none */
 
-/* Since 1.4 workers apply the rate and the sites. A rate selects the steps whose draw is below it, except for the two
- * values below. Each worker selects the same steps, whatever it did before, and consecutive numbers are far apart. What is
- * in no step is recorded only if all steps are.
+/* Since 1.4, workers apply the rate and the sites. A rate selects the steps whose draw is below it, except for the two
+ * values below. Each worker selects the same steps, independent of its earlier work, and consecutive numbers have
+ * unrelated draws. Checksums outside of steps are recorded only if all steps are.
  *
- * A draw depends on the step and, since 1.8, on the epoch, so that a step that recurs is selected in time:
+ * A draw depends on the step and, since 1.8, on the epoch, so that a recurring step is selected at some time:
  *
  *   hash = splitmix64(step XOR 0xA0761D6478BD642F), upper half     before 1.8 this is the draw
  *   draw = upper half of splitmix64(hash << 32 | epoch / 64) XOR the 32 bits of the epoch in reverse order
  *
- * In reverse order, consecutive epochs differ in their upper bits. So of 64 epochs that begin at a multiple of 64, a rate
- * of 1/64 selects each step in exactly one, and a rate of 1/16 in one of each 16. In the next 64 it is another one, so a
- * step that recurs only in every fourth epoch is also selected in time. A step's epoch is that of its begin, or that of the
- * call that gives the step.
+ * In reverse order, consecutive epochs differ in their upper bits. So among 64 epochs that begin at a multiple of 64, a
+ * rate of 1/64 selects each step in exactly one, and a rate of 1/16 in one of each 16. In the next 64, it is a
+ * different one, so a step that recurs only in every fourth epoch is also selected at some time. A step's epoch is that
+ * of its begin, or that of the call that gives the step.
  *
- * The consumer moves the epoch of all workers at once, each BRICK_EPOCH_SECONDS. Two things bound that length. At a border
- * two workers use different epochs while the pages are written (64 in one call: 0.05 ms, at worst 32 ms on a busy host),
- * which must be below 1 % of it. And a step that always recurs should be selected within minutes at a rate of 1/64.
- * `until` is the second of CLOCK_REALTIME up to which the word is valid, so that no word of a killed consumer lasts
- * forever. Without a valid word, an epoch is the number of BRICK_EPOCH_SECONDS since 1970, in all workers of the machine.
- * Consumers count from then, too. */
+ * The consumer changes the epoch of all workers at the same time, every BRICK_EPOCH_SECONDS. This length has two
+ * limits. While the pages are written, workers use different epochs (64 pages in one call: 0.05 ms, at worst 32 ms on a
+ * busy host); this must be below 1 % of the length. And a step that always recurs should be selected within minutes at
+ * a rate of 1/64. `until` is the second of CLOCK_REALTIME up to which the word is valid, so that no word of a killed
+ * consumer lasts forever. Without a valid word, an epoch is the number of BRICK_EPOCH_SECONDS since 1970, in all
+ * workers of the machine. Consumers also count from 1970. */
 #define BRICK_RATE_NONE UINT32_C(1)
 #define BRICK_RATE_ALL UINT32_MAX
 #define BRICK_EPOCH_TURNS 64u
 #define BRICK_EPOCH_SECONDS 5u
-#define BRICK_EPOCH_HOLDS 20u     /* seconds that the consumer gives a word: four epochs, longer than it ever pauses */
+#define BRICK_EPOCH_HOLDS 20u     /* validity of a word in seconds: four epochs, longer than any pause of the consumer */
 #define BRICK_EPOCH_HOLDS_MAX 60u /* a word valid for longer counts as invalid: the clock was set back */
 
 static inline uint32_t brick_epoch_of(uint64_t word, uint64_t second)
@@ -358,11 +359,11 @@ BRICK_ASSERT(sizeof(struct brick_consumer) == 64, "one cache line");
 /* ---- process line and lane lines --------------------------------------- */
 
 struct brick_process {
-    uint64_t names;          /* next free; may exceed the count by simultaneous requests that were refused */
+    uint64_t names;          /* next free; refused simultaneous requests may raise it above the count */
     uint64_t paths;
     uint64_t sites;
     uint64_t names_refused;  /* no room: recorded under name 0 */
-    uint64_t names_cut;      /* longer than a name can be: cut, and made distinct by their hash */
+    uint64_t names_cut;      /* too long names: truncated, and made distinct by their hash */
     uint64_t no_lane;        /* spans and events of threads without a lane, or before the segment was open */
     uint64_t lanes_refused;  /* threads that got no lane */
     uint64_t blocks_refused; /* failed requests for memory */
@@ -375,18 +376,18 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 #define BRICK_PROCESS_TOOK 1  /* first eight bytes of the uuid of the lost segment whose totals moved into this one */
 
 /* Since 1.3. */
-#define BRICK_PROCESS_SITES_REFUSED 2   /* checksums dropped: the kernel has no name, or the site found no room */
+#define BRICK_PROCESS_SITES_REFUSED 2   /* checksums dropped: the kernel has no name, or the site has no room */
 #define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read (on a device, of an unknown type); not drops */
 #define BRICK_PROCESS_KEY 4          /* the name of the key of checksums; 0: not needed yet, or there is none */
 #define BRICK_PROCESS_WEIGHTS 5      /* watched weights, including unreadable ones, without those that are gone */
 #define BRICK_PROCESS_SCANS 6        /* complete scans of the weights recorded into this segment */
-#define BRICK_PROCESS_RATE 7         /* since 1.4: the rate of parts of an instrumented model, while neither control page nor
-                                        header has one; 0: no such parts */
+#define BRICK_PROCESS_RATE 7         /* since 1.4: the rate of parts of an instrumented model, if neither control page
+                                        nor header has one; 0: no such parts */
 
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
-    BRICK_REJECTED_CLOCK = 0, /* it would end before it began, or its given time is invalid */
-    BRICK_REJECTED_ROOM = 1,  /* more open spans than a lane can hold, or a span below such a one */
+    BRICK_REJECTED_CLOCK = 0, /* its end is before its begin, or its given time is invalid */
+    BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane, or a span below such a span */
     BRICK_REJECTED_REASONS = 2,
 };
 
@@ -404,7 +405,7 @@ enum brick_dropped {
  *   span_attempts = span_head + sum(span_dropped)
  *   event_attempts = event_records + sum(event_dropped) (+ 1 unpublished, in a dead lane)
  *   marks = the counts of their summaries + marks_refused (+ 1 unpublished, in a dead lane)
- * nested and unmatched are outside of it: those calls changed nothing else. */
+ * nested and unmatched are not part of it: those calls changed nothing else. */
 struct brick_lane {
     /* line 0: every span */
     uint64_t begun;
@@ -437,13 +438,13 @@ BRICK_ASSERT(sizeof(struct brick_lane) == 384, "six cache lines");
 
 /* Since 1.6, in `reserved2`. Marks may use half of the paths and half of the names; the other half is for spans. */
 #define BRICK_LANE_MARKS 0         /* attempts */
-#define BRICK_LANE_MARKS_REFUSED 1 /* attempts that found no room */
+#define BRICK_LANE_MARKS_REFUSED 1 /* attempts without room */
 
 /* Since 1.10, in `reserved3` of lane 0: when the weights of the process are read again. */
 #define BRICK_LANE_WEIGHTS_EVERY 0 /* ns from one scan to the next, as the host set it; 0: it set none */
-#define BRICK_LANE_WEIGHTS_ONCE 1  /* watched weights that are read at load and on a consumer's request only */
-BRICK_ASSERT(offsetof(struct brick_lane, abandoned) == 64, "the rare counters have a line of their own");
-BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have a line of their own");
+#define BRICK_LANE_WEIGHTS_ONCE 1  /* watched weights that are read only at load and on a consumer's request */
+BRICK_ASSERT(offsetof(struct brick_lane, abandoned) == 64, "the rare counters have a separate line");
+BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have a separate line");
 
 /* ---- names, paths, sites ----------------------------------------------- */
 
@@ -485,9 +486,9 @@ static inline uint64_t brick_open_word(uint64_t start, uint32_t path) { return s
 
 /* ---- summaries --------------------------------------------------------- */
 
-/* Only its lane's thread changes it, between an odd and an even sequence. `total` has a span's whole duration, `child` the
- * durations of its direct children. `again` is the part of `total` of spans inside another span of the same path. So self
- * = total - child, and the time during which the path was open at all = total - again. */
+/* Only its lane's thread changes it, between an odd and an even sequence. `total` has a span's whole duration, `child`
+ * the durations of its direct children. `again` is the part of `total` in spans inside another span of the same path.
+ * So self = total - child, and the time with at least one open span of the path = total - again. */
 struct brick_summary {
     uint64_t count;
     uint64_t total;
@@ -542,9 +543,9 @@ static inline uint32_t brick_bucket(uint64_t ticks)
     K(STEP, 2, step, span) /* since 1.1: a span that was a step of an engine, with rows and valid rows */
 #define BRICK_EVENT_KINDS(K)                                                                                            \
     K(DEFER, 3, defer, defer)          /* since 1.2: a device got work that ends later */                               \
-    K(FINALIZE, 4, finalize, finalize) /* since 1.2: the host waited for a stream: work started before is over */       \
+    K(FINALIZE, 4, finalize, finalize) /* since 1.2: the host waited for a stream: earlier work on it is over */       \
     K(MEASURED, 5, measured, measured) /* since 1.2: a device's duration of one deferred start */                       \
-    K(CHECKED, 6, checked, checked)    /* since 1.3: fingerprints of a site's tensors; alone in having several slots */ \
+    K(CHECKED, 6, checked, checked)    /* since 1.3: fingerprints of a site's tensors; the only kind with several slots */ \
     K(SOURCE, 7, source, source_piece) /* since 1.6: a piece of a kernel's source */
 
 enum brick_kind {
@@ -571,25 +572,25 @@ struct brick_span {
     uint32_t path;
     uint16_t slots;    /* 1 */
     uint16_t kind;     /* BRICK_KIND_SPAN, BRICK_KIND_STEP */
-    uint64_t start;    /* ticks; for a given time, the moment when it was given */
+    uint64_t start;    /* ticks; for a given time, when it was given */
     uint64_t duration; /* in the path's unit */
     uint64_t child;
-    uint64_t step;     /* 0: none was given, or step 0; only a checksum tells them apart */
+    uint64_t step;     /* 0: none was given, or step 0; only a checksum distinguishes them */
     uint64_t elements; /* of a step: its rows */
     uint64_t bytes;    /* of a step: its valid rows, which are the elements of its summary */
 };
 
 /* Deferred work, since 1.2. A finalize closes the starts of its stream (or of every stream) that are not later than its
- * ticks, in whichever lane they are and whenever they are read; so no order between lanes is needed. A measurement
- * precedes its finalize in the same lane. The writer keeps the last eighth of the ring free of starts, and the last eighth
- * of that free of measurements, so that ends find room. */
+ * ticks, in any lane, at any time of reading; so no order between lanes is needed. A measurement precedes its finalize
+ * in the same lane. The writer keeps the last eighth of the ring free of starts, and the last eighth of that free of
+ * measurements, so that ends find room. */
 struct brick_defer {
     uint64_t sequence;
     uint32_t path;     /* in BRICK_UNIT_DEFERRED */
     uint16_t slots;    /* 1 */
     uint16_t kind;     /* BRICK_KIND_DEFER */
     uint64_t start;    /* ticks */
-    uint64_t stream;   /* the host's own number of it; 0 if none was given */
+    uint64_t stream;   /* the host's number for it; 0 if none was given */
     uint64_t id;       /* lane + 1 in the upper 16 bits, from 1 within the lane: unique in a process */
     uint64_t step;     /* as in a span */
     uint64_t elements;
@@ -597,7 +598,7 @@ struct brick_defer {
 };
 struct brick_finalize {
     uint64_t sequence;
-    uint32_t every;    /* 1: all streams, whatever `stream` says */
+    uint32_t every;    /* 1: all streams; `stream` has no effect */
     uint16_t slots;
     uint16_t kind;     /* BRICK_KIND_FINALIZE */
     uint64_t ticks;
@@ -614,9 +615,9 @@ struct brick_measured {
     uint64_t reserved[4];
 };
 
-/* The source of a kernel, since 1.6, in pieces. Pieces of one source may be in several lanes and come in any order; the
- * end says how many there are. Pieces leave as much of the ring free as weights do; what finds no room is sent
- * later. A source is known by the FNV-1a (64 bits) of its text. */
+/* The source of a kernel, since 1.6, in pieces. Pieces of one source may be in several lanes and arrive in any order;
+ * the end record has their number. Pieces leave the same part of the ring free as weights; pieces without room are sent
+ * later. A source is identified by the FNV-1a (64 bits) of its text. */
 struct brick_source_piece {
     uint64_t sequence;
     uint32_t piece;    /* enum brick_source_part in the upper 2 bits; its number within that part, from 0, in the others */
@@ -632,10 +633,10 @@ enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOU
 #define BRICK_SOURCE_LABEL 1000u  /* of a name and of a path; longer ones are cut */
 
 /* The fingerprints of a site's tensors, since 1.3: this slot, one with the shape of the output, and two per tensor, the
- * output first. brick_fingerprint.h defines a fingerprint; its key is the service's. Two workers' records are of the same
- * thing if site, step, position and occurrence are equal: `position` is the host's own number, or how often the site came
- * since it was last at another step, in this lane. Checksums leave as much of the ring to ends as starts do. Weights leave
- * three eighths of it free, and wait until there is room. */
+ * output first. brick_fingerprint.h defines a fingerprint; its key is the service's. Records of two workers correspond
+ * if site, step, position and occurrence are equal: `position` is the host's number, or the number of checksums at the
+ * site since it was last at another step, in this lane. Checksums leave the same part of the ring to ends as starts do.
+ * Weights leave three eighths of it free, and wait until there is room. */
 struct brick_checked {
     uint64_t sequence;
     uint32_t site;
@@ -644,9 +645,9 @@ struct brick_checked {
     uint64_t ticks;    /* when its output was complete; for a weight, when it was read */
     uint64_t step;     /* 0 without BRICK_CHECKED_STEP: none */
     uint64_t position;
-    uint64_t params;   /* a digest of what else must be equal, with the generation of the weights (except for weights and
-                          moved tensors); 0: none was given, and no second generation is known */
-    uint64_t valid;    /* rows that count; all ones: all */
+    uint64_t params;   /* a digest of other values that must be equal, with the generation of the weights (except for
+                          weights and moved tensors); 0: none was given, and there is no second generation */
+    uint64_t valid;    /* valid rows; all ones: all */
     uint16_t backend;  /* a name's number; 0: none was given */
     uint16_t of;       /* a name's number: the group or the link of the relation */
     uint8_t relation;  /* enum brick_relation */
@@ -656,7 +657,7 @@ struct brick_checked {
 };
 /* The second slot. */
 struct brick_output {
-    uint64_t fnv1a;    /* of the output, as the seed profiler computes it: shown, decides nothing */
+    uint64_t fnv1a;    /* of the output, as in brickd's predecessor: shown, never compared */
     uint32_t dims;     /* of the output; if more than 6, `shape` has the first 6 */
     uint32_t reserved0;
     uint64_t shape[6];
@@ -667,7 +668,7 @@ struct brick_tensor_sums {
     uint64_t elements;
     double mean, l2;
     float min, max;
-    uint32_t nan, pos_inf, neg_inf; /* all ones: that many or more */
+    uint32_t nan, pos_inf, neg_inf; /* all ones: this number or more */
     uint32_t shape;    /* a digest of all its dimensions */
     uint8_t dtype;     /* enum brick_dtype; 0: it was not read, and the rest is 0 */
     uint8_t reserved[7];
@@ -688,22 +689,21 @@ BRICK_ASSERT(sizeof(struct brick_tensor_sketch) == sizeof(struct brick_record), 
 
 /* Why another worker must have the same. */
 enum brick_relation {
-    BRICK_LOCAL = 0,      /* it need not: inputs and weights decide */
-    BRICK_REPLICATED = 1, /* each member of the group holds it whole */
-    BRICK_PARTIAL = 2,    /* each holds a part of the sum */
-    BRICK_MOVED = 3,      /* sent and received over this link; `position` says which piece */
+    BRICK_LOCAL = 0,      /* no relation: inputs and weights decide */
+    BRICK_REPLICATED = 1, /* each member of the group has all of it */
+    BRICK_PARTIAL = 2,    /* each has a part of the sum */
+    BRICK_MOVED = 3,      /* sent and received over this link; `position` identifies the piece */
     BRICK_RELATIONS = 4,
 };
 enum brick_checked_flags {
     BRICK_CHECKED_POSITION = 1, /* the host gave it */
     BRICK_CHECKED_STEP = 2,     /* the host gave it, here or around */
-    BRICK_CHECKED_MORE = 4,     /* it had more inputs than are here: the last one's checksum combines its own and the
-                                   further ones', its elements are their sum, its values are 0 */
-    BRICK_CHECKED_WEIGHT = 8,   /* a parameter, not a kernel's output: `step` is its generation, `position` that of its
-                                   expert, its site's name what is left of its own (brick_weights.h) */
-    BRICK_CHECKED_STATELESS = 16, /* the host says: inputs and params alone decide the output */
-    BRICK_CHECKED_STATEFUL = 32, /* the host says: a state that they do not show also decides it. Neither flag: the site's
-                                    name tells */
+    BRICK_CHECKED_MORE = 4,     /* it had more inputs: the last one's checksum combines its checksum with the further
+                                   ones, its elements are their sum, its values are 0 */
+    BRICK_CHECKED_WEIGHT = 8,   /* a parameter, not a kernel's output: `step` is its generation, `position` the number
+                                   of its expert, the site's name its name without numbers (brick_weights.h) */
+    BRICK_CHECKED_STATELESS = 16, /* the host says: inputs and params decide the output */
+    BRICK_CHECKED_STATEFUL = 32, /* the host says: other state also decides it. Neither flag: the site's name decides */
 };
 #define BRICK_INPUTS_MAX 8u
 #define BRICK_CHECKED_SLOTS(inputs) (2u + 2u * (1u + (inputs)))
@@ -782,7 +782,7 @@ static inline int brick_layout_compute(const struct brick_header *h, struct bric
     F(span, sequence, 'Q') F(span, path, 'I') F(span, slots, 'H') F(span, kind, 'H') F(span, start, 'Q') \
     F(span, duration, 'Q') F(span, child, 'Q') F(span, step, 'Q') F(span, elements, 'Q') F(span, bytes, 'Q')
 
-/* What minors added: record kinds, and names for reserved fields. */
+/* Additions of minor versions: record kinds, and names for reserved fields. */
 #define BRICK_LAYOUT_LATER(F) \
     F(defer, sequence, 'Q') F(defer, path, 'I') F(defer, slots, 'H') F(defer, kind, 'H') F(defer, start, 'Q') \
     F(defer, stream, 'Q') F(defer, id, 'Q') F(defer, step, 'Q') F(defer, elements, 'Q') F(defer, bytes, 'Q') \
@@ -840,7 +840,7 @@ static const struct brick_field brick_fields[] = {
 };
 #define BRICK_FIELD_COUNT (sizeof(brick_fields) / sizeof(brick_fields[0]))
 #define BRICK_ONE(record, field, code) +1u
-#define BRICK_FROZEN_COUNT (0u BRICK_LAYOUT(BRICK_ONE)) /* the first ones: those of the major */
+#define BRICK_FROZEN_COUNT (0u BRICK_LAYOUT(BRICK_ONE)) /* the first ones: those of the major version */
 
 static inline uint32_t brick_crc32(uint32_t crc, const void *data, size_t length)
 {

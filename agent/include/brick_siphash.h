@@ -1,7 +1,7 @@
 /* brick_siphash.h - SipHash-2-4 of whole 64-bit words: the result reveals neither the key nor the words.
  *
- * The function of Aumasson and Bernstein (2012), for lengths that are multiples of eight. The words are hashed as their
- * little-endian bytes; the first eight of the key's 16 bytes are its first word.
+ * This is the function of Aumasson and Bernstein (2012), for lengths that are multiples of eight. The words are hashed
+ * as their little-endian bytes; the first eight of the key's 16 bytes are its first word.
  */
 #ifndef BRICK_SIPHASH_H
 #define BRICK_SIPHASH_H

@@ -1,7 +1,7 @@
 /* brick_weights.h - a model's parameters: recorded when they are loaded, and again in the background.
  *
- * Replicas of a model have the same parameters, bit for bit. A difference (a flipped bit, a wrong shard) shows before the
- * first request:
+ * Replicas of a model have the same parameters, bit for bit. A difference (a flipped bit, a wrong shard) is found
+ * before the first request:
  *
  *   static struct brick_weight each[COUNT];            the engine's memory, while they are watched
  *   static struct brick_weights weights = {
@@ -14,18 +14,18 @@
  *       brick_weights_turn(&weights);                  at the end of each step, on any thread
  *   }
  *
- * Each record is a checksum (brick_agent.h) at a site of its own, whatever its name: without inputs, with the relation
- * local; its step is the generation.
+ * Each record is a checksum (brick_agent.h) at a separate site, with any name: without inputs, with the relation local;
+ * its step is the generation.
  *
- * NAMES. The numbers of layers and of experts are removed from a tensor's name, so that a model has few names, the same in
- * every worker. Dots separate the parts of a name. A number is a part in decimal without a leading zero, 0 to 16,777,214.
+ * NAMES. The numbers of layers and experts are removed from a tensor's name, so that a model has few names, the same in
+ * every worker. Dots separate the parts of a name. A number is a decimal part without a leading zero, 0 to 16,777,214.
  *
  *   position  the first number right after a part that ends in `expert` or `experts`
  *   layer     of the other numbers, the first right after a part that is `h`, or ends in `layer`, `layers`, `block` or
  *             `blocks`; if there is none, the first number
  *
- * A `*` replaces each of the two, and a part `_orig_mod` before another is dropped: torch.compile adds it to the names of
- * what it wraps, in one worker and not in another.
+ * A `*` replaces each of the two. A part `_orig_mod` before another part is dropped: torch.compile adds it to the names
+ * of modules that it wraps, possibly in some workers only.
  *
  *   model.layers.3.mlp.experts.5.down.weight   model.layers.*.mlp.experts.*.down.weight   layer 3, position 5
  *   transformer.h.11.attn.c_attn.bias          transformer.h.*.attn.c_attn.bias           layer 11
@@ -36,17 +36,19 @@
  *
  * SCANS. A scan reads all of them in slices at the ends of steps. A slice takes at most 200 us (plus one block of 8
  * KiB, and the time to hold a tensor), and all slices take at most their share of the time. A scan begins rescan_ns
- * after the last one began, when a consumer asks for it, and in each new segment (a forked child's, or the one that
- * replaces a lost one; what was read already is recorded there again). A scan always ends before the next one begins.
+ * after the last one began, when a consumer requests it, and in each new segment (a forked child's, or the replacement
+ * of a lost one; earlier readings are recorded there again). A scan always ends before the next one begins.
  *
- * A tensor that takes long to hold may be `seldom`: only a load, and a scan that a consumer asks for, read it. Other scans
- * record what was last read of it, with the time of that reading.
+ * A tensor that takes long to hold may be `seldom`: only a load, and a scan that a consumer requests, read it. Other
+ * scans record its last reading again, with the time of that reading.
  *
- * A record without room in the ring waits: none is dropped. Three eighths of the ring are left to records that cannot wait.
+ * A record without room in the ring waits and is not dropped. Three eighths of the ring are left to records that cannot
+ * wait.
  *
- * A tensor that changes while it is read gives a record of neither state. So load the weights again after an update,
- * with the next generation, before the next step begins. The generation becomes part of the params of later checksums,
- * so only those of one generation are compared. That begins with a second load, unless the host gives a generation.
+ * A tensor that changes while it is read gives a record that belongs to neither state. So load the weights again after
+ * an update, with the next generation, before the next step begins. The generation becomes part of the params of later
+ * checksums, so only checksums of the same generation are compared. This begins with the second load, unless the host
+ * gives a generation.
  */
 #ifndef BRICK_WEIGHTS_H
 #define BRICK_WEIGHTS_H
@@ -60,7 +62,7 @@
 extern "C" {
 #endif
 
-/* One tensor: its site, and what was last read of it. */
+/* One tensor: its site, and its last reading. */
 struct brick_weight {
     uint32_t name;  /* the number of its name without layer and position */
     uint32_t layer; /* UINT32_MAX: none */
@@ -86,7 +88,7 @@ enum brick_held {
 #define BRICK_RESCAN_AUTO UINT64_MAX
 
 struct brick_weights {
-    /* The engine's: set once, before the first call. */
+    /* Set by the engine once, before the first call. */
     struct brick_weight *each;
     uint64_t count;
     /* Describes tensor `number`, again in each slice. The tensor must not move until its release, which may be NULL. */
@@ -97,42 +99,44 @@ struct brick_weights {
     uint64_t rescan_ns;         /* from the start of one scan to the next; 0: only at load and on a consumer's request;
                                    BRICK_RESCAN_AUTO: 300 s, or 200 times what the last scan took, if that is longer */
     uint64_t share_ppm;         /* share of the time, in millionths, at most a million; 0: 5,000 */
-    int (*look)(void *host);    /* NULL, or called in slices before each scan, except a load's, until it returns 1. It checks that
-                                   the engine still has these tensors; if not, it sets `stopped` */
+    int (*look)(void *host);    /* NULL, or a function that is called in slices before each scan, except a load's,
+                                 * until it returns 1. It checks that the engine still has these tensors; if not, it
+                                 * sets `stopped` */
     /* The writer's. */
     const void *segment;
-    uint64_t read, recorded; /* how many tensors of the present scan are done */
+    uint64_t read, recorded; /* how many tensors of the current scan are done */
     uint64_t gone;           /* how many tensors are gone */
     uint64_t step, asked, loads, began_ns, seen_ns, next_ns, next_ticks;
-    uint64_t spent_ns, lasted_ns; /* in the slices of the present scan; of the last complete one */
+    uint64_t spent_ns, lasted_ns; /* time in the slices of the current scan; of the last complete one */
     int64_t credit; /* millionths of ns */
     uint32_t busy, loading, begun, moved, stopped;
-    uint32_t seldom;  /* the present scan reads the seldom ones, too */
+    uint32_t seldom;  /* the current scan also reads the seldom ones */
     uint32_t looking; /* call `look` before the scan continues */
     struct brick_pieces pieces;
 };
 
-/* Sets the site of a tensor of this name; opens the segment. The text need not outlive the call. */
+/* Sets the site of a tensor of this name; opens the segment. The text must be valid only during the call. */
 void brick_weight_named(struct brick_weight *weight, const char *name, size_t length);
 
-/* The same without the number. Writes the rest of the name, which is not longer, to `left`, and returns its length. */
+/* The same without the number. Writes the rest of the name, which is never longer, to `left`, and returns its
+ * length. */
 size_t brick_weight_site(const char *name, size_t length, char *left, struct brick_weight *weight);
 
-/* Reads all tensors, and records those that find room. The turns record the rest, or everything if another thread is in a
- * turn. The segment has the count of the last load. */
+/* Reads all tensors, and records those that have room. The turns record the rest, or all of them if another thread is
+ * in a turn. The segment has the count of the last load. */
 void brick_weights_load(struct brick_weights *weights);
 
-/* Replaces `old` by `weights` at the start of its present scan. Called by the `look` of `old`, which then stops it. */
+/* Replaces `old` by `weights` at the start of its current scan. The `look` of `old` calls this, then stops it. */
 void brick_weights_go_on(struct brick_weights *weights, const struct brick_weights *old);
 
-/* Runs a slice if it is time for one; else costs a clock read. Once `stopped` is set, reads no further tensor. */
+/* Runs a slice if one is due; else costs a clock read. After `stopped` is set, reads no further tensor. */
 void brick_weights_turn(struct brick_weights *weights);
 
 /* The arithmetic of a turn, on any clock: how many ns it may take now (0: not yet), and how many it took. */
 uint64_t brick_weights_allowed(struct brick_weights *weights, uint64_t now_ns);
 void brick_weights_took(struct brick_weights *weights, uint64_t ns);
 
-/* ns from the start of one scan to the next; 0: none begins by itself. */
+/* Returns the ns from the start of one scan to the next; 0: scans begin only on request. */
 uint64_t brick_weights_interval(const struct brick_weights *weights);
 
 #ifdef __cplusplus

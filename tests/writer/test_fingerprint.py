@@ -469,9 +469,9 @@ INTS = ctypes.c_int64 * 3
         ({"shape": INTS(-1, 0, 4)}, "a dimension is negative"),
         ({"shape": INTS(2**31, 2**31, 2**31)}, "it has more than 2^63 bytes"),
         ({"shape": INTS(2**31, 2**30, 1)}, "it has more than 2^63 bytes"),
-        ({"valid": 3}, "more rows are valid than it has"),
-        ({"valid": 0, "dims": 0}, "more rows are valid than it has"),
-        ({"valid": 0, "shape": INTS(-1, 3, 4)}, "more rows are valid than it has"),
+        ({"valid": 3}, "it has fewer rows than are valid"),
+        ({"valid": 0, "dims": 0}, "it has fewer rows than are valid"),
+        ({"valid": 0, "shape": INTS(-1, 3, 4)}, "it has fewer rows than are valid"),
         ({"data": None}, "it has no data"),
     ],
 )

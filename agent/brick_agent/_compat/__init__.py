@@ -1,1 +1,1 @@
-"""The names of the tools that brickd grew out of: trueno's BrickProfiler and cbtop."""
+"""The names of brickd's predecessors: trueno's BrickProfiler and cbtop."""

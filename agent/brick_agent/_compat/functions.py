@@ -1,7 +1,7 @@
 """Two functions of the old tools: the checksum of the first 64 floats, a host's backend.
 
 Owns: their results, which are those of the old tools. Must not know: profilers, runs. Invariant: detect_backend raises
-nothing and loads no library; a device counts only if the host itself has loaded torch.
+nothing and loads no library; a device counts only if the host has loaded torch.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _ARM = (("asimd", "neon"), ("neon", "neon"))
 
 
 def fnv1a_f32_checksum(data: Any) -> int:
-    """The old tools' FNV-1a of the first 64 numbers as 32-bit floats.
+    """Return the old tools' FNV-1a of the first 64 numbers as 32-bit floats.
 
     It ignores the other numbers and the length. The full checksum is `fingerprint(data).checksum`.
 
-    data: what `fingerprint` takes, or a list of numbers.
+    data: a tensor, as in `fingerprint`, or a list of numbers.
 
     >>> hex(brick.fnv1a_f32_checksum([1.0, 2.0, 3.0]))
     '0x1de40d89811fe258'
@@ -56,7 +56,7 @@ def _processor() -> str:
 
 
 def processor_backend(machine: str, cpuinfo: str) -> str:
-    """The widest vector unit that the kernel lists for the processors."""
+    """Return the widest vector unit that the kernel lists for the processors."""
     lines = (line.partition(":") for line in cpuinfo.splitlines())
     listed = (words for title, _, words in lines if title.strip().lower() in ("flags", "features"))
     features = {word for words in listed for word in words.split()}

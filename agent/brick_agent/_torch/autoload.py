@@ -1,8 +1,8 @@
 """Under `brickd run`: instrument the first torch model that the process calls.
 
-Owns: the moment for that. Must not know: how a model is instrumented, how the process was started. Invariants: nothing
-happens before the host imports torch, and no segment opens before it calls a model; an error is logged once and changes
-nothing; after a model is found, no call of a module passes through here.
+Owns: the time of the instrumentation. Must not know: how a model is instrumented, how the process was started.
+Invariants: the module is inactive before the host imports torch, and no segment opens before the host calls a model; an
+error is logged once and has no other effect; after a model is found, calls of modules do not pass through here.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def _report() -> None:
 
 
 class _Finder:
-    """A finder that delegates to the others, and follows the import of torch.
+    """A finder that delegates to the others, and waits for the import of torch.
 
-    If a host only looks for torch, it gets an answer and the finder stays.
+    If a host only checks whether torch exists, it gets an answer and the finder stays.
     """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The spec of the other finders."""
+        """Return the spec of the other finders."""
         if name != "torch":
             return None
         others = (getattr(each, "find_spec", None) for each in sys.meta_path if each is not self)
@@ -73,9 +73,9 @@ def _arm() -> None:
 
 
 class _Armed:
-    """A hook of torch that waits for a model, and a replacement of `compile` meanwhile.
+    """A hook of torch that waits for a model, and a temporary replacement of `compile`.
 
-    torch calls a module that is compiled as a whole without its hooks: until a model is found, such calls are wrapped.
+    torch runs no hooks for a module that is compiled completely. Until a model is found, such calls are wrapped.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -83,7 +83,7 @@ class _Armed:
         self._compile = self._kind.compile
         self._followed: weakref.WeakSet[Any] = weakref.WeakSet()
 
-        # Functions, because torch compiles them to nothing.
+        # Plain functions, because torch removes them when it compiles.
         def called(module: Any, _: Any) -> None:
             if not self._compiling():
                 self._found(module)
@@ -94,7 +94,7 @@ class _Armed:
 
         self._compile_followed = functools.wraps(self._compile)(compile_followed)
         self._kind.compile = self._compile_followed
-        # The thread that takes the hook has found the model.
+        # The thread that removes the hook has found the model.
         self._hooks = [torch.nn.modules.module.register_module_forward_pre_hook(called)]
 
     def _follow(self, module: Any) -> None:
@@ -114,7 +114,7 @@ class _Armed:
         self._followed.add(module)
 
     def _found(self, module: Any) -> bool:
-        """Whether it is a model; if so, remove the hooks and instrument it."""
+        """Return whether it is a model; if so, remove the hooks and instrument it."""
         try:
             if not self._hooks or not _is_model(module):
                 return False
@@ -130,7 +130,7 @@ class _Armed:
             _name()
             instrument(_outermost(module, self._kind))
             _end_in_order()
-        except IndexError:  # another thread was first
+        except IndexError:  # another thread was faster
             return False
         except Exception as error:
             _complain("a model is not instrumented", error)
@@ -138,7 +138,7 @@ class _Armed:
 
 
 def _complain(what: str, error: Exception) -> None:
-    sys.stderr.write(f"brickd: {what}, and nothing of it is recorded: {error!r}\n")
+    sys.stderr.write(f"brickd: {what}, so it is not recorded: {error!r}\n")
 
 
 def _is_model(module: Any) -> bool:
@@ -147,7 +147,7 @@ def _is_model(module: Any) -> bool:
 
 
 def _outermost(module: Any, kind: Any) -> Any:
-    """The outermost model around a module; the host may have called its forward, which bypasses all hooks."""
+    """Return the outermost model around a module: calling its forward bypasses all hooks."""
     frame, model = sys._getframe().f_back, module
     while frame is not None:
         above = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
@@ -160,7 +160,7 @@ def _outermost(module: Any, kind: Any) -> Any:
 def _name() -> None:
     """Number the worker by the rank that a launcher gives to each process.
 
-    A scheduler's rank alone does not number a worker: all processes of a server have the same one.
+    A scheduler's rank is not enough, because all processes of a server have the same one.
     """
     from brick_agent._core import init
 
@@ -169,9 +169,9 @@ def _name() -> None:
 
 
 def _end_in_order() -> None:
-    """End recording before a process ends itself by a signal, as a stopped server does.
+    """End recording before a process ends itself by a signal, like a stopped server.
 
-    Python then runs no exit handler, so a regular end would look like a kill.
+    Python runs no exit handlers in this case, so a regular end would look like a kill.
     """
     import signal
 

@@ -1,8 +1,8 @@
 """The tensors in the arguments and the results of a call.
 
-Owns: the search for them, and its limits. Must not know: what they are for. Invariants: nothing is changed, and no
-tensor computes; a cache of earlier results is not searched. It is only noted, and whether it is empty if it says so
-without computing.
+Owns: the search for them, and its limits. Must not know: their use. Invariants: no argument changes, and no tensor
+computes; a cache of earlier results is not searched. The module only records that there is a cache, and whether it is
+empty if that needs no computation.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Passed:
         self._kind, self._layer = kind, layer
         self._cache: bool | None = None
         self._empty: list[Any] = []
-        self.caches: list[Any] = []  # of earlier results, in their order
-        self.tensors: list[Any] = []  # in their order, at most TENSORS_MAX
-        self.plain: dict[str, Any] = {}  # the text of plain values (numbers, words), by name or place
-        self.more = False  # the limits were exceeded, or something cannot be searched
+        self.caches: list[Any] = []  # caches of earlier results, in order
+        self.tensors: list[Any] = []  # in order, at most TENSORS_MAX
+        self.plain: dict[str, Any] = {}  # the text of plain values (numbers, words), by name or position
+        self.more = False  # the limits were exceeded, or a value cannot be searched
 
     def take(self, what: Any, name: str = "", depth: int = 0) -> None:
         """Search an argument or a result; `name`: its name in the call."""
@@ -76,9 +76,9 @@ class Passed:
         return self._cache is not None
 
     def cached(self) -> bool | None:
-        """Whether the call depends on a cache; None without a cache.
+        """Return whether the call depends on a cache; None without a cache.
 
-        Ask after the call: a part that did not fill its empty cache may have read another part's.
+        Use it after the call: a part that did not fill its empty cache may have read another part's cache.
         """
         if self._cache is None:
             return None
@@ -86,7 +86,7 @@ class Passed:
 
 
 def given(kind: type, args: Sequence[Any], keywords: Mapping[str, Any], layer: int | None = None) -> Passed:
-    """Search the arguments of a call; `kind`: the class of tensors; `layer`: the layer of its cache."""
+    """Search the arguments of a call; `kind`: the class of tensors; `layer`: its cache's layer."""
     passed = Passed(kind, layer)
     passed.take_named(dict(enumerate(args)))
     passed.take_named(keywords)
@@ -94,7 +94,7 @@ def given(kind: type, args: Sequence[Any], keywords: Mapping[str, Any], layer: i
 
 
 def is_fresh(cache: Any) -> bool:
-    """Whether a cache is empty, if it says so without computing."""
+    """Return whether a cache is empty, if that needs no computation."""
     if _holds(cache, None) is False:
         return True
     both = [getattr(cache, name, None) for name in ("self_attention_cache", "cross_attention_cache")]
@@ -105,7 +105,7 @@ def is_fresh(cache: Any) -> bool:
 
 
 def _holds(cache: Any, layer: int | None) -> bool | None:
-    """Whether a cache has contents, of the layer if given; None: unknown without computing."""
+    """Return whether a cache (of the layer if given) has contents; None: unknown."""
     if type(cache).__name__ != "DynamicCache" or not hasattr(cache, "get_seq_length"):
         return None
     layers = range(len(cache)) if layer is None else (layer,)
@@ -113,6 +113,6 @@ def _holds(cache: Any, layer: int | None) -> bool | None:
 
 
 def _is_cache(name: str, what: Any) -> bool:
-    """Whether an argument is a cache, or is meant for one."""
+    """Whether an argument is a cache, or intended for one."""
     own = name.rpartition(".")[2]
     return own == "cache" or own.startswith(_CACHES) or "Cache" in type(what).__name__

@@ -1,4 +1,4 @@
-"""Instrument a torch model: time its parts, and fingerprint what they compute.
+"""Instruments a torch model: times its parts, and fingerprints their outputs.
 
 Owns: what is recorded of a part's call. Must not know: which parts are selected, how their calls are wrapped, where the
 tensors are in the arguments. Invariants: the model computes and raises as before; nothing is computed with tensors;
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SITES = 64
 RATE = 64  # by default, one step in 64 is recorded
-_CLOSED = "closed"  # the category by which `coverage` knows parts that cannot be observed
+_CLOSED = "closed"  # the category of parts that cannot be observed, for `coverage`
 _OUTPUTS_MAX = 4
 _LINES_MAX = 8  # per process
 _logged: set[str] = set()
@@ -47,15 +47,16 @@ def instrument(
     rescan_s: float | None = None,
     backend: str | None = None,
 ) -> None:
-    """Time parts of a torch model, and sample what they compute.
+    """Time the parts of a torch model, and fingerprint samples of their outputs.
 
-    Each call of the model is a step, unless one is open. A part is a brick at its layer; its name is its place in the
-    model, such as "layers.*.mlp". One step of 64 fingerprints its tensors, unless BRICKD_FINGERPRINTS or `brickd set`
-    changes that. What torch.compile compiles is timed as a whole. Never raises; a second call replaces the first.
+    Each call of the model is a step, unless one is open. A part is a brick at its layer; its name is its path in the
+    model, such as "layers.*.mlp". One step in 64 fingerprints its tensors, unless BRICKD_FINGERPRINTS or `brickd set`
+    changes this. A part that torch.compile compiles is timed as one brick. Never raises; a second call replaces the
+    first.
 
     Args:
         model: a torch.nn.Module.
-        sites: the most parts to observe, counted layer by layer; the most informative ones are selected.
+        sites: the largest number of parts to observe, counted layer by layer; the most informative ones are selected.
         only: patterns of names that select the parts instead.
         watch_weights: whether to watch parameters and buffers, too (see `weights`).
         rescan_s: as in `weights`.
@@ -84,7 +85,7 @@ def instrument(
 
 
 def uninstrument(model: Any, /) -> None:
-    """Undo `instrument`, except that the weights are still watched. Never raises.
+    """Undo `instrument`, but continue to watch the weights. Never raises.
 
     >>> brick.uninstrument(object())  # was not instrumented
     """
@@ -124,7 +125,7 @@ class _Site:
         return _watched(plain, self._brick, self._layer, checked, (1 << 32) // RATE, of)
 
     def _take(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> _Taken | None:
-        """The arguments, their fingerprints, and what the part keeps; None: not recorded."""
+        """Return the arguments, their fingerprints, and the part's state; None: not recorded."""
         try:
             if _transformed(self._torch):
                 return None
@@ -157,13 +158,13 @@ class _Site:
 
 
 def _transformed(torch: Any) -> bool:
-    """Whether arguments stand for many tensors or derivatives without numbers of their own."""
+    """Whether arguments represent many tensors or derivatives, without values."""
     inside = getattr(torch._C._functorch, "peek_interpreter_stack", None)
     return inside is not None and inside() is not None
 
 
 class _Backend:
-    """What decides the last bits of a result, apart from weights and inputs."""
+    """The settings that decide the last bits of a result, apart from weights and inputs."""
 
     def __init__(self, model: Any, name: str | None) -> None:
         every = list(model.modules())

@@ -1,7 +1,7 @@
-"""Whether the parts and tensors of a torch module have changed.
+"""Detects changes in the parts and tensors of a torch module.
 
-Owns: what is remembered of a module's structure, and how much of it one look covers. Must not know: what tensors
-contain, what a change leads to. Invariants: nothing here keeps a module or a tensor alive; torch is never imported.
+Owns: the stored structure of a module, and how much of it one look covers. Must not know: the content of tensors, the
+effects of a change. Invariants: it keeps no module and no tensor alive; torch is never imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_AT_ONCE = 32  # parts: 2 to 3 µs each
+_AT_ONCE = 32  # parts per look: 2 to 3 µs each
 
 
 class ModelStructure:
@@ -24,7 +24,7 @@ class ModelStructure:
         self._next = 0
 
     def look(self) -> Any:
-        """Look at the next parts. Returns the model if it changed, None if more are left, else False."""
+        """Look at the next parts; return the model if it changed, None if more are left, else False."""
         first = self._next
         self._next = first + _AT_ONCE
         for this, contents in self._parts[first : self._next]:

@@ -1,7 +1,7 @@
 """The selection of a model's parts, and their names.
 
-Owns: names, layers, categories, and the choice under a limit. Must not know: torch, what the parts are for. Invariants:
-two workers with the same model choose the same; a name contains no number of a layer.
+Owns: names, layers, categories, and the selection under a limit. Must not know: torch, the use of the parts.
+Invariants: workers with the same model select the same parts; a name contains no layer number.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-# The names that wrappers give to the module inside: the wrapper stands for that module.
+# Attribute names of a wrapped module: the wrapper counts as that module.
 _WRAPPED = frozenset(("module", "_orig_mod", "_fsdp_wrapped_module"))
 _AROUND = _WRAPPED | {"model"}  # without meaning in the name of a part
 _HEADS = frozenset(("lm_head", "head", "classifier", "score", "embed_out", "output_layer"))
-_CATEGORIES = (  # the first that fits: a norm after an attention is a norm
+_CATEGORIES = (  # the first match counts: a norm after an attention is a norm
     ("norm", re.compile(r"norm|(?<![a-z])ln(?![a-z])")),
     ("attention", re.compile(r"attention|attn")),
     # "MoE" may be the name of a whole family: a Qwen3MoeDecoderLayer is not an expert.
@@ -33,8 +33,8 @@ class Part:
 
     def __init__(self, qualified: str, module: Any, *, closed: bool = False) -> None:
         self.name, self.layer = called(qualified)
-        self.closed = closed  # inside a module that must not be changed
-        self.qualified = qualified  # as torch names it
+        self.closed = closed  # whether it is inside a module that must not be changed
+        self.qualified = qualified  # torch's name for it
         self.module = module
         self.category = category(qualified.rpartition(".")[2], type(module).__name__)
         self.depth = self.name.count(".") + 1
@@ -60,7 +60,7 @@ def category(name: str, kind: str) -> str | None:
 
 
 def parts(model: Any) -> list[Part]:
-    """All callable parts, in the model's order, each once."""
+    """Return all callable parts, in the model's order, each once."""
     found: list[Part] = []
     closed = [""] if _is_closed(model) else []
     around: dict[str, str | None] = {}
@@ -81,26 +81,26 @@ def parts(model: Any) -> list[Part]:
 
 
 def around_layers(model: Any) -> list[Any]:
-    """The modules that hold all layers: engines that compute the head separately call these."""
+    """Return the modules that contain all layers: engines with a separate head call these."""
     return [part.module for part in _holders([part for part in parts(model) if not part.closed])]
 
 
 def _holders(every: Sequence[Part]) -> list[Part]:
-    """The parts that hold all layers, the outermost first."""
+    """Return the parts that contain all layers, the outermost first."""
     layers = [f"{part.qualified}." for part in every if part.layer is not None]
     above = [part for part in every if part.layer is None] if layers else []
     return [part for part in above if all(layer.startswith(f"{part.qualified}.") for layer in layers)]
 
 
 def is_compiled(module: Any) -> bool:
-    """Whether torch has compiled a module, or will when it is called: its parts are hidden."""
+    """Whether torch has compiled a module, or will at its call, so that its parts are hidden."""
     return type(module).__name__ == "OptimizedModule" or vars(module).get("_compiled_call_impl") is not None
 
 
 def _is_closed(module: Any) -> bool:
-    """Whether parts must not change: torch compiles them, or calls copies on several devices.
+    """Whether parts must not change: torch compiles them or calls copies on several devices.
 
-    Such a copy is shallow: a replaced method would call the original part, on that part's device.
+    Such a copy is shallow: a replaced method would call the original part on the original device.
     """
     copies = type(module).__name__ == "DataParallel" and len(getattr(module, "device_ids", None) or ()) > 1
     return copies or is_compiled(module)
@@ -126,7 +126,7 @@ def chosen(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
 
 
 def closed(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
-    """The parts that would be selected if they were not closed."""
+    """Return the parts that would be selected if they were not closed."""
     return [part for part in _choice(parts(model), most, only) if part.closed]
 
 
@@ -160,9 +160,9 @@ _REST = 4
 
 
 class _Rank:
-    """The order: the head, attentions, MLPs, parents of norms and attentions, closed parts, the rest by depth.
+    """Order: the head, attentions, MLPs, parents of norms and attentions, closed parts, others.
 
-    The part that holds all layers, which is the model without its head, ranks with the parents.
+    Others are ordered by depth. The part with all layers, the model without its head, ranks with the parents.
     """
 
     def __init__(self, every: Sequence[Part]) -> None:
@@ -183,7 +183,7 @@ class _Rank:
 
 
 def _spread(group: list[Part], most: int) -> list[Part]:
-    """At most `most` parts, spread evenly."""
+    """Return at most `most` parts, spread evenly."""
     if len(group) <= most:
         return group
     if most <= 1:

@@ -1,8 +1,8 @@
-"""Whether the output of a part may depend on more than the arguments of its call.
+"""Decides whether the output of a part may depend on more than its arguments.
 
-Owns: what is searched in a part (caches, attributes that a call changes, active dropout), and the rule that decides
-per call. Must not know: checksums, which parts are selected. Invariants: nothing is computed with tensors; only a
-part's attention modules and those with buffers are inspected, and only in a sampled call; unknown counts as state.
+Owns: the search for state in a part (caches, attributes that a call changes, active dropout), and the rule that decides
+per call. Must not know: checksums, which parts are selected. Invariants: it computes nothing with tensors; it inspects
+only a part's attention modules and those with buffers, and only in a sampled call; unknown counts as state.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _CACHE = re.compile(r"(?<![a-z])kv(?![a-z])|(?<![a-z])(kv)?caches?(?![a-z])", re
 _PLAIN = (bool, int, float, str, bytes, complex, type(None))
 _FIXED = (*_PLAIN, enum.Enum, type, types.FunctionType, types.MethodType)
 _ITEMS_MAX = 64
-_KINDS_MAX = 1024  # classes of attribute values whose handling is remembered
+_KINDS_MAX = 1024  # cached classes of attribute values
 
 
 class _Handling(enum.Enum):
     """How a change of an attribute's value is detected."""
 
-    CONSTANT = enum.auto()  # by its identity
-    TENSOR = enum.auto()  # by its version
-    CONTAINER = enum.auto()  # by its contents, if these are constant
+    CONSTANT = enum.auto()  # by identity
+    TENSOR = enum.auto()  # by version
+    CONTAINER = enum.auto()  # by content, if it is constant
     CACHE = enum.auto()
 
 
@@ -44,11 +44,11 @@ _CONSTANT = _Handling.CONSTANT
 
 
 class _UnknownStateError(Exception):
-    """A module is gone, or keeps something whose changes cannot be detected."""
+    """A module is gone, or has a value whose changes cannot be detected."""
 
 
 class ModuleState:
-    """What a part may keep from one call to the next."""
+    """The state that a part may keep between calls."""
 
     def __init__(self, part: Part) -> None:
         self._usual = vars(sys.modules["torch"].nn.Module()).keys()
@@ -60,12 +60,12 @@ class ModuleState:
         self._plain = part.category in ("ffn", "norm")
         self._caches = any(_CACHE.search(name) for name, _ in part.module.named_buffers())
         watched = [*attentions, *(each for _, each in inside if vars(each).get("_buffers"))] if attentions else []
-        # One of each class: a look must stay cheap, and modules of one class keep the same things.
+        # One module per class: a look must be cheap, and modules of one class keep the same state.
         self._watched = [weakref.ref(each) for each in {type(each): each for each in reversed(watched)}.values()]
         self._dropouts = [weakref.ref(each) for _, each in inside if "dropout" in type(each).__name__.lower()]
 
     def look(self, passed: Passed) -> list[Any] | None:
-        """What the part keeps, if that decides; None if unknown, or if there is a cache."""
+        """Return the part's state if it decides; None if unknown, or if there is a cache."""
         if not self._attends or passed.has_place:
             return None
         try:
@@ -74,11 +74,11 @@ class ModuleState:
             return None
 
     def decides(self, before: list[Any] | None, passed: Passed, returned: Passed) -> bool | None:
-        """Whether state affected the output of a call; None: the name of the part decides."""
+        """Return whether state affected the output of a call; None: the part's name decides."""
         cache = passed.cached()
         if cache or passed.more or self._caches or any(map(_drops, self._dropouts)):
             return True
-        if cache is False:  # it got no cache, or an empty one that it filled
+        if cache is False:  # it got no cache, or an empty one, which it filled
             return False
         if not self._attends:
             return False if self._plain else None
@@ -88,7 +88,7 @@ class ModuleState:
         return now is None or not _same(before, now)
 
     def _kept(self) -> list[Any]:
-        """The attributes of the watched modules, and the versions of tensors among them."""
+        """Return the attributes of the watched modules, and the versions of tensors among them."""
         kept: list[Any] = []
         for this in self._watched:
             module = this()
@@ -107,7 +107,7 @@ class ModuleState:
 
 
 def _further(name: str, value: Any, handling: _Handling) -> Sequence[Any]:
-    """What shows, in addition to a value's identity, whether a call changes it."""
+    """Return the data that, with a value's identity, shows whether a call changes it."""
     if handling is _Handling.CACHE or _is_cache(name):
         raise _UnknownStateError
     if handling is _Handling.TENSOR:
@@ -154,7 +154,7 @@ def _drops(this: weakref.ReferenceType[Any]) -> bool:
 
 
 def _several_tokens(tensors: Sequence[Any]) -> bool:
-    """Whether a call gets whole sequences: a single token, or tokens without borders, attend to what is kept."""
+    """Whether a call gets complete sequences; other tokens attend to kept state."""
     if not tensors:
         return False
     first = tensors[0]

@@ -1,12 +1,12 @@
 """Weights of torch that are not plain tensors in the host's memory: packed, made of tensors, or on a device.
 
-Owns: how they are found, and how each is read through torch's documented API; whether a packed one has changed. Must
-not know: when a weight is read, what becomes of it. Invariants: nothing here keeps a module or a weight alive; a weight
+Owns: how they are found, how each is read through torch's documented API, and whether a packed one has changed. Must
+not know: when a weight is read, the use of its content. Invariants: it keeps no module and no weight alive; a weight
 that cannot be read is still listed, so that it is counted; torch is never imported.
 
-Unpacking a weight takes 5 to 90 ms per million elements, in one piece. So a dynamic linear layer is unpacked when first
-read. Later its product with a fixed input shows whether it is the same: 0.1 ms per million elements, as much as a step
-of the model takes for it.
+Unpacking a weight takes 5 to 90 ms per million elements, without interruption. So a dynamic linear layer is unpacked
+only once, at the first reading. Later, its product with a fixed input shows whether it is the same. This takes 0.1 ms
+per million elements, the time of a step of the model.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    Read = Callable[[], Any]  # a tensor; None: it is gone; NotImplemented: unchanged since it was last read
+    Read = Callable[[], Any]  # a tensor; None: it is gone; NotImplemented: unchanged since the last reading
 
 _DEPTH_MAX = 4
-_UNPACKED_MAX = 1 << 20  # elements: a step of the host must not wait for more to be unpacked
+_UNPACKED_MAX = 1 << 20  # elements: unpacking more would delay a step of the host too long
 
 
 def further(module: Any) -> tuple[list[tuple[str, Read, bool]], list[str]]:
-    """Further weights of a module, and the names of tensors that these replace.
+    """Return further weights of a module, and the names of tensors that these replace.
 
-    Each has its name, how to read it, and whether that takes too long for a step of the host.
+    Each has its name, a function that reads it, and whether this takes too long for a step of the host.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(module, torch.nn.Module):
         return [], []
     found: list[tuple[str, Read, bool]] = []
     replaced: list[str] = []
-    inside: list[str] = []  # paths of packed modules, which read what is packed inside them
+    inside: list[str] = []  # paths of packed modules, which also read their inner packed weights
     for path, part in module.named_modules():
         for table in ("_parameters", "_buffers"):
             for key, tensor in vars(part)[table].items():
                 try:
                     inner = list(_flattened(tensor))
-                except Exception:  # a tensor may have any class; one that raises must not hide the others
+                except Exception:  # a tensor may have any class; if it raises, the others must still be found
                     replaced.append(_below(path, key))
                     found.append((_below(path, key), _Unreadable(part), False))
                     continue
@@ -102,7 +102,7 @@ def _below(path: str, *names: str) -> str:
 
 
 def _flattened(tensor: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The attributes that lead to each plain tensor inside a tensor."""
+    """Return the attributes that lead to each plain tensor inside a tensor."""
     if len(above) == _DEPTH_MAX or not hasattr(type(tensor), "__tensor_flatten__"):
         return
     for name in tensor.__tensor_flatten__()[0]:
@@ -117,7 +117,7 @@ def _is_packed(part: Any) -> bool:
 
 
 def _elements(part: Any) -> float:
-    """The number of elements of a packed weight, without unpacking it; infinite if unknown."""
+    """Return a packed weight's number of elements, without unpacking it; infinite if unknown."""
     for names in _SIZES:
         if all(isinstance(getattr(part, name, None), int) for name in names):
             size = 1
@@ -129,14 +129,14 @@ def _elements(part: Any) -> float:
     return float("inf")
 
 
-# The attributes of linear layers, of convolutions (an upper bound if they have groups), of embeddings.
+# The attributes of linear layers, of convolutions (an upper bound if they have groups), and of embeddings.
 _SIZES = ("in_features", "out_features"), ("in_channels", "out_channels"), ("num_embeddings", "embedding_dim")
 _METHODS = "weight", "bias"
 _PACKED = "weight", "weight_scale", "bias"
 
 
 class _Unreadable:
-    """A tensor that torch cannot read, for as long as its part exists."""
+    """A tensor that torch cannot read; it exists as long as its part."""
 
     def __init__(self, part: Any) -> None:
         self._part = weakref.ref(part)
@@ -161,7 +161,7 @@ class _Inner:
 
 
 class _Packed:
-    """A quantized module: its integers, their scales and zero points, and the bias; read in this order."""
+    """A quantized module: integers, scales, zero points and bias, read in this order."""
 
     def __init__(self, part: Any) -> None:
         self.part = weakref.ref(part)
@@ -197,7 +197,7 @@ class _Packed:
 
 
 class _PackedTensor:
-    """One of the tensors of a quantized module; equal to the same one of the same module."""
+    """One of the tensors of a quantized module; equal to the same tensor of the same module."""
 
     def __init__(self, of: _Packed, name: str) -> None:
         self._of, self._name = of, name
@@ -212,19 +212,20 @@ class _PackedTensor:
 
 
 def _is_multiplied(part: Any) -> bool:
-    """Whether its product with an input shows its weight, its scales and its bias."""
+    """Whether its product with an input depends on its weight, its scales and its bias."""
     dynamic = sys.modules.get("torch.ao.nn.quantized.dynamic")
     return dynamic is not None and isinstance(part, dynamic.Linear)
 
 
 def _product(part: Any) -> Any:
-    """Its product with two rows of distinct numbers; None if a product would not show everything."""
+    """Return its product with two rows of distinct numbers; None if a product would miss a part."""
     if not _is_multiplied(part):
         return None
     torch = sys.modules["torch"]
     at = torch.arange(1, 2 * part.in_features + 1, dtype=torch.float64, device="cpu")
     signs = torch.where((at * 2**0.5) % 1 < 0.5, -1.0, 1.0)
-    # Multiples of the golden ratio are spread evenly. No number is small, so one step of a weight changes the product.
+    # Multiples of the golden ratio are spread evenly. No number is small, so the smallest change of a weight changes
+    # the product.
     rows = (signs * (0.25 + 0.75 * ((at * _GOLDEN) % 1))).to(torch.float32).reshape(2, part.in_features)
     # Without hooks or a ReLU.
     return sys.modules["torch.ao.nn.quantized.dynamic"].Linear.forward(part, rows)

@@ -1,8 +1,8 @@
-"""Each call of a torch model is a step, with a number that all workers compute the same way.
+"""Makes each call of a torch model a step, with the same number in all workers.
 
-Owns: that number, and the step that filled each cache. Must not know: parts, the record of a step. Invariants: two
-calls have the same number only if they got the same tensors, and caches filled by the same calls; a cache of unknown
-content gives a unique number; nothing is computed with tensors; no cache is kept alive or changed.
+Owns: the number, and the step that filled each cache. Must not know: parts, the record of a step. Invariants: two calls
+have the same number only if they got the same tensors, and caches filled by the same calls; a cache of unknown content
+gives a unique number; it computes nothing with tensors, and keeps no cache alive or changes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def stepped(plain: Callable[..., Any]) -> Callable[..., Any]:
         of, number, caches = begun
         with of:
             result = plain(*args, **keywords)
-        if not caches:  # the model may have made one
+        if not caches:  # the model may have created one
             _note_returned(torch.Tensor, result, number)
         return result
 
@@ -42,7 +42,7 @@ def stepped(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _begin(kind: type, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, int, list[Any]] | None:
-    """The step, its number, and its caches; None: one is open, or nothing is recorded."""
+    """Return the step, its number, and its caches; None: a step is open, or recording is off."""
     try:
         passed = given(kind, args, keywords)
         number = _step_of(passed.tensors, sum(map(_filled_by, passed.caches)) & _ALL)
@@ -57,7 +57,7 @@ def _begin(kind: type, args: Sequence[Any], keywords: Mapping[str, Any]) -> tupl
 
 
 def _filled_by(cache: Any) -> int:
-    """The number of the last step that filled a cache; 0: empty; a unique number: unknown."""
+    """Return the number of the step that filled a cache; 0: empty; a unique number: unknown."""
     try:
         known = _filled.get(cache)
     except TypeError:  # a list or a tuple

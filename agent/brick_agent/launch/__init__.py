@@ -1,9 +1,9 @@
 """Start a command so that each of its Python processes loads brick_agent.
 
-Owns: the command's environment, and the cases in which it has no effect. Must not know: what brick_agent does then.
-Both distributions have this package, so that either can start a host; it imports neither. Invariants: the command
-replaces this process and keeps its pid, signals and standard streams; without BRICKD=1 in its environment nothing
-happens, and BRICKD=0 stays; Python imports from the same places as before.
+Owns: the command's environment, and the cases in which it has no effect. Must not know: the work of brick_agent. Both
+distributions have this package, so that each can start a host; it imports neither. Invariants: the command replaces
+this process and keeps its pid, signals and standard streams; without BRICKD=1 in its environment, recording does not
+start, and BRICKD=0 stays; Python imports from the same places as before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as in a shell, env and nohup
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # the codes of a shell, env and nohup
 _USAGE = 2
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*t?d?")
 _WITH_VALUE = "cmWX"  # options of Python that take a value
@@ -39,7 +39,7 @@ class NotBegunError(Exception):
 
 
 def run(command: Sequence[str], *, service: str | None, fingerprints: str | None, log: Callable[[str], None]) -> int:
-    """Replace this process by the command. Returns the exit code if the command cannot start."""
+    """Replace this process by the command; return the exit code if the command cannot start."""
     try:
         environ = inherited()
         variables = environment(command, environ, service=service, fingerprints=fingerprints)
@@ -54,7 +54,7 @@ def run(command: Sequence[str], *, service: str | None, fingerprints: str | None
 def begin(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Replace this process by the command."""
     for each in _IGNORED_BY_PYTHON:
-        signal.signal(each, signal.SIG_DFL)  # else the command would ignore it, too
+        signal.signal(each, signal.SIG_DFL)  # otherwise the command would also ignore it
     try:
         os.execvpe(command[0], list(command), dict(environment))
     except (FileNotFoundError, NotADirectoryError):
@@ -64,7 +64,7 @@ def begin(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 def _missing(command: str) -> str:
-    """The message for a missing command or interpreter."""
+    """Return the message for a missing command or interpreter."""
     file = shutil.which(command)
     if file is None:
         return "no such command: check the name and PATH"
@@ -73,7 +73,7 @@ def _missing(command: str) -> str:
 
 
 def inherited() -> dict[str, str]:
-    """The environment without the LC_CTYPE that Python itself sets in the locale C."""
+    """Return the environment without the LC_CTYPE that Python sets in the locale C."""
     environ = dict(os.environ)
     try:
         with open("/proc/self/environ", "rb") as file:
@@ -87,13 +87,13 @@ def inherited() -> dict[str, str]:
 def environment(
     command: Sequence[str], given: Mapping[str, str], *, service: str | None = None, fingerprints: str | None = None
 ) -> dict[str, str]:
-    """The environment of the command."""
+    """Return the environment of the command."""
     if fingerprints is not None and not _RATE.fullmatch(fingerprints):
         rates = "off, all, or 1/N for one step of N, of at most 1000000"
         raise NotBegunError(f"--fingerprints is {fingerprints}, expected {rates}", _USAGE)
     if given.get("BRICKD") == "0":
         return dict(given)
-    # An empty variable counts as unset; an empty entry in it means the directory where the command starts.
+    # An empty variable counts as unset; an empty entry means the directory where the command starts.
     path = given.get("PYTHONPATH") or None
     others = [] if path is None else [each for each in path.split(os.pathsep) if each != SITE]
     result = {**given, "BRICKD": "1", "PYTHONPATH": os.pathsep.join((SITE, *others)), "_BRICKD_RUN": str(os.getpid())}
@@ -106,13 +106,13 @@ def environment(
 
 
 def service_of(command: Sequence[str]) -> str:
-    """The default service: the name of the program, or of the script or module that Python runs."""
+    """Return the default service: the name of the program, or of Python's script or module."""
     program = os.path.basename(command[0])
     return _python(command[1:])[1] or program if _PYTHON.fullmatch(program) else program
 
 
 def _python(words: Sequence[str]) -> tuple[str, str]:
-    """The letters of Python's options, and the name of what it runs; empty if it has no name."""
+    """Return the letters of Python's options, and the name of its script or module, or ""."""
     letters, rest = "", iter(words)
     for word in rest:
         if word == "--":
@@ -138,7 +138,7 @@ def _file(word: str) -> str:
 
 
 def obstacle(command: Sequence[str], given: Mapping[str, str]) -> str | None:
-    """Why the command's first process will not load brick_agent; None if no reason is known."""
+    """Return why the command's first process will not load brick_agent; None: no known reason."""
     if given.get("BRICKD") == "0":
         return "BRICKD is 0, so nothing is recorded: unset it"
     program, words = os.path.basename(command[0]), list(command[1:])
@@ -155,7 +155,7 @@ def obstacle(command: Sequence[str], given: Mapping[str, str]) -> str | None:
 
 
 def _shebang(file: str) -> list[str]:
-    """The options in a script's first line, for the Python that it names."""
+    """Return the options in a script's first line, if it names a Python."""
     first = _first_line(file)
     words = first[2:].split() if first.startswith("#!") else []
     at = next((n for n, word in enumerate(words) if _PYTHON.fullmatch(os.path.basename(word))), None)

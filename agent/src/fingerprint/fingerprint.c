@@ -1,11 +1,11 @@
 /* fingerprint/fingerprint.c - the fingerprint of a tensor, as brick_fingerprint.h defines it.
  *
  * Owns views (the elements in flat order), the incomplete block at the end, the result of the sums, and the state of a
- * tensor in pieces. Must not know segments or records. Invariants: nothing outside the view is read, only the result is
- * written, and each element is read once, unless float64 needs another scale.
+ * tensor in pieces. Must not know segments or records. Invariants: it reads only the view and writes only the result,
+ * and reads each element once, unless float64 needs another scale.
  *
- * The tensor is read in pieces that stay in the first-level cache; a piece that is not contiguous is gathered first. The
- * sums first assume that all elements are finite, as they nearly always are; if not, they run again with care.
+ * The tensor is read in pieces that stay in the first-level cache; a piece that is not contiguous is gathered first.
+ * The sums first assume that all elements are finite, the usual case; if not, they run again with checks.
  */
 #include "simd.h"
 #include "fp_modes.h"
@@ -16,10 +16,10 @@
 
 #define PIECE_BYTES (BRICK_PIECE_BLOCKS * BRICK_SIXTEEN * 4)
 #define PIECE_ELEMENTS (BRICK_PIECE_BLOCKS * BRICK_SIXTEEN)
-#define CARE_BLOCKS 16 /* blocks at a time, when care is needed */
+#define CARE_BLOCKS 16 /* blocks at a time, with checks */
 #define FNV_ELEMENTS 64
 
-/* Of each dtype: its size, and whether it needs float64 because float32 does not hold all its values. */
+/* For each dtype: its size, and whether it needs float64 because float32 does not have all its values. */
 static const struct {
     uint8_t size;
     bool wide;
@@ -64,7 +64,7 @@ static const char *make_view(struct view *v, const struct brick_tensor *t)
     if (t->dims > 0 && t->shape == NULL)
         return "it has no shape";
     if (t->valid != BRICK_ALL_ROWS && (t->dims == 0 || t->shape[0] < 0 || t->valid > (uint64_t)t->shape[0]))
-        return "more rows are valid than it has";
+        return "it has fewer rows than are valid";
     v->data = t->data;
     v->elements = 1;
     v->size = dtypes[t->dtype].size;
@@ -88,7 +88,7 @@ static const char *make_view(struct view *v, const struct brick_tensor *t)
         if (__builtin_mul_overflow(v->elements, count, &v->elements) || v->elements > INT64_MAX / v->size)
             return "it has more than 2^63 bytes";
         dense *= (uint64_t)t->shape[d];
-        uint32_t outermost = v->dims - 1; /* of those so far; here the innermost comes first */
+        uint32_t outermost = v->dims - 1; /* bytes of the dimensions so far; the innermost comes first */
         if (count == 1)
             continue;
         if (v->dims > 0 && stride == v->shape[outermost] * v->stride[outermost]) {
@@ -301,7 +301,7 @@ static uint64_t fnv1a(const struct pass *p, const char *elements, size_t count)
     return brick_fnv1a(bytes, 4 * count);
 }
 
-/* Adds `elements` more of those that are left, in whole pieces except at the end. */
+/* Adds `elements` more of the remaining ones, in complete pieces except at the end. */
 static void walk(struct pass *p, struct view *v, uint64_t *left, uint64_t elements)
 {
     char gathered[PIECE_BYTES] BRICK_ALIGNED;
@@ -346,7 +346,7 @@ static double power_of_two(uint64_t exponent) /* biased as float64 stores it: 1 
     return power;
 }
 
-/* The exponent of the scale that keeps squares and sums of float64 in range; nearly always that of 1. */
+/* Returns the exponent of the scale that keeps squares and sums of float64 in range; nearly always that of 1. */
 static uint64_t scale_exponent(double magnitude)
 {
     uint64_t bits;
@@ -375,7 +375,7 @@ static void put_sums(struct brick_fingerprint *f, const struct pass *p, double u
     f->l2 = square_root(squares) * unscaled;
 }
 
-/* Sets everything except the sums. Returns the exponent of the scale that the sums need. */
+/* Sets all fields except the sums. Returns the exponent of the scale for the sums. */
 static uint64_t put_bounds(struct brick_fingerprint *f, const struct view *v, const struct pass *p)
 {
     const struct brick_sums *s = &p->sums;
@@ -407,15 +407,15 @@ struct course {
     uint64_t exponent; /* of the scale; 0: the first pass is not over yet */
     struct brick_fingerprint found;
 };
-BRICK_ASSERT(sizeof(struct course) + 64 <= sizeof(struct brick_pieces), "it has room, wherever that begins");
+BRICK_ASSERT(sizeof(struct course) + 64 <= sizeof(struct brick_pieces), "there is room for any alignment");
 
-/* The widest vectors need it aligned, and the caller's memory may not be. */
+/* The widest vectors need alignment, and the caller's memory may not be aligned. */
 static struct course *course_of(const struct brick_pieces *pieces)
 {
     return (struct course *)(((uintptr_t)pieces + 63) / 64 * 64);
 }
 
-/* Returns false when everything is read. */
+/* Returns false when all is read. */
 static bool course_add(struct course *c, uint64_t bytes)
 {
     const uint64_t most = PIECE_BYTES / c->view.size, elements = bytes / c->view.size / most * most;

@@ -1,4 +1,4 @@
-/* fingerprint/fp_modes.h - sets the floating-point modes of fingerprints, whatever the host's are. */
+/* fingerprint/fp_modes.h - sets the floating-point modes for fingerprints, independent of the host's. */
 #ifndef BRICK_MODES_H
 #define BRICK_MODES_H
 
@@ -6,8 +6,9 @@
 #include <xmmintrin.h>
 #endif
 
-/* Sets rounding to nearest, keeps subnormals, disables traps. Returns the host's modes and flags for brick_modes_restore.
- * Arithmetic between the two must be in a call, which no compiler moves out. */
+/* Sets rounding to nearest, keeps subnormals, disables traps. Returns the host's modes and flags for
+ * brick_modes_restore. Arithmetic between the two must be in a function call, because compilers do not move that
+ * out. */
 static inline unsigned brick_modes_usual(void)
 {
 #if defined(__x86_64__)

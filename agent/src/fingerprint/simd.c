@@ -1,7 +1,7 @@
 /* fingerprint/simd.c - the variants of the kernel, and the choice of one for this processor.
  *
- * Each function declares the instructions that it may use: the build needs no flag, and the rest of the agent runs on any
- * processor. "generic" is plain C for any architecture; on x86-64, which always has SSE2, it is for tests.
+ * Each function declares its instruction set, so the build needs no flag, and the rest of the agent runs on any
+ * processor. "generic" is plain C for any architecture; on x86-64, which always has SSE2, only tests use it.
  */
 #include "simd.h"
 
@@ -46,7 +46,7 @@ static inline float brick_small(uint32_t sign, uint32_t magnitude, int shift, fl
     return whole.value;
 }
 
-/* These formats have their only NaN where -0 would be. Maps it above the largest magnitude. */
+/* In these formats, the only NaN has the bits of -0. Maps it above the largest magnitude. */
 static inline uint32_t brick_fnuz(uint32_t bits) { return (bits & 0x7F) | (uint32_t)(bits == 0x80) << 7; }
 
 typedef float brick_float_anywhere BRICK_ANYWHERE;
@@ -153,7 +153,7 @@ const struct brick_kernel *brick_kernel_named(const char *name)
 
 const struct brick_kernel *brick_kernel_choose(void)
 {
-    /* Every thread finds and stores the same. */
+    /* Every thread finds and stores the same value. */
     static const struct brick_kernel *chosen;
     static const char *const names[] = {"avx512", "avx2", "sse2", "generic"};
     const struct brick_kernel *kernel = __atomic_load_n(&chosen, __ATOMIC_RELAXED);

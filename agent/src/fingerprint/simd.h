@@ -1,8 +1,8 @@
 /* fingerprint/simd.h - the loops of a fingerprint over whole blocks, once per kind of processor.
  *
- * Owns the arithmetic on blocks of 16 words and of 16 elements. Must not know tensors, their shapes, or the address of the
- * first block (fingerprint/fingerprint.c). Every variant is built from fingerprint/simd_body.h and gives the same checksum
- * bit by bit; sums differ by the rounding of another order.
+ * Owns the arithmetic on blocks of 16 words and of 16 elements. Must not know tensors, their shapes, or the address of
+ * the first block (fingerprint/fingerprint.c). Every variant is built from fingerprint/simd_body.h and gives exactly
+ * the same checksum; sums differ by the rounding of another order.
  *
  * The sketch assigns the 16 lanes of a block to places by an XOR with t, without moving a lane. There are 16 vectors of
  * sums. Vector g of a block (with n lanes, g = 0, n, 2n, ...) is added to vector t XOR g: so the upper bits of t select
@@ -17,7 +17,7 @@
 #pragma GCC optimize("no-fast-math")
 #endif
 #if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
-#error "fingerprint/fingerprint.c and fingerprint/simd.c are to be compiled without -ffast-math"
+#error "fingerprint/fingerprint.c and fingerprint/simd.c must be compiled without -ffast-math"
 #endif
 
 #include "../writer/common.h"
@@ -55,14 +55,14 @@ struct brick_kernel {
     bool (*doubles)(struct brick_sums *sums, const void *elements, const uint64_t *hashes, size_t blocks, double scale);
     /* Counts elements that are not finite, and makes them 0; the others widen the bounds. */
     void (*clean)(struct brick_sums *sums, double *elements, size_t blocks);
-    /* Converts to float32 if that holds every value of the type, else to float64. */
+    /* Converts to float32 if it has every value of the type, else to float64. */
     void (*widen[BRICK_DTYPES])(const void *elements, void *widened, size_t blocks);
     void (*promote)(const float *elements, double *promoted, size_t blocks);
 };
 
-/* The fastest variant for this processor. */
+/* Returns the fastest variant for this processor. */
 BRICK_HIDDEN const struct brick_kernel *brick_kernel_choose(void);
-/* A variant by its name; NULL if it was not compiled or cannot run here. */
+/* Returns a variant by its name; NULL if it was not compiled or cannot run here. */
 BRICK_HIDDEN const struct brick_kernel *brick_kernel_named(const char *name);
 
 /* brick_fingerprint with a given variant. */

@@ -46,7 +46,7 @@ TARGET static uint64_t OWN(checksum)(const void *words, const uint64_t *hashes, 
     uint64_t sum = 0;
     for (size_t i = 0; i < blocks; i++, u += WORD_GROUPS) {
         uint64_t high = hashes[i] >> 32 | 1;
-        __builtin_prefetch((const void *)((uintptr_t)u + BRICK_AHEAD)); /* harmless beyond the end */
+        __builtin_prefetch((const void *)((uintptr_t)u + BRICK_AHEAD)); /* harmless after the end */
 #pragma GCC unroll 4
         for (int g = 0; g < WORD_GROUPS; g++) {
             U two = u[g];
@@ -60,7 +60,7 @@ TARGET static uint64_t OWN(checksum)(const void *words, const uint64_t *hashes, 
     return sum;
 }
 
-/* Changes nothing in *s before everything is known to be finite. */
+/* Does not change *s before all elements are known to be finite. */
 TARGET static inline __attribute__((always_inline)) bool OWN(add)(struct brick_sums *s, const char *elements, bool wide,
                                                                  const uint64_t *hashes, size_t blocks, double scale)
 {

@@ -88,7 +88,7 @@ int core_elapsed(PyObject *value, uint64_t *elapsed_ns)
     if (PyLong_Check(value))
         return core_amount(value, elapsed_ns);
     double ns = PyFloat_AsDouble(value);
-    if (ns >= 0 && ns < 0x1p63) { /* false for NaN, and for the -1 of what is not a number */
+    if (ns >= 0 && ns < 0x1p63) { /* false for NaN, and for the -1 of an object that is not a number */
         *elapsed_ns = (uint64_t)(ns + 0.5);
         return 0;
     }
@@ -127,7 +127,7 @@ PyObject *core_text(PyObject *value)
         return PyUnicode_FromFormat("<%s>", Py_TYPE(value)->tp_name);
     }
     if (PyUnicode_AsUTF8(value) != NULL)
-        return PyUnicode_FromObject(value); /* a plain str, whatever its class overrides */
+        return PyUnicode_FromObject(value); /* a plain str, even if its class overrides methods */
     PyErr_Clear();
     PyObject *bytes = PyUnicode_AsEncodedString(value, "utf-8", "backslashreplace");
     PyObject *text = bytes != NULL ? PyUnicode_FromEncodedObject(bytes, "utf-8", "strict") : NULL;
@@ -157,7 +157,7 @@ static int which_of(CoreCall *call, PyObject *name, Py_ssize_t first)
 int core_arguments(CoreCall *call, PyObject *const *args, Py_ssize_t given, PyObject *names, PyObject **values)
 {
     if (given > call->places) {
-        PyErr_Format(PyExc_TypeError, "brick_agent: %s takes at most %zd arguments by place, not %zd", call->function,
+        PyErr_Format(PyExc_TypeError, "brick_agent: %s takes at most %zd positional arguments, not %zd", call->function,
                      call->places, given);
         return -1;
     }

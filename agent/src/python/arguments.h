@@ -1,10 +1,10 @@
-/* python/arguments.h - what callers pass: amounts, numbers, names, keywords; and the handling of invalid values. */
+/* python/arguments.h - arguments of callers: amounts, numbers, names, keywords; and the handling of invalid values. */
 #ifndef BRICK_ARGUMENTS_H
 #define BRICK_ARGUMENTS_H
 
 #include "core.h"
 
-/* BRICKD_STRICT=1: raises what is otherwise only counted. Read only when something is wrong. */
+/* BRICKD_STRICT=1: errors raise instead of being only counted. Read only at an error. */
 bool core_strict(void);
 /* Rejects a value: returns 0, or in strict mode -1 with an exception set. The first of a kind writes a line to stderr. */
 int core_complain(const char *what, PyObject *value);
@@ -24,11 +24,11 @@ static inline int core_amount(PyObject *value, uint64_t *amount)
     return core_complain("an amount must be an integer from 0 to 2^48", value);
 }
 
-/* A number, which may be a formula's float or a number of numpy. */
+/* Takes a number, which may be the float result of a formula or a number of numpy. */
 static inline int core_flops(PyObject *value, double *flops)
 {
     *flops = PyFloat_AsDouble(value);
-    if (*flops >= 0 && *flops <= BRICK_FLOPS_MAX) /* false for NaN, and for the -1 of what is not a number */
+    if (*flops >= 0 && *flops <= BRICK_FLOPS_MAX) /* false for NaN, and for the -1 of an object that is not a number */
         return 0;
     *flops = -1; /* the writer counts it as invalid */
     return core_complain("flops must be a number from 0 to 2^80", value);
@@ -36,16 +36,16 @@ static inline int core_flops(PyObject *value, double *flops)
 
 int core_elapsed(PyObject *value, uint64_t *elapsed_ns);
 int core_to_layer(PyObject *value, uint32_t *layer);
-/* An integer stays as it is, a string becomes its hash. *has is false for None and for anything else. */
+/* An integer stays unchanged, a string becomes its hash. *has is false for None and any other type. */
 int core_number(PyObject *value, uint64_t *number, bool *has, const char *expected);
 #define CORE_STEP "a step must be an integer or a string"
-/* A name that UTF-8 can hold: a new reference, or NULL with an exception set. */
+/* Returns a name that UTF-8 can encode: a new reference, or NULL with an exception set. */
 PyObject *core_text(PyObject *value);
 
 #define CORE_ARGUMENTS 9
 
-/* What a function takes: the first `places` arguments also by place, the first `needed` always. `interned` holds their
- * names, interned at the first call, because the names that a caller writes are interned, too. */
+/* The arguments of a function: the first `places` may be positional, the first `needed` are required. `interned` has
+ * their names, interned at the first call, because names in a caller's code are interned, too. */
 typedef struct {
     const char *function;
     Py_ssize_t needed, places, count;
@@ -53,7 +53,7 @@ typedef struct {
     PyObject *interned[CORE_ARGUMENTS];
 } CoreCall;
 
-/* values[i] is borrowed, or NULL if the caller does not pass it. Returns 0, or -1 with an exception set. */
+/* values[i] is borrowed, or NULL if the caller omits it. Returns 0, or -1 with an exception set. */
 int core_arguments(CoreCall *call, PyObject *const *args, Py_ssize_t given, PyObject *names, PyObject **values);
 static inline bool core_is_given(PyObject *value) { return value != NULL && value != Py_None; }
 

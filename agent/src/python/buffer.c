@@ -1,8 +1,8 @@
 /* python/buffer.c - a Python object's memory as a tensor: by the buffer protocol, else by DLPack.
  *
- * Owns what a buffer says of types and shapes, and the hold on the memory until core_tensor_release. Must not know what
- * becomes of the tensor. A numpy array with a dtype of another package (bfloat16, float8 of ml_dtypes) has neither
- * protocol: its bits are read by the dtype's name, without a call into that package.
+ * Owns the types and shapes of buffers, and the hold on the memory until core_tensor_release. Must not know the use of
+ * the tensor. A numpy array with a dtype of another package (bfloat16, float8 of ml_dtypes) has neither protocol: its
+ * bits are read by the dtype's name, without a call into that package.
  */
 #include "tensor.h"
 
@@ -10,7 +10,7 @@
 
 /* ---- the buffer protocol -------------------------------------------------- */
 
-static const char kinds[] = "?bhilqnBHILQNefd"; /* of the struct module: those that are numbers */
+static const char kinds[] = "?bhilqnBHILQNefd"; /* formats of the struct module that are numbers */
 
 static uint32_t dtype_of_format(char kind, Py_ssize_t size)
 {
@@ -57,7 +57,7 @@ static int take_buffer(CoreTensor *t)
 
 /* ---- numpy arrays without a format ------------------------------------------ */
 
-/* The name of an array's dtype: a new reference, or NULL as from core_attribute. */
+/* Returns the name of an array's dtype: a new reference, or NULL as from core_attribute. */
 static PyObject *dtype_of(PyObject *array, PyObject **dtype)
 {
     *dtype = core_attribute(array, "dtype");
@@ -88,7 +88,7 @@ static int of_this_machine(PyObject *dtype, PyObject *name)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Holds a view of its bits. Returns 1; 0 if its dtype is not one of those without a format; -1 with an exception set. */
+/* Holds a view of its bits. Returns 1; 0 if its dtype has a format; -1 with an exception set. */
 static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTensor *t)
 {
     const uint32_t number = dtype_of_name(name);
@@ -97,7 +97,7 @@ static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTenso
         return 0;
     PyObject *view = of_this_machine(dtype, name) == 0 ? PyObject_CallMethod(array, "view", "s", core_dtype_name(bits)) : NULL;
     int held = view != NULL && PyObject_GetBuffer(view, &t->buffer, PyBUF_RECORDS_RO) == 0 && take_buffer(t) == 0 ? 1 : -1;
-    Py_XDECREF(view); /* the buffer holds it now */
+    Py_XDECREF(view); /* the buffer keeps it alive now */
     if (held == 1 && t->tensor.dtype != bits) { /* not a real numpy array */
         PyErr_Format(PyExc_TypeError, "brick_agent: a tensor of dtype '%U' gave a view of dtype '%s', expected '%s'", name,
                      core_dtype_name(t->tensor.dtype), core_dtype_name(bits));
@@ -117,7 +117,7 @@ static int hold_without_format(PyObject *array, CoreTensor *t)
     int held = name != NULL ? hold_bits(array, dtype, name, t) : PyErr_Occurred() ? -1 : 0;
     if (held != 0) {
         core_forget(refused);
-    } else { /* DLPack has a code for bfloat16, of which others refuse a buffer */
+    } else { /* DLPack has a code for bfloat16; other packages refuse a buffer of it */
         core_put_back(refused);
         held = core_dlpack_hold(array, t);
         if (held != 0 && name != NULL && PyErr_ExceptionMatches(PyExc_BufferError)) /* numpy's answer for any such dtype */

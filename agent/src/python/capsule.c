@@ -1,7 +1,7 @@
 /* python/capsule.c - the capsule through which other extensions reach this process's writer.
  *
- * Most calls come without the interpreter lock, on threads that Python may not know. They read only what never changes in
- * a handle, and touch no other object. So they take no reference to a key: if nothing was open for it, it is marked as
+ * Most calls come without the interpreter lock, on threads that Python may not know. They read only constant fields of
+ * a handle, and use no other object. So they take no reference to a key: if it has no open spans, it is marked as
  * borrowed, and its task keeps it valid.
  */
 #include "brick.h"

@@ -1,8 +1,8 @@
 /* python/checksum.c - checksum() and take(): record the fingerprints of a kernel's tensors.
  *
- * Owns what the arguments of both mean to the writer. Must not know how a fingerprint is computed or where it is written.
- * Invariants: only an unknown argument raises, or anything in strict mode; a tensor is read only if its checksum would be
- * recorded.
+ * Owns the translation of their arguments for the writer. Must not know how a fingerprint is computed or where it is
+ * written. Invariants: only an unknown argument raises (in strict mode, any error); a tensor is read only if its
+ * checksum would be recorded.
  */
 #include "arguments.h"
 #include "brick.h"
@@ -29,18 +29,19 @@ const char core_checksum_doc[] = PyDoc_STR(
 "checksum(kernel, output, /, *, input=None, layer=None, position=None, step=None, relation='local', valid=None,\n"
 "         backend=None, params=None, stateful=None)\n--\n\n"
 "Record the fingerprints of a kernel's tensors, so that they can be compared with other workers.\n\n"
-"kernel: a name or a handle. output: what fingerprint() takes. input: the same, a result of take(), or a list or a tuple\n"
-"of several. layer, step: by default those of the surrounding layer and span. position: an integer or a string; by default\n"
-"the occurrence of this kernel in this layer and step, on this thread. relation: why another worker must have the same\n"
-"output: \"local\" (only inputs and weights decide), \"replicated:GROUP\", \"partial:GROUP\" or \"moved:LINK\". What moves over\n"
-"a link has the same position at both ends, as its block's hash or its message's key; a link is one of 4,096 names.\n"
-"valid: the number of rows that count, of the output and of each input with as many rows. backend: a name. params: what\n"
-"else decides, as JSON. stateful: whether a state that no input shows decides too, as a cache or a random number; by\n"
-"default the kernel's name tells (attention, cache, sampling, ...). Workers may differ in such a kernel. One that reads a\n"
-"cache may have stateful=False if its inputs include what filled the cache, as the tokens so far.\n\n"
+"kernel: a name or a handle. output: a tensor, as in fingerprint(). input: the same, a result of take(), or a list or a\n"
+"tuple of several. layer, step: by default those of the surrounding layer and span. position: an integer or a string; by\n"
+"default the occurrence of this kernel in this layer and step, on this thread. relation: why another worker must have the\n"
+"same output: \"local\" (only inputs and weights decide), \"replicated:GROUP\", \"partial:GROUP\" or \"moved:LINK\". Moved\n"
+"data has the same position at both ends, such as its block's hash or its message's key; a link is one of 4,096 names.\n"
+"valid: the number of valid rows, of the output and of each input with the same number of rows. backend: a name. params:\n"
+"other parameters that decide the output, as JSON. stateful: whether the output depends on state that is not an input,\n"
+"such as a cache or a random number; by default the kernel's name decides (attention, cache, sampling, ...). Workers may\n"
+"differ in such a kernel. A kernel that reads a cache may have stateful=False if its inputs include the data that filled\n"
+"the cache, such as the earlier tokens.\n\n"
 "Never raises. A tensor that cannot be read (on a device, of an unknown type) is counted, and reported once. Kernels with\n"
-"embed, logit, lm_head, token, input_ids, wte, multinomial or sample in their name need BRICKD_SENSITIVE=1, since their\n"
-"numbers reveal what customers wrote. (A rotary or rope embedding looks no token up, and needs nothing.)\n\n"
+"embed, logit, lm_head, token, input_ids, wte, multinomial or sample in their name need BRICKD_SENSITIVE=1, because their\n"
+"numbers reveal text of customers. (A rotary or rope embedding looks up no token, and needs no setting.)\n\n"
 ">>> from array import array\n"
 ">>> x, y = array(\"f\", [1, 2]), array(\"f\", [2, 4])\n"
 ">>> with brick.step(17), brick.layer(3):\n"
@@ -67,7 +68,7 @@ PyType_Spec core_taken_spec = {
 
 /* ---- errors --------------------------------------------------------------- */
 
-/* Returns -1 if the exception that is set must be raised: in strict mode, or if it is an interrupt. */
+/* Returns -1 if the current exception must be raised: in strict mode, or if it is an interrupt. */
 static int must_raise(void) { return core_strict() || !PyErr_ExceptionMatches(PyExc_Exception) ? -1 : 0; }
 
 static int forgive(void)
@@ -96,7 +97,7 @@ static int forgive(void)
 
 /* ---- arguments ------------------------------------------------------------ */
 
-/* The place of a checksum or a taken tensor, as a call gives it. */
+/* The place of a checksum or a taken tensor, from the arguments of a call. */
 struct request {
     Brick *kernel;
     const void *key;
@@ -135,7 +136,7 @@ static int to_kernel(struct request *p, PyObject *kernel)
     return 0;
 }
 
-/* Returns 0 if it has none. */
+/* Returns 0 if there is none. */
 static uint32_t number_of_name(PyObject *name)
 {
     Brick *b = core_handle(name, Py_None);
@@ -220,7 +221,7 @@ static int digest_of(PyObject *value, uint64_t *digest);
 /* Independent of the order of the members. */
 static int digest_of_members(PyObject *members, uint64_t *digest)
 {
-    PyObject *items = PyDict_Items(members); /* its own items, whatever its class overrides */
+    PyObject *items = PyDict_Items(members); /* its real items, even if its class overrides methods */
     uint64_t sum = 0, key = 0, value = 0;
     int wrong = items == NULL ? -1 : 0;
     for (Py_ssize_t n = 0; wrong == 0 && n < PyList_GET_SIZE(items); n++) {
@@ -278,7 +279,7 @@ static int digest_of(PyObject *value, uint64_t *digest)
         } else if (PyDict_Check(value)) {
             wrong = digest_of_members(value, digest);
         } else {
-            PyErr_Format(PyExc_TypeError, "brick_agent: params contain a %s, expected types that JSON has", Py_TYPE(value)->tp_name);
+            PyErr_Format(PyExc_TypeError, "brick_agent: params contain a %s, expected types of JSON", Py_TYPE(value)->tp_name);
             wrong = -1;
         }
         Py_LeaveRecursiveCall();
@@ -286,7 +287,7 @@ static int digest_of(PyObject *value, uint64_t *digest)
     return wrong;
 }
 
-/* A value without a digest differs from all values with one, and from those of other types. */
+/* A value without a digest differs from all values with a digest, and from values of other types. */
 static int to_params(struct request *p, PyObject *value)
 {
     if (!core_is_given(value))
@@ -303,14 +304,14 @@ static int to_params(struct request *p, PyObject *value)
 
 /* ---- tensors -------------------------------------------------------------- */
 
-/* Counts a tensor that could not be held, unless an interrupt is set instead of its exception. */
+/* Counts a tensor that could not be held, unless the exception is an interrupt. */
 static int unread(const struct request *p, PyObject *tensor, struct brick_taken *taken)
 {
     if (PyErr_ExceptionMatches(PyExc_Exception))
         brick_take(p->kernel->number, p->key, &p->at, NULL, taken);
     if (!core_torch_fake(tensor) || must_raise() != 0)
         return forgive();
-    PyErr_Clear(); /* expected while torch traces the model into a program */
+    PyErr_Clear(); /* normal while torch traces the model into a program */
     return 0;
 }
 
@@ -392,7 +393,7 @@ static int record(struct request *p, PyObject *output, PyObject *input)
         wrong = take(p, is_several ? PyTuple_GET_ITEM(held, n) : input, false, &rows, last = &inputs[n]);
     if (is_whole && wrong == 0)
         brick_checksum(p->kernel->number, p->key, &p->at, &out, inputs, (uint32_t)count);
-    else /* records nothing, and counts as a checksum without an output */
+    else /* not recorded, but counted as a checksum without an output */
         brick_checksum(p->kernel->number, p->key, &p->at, last, NULL, 0);
     if (inputs != few)
         PyMem_Free(inputs);

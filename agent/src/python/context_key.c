@@ -1,10 +1,10 @@
-/* python/context_key.c - a span runs on behalf of a context, which this file keeps alive meanwhile. The writer tells tasks
- * apart by the addresses of their contexts, which Python reuses. So a context with something open is referenced until all
- * of it has ended, the task is found dead, or the thread ends. */
+/* python/context_key.c - a span belongs to a context, and this file keeps the context alive. The writer distinguishes
+ * tasks by the addresses of their contexts, which Python reuses. So a context with open spans is referenced until all
+ * of them have ended, the task is found dead, or the thread ends. */
 #include "context_key.h"
 #include "arguments.h"
 
-/* Ours is the only reference: the task ended with an open span. */
+/* This is the only reference: the task ended with an open span. */
 static int key_is_dead(const void *key)
 {
     return key != NULL && Py_REFCNT((PyObject *)(uintptr_t)key) == 1;
@@ -15,11 +15,11 @@ static void key_drop(const void *key)
     Py_XDECREF((PyObject *)(uintptr_t)key);
 }
 
-/* Whether the end of this thread's state will be noticed. */
+/* Whether the end of this thread's state will be detected. */
 static __thread bool watched __attribute__((tls_model("initial-exec")));
 
-/* The destructor of a capsule in the thread state's dictionary. It has the interpreter lock, which dropping a reference
- * needs. The thread may continue: a native one that calls Python has another state each time. */
+/* The destructor of a capsule in the thread state's dictionary. It has the interpreter lock, which is needed to drop a
+ * reference. The thread may continue: a native thread that calls Python gets a new state each time. */
 static void state_ended(PyObject *capsule)
 {
     if (PyCapsule_GetContext(capsule) != (void *)(uintptr_t)PyThread_get_thread_ident())
@@ -45,7 +45,7 @@ void core_watch(void)
         watch();
 }
 
-/* Never fails; leaves an exception of the caller as it is. */
+/* Never fails; does not change an exception of the caller. */
 void core_begun(unsigned outcome, const void *key)
 {
     core_watch();

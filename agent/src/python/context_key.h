@@ -1,10 +1,11 @@
-/* python/context_key.h - the context on whose behalf a span runs: it is the key. */
+/* python/context_key.h - the context of a span, which is its key. */
 #ifndef BRICK_CONTEXT_KEY_H
 #define BRICK_CONTEXT_KEY_H
 
 #include "core.h"
 
-/* The context of the running task, greenlet or thread. Makes one if there is none: a later greenlet has another. */
+/* Returns the context of the running task, greenlet or thread. Creates one if there is none, so that a later greenlet
+   has another one. */
 static inline const void *core_key(void)
 {
     PyObject *context = PyThreadState_Get()->context;
@@ -18,9 +19,9 @@ static inline const void *core_key(void)
     return context;
 }
 
-/* Call before this thread records: its references are given back when its state ends. */
+/* Call before this thread records: its references are dropped when its state ends. */
 void core_watch(void);
-/* Call after a begin and after an end, for references to keys and the thread's own end. */
+/* Call after a begin and after an end: for references to keys, and for the end of the thread. */
 void core_begun(unsigned outcome, const void *key);
 PyObject *core_ended(unsigned outcome, const void *key); /* None; NULL in strict mode, for an end without a begin */
 

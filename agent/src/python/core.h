@@ -14,12 +14,12 @@
  *   opening.c  context_key.c  own_totals.c            the segment opens; contexts become keys; what was recorded so far
  *   arguments.c                                       what callers pass
  *
- * Only own_totals.c reads the segment. The record path calls no Python code, allocates nothing and raises nothing. Built
- * per Python version: the thread state's context and vectorcall are not in the limited API.
+ * Only own_totals.c reads the segment. The record path calls no Python code, allocates nothing and raises nothing. The
+ * module is built per Python version: the thread state's context and vectorcall are not in the limited API.
  *
- * A `with` statement looks up __enter__ and __exit__ and calls what it finds. A method would be bound at each look-up,
- * which allocates twice per span. So both names are descriptors that return the manager itself: called without arguments
- * it enters, called with the three of an exception it leaves.
+ * A `with` statement looks up __enter__ and __exit__ and calls the results. A method would be bound at each look-up,
+ * which allocates twice per span. So both names are descriptors that return the manager itself: a call without
+ * arguments enters, a call with the three arguments of an exception leaves.
  */
 #ifndef BRICK_CORE_H
 #define BRICK_CORE_H
@@ -39,14 +39,14 @@ typedef struct Span Span;
 typedef struct BrickTimer BrickTimer;
 typedef struct CoreWeights CoreWeights;
 
-/* A handle: a name with its number. Interned and immortal; the segment's names limit how many there are. */
+/* A handle: a name with its number. Interned and immortal; the room for names in the segment limits their number. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    uint32_t number; /* BRICK_UNNAMED until its first use: to make a handle opens nothing */
+    uint32_t number; /* BRICK_UNNAMED until its first use: creating a handle does not open the segment */
     PyObject *name;
     PyObject *category; /* or None */
-    Span *plain;        /* what `with b:` uses */
+    Span *plain;        /* used by `with b:` */
 } Brick;
 
 /* One `with` block: a brick with its amounts. */
@@ -54,7 +54,7 @@ struct Span {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     Brick *brick; /* immortal: no reference is counted */
-    struct brick_amounts did; /* of an engine's step: rows, valid rows */
+    struct brick_amounts did; /* rows and valid rows of an engine's step */
     uint64_t step;
     bool has_step;
 };
@@ -65,25 +65,25 @@ typedef struct {
     uint32_t layer;
 } Layer;
 
-/* Process-wide, as the segment is. */
+/* One per process, like the segment. */
 typedef struct {
     PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type, *watched_type,
         *fingerprint_type, *taken_type, *timer_type, *timing_type;
     PyObject *handles; /* dict: name -> Brick */
-    PyObject *brick_function; /* brick_agent.brick, by which handles are pickled */
+    PyObject *brick_function; /* brick_agent.brick, for pickled handles */
     PyObject *step;           /* "step": the default kind of a step, and the category of all */
-    Brick *other;      /* the handle of every name beyond the limit */
+    Brick *other;      /* the handle of every name above the limit */
     Span *spare[SPARE_SPANS];
     int spares;
     PyObject *known; /* tuple: the bricks of the old profiler's ids */
     PyObject *named; /* dict: name or alias -> Brick, of the same */
-    BrickTimer *idle; /* used for everything that is not timed */
+    BrickTimer *idle; /* used for all bricks that are not timed */
     BrickTimer *spare_timer[SPARE_TIMERS];
     int timers;
     CoreWeights *weights; /* the watched ones, or NULL */
     unsigned swept;
     unsigned refused; /* names refused before the segment had a counter for them */
-    unsigned process; /* from 1; differs in each forked child, for reports once per process */
+    unsigned process; /* from 1; different in each forked child, for reports once per process */
     char program[128];
 } CoreState;
 
@@ -114,7 +114,7 @@ static inline CoreRaised core_put_aside(void)
 /* Sets it again in place of any other; clears the exception if there was none. */
 static inline void core_put_back(CoreRaised raised) { PyErr_Restore(raised.type, raised.value, raised.traceback); }
 
-/* Drops a reference or NULL. The code that then runs must find no exception of ours. */
+/* Drops a reference or NULL. The code that this may run must not find an exception of this module. */
 static inline void core_let_go(PyObject *object)
 {
     const CoreRaised raised = core_put_aside();
@@ -129,7 +129,7 @@ static inline void core_forget(CoreRaised raised)
     core_let_go(raised.traceback);
 }
 
-/* Sets aside what a traced callable raised while its span ends: the host's exception comes before ours. */
+/* Sets aside the exception of a traced callable while its span ends: the host's exception has priority over ours. */
 static inline CoreRaised core_raised_by_call(PyObject *result)
 {
     return result == NULL ? core_put_aside() : (CoreRaised){NULL, NULL, NULL};

@@ -7,10 +7,12 @@
 #include "../writer/deferred.h" /* for work that began earlier */
 
 const char core_defer_doc[] = PyDoc_STR(
-"defer($self, /, *, stream=None, elements=0, bytes=0, step=None)\n--\n\n"
-"Record that a device gets work of this brick now; returns its id, or 0 if it was not recorded.\n\n"
-"It is a child of the open span, with its step unless one is given. stream: of the device, an integer (a handle, an\n"
-"index) or a string; not needed if there is only one. finalize() ends it: with a measured duration, else with a bound.\n\n"
+"defer($self, /, *, stream=None, elements=0, bytes=0, step=None)\n"
+"--\n\n"
+"Record that a device gets work of this brick now; return its id, or 0 if it was not recorded.\n\n"
+"It is a child of the open span, with its step unless one is given. stream: the device's stream, an integer (a\n"
+"handle, an index) or a string; optional if there is only one. finalize() ends it: with a measured duration, else\n"
+"with a bound.\n\n"
 ">>> kernel = brick.brick(\"moe_gemm\", category=\"ffn\")\n"
 ">>> for chunk in range(3):\n"
 "...     id = kernel.defer(stream=7, elements=4096)\n"
@@ -28,7 +30,7 @@ const char core_finalize_doc[] = PyDoc_STR(
 "0\n");
 const char core_pending_doc[] = PyDoc_STR(
 "pending()\n--\n\n"
-"The amount of deferred work of this process that finalize() has not ended.\n\n"
+"Return how much deferred work of this process finalize() has not ended.\n\n"
 ">>> id = brick.brick(\"moe_gemm\").defer()\n"
 ">>> brick.pending()\n"
 "1\n"
@@ -36,7 +38,7 @@ const char core_pending_doc[] = PyDoc_STR(
 ">>> brick.pending()\n"
 "0\n");
 
-#define NO_ID UINT64_MAX /* never a valid id: counted as one that was not given */
+#define NO_ID UINT64_MAX /* never a valid id: counted as unmatched */
 #define A_STREAM "a stream must be an integer or a string"
 
 PyObject *core_brick_defer(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
@@ -86,7 +88,7 @@ PyObject *core_deferred(PyObject *module, PyObject *args)
     return PyLong_FromUnsignedLongLong(id);
 }
 
-/* Passes on one duration; the writer counts an invalid one. Returns 0, or -1 with an exception set. */
+/* Forwards one duration; the writer counts an invalid one. Returns 0, or -1 with an exception set. */
 static int measured(PyObject *key, PyObject *value)
 {
     uint64_t id = NO_ID, elapsed_ns;

@@ -1,12 +1,12 @@
 /* python/dlpack.c - a Python object's memory as a tensor, as DLPack describes it.
  *
- * Owns both protocols of DLPack, its types, its devices. A type's table of functions (__dlpack_c_exchange_api__) describes
- * a tensor in place, by a C call that the library's profilers and exports do not see; the method __dlpack__ gives a
- * capsule. Must not know what becomes of the tensor. Invariant: no attribute is read of an object whose type has neither,
- * because some objects record each access into a program.
+ * Owns both protocols of DLPack, its types, its devices. A type's table of functions (__dlpack_c_exchange_api__)
+ * describes a tensor in place, by a C call that is invisible to the library's profilers and exports; the method
+ * __dlpack__ returns a capsule. Must not know the use of the tensor. Invariant: it reads no attribute of an object
+ * whose type has neither, because some objects record each access into a program.
  *
- * A capsule is read and never consumed: it keeps its name, so the producer's destructor frees it with our reference. That
- * may run Python, which must find no exception of ours, and leave none.
+ * A capsule is read and never consumed: it keeps its name, so the producer's destructor frees it with our reference.
+ * That may run Python code, which must not find or leave an exception here.
  */
 #include "tensor.h"
 
@@ -39,7 +39,7 @@ struct dl_exchange { /* since version 1.3 */
     uint32_t major, minor;
     const struct dl_exchange *older;
     void *allocate, *managed_from, *managed_to; /* functions that this file does not call */
-    int (*tensor_from)(void *object, struct dl_tensor *tensor); /* the object keeps what this describes; may be NULL */
+    int (*tensor_from)(void *object, struct dl_tensor *tensor); /* the object keeps the described memory alive; may be NULL */
     void *stream;
 };
 #define DL_MAJOR 1
@@ -165,7 +165,7 @@ static const struct dl_tensor *in_capsule(PyObject *capsule)
     return NULL;
 }
 
-/* A tensor with gradients exports only its detached one. Returns a new reference. */
+/* A tensor with gradients can export only its detached copy. Returns a new reference. */
 static PyObject *detached(PyObject *array)
 {
     PyObject *requires = core_attribute(array, "requires_grad");
@@ -182,7 +182,7 @@ static int hold_capsule(PyObject *array, CoreTensor *t)
     PyObject *method = from != NULL && ask_device(from, t) == 0 ? PyObject_GetAttrString(from, "__dlpack__") : NULL;
     PyObject *capsule = method != NULL ? make_capsule(method) : NULL;
     core_let_go(method);
-    core_let_go(from); /* the capsule holds what it needs */
+    core_let_go(from); /* the capsule keeps the memory alive */
     const struct dl_tensor *dl = capsule != NULL ? in_capsule(capsule) : NULL;
     if (dl != NULL && take_dlpack(t, dl) == 0) {
         t->holds = capsule;
@@ -208,7 +208,7 @@ static const struct dl_exchange *exchange_of(PyObject *array)
     return table != NULL && table->major == DL_MAJOR && table->tensor_from != NULL ? table : NULL;
 }
 
-/* Raises only the first line: a C++ library appends the place in its source where it failed. */
+/* Raises only the first line: a C++ library appends the place in its source code. */
 static void raise_first_line(void)
 {
     if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_Exception))

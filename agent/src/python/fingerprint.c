@@ -4,13 +4,15 @@
 #include "tensor.h"
 
 const char core_fingerprint_doc[] = PyDoc_STR(
-"fingerprint(array, /, *, valid=None, key=0)\n--\n\n"
+"fingerprint(array, /, *, valid=None, key=0)\n"
+"--\n\n"
 "Compute a tensor's fingerprint: a checksum of every byte, statistics, a sketch. Records nothing.\n\n"
 "array: anything with the buffer protocol (numpy, array, bytes) or with __dlpack__ (torch and others) in this host's\n"
 "memory: bool, integers of 8 to 64 bits, float8, float16, bfloat16, float32, float64 (those of ml_dtypes too), of any\n"
-"shape and strides. valid: the number of rows (of dimension 0) that count; None: all. key: an integer from 0 to 2^128-1;\n"
-"only fingerprints of one key compare. Raises if a tensor has no fingerprint. From 1 MiB on other threads run meanwhile;\n"
-"if one writes to the tensor, the fingerprint is of neither state. brick_fingerprint.h has the definition.\n\n"
+"shape and strides. valid: the number of valid rows (of dimension 0); None: all. key: an integer from 0 to 2^128-1;\n"
+"only fingerprints with the same key can be compared. Raises if a tensor has no fingerprint. From 1 MiB on, other\n"
+"threads run at the same time; if one writes to the tensor, the fingerprint belongs to neither state.\n"
+"brick_fingerprint.h has the definition.\n\n"
 ">>> from array import array\n"
 ">>> brick.fingerprint(array(\"f\", [1, 2, 3])).checksum\n"
 "'78bae40d05ce2a1b'\n"
@@ -27,18 +29,18 @@ PyDoc_STRVAR(type_doc,
 "('uint8', 3, 1.0, 3.0, 2.0)\n");
 
 static PyStructSequence_Field fields[] = {
-    {"checksum", "of all bytes, their number and the dtype: 16 hexadecimal digits"},
-    {"dtype", "of the elements, as numpy and torch call it"},
-    {"elements", "how many count"},
-    {"bytes", "how many they take"},
-    {"min", "of the finite elements; 0 where there are none, as the next three"},
+    {"checksum", "checksum of all bytes, their number and the dtype: 16 hexadecimal digits"},
+    {"dtype", "type of the elements, as in numpy and torch"},
+    {"elements", "number of valid elements"},
+    {"bytes", "their number of bytes"},
+    {"min", "of the finite elements; 0 if there are none, like the next three"},
     {"max", "of the finite elements"},
     {"mean", "of the finite elements"},
     {"l2", "the square root of the sum of their squares"},
     {"nan", "how many are NaN"},
     {"pos_inf", "how many are +Inf"},
     {"neg_inf", "how many are -Inf"},
-    {"sketch", "16 floats: that of a difference is the difference of the sketches"},
+    {"sketch", "16 floats: the sketch of a difference is the difference of the sketches"},
     {"fnv1a", "FNV-1a of the first 64 elements as float32: 16 hexadecimal digits"},
     {NULL, NULL},
 };

@@ -169,15 +169,15 @@ static PyObject *core_segment_fd(PyObject *module, PyObject *unused)
 
 PyDoc_STRVAR(core_brick_doc,
 "brick(name, category=None)\n--\n\n"
-"The handle of a brick: make it once, use it everywhere.\n\n"
-"The same name gives the same handle. Opens nothing. Known categories: norm, attention, ffn, collective,\n"
-"transfer, scheduler, host; any other is your own. The first one declared for a name stays.\n\n"
+"Return the handle of a brick: create it once, use it everywhere.\n\n"
+"The same name gives the same handle. Does not open the segment. Known categories: norm, attention, ffn, collective,\n"
+"transfer, scheduler, host; any other is your own. The first declared category of a name stays.\n\n"
 ">>> brick.brick(\"rms_norm\", category=\"norm\") is brick.brick(\"rms_norm\")\n"
 "True\n");
 PyDoc_STRVAR(core_span_doc,
 "span(name, /, *, category=None, elements=0, bytes=0, flops=0, step=None)\n--\n\n"
 "Time the body of a `with` without a handle.\n\n"
-"step: as for a handle. Only checksums tell step 0 from no step; the details of spans do not.\n\n"
+"step: as for a handle. Only checksums distinguish step 0 from no step; the details of spans do not.\n\n"
 ">>> with brick.span(\"prefill\", step=\"request-17\"):\n"
 "...     pass\n");
 PyDoc_STRVAR(core_step_doc,
@@ -189,20 +189,21 @@ PyDoc_STRVAR(core_step_doc,
 "...     pass\n");
 PyDoc_STRVAR(core_layer_doc,
 "layer(index, /)\n--\n\n"
-"Let the spans inside know their layer; the innermost one counts.\n\n"
+"Set the layer of the spans inside; the innermost layer counts.\n\n"
 ">>> with brick.layer(3), brick.span(\"attention\"):\n"
 "...     pass\n");
 PyDoc_STRVAR(core_init_doc,
-"init(service=None, worker=None, *, lanes=0, paths=0, names=0, sites=0)\n--\n\n"
-"Open this process's segment now rather than at its first span; True when it records.\n\n"
-"worker: a number within the service, or coordinates (0.tp3.pp1). Never raises; only the first call counts. What is\n"
-"not given, or is invalid, comes from BRICKD_SERVICE, BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES,\n"
-"BRICKD_SITES, BRICKD_EVENTS, else from defaults.\n\n"
+"init(service=None, worker=None, *, lanes=0, paths=0, names=0, sites=0)\n"
+"--\n\n"
+"Open this process's segment now instead of at its first span; return whether it records.\n\n"
+"worker: a number within the service, or coordinates (0.tp3.pp1). Never raises; only the first call counts. Missing\n"
+"and invalid values come from BRICKD_SERVICE, BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES,\n"
+"BRICKD_EVENTS, else from defaults.\n\n"
 ">>> brick.init(service=\"api\", worker=3)\n"
 "True\n");
 PyDoc_STRVAR(core_shutdown_doc,
 "shutdown()\n--\n\n"
-"End recording in this process for good. Done by itself at exit.\n\n"
+"End recording in this process for good. This also happens at exit.\n\n"
 ">>> brick.shutdown()\n"
 ">>> with brick.span(\"after the end\"):  # harmless, and not recorded\n"
 "...     pass\n");
@@ -213,7 +214,7 @@ PyDoc_STRVAR(core_enable_doc,
 ">>> brick.enable()\n");
 PyDoc_STRVAR(core_disable_doc,
 "disable()\n--\n\n"
-"Record nothing until enable(). Spans that are open still end.\n\n"
+"Record nothing until enable(). Open spans still end.\n\n"
 ">>> brick.disable()\n"
 ">>> with brick.span(\"warm-up\"):  # not recorded\n"
 "...     pass\n"
@@ -236,8 +237,8 @@ static PyMethodDef core_methods[] = {
     {"init", (PyCFunction)(void (*)(void))core_init, METH_VARARGS | METH_KEYWORDS, core_init_doc},
     {"shutdown", core_shutdown, METH_NOARGS, core_shutdown_doc},
     {"_step_of", core_step_of, METH_VARARGS,
-     "A step's key, made of tensors and of the step that filled the caches (0: they are empty); None in a step, or while\n"
-     "nothing is recorded."},
+     "A step's key, computed from tensors and the step that filled the caches (0: they are empty); None in a step, or "
+     "while\nrecording is off."},
     {"_watched", core_watched, METH_VARARGS, "Wrap a module's forward."},
     {"_traced", core_traced, METH_VARARGS, "Wrap a function; each call is a span of a brick, if `spans`; the first one marks its definition."},
     {"_node", core_node, METH_VARARGS, "Record a node of the graph, with the time that the host states for it."},
@@ -245,16 +246,16 @@ static PyMethodDef core_methods[] = {
     {"_refused", core_refused, METH_NOARGS, "Count a call with wrong arguments."},
     {"_context", core_context, METH_NOARGS, "The running context: what is open in one must end in it."},
     {"_node_end", core_node_end, METH_O, "Close a node."},
-    {"_node_defined", core_node_defined, METH_VARARGS, "Record where the function is defined that the open node is."},
-    {"_node_task", core_node_task, METH_VARARGS, "Record how often the task was polled that the open node is."},
+    {"_node_defined", core_node_defined, METH_VARARGS, "Record that the open node is a function, and where it is defined."},
+    {"_node_task", core_node_task, METH_VARARGS, "Record that the open node is a task, and how often it was polled."},
     {"_task_ended", core_task_ended, METH_O, "Mark the span of a brick that was just recorded as the last one of a task."},
     {"_source_hash", core_source_hash, METH_O, "The hash of a source's text."},
-    {"_send_source", core_send_source, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on; returns the next piece, -1 after the last. None: count a drop."},
-    {"_totals", core_totals, METH_O, "What this process has recorded: the length of a tick, torn entries, paths, the ledger; True: and marks."},
+    {"_send_source", core_send_source, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on; return the next piece, -1 after the last. None: count a drop."},
+    {"_totals", core_totals, METH_O, "The records of this process: the length of a tick, torn entries, paths, the ledger; True: also marks."},
     {"_deferred", core_deferred, METH_VARARGS, "Defer work that began at a time of CLOCK_MONOTONIC_RAW; its id, or 0; None while recording is off."},
-    {"_know", core_know, METH_VARARGS, "Set the bricks of the old profiler's ids, and those of its names and aliases."},
-    {"_by_name", core_by_name, METH_VARARGS, "The brick of a name or an alias; any other as brick() gives it."},
-    {"_own_methods", core_own_methods, METH_O, "Give a subclass of Timing these methods as its own, which are called faster; returns it."},
+    {"_know", core_know, METH_VARARGS, "Set the bricks of the old profiler's ids, names and aliases."},
+    {"_by_name", core_by_name, METH_VARARGS, "The brick of a name or an alias; for other names, the result of brick()."},
+    {"_own_methods", core_own_methods, METH_O, "Copy these methods into a subclass of Timing, for faster calls; return it."},
     {"enable", core_enable, METH_NOARGS, core_enable_doc},
     {"disable", core_disable, METH_NOARGS, core_disable_doc},
     {"_segment_name", core_segment_name, METH_NOARGS, "The file of this process below /dev/shm, or ''."},

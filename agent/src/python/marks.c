@@ -11,17 +11,20 @@
 #include <string.h>
 
 const char core_kernel_doc[] = PyDoc_STR(
-"kernel(name, grid=None, block=None, shared_mem=0, *, source=None, elapsed_ns=None, elements=0, bytes=0, flops=0)\n--\n\n"
-"Record the launch of a kernel by the open span. Launches are counted, by place and shape.\n\n"
-"grid, block: blocks, and threads of a block: a number, or up to three. shared_mem: bytes that a block shares. source: a\n"
-"result of brick.source(), or a text. elapsed_ns: the time that the device measured, if known by now; else defer the brick\n"
-"of the same name.\n\n"
+"kernel(name, grid=None, block=None, shared_mem=0, *, source=None, elapsed_ns=None, elements=0, bytes=0, flops=0)\n"
+"--\n\n"
+"Record the launch of a kernel by the open span. Launches are counted by place and shape.\n\n"
+"grid, block: blocks, and threads of a block: a number, or up to three. shared_mem: shared memory per block in bytes.\n"
+"source: a result of brick.source(), or a text. elapsed_ns: the time measured by the device, if already known; else\n"
+"defer the brick of the same name.\n\n"
 ">>> with brick.span(\"RmsNorm\"):\n"
 "...     brick.kernel(\"rmsnorm_kernel\", grid=16, block=(256, 1, 1), shared_mem=1024)\n");
 const char core_transfer_doc[] = PyDoc_STR(
-"transfer(direction, bytes, *, src='host', dst='device', elapsed_ns=None)\n--\n\n"
+"transfer(direction, bytes, *, src='host', dst='device', elapsed_ns=None)\n"
+"--\n\n"
 "Record a transfer by the open span: \"H2D\" to a device, \"D2H\" back, \"D2D\" on it.\n\n"
-"src, dst: buffers or devices. Bytes that the same thread had just moved the other way are counted as returned.\n\n"
+"src, dst: buffers or devices. Bytes that the same thread had just moved in the other direction are counted as\n"
+"returned.\n\n"
 ">>> brick.transfer(\"H2D\", 1 << 20, src=\"tokens\", dst=\"tokens@gpu0\")\n"
 ">>> brick.transfer(\"D2H\", 1 << 20, src=\"tokens@gpu0\", dst=\"tokens\")\n");
 const char core_needs_doc[] = PyDoc_STR(
@@ -33,7 +36,7 @@ const char core_needs_doc[] = PyDoc_STR(
 
 /* ---- arguments ----------------------------------------------------------- */
 
-/* Like core_handle, but makes no handle when marks may take no more names. */
+/* Like core_handle, but creates no handle if marks may not take more names. */
 static Brick *handle_of(PyObject *name)
 {
     if (Py_IS_TYPE(name, core_state.brick_type))
@@ -45,7 +48,7 @@ static Brick *handle_of(PyObject *name)
     Py_XDECREF(text);
     if (text == NULL || known != NULL)
         return known;
-    if (core_complain("no more names of what has no time than half of BRICKD_NAMES", name) != 0)
+    if (core_complain("marks may take at most half of BRICKD_NAMES", name) != 0)
         return NULL;
     brick_name("", 0, NULL); /* counts the refusal */
     return core_state.other;
@@ -99,7 +102,7 @@ static int to_extents(PyObject *value, uint32_t extents[3])
     return wrong;
 }
 
-/* Bytes of shared memory. An invalid number makes the whole shape invalid, like an invalid grid. */
+/* Takes bytes of shared memory. An invalid number makes the complete shape invalid, like an invalid grid. */
 static int to_shared(PyObject *value, struct brick_launch *how)
 {
     uint64_t bytes;
@@ -112,8 +115,8 @@ static int to_shared(PyObject *value, struct brick_launch *how)
     return 0;
 }
 
-/* A hash stays as it is. A text, or a source with pieces left to write, goes through brick.source(). Anything else makes
- * the whole shape invalid, which the writer counts. */
+/* A hash stays unchanged. A text, or a source with unwritten pieces, goes through brick.source(). Any other value makes
+ * the complete shape invalid, which the writer counts. */
 static int to_source(PyObject *value, struct brick_launch *how)
 {
     static PyObject *text, *sources; /* kept forever */
@@ -337,7 +340,7 @@ PyObject *core_send_source(PyObject *module, PyObject *args)
     unsigned long long hash, from;
     if (!PyArg_ParseTuple(args, "z#zzKK:_send_source", &source.text, &length, &source.name, &source.path, &hash, &from))
         return NULL;
-    source.length = source.text != NULL ? (size_t)length : BRICK_SOURCE_MAX + 1; /* counts as one that is too long */
+    source.length = source.text != NULL ? (size_t)length : BRICK_SOURCE_MAX + 1; /* counts as too long */
     if (core_open_once() != 0)
         return NULL;
     uint64_t piece = from;

@@ -1,8 +1,8 @@
 /* python/module.c - where a torch module keeps its tensors.
  *
- * Owns which part of a module has a tensor, and how to find it there again. Must not know what becomes of it. Invariants:
- * a place keeps neither a part nor a tensor alive. It refers weakly to a tensor only if its part is unknown: torch refuses
- * to swap the contents of a tensor with a weak reference, and so to convert or load some models.
+ * Owns which part of a module has a tensor, and how to find it there again. Must not know its use. Invariants: a place
+ * keeps neither a part nor a tensor alive. It refers weakly to a tensor only if its part is unknown, because torch
+ * refuses to swap the contents of a tensor that has a weak reference, which is needed to convert or load some models.
  */
 #include "module.h"
 #include "tensor.h"
@@ -23,7 +23,7 @@ PyObject *core_module_parts(PyObject *module)
     return parts;
 }
 
-/* The tensor in a table of a part: a new reference; NULL if there is none, or with an exception set. */
+/* Returns the tensor in a table of a part: a new reference; NULL if there is none, or with an exception set. */
 static PyObject *tensor_in(PyObject *part, const char *table, PyObject *key)
 {
     PyObject *all = core_attribute(part, table);
@@ -36,7 +36,7 @@ static PyObject *tensor_in(PyObject *part, const char *table, PyObject *key)
     return found;
 }
 
-/* A tensor's part, borrowed, and *key, a new reference. NULL if it is unknown, or with an exception set. */
+/* Returns a tensor's part, borrowed, and *key, a new reference. NULL if it is unknown, or with an exception set. */
 static PyObject *part_with(PyObject *parts, const char *table, PyObject *name, PyObject *tensor, PyObject **key)
 {
     if (!PyUnicode_Check(name))

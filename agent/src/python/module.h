@@ -5,12 +5,12 @@
 #include "core.h"
 
 typedef struct {
-    PyObject *of;      /* a weak reference to the part, or without a key to the tensor, or the tensor if it can have none */
-    PyObject *key;     /* of the tensor, in that table of the part */
+    PyObject *of;      /* a weak reference to the part; without a key, to the tensor, or the tensor if it cannot have one */
+    PyObject *key;     /* the tensor's key in this table of the part */
     const char *table; /* an attribute: "_parameters" or "_buffers" */
 } CorePlace;
 
-/* A module's parts by their names: a new dict, or NULL with an exception set. */
+/* Returns a module's parts by their names: a new dict, or NULL with an exception set. */
 PyObject *core_module_parts(PyObject *module);
 /* Returns 0, or -1 with an exception set and no place. */
 int core_place_of(PyObject *parts, const char *table, PyObject *name, PyObject *tensor, CorePlace *place);

@@ -1,7 +1,7 @@
 /* python/module_forward.c - `instrument` replaces a module's forward by a callable; each call of it is a span.
  *
  * The span has the module's layer. If a checksum of the output would be recorded, another callable runs instead, which
- * takes the inputs before it computes. In C because each module of each step does this.
+ * takes the inputs before it computes. This is in C because it runs for each module in each step.
  */
 #include "arguments.h"
 #include "context_key.h"
@@ -9,7 +9,7 @@
 #include "opening.h"
 #include "tensor.h"
 
-#include "../writer/thread.h" /* for the gate: while recording is off, a call returns at once */
+#include "../writer/thread.h" /* for the gate: while recording is off, a call returns immediately */
 
 typedef struct {
     PyObject_HEAD
@@ -19,7 +19,7 @@ typedef struct {
     PyObject *module;  /* a weak reference to the first argument of both, or NULL */
     Brick *brick;      /* immortal: no reference is counted */
     uint32_t layer;    /* no layer if above the largest */
-    uint32_t rate;     /* as for brick_wants_of */
+    uint32_t rate;     /* as in brick_wants_of */
 } Watched;
 
 static int begin(const Watched *w, const void *key)
@@ -93,7 +93,7 @@ static int watched_traverse(PyObject *self, visitproc visit, void *arg)
     return 0;
 }
 
-/* No tp_clear: the functions stay while it can be called, and their cycles pass through what they refer to. */
+/* No tp_clear: the functions stay while it can be called, and their cycles go through other objects. */
 static void watched_dealloc(PyObject *self)
 {
     Watched *w = (Watched *)self;
@@ -111,7 +111,7 @@ static PyType_Slot watched_slots[] = {
     {Py_tp_traverse, watched_traverse},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_members, core_callable_members},
-    {Py_tp_doc, "A module's forward, each call of which is a span."},
+    {Py_tp_doc, "A module's forward; each call is a span."},
     {0, NULL},
 };
 PyType_Spec core_watched_spec = {

@@ -4,15 +4,15 @@
 
 #include "core.h"
 
-/* Notes the program's name until the segment is opened, for callers that cannot ask Python. */
+/* Stores the program's name until the segment is opened, for callers that cannot call Python. */
 void core_note_program(void);
-/* Every opening of the segment goes through here. Returns 0; in strict mode -1 with an exception set if it failed. */
+/* The only function that opens the segment. Returns 0; in strict mode -1 with an exception set if it failed. */
 int core_open(struct brick_config *config);
-/* The same without a configuration, unless it was opened before. */
+/* The same without a configuration, unless the segment was opened before. */
 int core_open_once(void);
 /* Opens the segment if needed, and gives the handle its number. */
 int core_resolve(Brick *b);
-/* The same without the interpreter lock: they raise nothing. */
+/* The same without the interpreter lock; these raise nothing. */
 void core_open_unlocked(void);
 void core_resolve_unlocked(Brick *b);
 

@@ -1,7 +1,7 @@
 /* python/own_totals.c - what this process has recorded so far: BrickProfiler's statistics and graph without a daemon.
  *
- * Not on the record path, and writes nothing. Copies each lane's summaries like any reader (brick_shm.h, O5 to O8),
- * because other threads continue to record. Times are in ticks; the length of a tick is returned with them.
+ * It is not on the record path, and writes nothing. It copies each lane's summaries like any reader (brick_shm.h, O5 to
+ * O8), because other threads continue to record. Times are in ticks; the result has the length of a tick.
  */
 #include "methods.h"
 
@@ -9,7 +9,7 @@
 
 #include <sched.h>
 
-/* A thread changes an entry for a few nanoseconds; if it was interrupted meanwhile, this thread yields to it. */
+/* A thread changes an entry for a few nanoseconds; if it was interrupted in this time, this thread yields to it. */
 #define TRIES 1000
 #define TRIES_IN_A_ROW 50
 
@@ -51,8 +51,8 @@ static void add(struct brick_summary *sum, const struct brick_summary *s)
         sum->histogram[b] += s->histogram[b];
 }
 
-/* Adds up a path over all lanes. Returns how many copies are torn. A lane that was ever taken has sequences, and a summary
- * wherever its sequence is not 0; everything else is a hole that must not be touched (brick_shm.h). */
+/* Adds up a path over all lanes. Returns how many copies are torn. A lane that was ever taken has sequences, and
+ * summaries where the sequence is not 0; other memory is a hole that must not be touched (brick_shm.h). */
 static unsigned sum_of_lanes(const struct brick_segment *s, uint32_t path, struct brick_summary *sum)
 {
     unsigned torn = 0;
@@ -71,7 +71,7 @@ static unsigned sum_of_lanes(const struct brick_segment *s, uint32_t path, struc
     return torn;
 }
 
-/* A new reference; None for a number without a name. */
+/* Returns a new reference; None for a number without a name. */
 static PyObject *name_of(const struct brick_segment *s, uint32_t number)
 {
     const struct brick_name *name = &brick_names_of(s)[number];
@@ -87,7 +87,7 @@ static PyObject *category_of(const struct brick_segment *s, uint32_t number)
     return category != 0 ? name_of(s, category) : Py_NewRef(Py_None);
 }
 
-/* The path around it; without marks, the nearest one that is none. */
+/* Returns the path around it; without marks, the nearest path that is not a mark. */
 static uint32_t around(const struct brick_segment *s, uint64_t key, int marks)
 {
     uint32_t parent = brick_key_parent(key);
@@ -109,7 +109,7 @@ static PyObject *row_of(const struct brick_segment *s, uint32_t path, uint32_t p
         (unsigned long long)sum->again);
 }
 
-/* The counts of spans that are in no summary, over all lanes. */
+/* Returns the counts of spans that are in no summary, over all lanes. */
 static PyObject *ledger_of(const struct brick_segment *s)
 {
     unsigned long long open = 0, abandoned = 0, rejected = 0, nested = 0, unmatched = 0, amounts = 0;

@@ -5,7 +5,7 @@
 #include "opening.h"
 #include "weights.h"
 
-#include "../writer/thread.h" /* for the gate: while recording is off, a call returns at once */
+#include "../writer/thread.h" /* for the gate: while recording is off, a call returns immediately */
 
 /* ---- record path ------------------------------------------------------- */
 
@@ -157,14 +157,14 @@ static int take_one(Py_ssize_t which, PyObject *value, struct brick_amounts *did
                         : core_flops(value, &did->flops);
 }
 
-/* The amounts that stop and record take after their own arguments, by place or by name. */
+/* Takes the amounts after the other arguments of stop and record, positional or as keywords. */
 static int take_amounts(const char *method, PyObject *const *args, Py_ssize_t given, PyObject *names,
                         struct brick_amounts *did)
 {
     static const char *const amounts[] = {"elements", "bytes", "flops"};
     const Py_ssize_t count = 3;
     if (given > count) {
-        PyErr_Format(PyExc_TypeError, "brick_agent: %s takes elements, bytes and flops, and no more", method);
+        PyErr_Format(PyExc_TypeError, "brick_agent: %s takes only elements, bytes and flops", method);
         return -1;
     }
     for (Py_ssize_t i = 0; i < given; i++)

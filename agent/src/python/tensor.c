@@ -1,8 +1,8 @@
-/* python/tensor.c - what all tensors share, wherever their memory is from: dtypes, dimensions, the hold. */
+/* python/tensor.c - common code for all tensors, from any memory: dtypes, dimensions, the hold. */
 #include "tensor.h"
 #include "arguments.h"
 
-#define UNLOCKED_BYTES (1 << 20) /* from here on other Python threads run meanwhile: about 50 us */
+#define UNLOCKED_BYTES (1 << 20) /* from this size on, other Python threads may run: about 50 us */
 
 PyObject *core_attribute(PyObject *object, const char *name)
 {
@@ -83,7 +83,7 @@ int core_take_valid(PyObject *value, struct brick_tensor *t)
 
 bool core_tensor_large(const struct brick_tensor *t)
 {
-    double elements = 1; /* an estimate, which no shape overflows */
+    double elements = 1; /* an estimate that cannot overflow */
     for (uint32_t d = 0; d < t->dims; d++)
         elements *= (double)t->shape[d];
     return elements * 8 >= UNLOCKED_BYTES;

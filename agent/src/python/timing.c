@@ -16,11 +16,11 @@ struct BrickTimer {
     PyObject_HEAD
     Brick *brick;      /* immortal: not counted */
     uint64_t start_ns; /* of deferred work, by CLOCK_MONOTONIC_RAW; 0: a span is open */
-    uint32_t owner;    /* the profiler; 0: it was stopped, or is that of what is not timed */
+    uint32_t owner;    /* the profiler; 0: the timer was stopped, or is that of untimed bricks */
     bool waits;        /* for the device, before the span ends */
 };
 
-/* What a BrickProfiler begins with. */
+/* The first fields of a BrickProfiler. */
 typedef struct {
     PyObject_HEAD
     uint32_t serial; /* from 1 */
@@ -97,7 +97,7 @@ PyObject *core_know(PyObject *module, PyObject *args)
 /* A borrowed reference; NULL with an exception set only in strict mode. */
 static Brick *by_name(PyObject *name, PyObject *category)
 {
-    PyObject *text = PyUnicode_Check(name) ? PyUnicode_FromObject(name) : NULL; /* whatever its class may do */
+    PyObject *text = PyUnicode_Check(name) ? PyUnicode_FromObject(name) : NULL; /* whatever its class does */
     PyObject *known = text != NULL ? PyDict_GetItemWithError(core_state.named, text) : NULL;
     Py_XDECREF(text);
     PyErr_Clear();
@@ -174,7 +174,7 @@ static PyObject *begin_tile(PyObject *self, PyObject *brick)
     return begin((Brick *)brick, ((Timing *)self)->serial, false);
 }
 
-/* The span ends in any case, as a `finally` would end it. */
+/* The span ends in any case, as with `finally`. */
 static PyObject *wait_and_end(PyObject *self, Brick *b, const struct brick_amounts *did)
 {
     PyObject *waited = PyObject_CallMethod(self, "_wait", NULL);
@@ -211,14 +211,14 @@ static PyObject *stop(PyObject *self, PyObject *const *args, Py_ssize_t given, P
     if ((of[1] != NULL && core_amount(of[1], &did.elements) != 0) || (of[2] != NULL && core_amount(of[2], &did.bytes) != 0)
         || (of[3] != NULL && core_flops(of[3], &did.flops) != 0))
         return NULL;
-    Brick *b = t->brick; /* immortal, as the timer may not be */
+    Brick *b = t->brick; /* immortal, unlike the timer */
     return __builtin_expect(t->waits, 0) ? wait_and_end(self, b, &did) : core_span_end(b, &did);
 }
 
 static PyObject *timing_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static uint32_t profilers;
-    if (core_state.idle == NULL) { /* the calls need what _know gives */
+    if (core_state.idle == NULL) { /* the calls need the data from _know */
         PyErr_SetString(PyExc_TypeError, "brick_agent: use BrickProfiler, not its base");
         return NULL;
     }
@@ -246,14 +246,14 @@ PyDoc_STRVAR(start_doc,
 ">>> profiler.stop(timer)\n");
 PyDoc_STRVAR(stop_doc,
 "stop($self, /, timer, elements=0, bytes=0, flops=0)\n--\n\n"
-"End a brick, with what it worked on.\n\n"
+"End a brick, with the amounts of its work.\n\n"
 ">>> profiler = brick.BrickProfiler.enabled()\n"
 ">>> profiler.stop(profiler.start(\"tokenize\"), elements=12)\n"
 ">>> profiler.stop_brick(profiler.start_brick(3), elements=128)\n");
 
 static PyMemberDef timing_members[] = {
-    {"_on", T_BOOL, offsetof(Timing, on), 0, "Whether what is started is timed."},
-    {"_defers", T_BOOL, offsetof(Timing, defers), 0, "Whether the end of what is started is known at a common sync."},
+    {"_on", T_BOOL, offsetof(Timing, on), 0, "Whether started bricks are timed."},
+    {"_defers", T_BOOL, offsetof(Timing, defers), 0, "Whether started bricks end at a common sync."},
     {"_waits", T_BOOL, offsetof(Timing, waits), 0, "Whether each stop waits for the device."},
     {NULL, 0, 0, 0, NULL},
 };
@@ -262,11 +262,11 @@ static PyMethodDef timing_methods[] = {
     {"start", (PyCFunction)(void (*)(void))start, METH_FASTCALL | METH_KEYWORDS, start_doc},
     {"stop_brick", (PyCFunction)(void (*)(void))stop, METH_FASTCALL | METH_KEYWORDS, stop_doc},
     {"stop", (PyCFunction)(void (*)(void))stop, METH_FASTCALL | METH_KEYWORDS, stop_doc},
-    {"_begin_tile", begin_tile, METH_O, "Begin a span of a brick, without a sync; of None: the timer of what is not timed."},
+    {"_begin_tile", begin_tile, METH_O, "Begin a span of a brick, without a sync; None: return the timer of untimed bricks."},
     {NULL, NULL, 0, NULL},
 };
 
-/* An interpreter calls a method fast only if the object is of the very class that the method was made for. */
+/* The interpreter calls a method fast only if the object's class is exactly the method's class. */
 PyObject *core_own_methods(PyObject *module, PyObject *type)
 {
     if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, core_state.timing_type)) {

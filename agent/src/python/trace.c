@@ -1,8 +1,8 @@
 /* python/trace.c - `@trace` wraps a plain callable, as functools.lru_cache does.
  *
- * For generators and coroutines it reports only the definition. In C because a Python wrapper with *args and **keywords
- * costs four times as much as the span. There are two types: attribute look-up makes a method of a function, but not of a
- * builtin or of an object with __call__, nor of their wrapper.
+ * For generators and coroutines it reports only the definition. It is in C because a Python wrapper with *args and
+ * **keywords costs four times as much as the span. There are two types, because attribute look-up binds a function as a
+ * method, but not a builtin or an object with __call__, and their wrappers must do the same.
  */
 #include "brick.h"
 #include "methods.h"
@@ -16,7 +16,7 @@ typedef struct {
     PyObject *file;   /* UTF-8 already; NULL: the definition is not reported */
     unsigned long line;
     unsigned reported_by; /* the process (core_state.process) whose first call reported the definition */
-    bool spans;       /* a call is a span; else only the definition is reported */
+    bool spans;       /* whether a call is a span; else only the definition is reported */
     PyObject *dictionary; /* functools.wraps writes __name__, __wrapped__ and others here */
     PyObject *weak;
 } Traced;
@@ -40,7 +40,7 @@ static PyObject *traced_call(PyObject *self, PyObject *const *args, size_t nargs
     return core_call_over(result, raised, ended == NULL);
 }
 
-/* Binds if the function binds. */
+/* Binds like the function. */
 static PyObject *traced_get(PyObject *self, PyObject *owner, PyObject *type)
 {
     PyObject *function = ((Traced *)self)->function;
@@ -76,7 +76,7 @@ static int traced_clear(PyObject *self)
 {
     Traced *t = (Traced *)self;
     Py_CLEAR(t->dictionary);
-    return 0; /* the function stays while it can be called: its cycles go through its own dictionary or ours */
+    return 0; /* the function stays while it can be called: its cycles go through its dictionary or ours */
 }
 
 static void traced_dealloc(PyObject *self)
@@ -119,7 +119,7 @@ static PyType_Slot traced_slots[] = {
     {Py_tp_members, traced_members},
     {Py_tp_getset, traced_attributes},
     {Py_tp_methods, traced_methods},
-    {Py_tp_doc, "A function each call of which is a span."},
+    {Py_tp_doc, "A function; each call is a span."},
     {0, NULL},
 };
 #define TRACED_FLAGS \

@@ -49,7 +49,7 @@ static PyObject *brick_repr(PyObject *self)
     return PyUnicode_FromFormat("brick(%R)", ((Brick *)self)->name);
 }
 
-/* Pickled and copied by name: in another process it becomes the handle of that name there; a copy here is the same
+/* Pickled and copied by name: in another process, it becomes the handle of that name; a copy here is the same
  * handle. */
 static PyObject *brick_reduce(PyObject *self, PyObject *unused)
 {
@@ -58,11 +58,11 @@ static PyObject *brick_reduce(PyObject *self, PyObject *unused)
 
 PyDoc_STRVAR(brick_doc,
 "A named unit of work, made by brick(): a context manager, with start() and stop() where `with` does not fit.\n\n"
-"May be used from any thread, task and greenlet at once; pickled and copied by name.\n\n"
-"Called with keywords it gives a span with amounts, which are added up, as those of stop(), record() and defer() are.\n"
-"elements: of what the brick counts (tokens, rows, values); bytes: read and written; both are integers from 0 to 2^48, 0 if\n"
-"unknown. flops: floating-point operations. step: an integer or a string, the request or the iteration on whose behalf it\n"
-"runs; spans inside inherit it.\n\n"
+"Any thread, task and greenlet may use it at the same time. It is pickled and copied by name.\n\n"
+"A call with keywords returns a span with amounts, which are added up like those of stop(), record() and defer().\n"
+"elements: the tokens, rows or values that the brick counts; bytes: read and written; both are integers from 0 to 2^48,\n"
+"0 if unknown. flops: floating-point operations. step: an integer or a string, the request or the iteration of the span;\n"
+"spans inside inherit it.\n\n"
 ">>> norm = brick.brick(\"rms_norm\", category=\"norm\")\n"
 ">>> with norm:\n"
 "...     pass\n"
@@ -84,9 +84,10 @@ PyDoc_STRVAR(stop_doc,
 ">>> copy.start()\n"
 ">>> copy.stop(1024, 4096)\n");
 PyDoc_STRVAR(record_doc,
-"record($self, elapsed_ns, /, elements=0, bytes=0, flops=0)\n--\n\n"
-"Record a span that was timed elsewhere: by a device's events, by a library's own clock.\n\n"
-"It is a child of the open span, and reduces the own time of that.\n\n"
+"record($self, elapsed_ns, /, elements=0, bytes=0, flops=0)\n"
+"--\n\n"
+"Record a span that was timed elsewhere: by a device's events or a library's clock.\n\n"
+"It is a child of the open span, and reduces the self time of that span.\n\n"
 ">>> kernel = brick.brick(\"moe_gemm\", category=\"ffn\")\n"
 ">>> kernel.record(1_250_000, elements=4096, flops=2 * 4096**2)\n");
 
@@ -98,8 +99,8 @@ _Static_assert(offsetof(Span, vectorcall) == sizeof(PyObject), "each of these ty
 
 static PyMemberDef brick_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Brick, vectorcall), READONLY, NULL},
-    {"name", T_OBJECT, offsetof(Brick, name), READONLY, "What it is called."},
-    {"category", T_OBJECT, offsetof(Brick, category), READONLY, "The category declared for it, or None."},
+    {"name", T_OBJECT, offsetof(Brick, name), READONLY, "Its name."},
+    {"category", T_OBJECT, offsetof(Brick, category), READONLY, "Its declared category, or None."},
     {NULL, 0, 0, 0, NULL},
 };
 static PyMethodDef brick_methods[] = {
@@ -175,7 +176,7 @@ int core_add_types(PyObject *module)
 {
     static const struct {
         PyType_Spec *spec;
-        PyTypeObject **type; /* made once, even if sys.modules is emptied and the module imported again */
+        PyTypeObject **type; /* created once, even if sys.modules is emptied and the module imported again */
         bool is_public, manages;
     } all[] = {
         {&manager_spec, &core_state.manager_type, false, false}, /* first: the types below need it */

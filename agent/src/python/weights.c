@@ -1,8 +1,8 @@
 /* python/weights.c - weights(): watches a model's tensors.
  *
- * Owns which tensors of a mapping or a module are watched, and how they are held. Must not know when a tensor is read or
- * where its record goes (writer/weights.c). Invariants: only an unknown argument raises, or anything in strict mode;
- * watching keeps no tensor of a module alive; between two slices no tensor is held.
+ * Owns which tensors of a mapping or a module are watched, and how they are held. Must not know when a tensor is read
+ * or where it is recorded (writer/weights.c). Invariants: only an unknown argument raises (in strict mode, any error);
+ * watching keeps no tensor of a module alive; no tensor is held between two slices.
  */
 #include "weights.h"
 #include "arguments.h"
@@ -39,20 +39,20 @@ const char core_weights_doc[] = PyDoc_STR(
 /* Where a tensor is found. */
 struct entry {
     PyObject *name;  /* its key, in a mapping */
-    CorePlace place; /* in a module; `of` is NULL: none */
+    CorePlace place; /* its place in a module; `of` is NULL: none */
     PyObject *read;  /* called to get it, or NULL */
 };
 
 struct CoreWeights {
     struct brick_weights weights;
-    unsigned users; /* calls that use it at present */
+    unsigned users; /* calls that currently use it */
     PyThreadState *loader; /* the thread of a running load; in a forked child it may be the parent's */
     uint64_t generation;
     PyObject *mapping; /* NULL: a module's */
     PyObject *structure; /* of a torch module, or NULL */
     struct entry *entries;
-    PyObject *object; /* held at present */
-    PyObject *unpacked; /* what was read for that number, until all of it is known */
+    PyObject *object; /* currently held */
+    PyObject *unpacked; /* the readings for that number, until all are known */
     uint64_t unpacked_of;
     CoreTensor held;
     PyThreadState *unlocked;
@@ -101,12 +101,12 @@ static PyObject *find(CoreWeights *w, uint64_t number)
     return NULL;
 }
 
-/* Notes why the first one cannot be read, and clears the exception, but not an interrupt that comes meanwhile. */
+/* Stores why the first one cannot be read, and clears the exception, but not an interrupt. */
 static void note_why(CoreWeights *w)
 {
     const CoreRaised raised = core_put_aside();
     PyObject *message = raised.value != NULL ? PyObject_Str(raised.value) : NULL;
-    PyObject *ascii = message != NULL ? PyObject_ASCII(message) : NULL; /* one line, whatever it says */
+    PyObject *ascii = message != NULL ? PyObject_ASCII(message) : NULL; /* only one line */
     const char *text = ascii != NULL ? PyUnicode_AsUTF8(ascii) : NULL;
     snprintf(w->why, sizeof w->why, "%s", text != NULL ? text : "it raised");
     if (PyErr_Occurred() && !is_interrupt())
@@ -160,7 +160,7 @@ static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *te
 {
     CoreWeights *w = host;
     w->unlocked = NULL; /* a fork may have left the parent's here */
-    if (is_load(w) && PyErr_CheckSignals() != 0) /* the host gets what its signal handler raised */
+    if (is_load(w) && PyErr_CheckSignals() != 0) /* the host gets the exception of its signal handler */
         return BRICK_NOT_NOW;
     w->object = find(w, number);
     if (w->object == Py_NotImplemented) {
@@ -226,7 +226,8 @@ static void leave(CoreWeights *w)
         put_away(w);
 }
 
-/* Freeing the old ones may run Python, which then finds no weights: no turn sees the new ones before they are loaded. */
+/* Freeing the old ones may run Python code, which must find no weights: no turn sees the new ones before they are
+ * loaded. */
 static void replace(CoreWeights *w)
 {
     CoreWeights *old;
@@ -284,7 +285,7 @@ static int watch_mapping(CoreWeights *w, uint64_t *room, PyObject *mapping)
 
 #define BUFFERS "_buffers"
 
-/* Whether requests write to it: "cache" is a word of its name's last part, as in "layers.0.attn.k_cache". */
+/* Returns whether requests write to it: "cache" is a word of its name's last part, as in "layers.0.attn.k_cache". */
 static bool is_cache(PyObject *name)
 {
     const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL, *dot = text != NULL ? strrchr(text, '.') : NULL;
@@ -298,8 +299,8 @@ static bool is_cache(PyObject *name)
     return false;
 }
 
-/* A module's packed weights, and the names of tensors that are read in parts instead: two new references, or NULL if torch
- * is not loaded or cannot say. */
+/* Returns a module's packed weights, and the names of tensors that are read in parts instead: two new references, or
+ * NULL if torch is not loaded or does not know them. */
 static void packed_ones(PyObject *module, PyObject **found, PyObject **replaced)
 {
     *found = *replaced = NULL;
@@ -352,7 +353,7 @@ static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, PyObject 
     return wrong;
 }
 
-/* `method` lists the tensors in this table of each part. If a module raises, one unreadable tensor stands for the
+/* `method` lists the tensors in this table of each part. If a module raises, one unreadable tensor replaces the
  * remaining ones. */
 static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject *parts, PyObject *replaced,
                       const char *method, const char *table)
@@ -377,7 +378,8 @@ static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject
     return wrong;
 }
 
-/* What shows whether the module changes: a new reference; None if it is not torch's; NULL if unknown. */
+/* Returns the object that detects changes of the module: a new reference; None if it is not torch's; NULL if
+ * unknown. */
 static PyObject *structure_of(PyObject *module)
 {
     PyObject *helper = PyImport_ImportModule("brick_agent._torch.model_structure");
@@ -434,7 +436,7 @@ static CoreWeights *watched(PyObject *tensors)
 
 /* ---- a model that changes ------------------------------------------------- */
 
-/* Takes over what is known of equal packed weights: unpacking takes long. Returns 0, or -1 with an exception set. */
+/* Takes over the data of equal packed weights, because unpacking takes long. Returns 0, or -1 with an exception set. */
 static int take_over(CoreWeights *w, const CoreWeights *old)
 {
     PyObject *numbers = PyDict_New();
@@ -480,7 +482,7 @@ static int follow_model(CoreWeights *old, PyObject *model)
         brick_weights_go_on(&w->weights, &old->weights);
         replace(w);
     } else {
-        put_away(w); /* another load replaced it meanwhile */
+        put_away(w); /* another load has replaced it */
     }
     return 0;
 }
@@ -504,7 +506,8 @@ static int look(void *host)
 
 /* ---- load ----------------------------------------------------------------- */
 
-/* Warns of tensors without a fingerprint, naming the first. Returns 0, or in strict mode -1 with an exception set. */
+/* Warns of tensors without a fingerprint, and names the first one. Returns 0, or in strict mode -1 with an exception
+ * set. */
 static int warn_unread(const CoreWeights *w)
 {
     static bool warned;
@@ -534,7 +537,7 @@ static int warn_unread(const CoreWeights *w)
     return 0;
 }
 
-/* Warns that the argument is neither a mapping nor a module; the exception is set. */
+/* Warns that the argument is neither a mapping nor a module; an exception is set. */
 static int warn_unknown(void)
 {
     static bool warned;

@@ -1,8 +1,8 @@
 /* writer/checksum.c - checksums: the fingerprints of a site's tensors go into the lane's event ring.
  *
- * A fingerprint is taken separately from its record, because the kernel may overwrite its inputs, and outside the busy
- * section. No tensor is read while recording is off, for a site that is off, or while the ring is full. No system call and
- * no allocation, except for the first checksum of a process, of a lane and of a site.
+ * A fingerprint is taken separately from its record, because the kernel may overwrite its inputs, and outside of the
+ * busy section. Tensors are not read while recording is off, for a site that is off, or while the ring is full. No
+ * system call and no allocation, except for the first checksum of a process, of a lane and of a site.
  */
 #include "draw.h"
 #include "event_ring.h"
@@ -18,17 +18,17 @@ BRICK_ASSERT((int)BRICK_AGREES_LOCAL == (int)BRICK_LOCAL && (int)BRICK_AGREES_RE
              "the same numbers");
 
 #define SHAPE_MAX (sizeof((struct brick_output *)0)->shape / sizeof(uint64_t))
-BRICK_ASSERT(SHAPE_MAX == sizeof((struct brick_taken *)0)->shape / sizeof(uint64_t), "as many as the record has");
+BRICK_ASSERT(SHAPE_MAX == sizeof((struct brick_taken *)0)->shape / sizeof(uint64_t), "the number in the record");
 
 /* ---- sites -------------------------------------------------------------- */
 
-/* The place of a checksum: given by the call, else that of the key's open span. */
+/* The place of a checksum: from the call, else that of the key's open span. */
 struct place {
     uint64_t key;   /* the site's key in the private table */
     uint64_t value; /* its number and flags; 0: none */
     uint64_t step;
-    uint32_t has_step; /* 0 or 1; step 0 is a step, too */
-    uint32_t has_draw; /* its step is open, and was drawn when it began */
+    uint32_t has_step; /* 0 or 1; step 0 is also a step */
+    uint32_t has_draw; /* whether its step is open; the step was drawn at its begin */
     uint32_t draw;
 };
 
@@ -63,10 +63,11 @@ static struct place place_of(struct brick_thread *t, uint32_t kernel, const void
     return p;
 }
 
-/* Counts a visit. *before: earlier ones since the site was last at another step. Returns 0 without memory to count. */
+/* Counts a visit. *before: earlier visits since the site was last at another step. Returns 0 without memory for the
+ * count. */
 static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *before)
 {
-    const uint64_t visits = (uint64_t)2 << (63 - __builtin_clzll(t->segment->header->sites)); /* more than there are sites */
+    const uint64_t visits = (uint64_t)2 << (63 - __builtin_clzll(t->segment->header->sites)); /* larger than the number of sites */
     if (BRICK_UNLIKELY(t->visits == NULL)) {
         if (!brick_seldom(++t->unvisited))
             return 0;
@@ -86,8 +87,8 @@ static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *
 
 /* ---- which steps, which sites -------------------------------------------- */
 
-/* Keeps the upper half of the hash, which decides in each epoch whether a step is drawn: the cache must not change
- * that. */
+/* Keeps the upper half of the hash, which decides in each epoch whether a step is drawn: the cache must not affect
+ * this. */
 uint64_t brick_step_after(uint64_t step, uint64_t filled)
 {
     const uint64_t drawn = brick_step_hash(step) & ~(uint64_t)UINT32_MAX;
@@ -95,7 +96,7 @@ uint64_t brick_step_after(uint64_t step, uint64_t filled)
     return filled == 0 ? step : brick_step_of_hash(drawn | other);
 }
 
-/* Whether neither operator nor host excludes this step or this site. `rate` applies if neither sets one. */
+/* Returns whether neither operator nor host excludes this step or site. `rate` applies if neither sets a rate. */
 static int is_drawn(const struct brick_thread *t, const struct place *p, uint32_t rate)
 {
     const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);
@@ -251,7 +252,7 @@ void brick_put_output(const struct brick_thread *t, const struct brick_taken *ta
     put_tensor(t, 2, taken);
 }
 
-/* Combines several inputs into one, which differs if any of them differs. */
+/* Combines several inputs into one that differs if one of them differs. */
 static struct brick_taken all_of(const struct brick_taken *inputs, uint32_t count)
 {
     struct brick_taken all = {.dtype = inputs[0].dtype};
@@ -276,7 +277,7 @@ static void put_inputs(const struct brick_thread *t, const struct brick_taken *i
     }
 }
 
-/* An invalid relation is counted as a bad amount, and recorded as local, which claims nothing. */
+/* An invalid relation is counted as a bad amount, and recorded as local, which requires nothing. */
 static void put_relation(struct brick_thread *t, const struct brick_at *at, struct brick_checked *r)
 {
     const int named = at->of != 0 && at->of <= UINT16_MAX;
@@ -287,7 +288,7 @@ static void put_relation(struct brick_thread *t, const struct brick_at *at, stru
     brick_add(&t->line->amounts, !can_be);
 }
 
-/* The generation of the weights must be equal, too, except for moved tensors. */
+/* The generation of the weights must also be equal, except for moved tensors. */
 static uint64_t params_of(const struct brick_at *at, uint8_t relation)
 {
     const uint64_t generation = brick_load_relaxed(&brick_agent.generation);
@@ -313,7 +314,7 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
     }
     uint64_t position = at->position != NULL ? *at->position : 0;
     int placed = p.value != 0 && (at->position != NULL || count_visit(t, &p, &position)); /* counts the visit in any case */
-    if (output->refused) { /* counted when it was taken; not an attempt, so it leaves no gap in the sequence */
+    if (output->refused) { /* already counted when it was taken; not an attempt, so the sequence has no gap */
         brick_event_over(t, now);
         return outcome | BRICK_REFUSED;
     }

@@ -8,8 +8,8 @@
 #include <cpuid.h>
 #endif
 
-/* The kernel drops the TSC as its clock source when the counters of two cores disagree, so its choice decides. The
- * processor must also report that the counter keeps its rate and does not stop. */
+/* The kernel stops using the TSC as its clock source when the counters of two cores disagree, so its choice decides.
+ * The processor must also report that the counter has a constant rate and does not stop. */
 uint32_t brick_clock_choose(const char *wish, const char *clocksource)
 {
     char text[32];
@@ -28,7 +28,7 @@ uint32_t brick_clock_choose(const char *wish, const char *clocksource)
 
 void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns)
 {
-    /* Of a few pairs, the one with the least time between its readings. */
+    /* Returns the pair with the shortest time between its readings, out of a few. */
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < 5; i++) {
         uint64_t before = brick_ticks(clock);
@@ -46,8 +46,8 @@ void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns)
 
 #define LONG_NS INT64_C(1000000000) /* a pair is exact to about 50 ns */
 
-/* The baseline is the segment's age. Once that is long the length stays fixed, so the times of the same spans do not
- * change. A counter that went back meanwhile, as after a suspend, gives no length. */
+/* The baseline is the segment's age. When it is long enough, the length stays fixed, so the times of the same spans do
+ * not change. A counter that went back, for example after a suspend, gives no length. */
 double brick_clock_tick_ns(const struct brick_header *h)
 {
     static double known;

@@ -29,11 +29,11 @@ static inline uint64_t brick_ticks(uint32_t clock)
     return brick_clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
-/* The best clock that `wish` allows. `clocksource`: the file that names the kernel's clock. */
+/* Returns the best clock that `wish` allows. `clocksource`: the file with the name of the kernel's clock. */
 BRICK_HIDDEN uint32_t brick_clock_choose(const char *wish, const char *clocksource);
-/* Ticks and CLOCK_MONOTONIC_RAW of one moment. */
+/* Ticks and CLOCK_MONOTONIC_RAW, taken together. */
 BRICK_HIDDEN void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns);
-/* The length of a segment's tick, from its first pair and a new one; 0 if unknown. */
+/* Returns the length of a segment's tick, from its first pair and a new one; 0 if unknown. */
 BRICK_HIDDEN double brick_clock_tick_ns(const struct brick_header *h);
 
 #endif

@@ -1,6 +1,6 @@
 /* common.h - what every file of the writer uses: compiler hints, and named points for tests. Include it first.
  *
- * One process has one agent. Its state is private memory; what others may see is in the segment. No file of the writer is
+ * A process has one agent. Its state is private memory; the segment has the data for others. No file of the writer is
  * public. Calls go down these rows:
  *
  *   span.c  mark.c  deferred.c  checksum.c  weights.c  kernel_source.c     what a host records
@@ -15,7 +15,7 @@
 #define BRICK_COMMON_H
 
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1 /* an engine's build need not define it */
+#define _GNU_SOURCE 1 /* an engine's build may leave it undefined */
 #endif
 
 #include "brick_agent.h"
@@ -24,9 +24,9 @@
 #define BRICK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BRICK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define BRICK_HIDDEN __attribute__((visibility("hidden")))
-#define BRICK_ALWAYS static inline __attribute__((always_inline)) /* on the record path, even with several callers */
+#define BRICK_ALWAYS static inline __attribute__((always_inline)) /* inline on the record path, even with several callers */
 
-/* Named steps of each write. A test build kills the process at one. */
+/* Named steps of each write. A test build kills the process at such a step. */
 #ifdef BRICK_TEST_POINTS
 extern void (*brick_test_point)(const char *name);
 #define BRICK_POINT(name) (brick_test_point ? brick_test_point(name) : (void)0)
@@ -37,7 +37,7 @@ extern void (*brick_test_point)(const char *name);
 /* A failed attempt is repeated at the first, second, fourth, eighth ... request. */
 static inline int brick_seldom(uint64_t time) { return (time & (time - 1)) == 0; }
 
-/* The largest length up to `end` that splits no UTF-8 character. */
+/* Returns the largest length up to `end` that splits no UTF-8 character. */
 static inline size_t brick_whole_characters(const char *text, size_t end)
 {
     while (end > 0 && ((uint8_t)text[end] & 0xC0) == 0x80)

@@ -1,4 +1,4 @@
-/* config.c - what a segment is made from: the host's configuration, and BRICKD_* variables for what it leaves out. */
+/* config.c - the settings of a segment: the host's configuration, and BRICKD_* variables for missing fields. */
 #include "config.h"
 #include "clock.h"
 
@@ -23,7 +23,7 @@ static uint32_t number_setting(uint32_t given, const char *variable, uint32_t ot
     return *value >= '0' && *value <= '9' && *end == 0 && number <= UINT32_MAX ? (uint32_t)number : 0;
 }
 
-/* Rounds up to a multiple of BRICK_BLOCK, at most `most`, which is one. */
+/* Rounds up to a multiple of BRICK_BLOCK, at most `most`, which is also a multiple. */
 static uint32_t rounded_up(uint32_t n, uint32_t most)
 {
     return n > most ? most : (n + BRICK_BLOCK - 1) / BRICK_BLOCK * BRICK_BLOCK;
@@ -37,7 +37,7 @@ static uint32_t power_of_two(uint32_t n, uint32_t most)
     return n >= most ? most : n <= 1 ? n : UINT32_C(1) << (32 - __builtin_clz(n - 1));
 }
 
-/* Cuts at a character border. A byte that would break a line or a path becomes '_'. */
+/* Truncates at a character border. A byte that would break a line or a path becomes '_'. */
 static void label(uint8_t *to, size_t size, const char *text)
 {
     size_t length = strlen(text);
@@ -47,7 +47,7 @@ static void label(uint8_t *to, size_t size, const char *text)
         to[i] = (uint8_t)text[i] < 0x20 || text[i] == 0x7F || text[i] == '/' ? '_' : (uint8_t)text[i];
 }
 
-/* The rate of steps: "off", "all" or "1/16". Returns 0 if it is not set; sets *wrong for anything else. */
+/* Returns the rate of steps: "off", "all" or "1/16". Returns 0 if it is not set; sets *wrong for other values. */
 static uint32_t rate_setting(int *wrong)
 {
     const char *value = setting(NULL, "BRICKD_FINGERPRINTS", "");

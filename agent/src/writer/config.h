@@ -1,4 +1,4 @@
-/* config.h - what a segment is made from, decided before anything is opened. */
+/* config.h - the settings of a segment, decided before it is opened. */
 #ifndef BRICK_CONFIG_H
 #define BRICK_CONFIG_H
 

@@ -27,10 +27,10 @@ static int is_given(const struct brick_thread *self, uint64_t id)
     return number > t->inherited && number <= brick_load_relaxed(&t->given);
 }
 
-/* A time of CLOCK_MONOTONIC_RAW in ticks; `now` if it is not in the past or cannot be converted. */
+/* Converts a time of CLOCK_MONOTONIC_RAW to ticks; returns `now` if it is not in the past or cannot be converted. */
 static uint64_t ticks_at(const struct brick_thread *t, uint64_t ns, uint64_t now)
 {
-    const double ago_ns = (double)(int64_t)(brick_clock_ns(CLOCK_MONOTONIC_RAW) - ns); /* first: `now` is from just before */
+    const double ago_ns = (double)(int64_t)(brick_clock_ns(CLOCK_MONOTONIC_RAW) - ns); /* first, because `now` was read just before */
     const double tick_ns = brick_clock_tick_ns(t->segment->header);
     if (!(tick_ns > 0) || !(ago_ns > 0) || ago_ns >= tick_ns * (double)now)
         return now;
@@ -64,7 +64,7 @@ unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *star
     elements = brick_checked(t, elements);
     bytes = brick_checked(t, bytes);
     brick_event_attempt(t);
-    /* Path "other" counts ticks, so work without a path of its own is not added to it. */
+    /* Path "other" counts ticks, so work without a path is not added to it. */
     struct brick_defer *r = path != BRICK_OTHER ? brick_event_slot(t, brick_kept_from_starts(t)) : NULL;
     if (r == NULL) {
         outcome |= brick_event_dropped(t, BRICK_KIND_DEFER);
@@ -86,7 +86,7 @@ unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *star
     return outcome;
 }
 
-/* Pending work ends even if recording was switched off meanwhile, as open spans do. */
+/* Pending work ends even if recording was switched off, like open spans. */
 static struct brick_thread *enter_to_end(unsigned *outcome)
 {
     struct brick_thread *t = brick_self;
@@ -105,7 +105,7 @@ static int is_off(const struct brick_thread *t)
 unsigned brick_finalize(const uint64_t *stream)
 {
     unsigned outcome = BRICK_DONE;
-    if (!brick_agent_owns() || !brick_pending_any(stream)) /* until a forked child records, they are its parent's */
+    if (!brick_agent_owns() || !brick_pending_any(stream)) /* until a forked child records, these are its parent's */
         return outcome;
     struct brick_thread *t = enter_to_end(&outcome);
     if (t == NULL)
@@ -113,7 +113,7 @@ unsigned brick_finalize(const uint64_t *stream)
     brick_event_attempt(t);
     struct brick_finalize *r = brick_event_slot(t, 0);
     if (r != NULL)
-        brick_pending_cover(stream); /* before the clock is read, so everything counted began before it */
+        brick_pending_cover(stream); /* before the clock is read, so all counted work began before it */
     const uint64_t now = brick_ticks(brick_agent.clock);
     if (r == NULL) {
         outcome |= brick_event_dropped(t, BRICK_KIND_FINALIZE);

@@ -27,8 +27,8 @@ static inline uint32_t brick_draw(uint64_t step, uint32_t epoch)
     return (uint32_t)(brick_splitmix64(upper | epoch / BRICK_EPOCH_TURNS) >> 32) ^ brick_bits_reversed(epoch);
 }
 
-/* The draw in the present epoch. The coarse clock is read from memory (no system call), once per step: without it the word
- * of a killed daemon would hold forever. */
+/* Returns the draw in the current epoch. The coarse clock is read from memory (no system call), once per step. Without
+ * it, the word of a killed daemon would be valid forever. */
 static inline uint32_t brick_draw_now(const struct brick_thread *t, uint64_t step)
 {
     const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);

@@ -1,10 +1,10 @@
-/* writer/event_ring.h - how files of the writer put records into the event ring. */
+/* writer/event_ring.h - functions to write records into the event ring. */
 #ifndef BRICK_RING_H
 #define BRICK_RING_H
 
 #include "record_path.h"
 
-/* From here on an event is recorded or dropped. A gap in the sequence numbers shows a drop. */
+/* After this, an event is either recorded or dropped. A gap in the sequence numbers shows a drop. */
 static inline void brick_event_attempt(struct brick_thread *t)
 {
     brick_add(&t->line->event_attempts, 1);
@@ -17,13 +17,13 @@ static inline unsigned brick_event_dropped(struct brick_thread *t, enum brick_ki
     return BRICK_REFUSED;
 }
 
-/* The slot `ahead` slots after the next record's first one, around the ring's end. */
+/* Returns the slot `ahead` slots after the next record's first one, around the ring's end. */
 static inline struct brick_record *brick_event_at(const struct brick_thread *t, uint64_t ahead)
 {
     return &t->event_ring.records[(t->event_ring.head + ahead) & (t->event_ring.slots - 1)];
 }
 
-/* Whether the ring has memory, and more than `kept` slots are free. */
+/* Returns whether the ring has memory, and more than `kept` slots are free. */
 static inline int brick_event_room(struct brick_thread *t, uint64_t kept)
 {
     struct brick_ring *ring = &t->event_ring;
@@ -32,7 +32,7 @@ static inline int brick_event_room(struct brick_thread *t, uint64_t kept)
            && brick_ring_room(t, ring, &brick_consumer_of(t->segment, t->number)->event, kept);
 }
 
-/* The next record's first slot, with `kept` more slots free after it. NULL: no room, or no memory. */
+/* Returns the next record's first slot, with `kept` more slots free after it. NULL: no room, or no memory. */
 static inline void *brick_event_slot(struct brick_thread *t, uint64_t kept)
 {
     if (!brick_event_room(t, kept))
@@ -41,7 +41,7 @@ static inline void *brick_event_slot(struct brick_thread *t, uint64_t kept)
     return brick_event_at(t, 0);
 }
 
-/* The last eighth of the ring is reserved for ends, and the last eighth of that for finalizes, which end the most. */
+/* The last eighth of the ring is reserved for ends, and the last eighth of that for finalizes, which end most work. */
 static inline uint64_t brick_kept_from_starts(const struct brick_thread *t) { return (t->event_ring.slots + 7) / 8; }
 static inline uint64_t brick_kept_from_measurements(const struct brick_thread *t)
 {
@@ -58,15 +58,15 @@ static inline void brick_event_publish(struct brick_thread *t, void *record, enu
     BRICK_POINT("event_sequence");
     brick_store_release(&r->sequence, brick_load_relaxed(&line->event_attempts)); /* O9 */
     BRICK_POINT("event_counted");
-    brick_add(&line->event_records, 1); /* before the head: no consumer reads more records than are counted */
+    brick_add(&line->event_records, 1); /* before the head: a consumer must not read more records than are counted */
     BRICK_POINT("event_head");
     t->event_ring.head += slots;
     brick_store_release(&line->event_head, t->event_ring.head); /* O10 */
 }
 
-/* In writer/checksum.c. Gets the key of checksums, and publishes its name. Returns 0 if there is none now. */
+/* In writer/checksum.c. Gets the key of checksums, and publishes its name. Returns 0 if there is none at present. */
 BRICK_HIDDEN int brick_key_published(struct brick_process *process, struct brick_fingerprint_key *key);
-/* Fills in what the fingerprint lacks: shape, dtype, valid rows. */
+/* Fills in the fields that a fingerprint lacks: shape, dtype, valid rows. */
 BRICK_HIDDEN void brick_taken_of(struct brick_taken *taken, const struct brick_tensor *tensor);
 /* Writes the slots of an output. */
 BRICK_HIDDEN void brick_put_output(const struct brick_thread *t, const struct brick_taken *taken);

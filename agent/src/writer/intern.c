@@ -1,5 +1,5 @@
-/* writer/intern.c - gives names, paths and sites their numbers. Cold: once per name, place in the call tree and site.
- * Several threads may be here at once; none waits (struct brick_entry). */
+/* writer/intern.c - assigns numbers to names, paths and sites. Cold: once per name, place in the call tree and site.
+ * Several threads may run this at the same time; none waits (struct brick_entry). */
 #include "intern.h"
 #include "sensitive.h"
 
@@ -33,7 +33,7 @@ int brick_tables_make(struct brick_tables *t, const struct brick_header *h)
 
 /* ---- names ------------------------------------------------------------- */
 
-/* Raises a counter that readers see to the private one; never lowers it. */
+/* Raises the counter for readers to the private one; never lowers it. */
 static void raise_to(uint64_t *counter, uint64_t value)
 {
     uint64_t now = brick_load_relaxed(counter);
@@ -41,7 +41,8 @@ static void raise_to(uint64_t *counter, uint64_t value)
         continue;
 }
 
-/* The next number, or `room` if none is free. Compares before it takes one, so the counter cannot run away. */
+/* Returns the next number, or `room` if none is free. Compares before it takes one, so that the counter cannot exceed
+ * the room. */
 static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
 {
     uint64_t number = brick_load_relaxed(next) < room ? brick_fetch_add(next, 1) : room; /* O4 */
@@ -51,7 +52,7 @@ static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
     return number;
 }
 
-/* Whether the name has memory. If not, it is a hole and must not be touched. */
+/* Returns whether the name has memory. If not, it is a hole and must not be touched. */
 static int name_is_there(const struct brick_segment *s, uint64_t number)
 {
     const uint64_t block = number / BRICK_BLOCK;
@@ -85,7 +86,8 @@ static int name_is(const struct brick_name *slot, const uint8_t *text, size_t le
     return (word & BRICK_NAME_LENGTH) == length && memcmp(slot->text, text, length) == 0;
 }
 
-/* Cuts at a character border and appends eight digits of the hash. Keeps the word that makes the name sensitive. */
+/* Truncates at a character border and appends eight digits of the hash. Keeps the word that makes the name
+ * sensitive. */
 static size_t name_cut(uint8_t *cut, const char *text, size_t length)
 {
     static const char hex[] = "0123456789abcdef";
@@ -140,13 +142,13 @@ uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, cons
         }
         if (brick_claim32(&t->numbers[place], 0, (uint32_t)mine + 1))
             return (uint32_t)mine;
-        place = (place - 1) & t->number_mask; /* look at what another thread put there */
+        place = (place - 1) & t->number_mask; /* look at the value of another thread */
     }
 }
 
 /* ---- paths ------------------------------------------------------------- */
 
-/* Recursion: the nearest ancestor with the same brick and layer. */
+/* Recursion: returns the nearest ancestor with the same brick and layer. */
 static uint32_t ancestor_like(const uint64_t *paths, uint64_t key)
 {
     uint64_t same = key >> 16;
@@ -174,7 +176,7 @@ static void entry_put(struct brick_tables *t, uint64_t key, uint64_t value)
     }
 }
 
-/* Also looks past entries that are claimed but not published. */
+/* Also searches past entries that are claimed but not published. */
 static uint64_t entry_find_all(const struct brick_tables *t, uint64_t key)
 {
     for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
@@ -189,10 +191,10 @@ static uint64_t entry_find_all(const struct brick_tables *t, uint64_t key)
 
 uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key)
 {
-    /* Spans of "other" may nest, as if it were a recursion. */
+    /* Spans of "other" may nest, like a recursion. */
     const uint64_t other = BRICK_OTHER | BRICK_ENTRY_AGAIN;
     if (brick_key_parent(key) == BRICK_OTHER)
-        return other; /* below "other" everything is other */
+        return other; /* below "other", all paths are "other" */
     if (brick_key_name(key) >= s->header->names)
         return other; /* not a name's number: a reader would refuse the whole segment */
     uint64_t value = entry_find_all(t, key);
@@ -220,7 +222,7 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
 
 int brick_name_is_given(const struct brick_segment *s, uint32_t number)
 {
-    if (number == BRICK_OTHER || number >= s->header->names || !name_is_there(s, number)) /* "other" stands for many kernels */
+    if (number == BRICK_OTHER || number >= s->header->names || !name_is_there(s, number)) /* "other" represents many kernels */
         return 0;
     return (brick_load_acquire32(&brick_names_of(s)[number].word) & (BRICK_NAME_READY | BRICK_NAME_VOID)) == BRICK_NAME_READY;
 }
@@ -257,7 +259,7 @@ uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint
 void brick_tables_begin(struct brick_tables *t, struct brick_segment *s)
 {
     const uint64_t number = take_number(&t->next_name, s->header->names, &brick_process_of(s)->names);
-    if (name_has_memory(s, number)) /* not findable by its text: a host's "other" is another name */
+    if (name_has_memory(s, number)) /* not found by its text: a host's "other" is a different name */
         name_write(&brick_names_of(s)[number], (const uint8_t *)"other", 5);
     take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
     brick_store_release(&brick_paths_of(s)[BRICK_OTHER], brick_path_key(BRICK_ROOT, BRICK_OTHER, BRICK_NO_LAYER, 0));
@@ -310,6 +312,6 @@ int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const st
 void brick_tables_forked(struct brick_tables *t)
 {
     for (uint64_t i = 0; i <= t->entry_mask; i++) /* claimed by a thread that does not exist after the fork */
-        if (t->entries[i].key == 0 && t->entries[i].value != 0) /* a page without a write stays shared with the parent */
+        if (t->entries[i].key == 0 && t->entries[i].value != 0) /* a page that is not written stays shared with the parent */
             t->entries[i].value = 0;
 }

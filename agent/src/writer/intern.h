@@ -4,8 +4,9 @@
 
 #include "segment_file.h"
 
-/* The number of a path or site by its key, in private memory. The value claims an entry, and the key publishes it. So no
- * thread waits: it skips a claimed entry, and at worst one key has two numbers, whose summaries readers add up. */
+/* The number of a path or site by its key, in private memory. The value claims an entry, and the key publishes it. So
+ * no thread waits: it skips a claimed entry. In the worst case, a key has two numbers, and readers add up their
+ * summaries. */
 struct brick_entry {
     uint64_t key;   /* 0 until published (O3) */
     uint64_t value; /* number | flags; 0 = free */
@@ -21,7 +22,7 @@ struct brick_tables {
     uint32_t *numbers; /* name number + 1 by hash; 0 = free */
     uint64_t number_mask;
     uint64_t recursions; /* entries of recursions: limited, so that the table stays sparse */
-    uint64_t next_name;  /* not in the segment, so that no number is given twice after a segment is lost */
+    uint64_t next_name;  /* not in the segment, so that no number is assigned twice after a segment is lost */
     uint64_t next_path, next_site;
 };
 
@@ -30,12 +31,12 @@ static inline uint64_t brick_entry_place(const struct brick_tables *t, uint64_t 
     return key * UINT64_C(0x9E3779B97F4A7C15) >> t->entry_shift;
 }
 
-/* A site's key in the private table. No span has its unit: paths below path 0 are in the same table. */
+/* Returns a site's key in the private table. No span has its unit: paths below path 0 are in the same table. */
 static inline uint64_t brick_site_entry(uint32_t name, uint32_t layer) { return brick_site_key(name, layer, 0x7F); }
-/* The same for a parameter, which is never off: whatever its name, its values show nothing of customers. */
+/* The same for a parameter, which is never off: its values reveal nothing about customers, whatever its name is. */
 static inline uint64_t brick_weight_entry(uint32_t name, uint32_t layer) { return brick_site_key(name, layer, 0x7E); }
 
-/* The usual case: the value is at the first place. 0: not published (path 0 has no entry). */
+/* The usual case: returns the value at the first place. 0: not published (path 0 has no entry). */
 static inline uint64_t brick_entry_find(const struct brick_tables *t, uint64_t key)
 {
     for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
@@ -51,21 +52,22 @@ static inline uint64_t brick_entry_find(const struct brick_tables *t, uint64_t k
 BRICK_HIDDEN int brick_tables_make(struct brick_tables *t, const struct brick_header *h);
 /* Adds name 0 and path 0. */
 BRICK_HIDDEN void brick_tables_begin(struct brick_tables *t, struct brick_segment *s);
-/* Copies what `to` lacks, with the same numbers. Returns 0 if out of memory. */
+/* Copies the entries that `to` lacks, with the same numbers. Returns 0 if out of memory. */
 BRICK_HIDDEN int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const struct brick_segment *from);
-/* In a forked child: undoes what other threads had claimed. */
+/* In a forked child: undoes the claims of other threads. */
 BRICK_HIDDEN void brick_tables_forked(struct brick_tables *t);
-/* The name's number; interns it if a number below `room` is free. Else BRICK_OTHER, counted if `room` is the limit. */
+/* Returns the name's number; interns it if a number below `room` is free. Else BRICK_OTHER, counted if `room` is the
+ * limit. */
 BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *text, size_t length,
                                         uint64_t room);
 /* Like brick_name, for marks, which may use half of the names. */
 BRICK_HIDDEN uint32_t brick_name_for_mark(const char *text, size_t length, const char *category);
-/* Whether marks may take one more name. */
+/* Returns whether marks may take one more name. */
 BRICK_HIDDEN int brick_room_for_marks(void);
-/* Whether a name has this number; a host may pass any number. "Other" is not a name. */
+/* Returns whether a name has this number; a host may pass any number. "Other" is not a name. */
 BRICK_HIDDEN int brick_name_is_given(const struct brick_segment *s, uint32_t number);
 BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key);
-/* Returns 0 if the kernel has no name of its own or there is no room. */
+/* Returns 0 if the kernel has no name or there is no room. */
 BRICK_HIDDEN uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint64_t entry);
 
 #endif

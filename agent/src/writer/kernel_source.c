@@ -23,7 +23,7 @@ static uint64_t label_length(const char *label)
 
 static uint64_t pieces_of(uint64_t length) { return (length + BRICK_SOURCE_PIECE - 1) / BRICK_SOURCE_PIECE; }
 
-/* Writes a piece by its number among those of all parts. */
+/* Writes a piece by its number, counted over all parts. */
 static void write_piece(struct brick_source_piece *r, const struct part *parts, uint64_t number)
 {
     uint32_t which = BRICK_SOURCE_NAME;

@@ -1,8 +1,8 @@
 /* writer/key_file.c - the key of the service's checksums: read once, or made by the first process that needs it.
  *
- * A file of 48 hexadecimal digits that only its user may read: 32 for the key, which is never published, and 16 for its
- * name, which is in the segment and as random as the key. Knows nothing of tensors. Allocates nothing and takes no lock.
- * The result is final for the process, except after an error that may pass.
+ * The file has 48 hexadecimal digits, and only its user may read it: 32 for the key, which is never published, and 16
+ * for its name, which is in the segment and is also random. Knows nothing of tensors. Allocates nothing and takes no
+ * lock. The result is final for the process, except after a temporary error.
  */
 #include "key_file.h"
 
@@ -22,7 +22,7 @@
 
 struct key_path {
     char path[4096 - sizeof TEMPORARY];
-    int is_given; /* by BRICKD_KEY_FILE: its directory is not created */
+    int is_given; /* named by BRICKD_KEY_FILE: its directory is not created */
 };
 
 static int key_path_find(struct key_path *p)
@@ -50,7 +50,7 @@ static uint64_t number_of(const char *digits)
     return number;
 }
 
-/* Parses a key. Returns NULL, or what is wrong with it. */
+/* Parses a key. Returns NULL, or an error text. */
 static const char *secret_of(const char *text, struct brick_secret *secret)
 {
     const size_t digits = strspn(text, "0123456789abcdef");
@@ -65,7 +65,7 @@ static const char *secret_of(const char *text, struct brick_secret *secret)
     return (secret->key.words[0] | secret->key.words[1]) == 0 || secret->name == 0 ? "has a key of zeros, expected 48 random hexadecimal digits" : NULL;
 }
 
-/* Reads a key file. Returns NULL, or what is wrong with it, with errno if the system says more. */
+/* Reads a key file. Returns NULL, or an error text, with errno if the system gives one. */
 static const char *secret_read(const char *path, struct brick_secret *secret)
 {
     char text[DIGITS + 3] = {0}; /* digits, newline, one byte too many, zero */
@@ -97,7 +97,7 @@ static void directories_make(const char *path)
     }
 }
 
-/* Creates the file whole or not at all, and never replaces another. */
+/* Creates the file atomically, and never replaces another one. */
 static void secret_make(const struct key_path *p)
 {
     static const char hex[] = "0123456789abcdef";
@@ -130,7 +130,7 @@ static void secret_make(const struct key_path *p)
     errno = error;
 }
 
-/* Whether an error is of the process or the machine, not of the file: it may pass. */
+/* Returns whether an error may be temporary: it comes from the process or the machine, not from the file. */
 static int passes(int error)
 {
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR || error == EAGAIN || error == ENOSPC
@@ -147,7 +147,7 @@ static void complain(const char *what, const char *path, const char *wrong)
         return;
 }
 
-#define WITHOUT "checksums are made without"
+#define WITHOUT "checksums are made without a key"
 
 /* Returns 1 if the result is final, even without a key. */
 static int secret_get(struct brick_secret *secret, int warns)
@@ -175,14 +175,14 @@ static int secret_get(struct brick_secret *secret, int warns)
         return 1;
     }
     if (warns)
-        complain("no checksums until there is", place.path, wrong);
+        complain("no checksums until there is a key", place.path, wrong);
     return 0;
 }
 
 int brick_secret(struct brick_secret *secret)
 {
     static struct brick_secret result;
-    static uint32_t state;   /* 1: a thread is storing the result; 2: it is stored */
+    static uint32_t state;   /* 1: a thread stores the result; 2: it is stored */
     static uint32_t failed;  /* the last attempt failed */
     static uint64_t requests; /* requests since then */
     if (BRICK_LIKELY(brick_load_acquire32(&state) == 2)) {
@@ -191,7 +191,7 @@ int brick_secret(struct brick_secret *secret)
     }
     if (brick_load_relaxed32(&failed) && !brick_seldom(brick_fetch_add(&requests, 1) + 1))
         return 0;
-    const int error = errno; /* preserve the host's */
+    const int error = errno; /* preserve the host's errno */
     const int found = secret_get(secret, !brick_load_relaxed32(&failed));
     errno = error;
     if (!found) {
@@ -203,6 +203,6 @@ int brick_secret(struct brick_secret *secret)
         brick_store_release32(&state, 2);
     } else if (brick_load_acquire32(&state) == 2) {
         *secret = result;
-    } /* else keep the own result: it is from the same file */
+    } /* else keep this thread's result: it is from the same file */
     return 1;
 }

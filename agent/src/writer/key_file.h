@@ -6,10 +6,10 @@
 
 struct brick_secret {
     struct brick_fingerprint_key key; /* 0: there is none */
-    uint64_t name;                    /* shows others whether they have the same key */
+    uint64_t name;                    /* shows other workers whether they have the same key */
 };
 /* Reads or creates the key at its first use. After that it never changes, so no process makes checksums with two keys.
- * Returns 0 if it cannot be had now, for a reason that may pass. */
+ * Returns 0 if it is temporarily unavailable. */
 BRICK_HIDDEN int brick_secret(struct brick_secret *secret);
 
 #endif

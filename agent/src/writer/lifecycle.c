@@ -1,4 +1,4 @@
-/* writer/lifecycle.c - the agent's life: configured, opened, forked, lost, closed. */
+/* writer/lifecycle.c - the states of the agent: configured, opened, forked, lost, closed. */
 #include "config.h"
 #include "lifecycle.h"
 #include "pending.h"
@@ -14,7 +14,7 @@
 void (*brick_test_point)(const char *name);
 #endif
 
-/* Nothing may be recorded without a page that a fork wipes: see make_gate. */
+/* Recording needs a page that a fork wipes: see make_gate. */
 static uint32_t no_gate[2] = {BRICK_FAILED, 0};
 struct brick_agent brick_agent = {.gate = no_gate};
 
@@ -22,7 +22,7 @@ static char problem[256];
 static uint32_t warned;
 static uint32_t at_exit_set;
 
-/* The child of a fork in a handler that interrupted a record ends that record in a private copy. (Not after a bare
+/* If a signal handler interrupts a record and forks, the child ends that record in a private copy. (Not after a bare
  * clone().) */
 static void after_fork(void)
 {
@@ -31,7 +31,8 @@ static void after_fork(void)
         (void)mmap(parent->base, parent->layout.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, parent->fd, 0);
 }
 
-/* Runs before main or at dlopen, so that no fork precedes the page, and before other constructors, which may record. */
+/* Runs before main or at dlopen, so that the page exists before any fork, and before other constructors, which may
+ * record. */
 __attribute__((constructor(101))) static void make_gate(void)
 {
     void *page = brick_private_memory(BRICK_PAGE);
@@ -63,7 +64,7 @@ static void complain(const char *what, int error)
 
 static struct brick_segment *segment_open(const struct brick_plan *plan)
 {
-    /* Each on a page that stays mapped: a thread in a slow path may still read the previous one. */
+    /* Each is on a page that stays mapped: a thread in a slow path may still read the previous one. */
     struct brick_segment *s = (struct brick_segment *)brick_private_memory(BRICK_PAGE);
     if (s == NULL) {
         complain("no memory", errno);
@@ -113,7 +114,7 @@ static enum brick_state open_first(const struct brick_config *config)
     return BRICK_ON;
 }
 
-/* In a forked child: keeps the parent's numbers (names, paths, sites, deferred work), and nothing else. */
+/* In a forked child: keeps only the parent's numbers (names, paths, sites, deferred work). */
 static enum brick_state open_child(void)
 {
     struct brick_agent *a = &brick_agent;
@@ -157,7 +158,7 @@ enum brick_state brick_init(const struct brick_config *config)
         return brick_state();
     }
     if (gate_move(BRICK_NEW, BRICK_OPENING)) {
-        int error = errno; /* preserve the host's */
+        int error = errno; /* preserve the host's errno */
         enum brick_state state = a->segment != NULL ? open_child() : open_first(config);
         errno = error;
         brick_store_release32(a->gate, state);
@@ -203,12 +204,12 @@ void brick_agent_reopen(struct brick_segment *lost)
         now->reserved[BRICK_PROCESS_KEY] = before->reserved[BRICK_PROCESS_KEY];
         memcpy(&now->reserved[BRICK_PROCESS_TOOK], lost->header->uuid, sizeof now->reserved[0]);
         __atomic_store_n(&a->segment, s, __ATOMIC_RELEASE);
-        brick_fence_full(); /* O17, O18: before the marks, and before what others wrote is read again */
+        brick_fence_full(); /* O17, O18: before the marks, and before the values of others are read again */
         brick_segment_publish(s);
         brick_threads_retire(s->header->lanes);
         brick_tables_copy(&a->tables, s, lost);
         brick_threads_move();
-        brick_segment_remove(lost); /* it still exists if a consumer asked to reopen */
+        brick_segment_remove(lost); /* it still exists if a consumer requested to reopen */
         brick_segment_close(lost);
     }
     errno = error;
@@ -240,7 +241,7 @@ void brick_shutdown(void)
     a->closed = 1;
     if (!gate_move(BRICK_ON, BRICK_OFF))
         gate_move(BRICK_NEW, BRICK_OFF);
-    if (!brick_agent_owns()) /* a forked child that recorded nothing: the open segment is its parent's */
+    if (!brick_agent_owns()) /* a forked child without records: the open segment is its parent's */
         return;
     /* The mapping stays: another thread may be in the middle of a record. */
     struct brick_segment *s = brick_segment_now();
@@ -267,10 +268,10 @@ static uint32_t name_within(uint32_t share, const char *text, size_t length, con
     uint32_t number = brick_name_intern(&a->tables, s, text, length, room);
     if (category != NULL && number != BRICK_OTHER) {
         uint32_t kind = brick_name_intern(&a->tables, s, category, strlen(category), room);
-        if (kind != BRICK_OTHER) /* the first one declared stays */
+        if (kind != BRICK_OTHER) /* the first declared one stays */
             brick_claim32(&brick_names_of(s)[number].category, 0, kind);
     }
-    /* O17: either this thread or one that opens the next segment sees what the other did. */
+    /* O17: this thread or the one that opens the next segment sees the other's change. */
     for (struct brick_segment *now;; s = now) {
         brick_fence_full();
         now = brick_segment_now();

@@ -9,15 +9,15 @@
 struct brick_thread; /* writer/thread.c: a lane's private half */
 
 struct brick_agent {
-    /* Read by every record. The gate is an enum brick_state on a page that the kernel wipes in a forked child: 0 there
-     * means "not my segment". The word after it is 1 while `segment` is this process's own. */
+    /* Read by every record. The gate is an enum brick_state on a page that the kernel wipes in a forked child, where 0
+     * means "not my segment". The word after it is 1 while `segment` belongs to this process. */
     uint32_t *gate;
     uint32_t clock;
     struct brick_tables tables;
     struct brick_thread *threads; /* one per lane */
     struct brick_segment *segment;
-    /* A digest of the weights' generation; 0 before a second load, unless the host names generations. A record made during
-     * its change may have either. A forked child inherits it with the weights. */
+    /* A digest of the weights' generation; 0 before a second load, unless the host names generations. A record made
+     * during its change may have the old or the new value. A forked child inherits it with the weights. */
     uint64_t generation;
     /* Cold. */
     uint32_t reopening;  /* by a thread, now */
@@ -28,7 +28,7 @@ struct brick_agent {
 };
 extern BRICK_HIDDEN struct brick_agent brick_agent;
 
-/* Acquire: the thread also sees its mapping and header. */
+/* Acquire: the thread also sees the segment's mapping and header. */
 static inline struct brick_segment *brick_segment_now(void) { return __atomic_load_n(&brick_agent.segment, __ATOMIC_ACQUIRE); }
 
 static inline int brick_agent_owns(void) { return brick_agent.gate[1] != 0; }
@@ -45,6 +45,6 @@ BRICK_HIDDEN void brick_agent_reopen(struct brick_segment *lost);
 BRICK_HIDDEN int brick_threads_make(uint32_t lanes);
 BRICK_HIDDEN int brick_thread_known(void); /* the calling thread has a lane, or is about to */
 BRICK_HIDDEN void brick_threads_retire(uint32_t lanes); /* every thread's next record goes through brick_obey */
-BRICK_HIDDEN void brick_threads_move(void);             /* moves lanes without a thread into the present segment */
+BRICK_HIDDEN void brick_threads_move(void);             /* moves lanes without a thread into the current segment */
 
 #endif

@@ -1,7 +1,7 @@
 /* writer/mark.c - marks: launches, transfers, needs, definitions; counted in paths of their own, without a time.
  *
- * A mark is added to its path's summary like a span, so a reader that comes late or never loses nothing. No system call,
- * no allocation and no lock, except for a thread's first mark that needs its memories, and for the name of a new shape or
+ * A mark is added to its path's summary like a span, so a late or missing reader loses nothing. No system call, no
+ * allocation and no lock, except for a thread's first mark that needs its memories, and for the name of a new shape or
  * couple of ends.
  */
 #include "summary.h"
@@ -14,12 +14,12 @@
 
 /* ---- marks --------------------------------------------------------------- */
 
-/* The path and the layer that a mark is below. */
+/* The path and the layer above a mark. */
 struct parent {
     uint32_t path, layer;
 };
 
-/* Below a span that found no room the path is unknown. */
+/* Below a span without room, the path is unknown. */
 static struct parent parent_of(struct brick_thread *t, const void *key)
 {
     const struct brick_stack *s = brick_stack_of(t, key, 0);
@@ -30,7 +30,7 @@ static struct parent parent_of(struct brick_thread *t, const void *key)
     return (struct parent){s->top->path, s->top->layer};
 }
 
-/* The path of a brick next to what is being recorded. A new one is taken from the half for marks: such a brick may never
+/* Returns the path of a brick next to the current record. A new path is from the half for marks: such a brick may never
  * have a time. */
 static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t brick)
 {
@@ -45,8 +45,8 @@ static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t 
 
 static const struct brick_amounts nothing;
 
-/* Counts a mark, with the time that the host states. Returns its path, or BRICK_OTHER if it found no room. Everything
- * below "other" is other. */
+/* Counts a mark, with the time stated by the host. Returns its path, or BRICK_OTHER without room. All paths below
+ * "other" are "other". */
 static uint32_t mark_timed(struct brick_thread *t, struct parent at, uint32_t name, enum brick_unit unit, uint64_t stated_ns,
                            const struct brick_amounts *did)
 {
@@ -75,7 +75,7 @@ static uint32_t mark(struct brick_thread *t, struct parent at, uint32_t name, en
     return mark_timed(t, at, name, unit, 0, did);
 }
 
-/* A thread that records only marks must also notice a lost segment, so it reads the clock now and then. */
+/* A thread that records only marks must also detect a lost segment, so it sometimes reads the clock. */
 static void over(struct brick_thread *t)
 {
     const uint64_t marks = brick_load_relaxed(&t->line->reserved2[BRICK_LANE_MARKS]);
@@ -126,8 +126,8 @@ void brick_memories_forget(struct brick_thread *t)
         memset(t->memories->sent, 0, sizeof t->memories->sent);
 }
 
-/* The name's number, or BRICK_UNNAMED. A child that a signal handler forked in the middle of a mark opens no segment here:
- * the mark is its parent's. */
+/* Returns the name's number, or BRICK_UNNAMED. If a signal handler forked in the middle of a mark, the child opens no
+ * segment here: the mark is its parent's. */
 static uint32_t name_for_mark(const char *text, size_t length, const char *category)
 {
     const uint32_t name = brick_agent_owns() ? brick_name_for_mark(text, length, category) : BRICK_OTHER;
@@ -136,7 +136,8 @@ static uint32_t name_for_mark(const char *text, size_t length, const char *categ
 
 /* ---- launches -------------------------------------------------------------- */
 
-/* How many of the six numbers of grid and block are 0: 0, or 6 if neither is known. Anything else is invalid. */
+/* Returns how many of the six numbers of grid and block are 0: 0, or 6 if both are unknown. Other results are
+ * invalid. */
 static int zeros_in(const struct brick_launch *how)
 {
     int zeros = 0;
@@ -181,7 +182,7 @@ static uint64_t hash_of(const struct brick_launch *how)
     return h;
 }
 
-/* The number of the shape's name, or BRICK_UNNAMED. */
+/* Returns the number of the shape's name, or BRICK_UNNAMED. */
 static uint32_t shape_of(struct brick_thread *t, const struct brick_launch *how)
 {
     struct brick_memories *m = memories_of(t);
@@ -249,7 +250,7 @@ static size_t text_of(const struct brick_segment *s, uint32_t name, char *text)
     return length;
 }
 
-/* The number of the couple's name, or BRICK_UNNAMED, also if an end has no name. */
+/* Returns the number of the couple's name, or BRICK_UNNAMED, also if an end has no name. */
 static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
 {
     struct brick_memories *m = memories_of(t);
@@ -269,7 +270,8 @@ static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
     return name;
 }
 
-/* Whether a transfer returns an earlier one, which it then forgets. If not, it remembers this one. */
+/* Returns whether a transfer returns an earlier one. If so, it forgets the earlier one; if not, it remembers this
+ * one. */
 static int takes_back(struct brick_memories *m, struct sent now)
 {
     if (m == NULL || now.direction == BRICK_ON_DEVICE || now.bytes == 0)
@@ -305,7 +307,7 @@ unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to,
 
 /* ---- needs, functions, tasks ----------------------------------------------- */
 
-/* Marks a brick next to what is being recorded. For needs, BRICK_UNNAMED means the open brick. */
+/* Marks a brick next to the current record. For needs, BRICK_UNNAMED means the open brick. */
 static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint32_t layer, enum brick_unit unit)
 {
     unsigned outcome = BRICK_DONE;
@@ -315,7 +317,7 @@ static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint3
     struct parent at = parent_of(t, key);
     if (unit != BRICK_UNIT_NEEDS || brick != BRICK_UNNAMED)
         at = sibling(t, at, brick);
-    else if (at.path == BRICK_ROOT) /* nothing is open that could need it */
+    else if (at.path == BRICK_ROOT) /* no open span that could need it */
         at.path = BRICK_OTHER;
     at.layer = layer;
     outcome = outcome_of(outcome, mark(t, at, name, unit, &nothing));
@@ -353,7 +355,8 @@ unsigned brick_node(uint32_t brick, const void *key, uint64_t elapsed_ns, const 
     return outcome;
 }
 
-/* Marks the open node. Without one the mark is refused: it must not make the open span a function or a task. */
+/* Marks the open node. Without an open node, the mark is refused: the open span must not become a function or a
+ * task. */
 static unsigned mark_open_node(uint32_t name, uint32_t layer, enum brick_unit unit, const void *key,
                                const struct brick_amounts *did)
 {

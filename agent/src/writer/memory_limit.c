@@ -1,5 +1,5 @@
-/* writer/memory_limit.c - whether this process's control groups have enough memory left, or would kill it. May run in a
- * child of clone(): no heap, no locks. */
+/* writer/memory_limit.c - checks whether this process's control groups have enough memory left; otherwise they would
+ * kill it. May run in a child of clone(): no heap, no locks. */
 #include "memory_limit.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ ssize_t brick_read_file(const char *path, char *text, size_t size)
     return length;
 }
 
-/* The number after `word` at the start of a line, or `missing`. */
+/* Returns the number after `word` at the start of a line, or `missing`. */
 static uint64_t number_after(const char *text, const char *word, uint64_t missing)
 {
     size_t length = strlen(word);
@@ -31,7 +31,8 @@ static uint64_t number_after(const char *text, const char *word, uint64_t missin
     return missing;
 }
 
-/* What one control group has left. Cached file pages count as free: the kernel drops them before it kills. */
+/* Returns the remaining memory of one control group. Cached file pages count as free: the kernel drops them before it
+ * kills. */
 static uint64_t group_room(const char *folder, const char *limit_file, const char *usage_file, const char *cache)
 {
     char path[400], text[4096];
@@ -49,8 +50,8 @@ static uint64_t group_room(const char *folder, const char *limit_file, const cha
     return limit > usage ? limit - usage : 0;
 }
 
-/* A group's limit binds all groups below it, so every ancestor is read. In a container the kernel's path may be outside
- * the mount; then the mount's root is the container's group. */
+/* A group's limit applies to all groups below it, so every ancestor is read. In a container, the kernel's path may be
+ * outside of the mount. Then the mount's root is the container's group. */
 static uint64_t hierarchy_room(const char *mount, const char *inner, const char *limit_file, const char *usage_file,
                                const char *cache)
 {
@@ -69,7 +70,7 @@ static uint64_t hierarchy_room(const char *mount, const char *inner, const char 
     }
 }
 
-/* Taking shared memory beyond a memory cgroup's limit is not an error: the kernel kills the process. */
+/* Allocating shared memory above a memory cgroup's limit gives no error: the kernel kills the process. */
 int brick_memory_allows(uint64_t bytes)
 {
     static const uint64_t margin = UINT64_C(1) << 20;

@@ -1,8 +1,9 @@
 /* writer/pending.c - counts this process's deferred work that no finalize has covered yet, by stream.
  *
  * Private memory of a fixed size, for any number of streams. A word has 40 bits of a stream's hash and the count of its
- * starts; a word of 0 is free for any stream. So no thread waits: at worst one stream has two words, and a search visits
- * all. Streams without a word are counted together and covered only when every stream is, so the sum is never too small.
+ * starts; a word of 0 is free for any stream. So no thread waits: in the worst case, one stream has two words, and a
+ * search visits all. Streams without a word are counted together, and are covered only when every stream is, so the sum
+ * is never too small.
  */
 #include "pending.h"
 

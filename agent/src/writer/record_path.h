@@ -4,13 +4,14 @@
 
 #include "thread.h"
 
-/* What a call records: a span or scope, whose end comes later; something that has ended; or nothing. */
+/* The record of a call: a span or scope that ends later, a completed one, or none. */
 enum brick_arrival { ARRIVES_SPAN, ARRIVES_SCOPE, ARRIVES_ENDED, ARRIVES_QUESTION };
 
-/* Returns the thread, marked busy, after applying the control flags. NULL: nothing to record; *outcome says why. */
+/* Returns the thread, marked busy, after applying the control flags. NULL: nothing to record; *outcome gives the
+ * reason. */
 BRICK_HIDDEN struct brick_thread *brick_enter_slowly(struct brick_thread *t, const void *key, unsigned *outcome,
                                                      enum brick_arrival what);
-/* The same for ends, also while recording is off: the caller checks whether anything is open. */
+/* The same for ends, even while recording is off: the caller checks for open spans. */
 BRICK_HIDDEN struct brick_thread *brick_enter_still(struct brick_thread *t, unsigned *outcome);
 
 static inline int brick_wants_attention(const struct brick_thread *t)
@@ -29,7 +30,7 @@ static inline struct brick_thread *brick_enter(const void *key, unsigned *outcom
     return t;
 }
 
-/* The key's stack, if it has something open. */
+/* Returns the key's stack, if it has open spans. */
 static inline struct brick_stack *brick_stack_open(struct brick_thread *t, const void *key)
 {
     struct brick_stack *s = t->current;
@@ -38,7 +39,7 @@ static inline struct brick_stack *brick_stack_open(struct brick_thread *t, const
     return s != NULL && s->top != NULL ? s : NULL;
 }
 
-/* The number of a path, flagged if it is an ancestor's. */
+/* Returns the number of a path, flagged if it is an ancestor's. */
 static inline uint64_t brick_path_of(struct brick_thread *t, uint64_t path_key)
 {
     uint64_t path = brick_entry_find(&brick_agent.tables, path_key);
@@ -64,8 +65,8 @@ static inline struct brick_amounts brick_amounts_checked(struct brick_thread *t,
     return did;
 }
 
-/* Whether more than `kept` slots of the ring are free. Reads the consumer's tail only when the slots known to be free are
- * used up, and accepts only a matching pair within the ring. */
+/* Returns whether more than `kept` slots of the ring are free. Reads the consumer's tail only when the known free slots
+ * are used up, and accepts only a matching pair within the ring. */
 static inline int brick_ring_room(struct brick_thread *t, struct brick_ring *ring, const struct brick_tail *tail,
                                   uint64_t kept)
 {

@@ -1,7 +1,7 @@
 /* writer/removed_record.c - removes segments, and appends a record of each (brick_removed.h).
  *
- * At a clean end it removes the worker's own; at a start, the oldest ones of dead workers while they take too much of
- * /dev/shm. May run in a child of clone(): no heap, no locks of the C library.
+ * At a clean end, it removes the worker's segment; at a start, the oldest ones of dead workers while they take too much
+ * of /dev/shm. May run in a child of clone(): no heap, no locks of the C library.
  */
 #include "clock.h"
 #include "memory_limit.h"
@@ -39,8 +39,8 @@ int brick_segment_account(const struct brick_segment *s, const char *prefix)
 /* A new worker removes at most this many. */
 #define REMOVED_AT_ONCE 32u
 
-/* Whether the worker of this file, not our own, has ended: no process holds a lock and its pid does not exist. A wrong
- * "no" is harmless (`brickd prune` looks longer); a wrong "yes" is not. */
+/* Returns whether the worker of this file, another process, has ended: no process holds a lock and its pid does not
+ * exist. A wrong "no" is harmless (`brickd prune` watches longer); a wrong "yes" is not. */
 static int is_dead(int fd)
 {
     struct brick_header h;
@@ -94,7 +94,8 @@ static int remove_dead(int folder, const char *prefix, const struct candidate *c
     return removed;
 }
 
-/* The most files of /dev/shm that a new worker looks at, in 20 ms: another user may put any number there. */
+/* The largest number of files in /dev/shm that a new worker looks at, in 20 ms: another user may put any number
+ * there. */
 #ifndef BRICK_LOOKED_AT
 #define BRICK_LOOKED_AT 16384u
 #endif
@@ -104,7 +105,7 @@ struct listing {
     long length, at;
 };
 
-/* Calls getdents64 itself: readdir would take memory from the heap. */
+/* Calls getdents64, because readdir would allocate from the heap. */
 static const char *next_name(int folder, struct listing *l)
 {
     if (l->at >= l->length) {
@@ -125,7 +126,7 @@ static const char *next_name(int folder, struct listing *l)
     return e->name;
 }
 
-/* Whether this is a regular file of the user with this prefix, which may be a segment. */
+/* Returns whether this is a regular file of the user with this prefix, so that it may be a segment. */
 static int is_ours(int folder, const char *name, const char *prefix, struct stat *status)
 {
     return strncmp(name, prefix, strlen(prefix)) == 0 && strlen(name) < sizeof((struct candidate *)0)->name
@@ -168,7 +169,7 @@ static int is_open(const struct open_files *files, ino_t inode)
     return i < files->count;
 }
 
-/* The bytes that a user's dead segments may take. A /dev/shm without a limit has the machine's memory. */
+/* Returns the bytes that a user's dead segments may take. A /dev/shm without a limit has the machine's memory. */
 static uint64_t share_of_dead(int folder)
 {
     struct statvfs room;
@@ -181,7 +182,7 @@ static uint64_t share_of_dead(int folder)
 
 static uint64_t bytes_of(const struct stat *status) { return (uint64_t)status->st_blocks * 512u; }
 
-/* The oldest dead segments, unordered, and the bytes of all dead ones. */
+/* The oldest dead segments, unordered, and the bytes of all dead segments. */
 struct dead {
     struct candidate oldest[REMOVED_AT_ONCE];
     uint32_t count;

@@ -1,7 +1,7 @@
 /* writer/segment_file.c - the segment as a file: created, given memory, locked.
  *
- * Knows nothing of lanes or names. No heap and no lock of the C library: it also runs in a child of clone(), where threads
- * that do not exist there may hold those locks forever.
+ * Knows nothing of lanes or names. Uses no heap and no lock of the C library: it also runs in a child of clone(), where
+ * threads of the parent may hold these locks forever.
  */
 #include "clock.h"
 #include "memory_limit.h"
@@ -22,7 +22,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* The host may have closed our descriptor, and its number may now be another file's. */
+/* The host may have closed our descriptor, and its number may now belong to another file. */
 static int is_ours(const struct brick_segment *s, struct stat *status)
 {
     return s->fd >= 0 && fstat(s->fd, status) == 0 && status->st_dev == s->device && status->st_ino == s->inode;
@@ -102,14 +102,14 @@ static uint64_t read_process_start(void)
     char text[1024];
     if (brick_read_file("/proc/self/stat", text, sizeof text) <= 0)
         return 0;
-    const char *at = strrchr(text, ')'); /* the name before it may contain anything */
+    const char *at = strrchr(text, ')'); /* the name before it may contain any text */
     for (int field = 2; at != NULL && field < 22; field++)
         at = strchr(at + 1, ' ');
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* Never a descriptor of a standard stream: a host that closed these would print into the segment. The mode is always 0600:
- * with read access another user could take the locks, with write access truncate the file. */
+/* Never use a descriptor of a standard stream: a host that closed these would print into the segment. The mode is
+ * always 0600: with read access, another user could take the locks; with write access, truncate the file. */
 static int open_above_standard(const char *name)
 {
     int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -136,7 +136,7 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     }
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < s->layout.size) {
-        errno = EFBIG; /* growing a file beyond the limit raises a signal that kills */
+        errno = EFBIG; /* growing a file above the limit raises a signal that kills the process */
         return "the limit of file sizes is below the segment's size: raise it (ulimit -f)";
     }
     fill_random(uuid, sizeof uuid);

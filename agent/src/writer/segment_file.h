@@ -18,31 +18,31 @@ struct brick_segment {
     uint64_t name_blocks[16]; /* a bit per block of names that has memory */
 };
 
-/* What a segment is made from, decided before anything is opened. */
+/* The settings of a segment, decided before it is opened. */
 struct brick_plan {
     char prefix[40];
     uint32_t rate; /* of steps with checksums; 0: not configured */
     struct brick_header header;
 };
 
-/* NULL: the segment is locked, has its first memory, and may be published. Else a text of what failed, with errno. */
+/* Returns NULL if the segment is locked, has its first memory, and may be published. Else an error text, with errno. */
 BRICK_HIDDEN const char *brick_segment_create(struct brick_segment *s, const struct brick_plan *plan);
 BRICK_HIDDEN void brick_segment_publish(struct brick_segment *s);
 
-/* Takes memory for a range of the file, which can then be written without a fault. Returns 1, or 0. */
+/* Allocates memory for a range of the file, so that it can be written without a fault. Returns 1, or 0. */
 BRICK_HIDDEN int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_t length);
 
-BRICK_HIDDEN int brick_segment_ours(const struct brick_segment *s);     /* its descriptor is still its own */
+BRICK_HIDDEN int brick_segment_ours(const struct brick_segment *s);     /* its descriptor still belongs to it */
 BRICK_HIDDEN int brick_segment_gone(const struct brick_segment *s);     /* it was unlinked */
-BRICK_HIDDEN int brick_segment_consumed(const struct brick_segment *s); /* a consumer is attached, or was */
-BRICK_HIDDEN void brick_segment_remove(struct brick_segment *s);        /* unlinks it, if it is still our file */
+BRICK_HIDDEN int brick_segment_consumed(const struct brick_segment *s); /* a consumer is or was attached */
+BRICK_HIDDEN void brick_segment_remove(struct brick_segment *s);        /* unlinks it, if it is still this process's file */
 BRICK_HIDDEN void brick_segment_close(struct brick_segment *s);         /* closes the descriptor, which drops the lock */
 BRICK_HIDDEN int brick_locked_byte(int fd, off_t byte);                 /* another process holds this lock */
 /* At a clean end: appends a record of the segment, which may then be removed. Returns 0 if it must stay. */
 BRICK_HIDDEN int brick_segment_account(const struct brick_segment *s, const char *prefix);
-BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* removes dead ones beyond BRICK_DEAD_SHARE */
+BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* removes dead ones above BRICK_DEAD_SHARE */
 
-/* Zeros that no other process sees and that can be written without a fault; NULL with errno. */
+/* Returns private zeros that can be written without a fault; NULL with errno. */
 static inline void *brick_private_memory(uint64_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);

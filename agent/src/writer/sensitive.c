@@ -1,6 +1,6 @@
 /* sensitive.c - whether a kernel's name shows that its values reveal a customer's text: embeddings, logits, tokens.
  *
- * Checksums of such a site are off unless an operator asks for them: half a sketch of an embedding gives the token back.
+ * Checksums of such a site are off unless an operator turns them on: half a sketch of an embedding reveals the token.
  */
 #include "sensitive.h"
 
@@ -19,7 +19,7 @@ static int begins_with(const char *text, size_t length, const char *word)
 static int ends_part(char c) { return strchr("./:~ ", c) != NULL; } /* strchr also finds the zero */
 static int is_letter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
 
-/* Whether this part of a name contains rotary, or a word that begins with rope: it looks up no token. */
+/* Returns whether this part of a name contains rotary, or a word that begins with rope: it looks up no token. */
 static int rotates_positions(const char *text, size_t length)
 {
     for (size_t at = 0; at < length && !ends_part(text[at]); at++)

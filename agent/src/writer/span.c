@@ -1,6 +1,6 @@
 /* writer/span.c - the record path: a span begins, a span ends, a span is recorded with its time.
  *
- * No system call, no allocation, no lock, no call into the host. Rare cases have functions of their own.
+ * No system call, no allocation, no lock, no call into the host. Rare cases have separate functions.
  */
 #include "draw.h"
 #include "summary.h"
@@ -126,7 +126,7 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
 
 /* ---- end --------------------------------------------------------------- */
 
-/* The youngest frame of this brick; the frames above it were never ended. */
+/* Returns the youngest frame of this brick; the frames above it were never ended. */
 static struct brick_frame *frame_find(struct brick_stack *s, uint32_t brick)
 {
     struct brick_frame *f = s->top;
@@ -179,7 +179,7 @@ static inline struct brick_thread *leave(const void *key, unsigned *outcome)
     return t;
 }
 
-/* Adds an ended span to its path's summary and, if a consumer asks for it, to the span ring. */
+/* Adds an ended span to its path's summary and, if a consumer requests it, to the span ring. */
 BRICK_ALWAYS void publish(struct brick_thread *t, uint16_t kind, const struct brick_frame *f, uint64_t duration,
                            uint64_t child, uint64_t again, const struct brick_amounts *did)
 {
@@ -312,7 +312,7 @@ void brick_borrow(const void *key)
     brick_idle(t);
 }
 
-/* Opens a scope that inherits from what is around it. NULL: no room. */
+/* Opens a scope that inherits from the surrounding frame. NULL: no room. */
 static struct brick_frame *scope_push(struct brick_thread *t, const void *key, uint16_t scope, unsigned *outcome)
 {
     struct brick_stack *s = brick_stack_of(t, key, 1);
@@ -384,7 +384,7 @@ unsigned brick_layer_end(uint32_t layer, const void *key)
     return scope_end(BRICK_SCOPE_LAYER, layer <= BRICK_LAYER_MAX ? layer : BRICK_NO_LAYER, key);
 }
 
-/* A node without a path of its own is left out: what is recorded in it goes below the path around it. */
+/* A node without a path is omitted: records in it go below the path around it. */
 unsigned brick_node_begin(uint32_t brick, const void *key)
 {
     unsigned outcome = BRICK_DONE;

@@ -4,13 +4,15 @@
 
 #include "record_path.h"
 
-/* Whether the path's summary has memory. A sequence of 0 was never written in this lane, so there may be none. */
+/* Returns whether the path's summary has memory. A sequence of 0 was never written in this lane, so there may be no
+   memory. */
 static inline int brick_summary_there(struct brick_thread *t, uint32_t path)
 {
     return BRICK_LIKELY(brick_load_relaxed(&t->sequences[path]) != 0) || brick_block_commit(t, path);
 }
 
-/* Whether a path's total has room for a time that the host gives: a reader refuses a segment with more than 2^62 ns. */
+/* Returns whether a path's total has room for a time from the host: a reader refuses a segment with more than 2^62
+   ns. */
 static inline int brick_total_holds(const struct brick_thread *t, uint32_t path, uint64_t given_ns)
 {
     return brick_load_relaxed(&t->summaries[path].total) <= (UINT64_C(1) << 62) - given_ns;

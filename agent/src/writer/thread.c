@@ -1,4 +1,4 @@
-/* writer/thread.c - a thread takes a lane, applies the control flags, and gives the lane back. Outside the usual record
+/* writer/thread.c - a thread takes a lane, applies the control flags, and frees the lane. Outside of the usual record
  * path: a thread's first record, its end, a change of the control flags, new memory. */
 #include "record_path.h"
 
@@ -9,7 +9,7 @@
 
 __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
 
-/* Why this thread was last refused a lane. After NO_MEMORY it does not ask again. */
+/* Why this thread was last refused a lane. After NO_MEMORY, it does not try again. */
 enum { NEVER, NO_LANE, NO_MEMORY };
 static __thread int last_refusal __attribute__((tls_model("initial-exec")));
 static __thread int joining __attribute__((tls_model("initial-exec")));
@@ -17,7 +17,7 @@ static __thread int joining __attribute__((tls_model("initial-exec")));
 static pthread_key_t exit_key;
 static uint32_t exit_key_made;
 
-/* The control page of threads whose segment is no longer theirs. */
+/* The control page of threads that no longer own their segment. */
 static const struct brick_control retired = {.flags = BRICK_CONTROL_OFF};
 
 static void at_thread_end(void *unused)
@@ -44,7 +44,7 @@ int brick_threads_make(uint32_t lanes)
     for (uint32_t n = 0; brick_agent.threads != NULL && n < lanes; n++) /* the parent's, in a forked child */
         threads[n].given = threads[n].inherited = brick_agent.threads[n].given;
     brick_agent.threads = threads;
-    last_refusal = NEVER; /* in a forked child these are the parent's */
+    last_refusal = NEVER; /* in a forked child, these are the parent's */
     joining = 0;
     return 1;
 }
@@ -82,7 +82,7 @@ static int area_commit(const struct brick_thread *t, uint64_t within, uint64_t b
     return 0;
 }
 
-/* Whether the summary of this path has memory. Asks for a block once. */
+/* Returns whether the summary of this path has memory. Requests a block once. */
 int brick_block_commit(struct brick_thread *t, uint32_t path)
 {
     const uint64_t bytes = BRICK_BLOCK * sizeof(struct brick_summary);
@@ -100,7 +100,7 @@ int brick_block_commit(struct brick_thread *t, uint32_t path)
     return 1;
 }
 
-/* Whether the ring, at `within` in the lane's area, has memory. Asks for it once. */
+/* Returns whether the ring, at `within` in the lane's area, has memory. Requests it once. */
 int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t within)
 {
     if (ring->memory == BRICK_MEMORY_UNTRIED) {
@@ -110,7 +110,7 @@ int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t 
     return ring->memory == BRICK_MEMORY_THERE;
 }
 
-/* Takes orders from this segment's control page. O18: without the second look it would overwrite a reopen's mark. */
+/* Follows this segment's control page from now on. O18: without the second look, it would overwrite a reopen's mark. */
 static void orders_from(struct brick_thread *t, const struct brick_segment *s)
 {
     __atomic_store_n(&t->control, brick_control_of(s), __ATOMIC_RELAXED);
@@ -119,7 +119,7 @@ static void orders_from(struct brick_thread *t, const struct brick_segment *s)
         __atomic_store_n(&t->control, &retired, __ATOMIC_RELAXED);
 }
 
-/* Points the thread at its lane of this segment and takes its first memory. */
+/* Points the thread to its lane of this segment and allocates its first memory. */
 static int lane_bind(struct brick_thread *t, struct brick_segment *s)
 {
     uint8_t *area = brick_area_of(s, t->number);
@@ -210,7 +210,7 @@ static int is_present(const struct brick_thread *t)
     return t >= brick_agent.threads && t < brick_agent.threads + brick_segment_now()->header->lanes;
 }
 
-/* Frees the lane. O18: a reopen skips a lane that has a thread, so its content follows now. */
+/* Frees the lane. O18: a reopen skips a lane that has a thread, so its content is moved now. */
 static void lane_give(struct brick_thread *t)
 {
     for (;;) {
@@ -235,7 +235,7 @@ static struct brick_thread *claim(int *refusal)
         if (brick_load_relaxed32(&t->owner) != 0 || !brick_claim32(&t->owner, 0, 1)) /* O16 */
             continue;
         t->number = n;
-        /* Its last thread may have left content in a lost segment, which is not moved yet. */
+        /* Its last thread may have left content in a lost segment that is not moved yet. */
         int left = t->segment != NULL && t->segment != s;
         BRICK_POINT("bind");
         if ((t->free == NULL && !brick_nodes_more(t)) || !(left ? lane_move(t) : lane_bind(t, s))) {
@@ -267,7 +267,7 @@ struct brick_thread *brick_join(unsigned *outcome, unsigned spans)
     if (!brick_agent_ready(spans))
         return NULL;
     struct brick_process *process = brick_process_of(brick_segment_now());
-    if (joining) { /* a signal handler that interrupted the lines below */
+    if (joining) { /* called from a signal handler that interrupted the lines below */
         brick_fetch_add(&process->no_lane, spans);
         return NULL;
     }
@@ -318,7 +318,7 @@ struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsig
             return NULL;
         }
     }
-    /* The flags of its own segment, even if that is lost by now: its content moves with the next record. */
+    /* Use the flags of its segment, even if that is lost: the content moves with the next record. */
     t->flags = brick_load_relaxed32(&brick_control_of(t->segment)->flags); /* O15 */
     if ((t->flags & BRICK_CONTROL_SPANS) != 0)
         brick_ring_commit(t, &t->span_ring, t->segment->layout.span_ring);
@@ -333,7 +333,7 @@ void brick_look(struct brick_thread *t, uint64_t now)
     const struct brick_control *control = brick_control_of(s);
     if (brick_segment_gone(s) || brick_load_relaxed(&control->reopen) != 0)
         brick_agent_reopen(s);
-    if (is_retired(t)) /* at once: its next record may be far away */
+    if (is_retired(t)) /* immediately: its next record may come much later */
         follow_segment(t);
 }
 
@@ -346,7 +346,7 @@ static unsigned nested(struct brick_thread *t)
     return BRICK_REFUSED;
 }
 
-/* Nothing is recorded now, but this call's end must not end an open span. */
+/* The call is not recorded, but its end must not end an open span. */
 static void begin_off(struct brick_thread *t, const void *key)
 {
     struct brick_stack *s = brick_stack_open(t, key);
@@ -462,7 +462,7 @@ const void *brick_thread_sweep(int (*dead)(const void *key))
     return key;
 }
 
-/* This thread, if its lane is still its own and can be written; else NULL. */
+/* Returns this thread, if it still owns its lane and can write to it; else NULL. */
 static struct brick_thread *own_lane(void)
 {
     struct brick_thread *t = brick_self;
@@ -495,7 +495,7 @@ void brick_thread_release(void (*drop)(const void *key))
         brick_abandon(t, s, NULL);
         brick_stack_drop(t, s);
         brick_idle(t);
-        drop(key); /* may run any code, which may record: search again */
+        drop(key); /* this may run any code, which may record: search again */
     }
 }
 

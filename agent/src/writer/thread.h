@@ -1,36 +1,36 @@
-/* writer/thread.h - the private half of a lane: what its thread has open. Only the owning thread touches a brick_thread,
- * except that others write `owner` and `control`, and read `given` and `segment`. */
+/* writer/thread.h - the private half of a lane: the open spans of its thread. Only the owning thread uses a
+ * brick_thread, except that others write `owner` and `control`, and read `given` and `segment`. */
 #ifndef BRICK_THREAD_H
 #define BRICK_THREAD_H
 
 #include "lifecycle.h"
 
 enum brick_frame_bits {
-    BRICK_FRAME_AGAIN = 1, /* here or below, a recursion was folded: the path may be open more than once */
-    BRICK_FRAME_STEP = 2,  /* a step was given, here or below; step 0 is a step, too */
+    BRICK_FRAME_AGAIN = 1, /* here or below, a recursion was folded: the path may be open several times */
+    BRICK_FRAME_STEP = 2,  /* a step was given, here or below; step 0 is also a step */
 };
 
 enum brick_scope { BRICK_SCOPE_LAYER = 1, BRICK_SCOPE_NODE = 2 };
 
 /* An open span, or an open scope: a layer or a node. */
 struct brick_frame {
-    struct brick_frame *below;         /* around it, for the same key */
+    struct brick_frame *below;         /* the frame around it, for the same key */
     struct brick_frame *older, *newer; /* by time of begin, for all keys; spans only */
     uint64_t start, child, step;
     uint16_t brick, path;
     uint32_t layer;
-    uint32_t draw;     /* of the step, when it began */
+    uint32_t draw;     /* the step's draw at its begin */
     uint16_t scope;    /* enum brick_scope; 0: a span */
-    uint16_t inherits; /* enum brick_frame_bits: also holds for all frames above it */
+    uint16_t inherits; /* enum brick_frame_bits: these also apply to all frames above it */
 };
 
-/* What one key has open. Of the keys with nothing open, only the last one used has a stack. */
+/* The open frames of one key. Among keys without open frames, only the last used one has a stack. */
 struct brick_stack {
     const void *key;
     struct brick_frame *top;
     struct brick_stack *next; /* in its bucket */
-    uint64_t refused;         /* spans begun above top without a frame; they end first */
-    uint32_t borrowed;        /* the host holds no reference to the key for what is open */
+    uint64_t refused;         /* spans above top without a frame; they end first */
+    uint32_t borrowed;        /* the host holds no reference to the key for its open frames */
 };
 
 union brick_node {
@@ -49,7 +49,7 @@ struct brick_visits {
 };
 
 #define BRICK_NODES 256u /* per chunk */
-#define BRICK_CHUNKS 64u /* 16,384 spans open at once */
+#define BRICK_CHUNKS 64u /* 16,384 spans open at the same time */
 #define BRICK_STACK_BUCKETS 256u
 
 /* Ticks between two checks that the segment still exists: 6.6 s at 2.6 GHz, 17 s for ns. */
@@ -82,7 +82,7 @@ struct brick_thread {
     uint64_t look; /* ticks of the next check that the segment still exists */
     uint64_t committed[16];
     struct brick_ring span_ring, event_ring;
-    uint64_t given; /* numbers given to deferred work, ever */
+    uint64_t given; /* numbers assigned to deferred work so far */
     struct brick_visits *visits; /* of sites; NULL before the lane's first checksum */
     struct brick_memories *memories; /* in writer/mark.c; NULL before the lane's first mark that needs one */
     /* Cold. */
@@ -90,11 +90,11 @@ struct brick_thread {
     uint32_t number;
     uint32_t chunks;
     uint32_t hand; /* of the sweep */
-    uint64_t inherited; /* of `given`: by the parent, before the fork */
+    uint64_t inherited; /* of `given`: assigned by the parent, before the fork */
     uint64_t refused[16]; /* blocks that were refused memory */
-    uint64_t unvisited;   /* how often `visits` was needed and missing */
+    uint64_t unvisited;   /* how often `visits` was needed but missing */
     uint64_t unremembered; /* the same for `memories` */
-    struct brick_segment *segment; /* its pointers point into it; atomic, because a reopen reads it */
+    struct brick_segment *segment; /* the segment of its pointers; atomic, because a reopen reads it */
     struct brick_stack *buckets[BRICK_STACK_BUCKETS];
 };
 
@@ -102,10 +102,10 @@ extern BRICK_HIDDEN __thread struct brick_thread *brick_self __attribute__((tls_
 
 /* In writer/mark.c: forgets the transfers of the lane's last thread. */
 BRICK_HIDDEN void brick_memories_forget(struct brick_thread *t);
-/* The thread's lane; takes one if it has none. NULL: refused, and `spans` are counted. */
+/* Returns the thread's lane; takes one if it has none. NULL: refused, and `spans` are counted. */
 BRICK_HIDDEN struct brick_thread *brick_join(unsigned *outcome, unsigned spans);
 BRICK_HIDDEN int brick_never_refused(void); /* this thread was never refused a lane */
-/* Reacts to a change of the control flags, a fork or a lost segment. NULL: record nothing now. */
+/* Reacts to a change of the control flags, a fork or a lost segment. NULL: do not record now. */
 BRICK_HIDDEN struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsigned spans);
 BRICK_HIDDEN struct brick_stack *brick_stack_of(struct brick_thread *t, const void *key, int make);
 BRICK_HIDDEN void brick_stack_drop(struct brick_thread *t, struct brick_stack *s);
@@ -130,7 +130,7 @@ static inline void brick_node_give(struct brick_thread *t, void *node)
     t->free = n;
 }
 
-/* Pops the top frame and frees it. Its content stays, except `below`, until the next frame is taken. */
+/* Pops the top frame and frees it. Its content, except `below`, is valid until the next frame is taken. */
 static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s)
 {
     struct brick_frame *f = s->top;

@@ -2,7 +2,7 @@
  *
  * Owns the numbers in a tensor's name, which tensor is next, and how long a slice may take. Must not know how the host
  * holds a tensor. Invariants: a tensor is read only between hold and release; its fingerprint is kept until its record
- * finds room; a slice allocates nothing; one thread at a time runs a slice, the others skip it.
+ * has room; a slice allocates nothing; one thread at a time runs a slice, the others skip it.
  */
 #include "event_ring.h"
 
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define SLICE_NS 200000 /* the longest slice */
-#define LEAST_NS 50000  /* the shortest one: in less, holding would cost the most */
+#define LEAST_NS 50000  /* the shortest slice: in a shorter one, holding would cost the most */
 #define AT_ONCE 8192    /* bytes between two clock reads */
 #define MILLION 1000000
 #ifndef BRICK_RESCAN_LEAST_NS
@@ -55,14 +55,15 @@ static int is_number(const struct part *p, uint32_t *number)
     return *number <= BRICK_LAYER_MAX;
 }
 
-/* torch.compile puts this before the names of what it wraps, which are the same tensors. */
+/* torch.compile puts this before the names of wrapped modules, whose tensors are the same. */
 static int is_wrapper(const struct part *p)
 {
     static const char wrapper[] = "_orig_mod";
     return p->length == sizeof wrapper - 1 && memcmp(p->text, wrapper, p->length) == 0;
 }
 
-/* The part at `from`, or after a wrapper there. *next: where the next part begins; beyond the end after the last. */
+/* Returns the part at `from`, or after a wrapper there. *next: where the next part begins; above the length after the
+ * last one. */
 static struct part part_at(const char *name, size_t length, size_t from, size_t *next)
 {
     struct part p;
@@ -110,7 +111,7 @@ size_t brick_weight_site(const char *name, size_t length, char *left, struct bri
     return written;
 }
 
-/* A longer name is used as it is: its hash must be that of the whole name. */
+/* A longer name is used unchanged: its hash must be that of the complete name. */
 #define NAME_ROOM 4096
 
 void brick_weight_named(struct brick_weight *weight, const char *name, size_t length)
@@ -168,7 +169,7 @@ static void publish_count(const struct brick_weights *w)
     brick_store_relaxed(&process()->reserved[BRICK_PROCESS_WEIGHTS], w->count - w->gone);
 }
 
-/* When they are read again. */
+/* The times of the next reading. */
 static void publish_plan(const struct brick_weights *w)
 {
     uint64_t *words = brick_lane_of(brick_segment_now(), 0)->reserved3, once = 0;
@@ -179,7 +180,7 @@ static void publish_plan(const struct brick_weights *w)
     publish_count(w);
 }
 
-/* Goes on to the next tensor. */
+/* Continues with the next tensor. */
 static void read_over(struct brick_weights *w, uint32_t gone)
 {
     struct brick_weight *one = &w->each[w->read];
@@ -214,7 +215,7 @@ static void add(struct brick_weights *w, const struct brick_tensor *tensor, uint
         one->ticks = brick_ticks(brick_agent.clock);
         read_over(w, 0);
     } else if (now == BRICK_PIECES_MOVED) {
-        w->begun = 0; /* once more, from its beginning */
+        w->begun = 0; /* again, from the beginning */
         if (w->moved++)
             refuse(w);
     }
@@ -280,7 +281,7 @@ static void put(struct brick_thread *t, struct brick_checked *r, const struct br
 {
     brick_put_output(t, &one->taken);
     *r = (struct brick_checked){
-        .sequence = r->sequence, /* unchanged: the new one is stored last (O9) */
+        .sequence = r->sequence, /* unchanged: the new sequence is stored last (O9) */
         .site = (uint32_t)(site & 0xFFFF),
         .ticks = one->ticks,
         .step = w->step,
@@ -330,7 +331,7 @@ static uint64_t asked_now(void)
     return brick_load_relaxed(&brick_control_of(s)->reserved[BRICK_CONTROL_WEIGHTS]); /* O15 */
 }
 
-/* In a new segment, everything that was read is recorded again. */
+/* In a new segment, all readings are recorded again. */
 static void follow(struct brick_weights *w)
 {
     const struct brick_segment *s = brick_segment_now();
@@ -405,7 +406,7 @@ static uint64_t generation_of(const struct brick_weights *w)
     return w->generation != NULL ? *w->generation : brick_load_relaxed(&w->loads);
 }
 
-/* For checksums from now on. The first load of a host without generations does not change them. */
+/* For later checksums. The first load of a host without generations does not change them. */
 static void publish_generation(const struct brick_weights *w)
 {
     const uint64_t generation = generation_of(w), digest = brick_splitmix64(generation);
@@ -423,7 +424,7 @@ static void begin_load(struct brick_weights *w, uint64_t now)
     begin_scan(w, now, 1);
 }
 
-/* Schedules the next turn for when there is credit for a slice. */
+/* Schedules the next turn for the time when there is credit for a slice. */
 static void rest(struct brick_weights *w, uint64_t now)
 {
     const int64_t least = (int64_t)LEAST_NS * MILLION, missing = least - w->credit;
@@ -439,7 +440,7 @@ void brick_weights_load(struct brick_weights *w)
     brick_store_relaxed(&w->loads, brick_fetch_add(&loads, 1) + 1);
     publish_generation(w);
     brick_store_release32(&w->loading, 1);
-    if (!is_recording() || !claim(w)) /* the next turn does it */
+    if (!is_recording() || !claim(w)) /* the next turn will do it */
         return;
     const uint64_t now = now_ns();
     begin_load(w, now);
@@ -461,7 +462,7 @@ void brick_weights_go_on(struct brick_weights *w, const struct brick_weights *ol
     w->credit = old->credit;
     w->lasted_ns = old->lasted_ns;
     w->seldom = old->seldom;
-    w->spent_ns = old->spent_ns + now_ns() - w->seen_ns; /* and of this turn, which began at seen_ns */
+    w->spent_ns = old->spent_ns + now_ns() - w->seen_ns; /* also of this turn, which began at seen_ns */
     brick_weights_took(w, w->spent_ns - old->spent_ns);
     publish_plan(w);
 }
@@ -473,7 +474,7 @@ void brick_weights_turn(struct brick_weights *w)
     if (ticks < brick_load_relaxed(&w->next_ticks) && !loading)
         return;
     const uint64_t now = now_ns(), next = brick_load_relaxed(&w->next_ns);
-    if (now < next && !loading) { /* ticks cost a third to read; at least this many pass until `next` */
+    if (now < next && !loading) { /* reading ticks costs a third; at least this number pass until `next` */
         brick_store_relaxed(&w->next_ticks, ticks + ((next - now) >> (brick_agent.clock == BRICK_CLOCK_CNTVCT ? 6 : 0)));
         return;
     }

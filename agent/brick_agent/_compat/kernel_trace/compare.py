@@ -1,9 +1,9 @@
 """The comparison of two runs of traces.
 
 Owns: which traces are compared, and the verdict of all pairs. Must not know: the verdict of one pair, JSON, sentences.
-Invariants: expected values are the reference's; runs are equal only if everything was compared; the same two runs give
-the same report. The verdicts are those of `brickd diff`, except that a run is incomplete if a part of it was not
-compared: that part may be lost.
+Invariants: expected values are the reference's; runs are equal only if all traces were compared; the same two runs give
+the same report. The verdicts are those of `brickd diff`, but a run is incomplete if a part was not compared: that part
+may be lost.
 """
 
 from __future__ import annotations

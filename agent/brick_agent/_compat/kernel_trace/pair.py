@@ -23,14 +23,14 @@ class TracePair:
     """One trace of each run, of the same kernel, layer, position and occurrence.
 
     Attributes:
-        expected: the reference's.
-        actual: the run's.
-        occurrence: the number of earlier traces of that kernel, layer and position.
+        expected: the reference's trace.
+        actual: the run's trace.
+        occurrence: the number of earlier traces of the same kernel, layer and position.
         verdict: identical, within, diverged or not_comparable.
         reason: why it is not comparable.
-        relative_error: of the output, estimated from the sketches; 0: equal; None: unknown.
-        blame: of a divergence. culprit: born there, because the inputs were equal, or in state that no input shows;
-            propagated: the inputs differ; unknown.
+        relative_error: the error of the output, estimated from the sketches; 0: equal; None: unknown.
+        blame: the origin of a divergence. culprit: born there, because the inputs were equal, or in state that is not
+            an input; propagated: the inputs differ; unknown.
         not_finite: the origin of NaN and infinities that only one trace has: born, passed_on or unknown.
         born: the first culprit before a propagated divergence.
     """
@@ -49,7 +49,7 @@ class TracePair:
 def compare_pair(
     expected: KernelTrace, actual: KernelTrace, occurrence: int, rtol: float, born: TracePair | None, uneven: bool
 ) -> TracePair:
-    """Compare two traces; `born`: the first culprit; `uneven`: one run has more of them."""
+    """Compare two traces; `born`: the first culprit; `uneven`: whether one run has more of them."""
     pair = partial(TracePair, expected, actual, occurrence)
     a, b = expected.output, actual.output
     reason = _incomparable(expected, actual)
@@ -57,7 +57,7 @@ def compare_pair(
         return pair(NOT_COMPARABLE, reason)
     if _same(a, b):
         return pair(IDENTICAL, relative_error=0.0)
-    if uneven:  # it is unknown which of them belong together
+    if uneven:  # it is unknown which traces belong together
         return pair(NOT_COMPARABLE, "repeats")
     error = relative_error(a, b)
     if rtol > 0 and _is_float(a) and _is_float(b):
@@ -71,7 +71,7 @@ def compare_pair(
 
 
 def _incomparable(expected: KernelTrace, actual: KernelTrace) -> str | None:
-    """The reason, in the words of `brickd diff`; None: comparable."""
+    """Return the reason, in the words of `brickd diff`; None: comparable."""
     a, b = expected.output, actual.output
     if a is None or b is None:
         return "unchecked"
@@ -102,7 +102,7 @@ def _odd(of: Fingerprint) -> tuple[int, int, int]:
 
 
 def relative_error(a: Fingerprint, b: Fingerprint) -> float | None:
-    """The distance of two tensors divided by the norm of the first, from their sketches; None: unknown."""
+    """Return the tensors' distance, relative to the first one's norm; None: unknown."""
     if _same(a, b):
         return 0.0
     if a.elements != b.elements or _odd(a) != _odd(b):

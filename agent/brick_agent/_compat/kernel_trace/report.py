@@ -1,7 +1,7 @@
 """TraceReport: the result of a comparison of two runs, and its diagnosis as a sentence.
 
-Owns: the report and its words. Must not know: how a verdict is reached. Invariants: expected values carry the
-reference's name, actual ones the run's; no name breaks a line or a terminal; each verdict says how much was compared,
+Owns: the report and its words. Must not know: how a verdict is reached. Invariants: expected values have the
+reference's name, actual values the run's; no name breaks a line or a terminal; each verdict says how much was compared,
 and how much was not.
 """
 
@@ -40,15 +40,15 @@ class TraceReport:
     Attributes:
         run_id, reference_id: the runs of the actual and of the expected traces.
         verdict: identical, within, diverged, incomplete or not_comparable.
-        kernels_compared: the number of pairs that were compared.
-        divergences: the pairs that differ, in the order they ran.
-        within: the number of pairs that differ by no more than the tolerance.
+        kernels_compared: the number of compared pairs.
+        divergences: the pairs that differ, in the order of execution.
+        within: the number of pairs that differ by at most the tolerance.
         not_comparable: the pairs that could not be compared, each with the reason.
-        missing, extra: the traces that only the reference, or only the run, has.
-        dropped: the number of traces for which the runs had no room.
+        missing, extra: the traces that only the reference has, or only the run.
+        dropped: the number of traces without room in the runs.
     """
 
-    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+    __module__ = "brick_agent"  # the path in pickles, independent of this file's path
 
     run_id: str
     reference_id: str
@@ -100,7 +100,7 @@ class TraceReport:
                 return f"within the tolerance: {within}; the others are equal"
             case "identical":
                 return f"identical: {compared} of {run} and {reference}"
-        wanted = "wanted are output checksums of the same kernels, layers and positions in both"
+        wanted = "expected output checksums of the same kernels, layers and positions in both"
         return f"nothing is comparable in {run} and {reference}: {not_compared or 'they have no traces'}; {wanted}"
 
 
@@ -131,12 +131,12 @@ def _difference(pair: TracePair, run: str, reference: str) -> str:
         case "passed_on":
             clauses.append("NaN or infinities are passed on")
         case "unknown":
-            clauses.append("only one has as many NaN or infinities")
+            clauses.append("they have different numbers of NaN or infinities")
     return "; ".join(clauses)
 
 
 def _kind(of: KernelTrace, other: KernelTrace) -> str:
-    """The backend and the dtype, each if the other trace has a different one."""
+    """Name the backend and the dtype, each if the other trace has a different one."""
     kind = "" if of.backend == other.backend else f", on {printable(of.backend or 'an unknown backend')}"
     if of.output is not None and other.output is not None and of.output.dtype != other.output.dtype:
         kind += f", in {of.output.dtype}"
@@ -146,18 +146,18 @@ def _kind(of: KernelTrace, other: KernelTrace) -> str:
 def _born(pair: TracePair) -> str:
     match pair.blame:
         case "culprit":
-            return "born there, or in a state that no input shows: its inputs were equal"
+            return "born there, or in state that is not an input: its inputs were equal"
         case "propagated" if pair.born is not None:
             return f"passed on: its inputs differ; born at {_place(pair.born.actual, pair.born.occurrence)}"
         case "propagated":
-            return "passed on: its inputs differ already, from where no trace shows"
+            return "passed on: its inputs already differ, but no trace shows from where"
     if not (pair.expected.inputs and pair.actual.inputs):
-        return "where it was born is not known: its inputs were not given"
-    return "where it was born is not known: its inputs are apart, too, within the tolerance"
+        return "its origin is unknown: its inputs were not recorded"
+    return "its origin is unknown: its inputs differ, too, within the tolerance"
 
 
 def _not_compared(of: TraceReport, run: str, reference: str) -> list[str]:
-    """What was not compared, and why."""
+    """Say which traces were not compared, and why."""
     clauses = []
     for traces, lacks, has in ((of.missing, run, reference), (of.extra, reference, run)):
         if traces:
@@ -168,12 +168,12 @@ def _not_compared(of: TraceReport, run: str, reference: str) -> list[str]:
         if pairs:
             clauses.append(f"{_many(len(pairs), 'kernel')} {words} ({_why(pairs[0], reason, run, reference)})")
     if of.dropped:
-        clauses.append(f"{_many(of.dropped, 'trace')} found no room")
+        clauses.append(f"{_many(of.dropped, 'trace')} had no room")
     return clauses
 
 
 def _why(pair: TracePair, reason: str, run: str, reference: str) -> str:
-    """The place of a pair that was not compared for that reason, and what each trace has."""
+    """Describe the place of a pair that was not compared for this reason, and both values."""
     where = _place(pair.actual, pair.occurrence)
     if reason == "unchecked":
         lacks = [name for name, trace in ((reference, pair.expected), (run, pair.actual)) if trace.output is None]

@@ -1,4 +1,4 @@
-"""TraceRun: the traces of one run, kept here, recorded, and compared with another run.
+"""TraceRun: keeps the traces of one run, records them, and compares them with another run.
 
     run = TraceRun("cuda")
     run.add_trace(KernelTrace("rope", 3, 17, "cuda").with_input_checksum(x).with_output_checksum(y))
@@ -6,12 +6,12 @@
     print(report.diagnosis)
 
 Owns: the traces, their limit, and whether the run is marked. Must not know: how runs are compared, the form of JSON.
-Invariants: recording raises nothing (except with BRICKD_STRICT=1): anything but a trace, and a trace without room, is
-counted; later changes of a trace do not reach the run; clear() keeps only the id.
+Invariants: recording raises nothing (except with BRICKD_STRICT=1): arguments that are not traces, and traces without
+room, are counted; later changes of a trace do not affect the run; clear() keeps only the id.
 
 An added trace is also recorded like a `checksum`, at its kernel and layer. So `brickd diff` and `brickd.diff` also
 compare it: across many workers, live or recorded, with steps, ranks and a majority. A run is for one process, for two
-processes that did the same, and for JSON.
+processes that did the same work, and for JSON.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class TraceRun:
     Attributes:
         run_id: its name.
         diverged: whether the last compare_and_mark found a divergence.
-        divergence_diagnosis: its diagnosis, unless everything matched.
-        traces_dropped: the number of traces for which there was no room.
+        divergence_diagnosis: its diagnosis, unless all matched.
+        traces_dropped: the number of traces without room.
     """
 
     __module__ = "brick_agent"  # the path in pickles, wherever this file is
@@ -87,10 +87,10 @@ class TraceRun:
         return self.diverged
 
     def add_trace(self, trace: KernelTrace) -> None:
-        """Keep a copy of a trace, and record it once, whatever run it is added to.
+        """Keep a copy of a trace, and record it once, even if it is added to several runs.
 
-        A tensor given as a fingerprint is compared only here, a result of `take` only in the segment. In the segment a
-        trace without a layer gets the surrounding one, and a trace without a position its occurrence in the step.
+        A tensor given as a fingerprint is compared only here, a result of `take` only in the segment. In the segment, a
+        trace without a layer gets the surrounding one, and a trace without a position gets its occurrence in the step.
 
         >>> brick.TraceRun("base").add_trace(brick.KernelTrace("rope", 3, 17))
         """
@@ -107,7 +107,7 @@ class TraceRun:
             _record(trace, taken, inputs)
 
     def clear(self) -> None:
-        """Forget everything but the id.
+        """Forget everything except the id.
 
         >>> brick.TraceRun("base").clear()
         """
@@ -118,12 +118,12 @@ class TraceRun:
 
     @property
     def traces(self) -> tuple[KernelTrace, ...]:
-        """All traces, in the order they were added."""
+        """Return all traces, in the order of addition."""
         return tuple(self._traces)
 
     @property
     def total_time_us(self) -> float:
-        """The time of all traces that have one."""
+        """The sum of the traces' times."""
         return self._total_ns() / 1e3
 
     @property
@@ -151,8 +151,8 @@ class TraceRun:
         """Compare with a reference: traces of the same kernel, layer and position, in order.
 
         rtol: the tolerated relative error of whole tensors, estimated from the sketches; 0: they must be equal to the
-        last bit. (`brickd diff --by run` knows what rounding explains.) A different backend or float dtype is compared
-        and reported; traces with a different shape, params, valid rows or key are not compared.
+        last bit. (`brickd diff --by run` knows which errors rounding explains.) A different backend or float dtype is
+        compared and reported; traces with a different shape, params, valid rows or key are not compared.
 
         Raises:
             TypeError: the reference is not a run.
@@ -168,7 +168,7 @@ class TraceRun:
         return compare(self._snapshot(), reference._snapshot(), rtol)
 
     def compare_and_mark(self, reference: TraceRun, *, rtol: float = 0.0) -> TraceReport:
-        """Compare, and keep in this run whether it diverged, and the diagnosis unless everything matched.
+        """Compare, and store in this run whether it diverged, and the diagnosis of a mismatch.
 
         >>> from array import array
         >>> base, new = brick.TraceRun("base"), brick.TraceRun("new")
@@ -185,7 +185,7 @@ class TraceRun:
         return report
 
     def to_json(self) -> str:
-        """The run as JSON, which reveals as much about tensors as a recording with `--values`.
+        """Return the run as JSON; it reveals as much about tensors as a recording with `--values`.
 
         >>> '"schema_version": 1' in brick.TraceRun("base").to_json()
         True
@@ -204,7 +204,7 @@ class TraceRun:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TraceRun:
-        """Read what to_json wrote; nothing of it is recorded.
+        """Read the output of to_json, without recording it.
 
         Raises:
             ValueError: the text is not such a document.
@@ -229,7 +229,7 @@ class TraceRun:
 
 
 def _record(trace: KernelTrace, output: Taken, inputs: tuple[Taken | None, ...]) -> None:
-    """Record a trace like any checksum; only some of the inputs would explain nothing."""
+    """Record a trace like any checksum, but only if it has all inputs."""
     known = tuple(each for each in inputs if each is not None)
     checksum(
         trace.kernel,

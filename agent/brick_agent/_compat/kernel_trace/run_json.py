@@ -1,8 +1,8 @@
-"""Runs of traces as JSON: written and read.
+"""Writes and reads runs of traces as JSON.
 
-Owns: the form of the document. Must not know: how a trace is made, comparisons. Invariants: what was written reads back
-unchanged, including NaN and infinities; an invalid document is refused as a whole: the message gives the place, the
-value seen and the value expected; reading has the same limits as recording.
+Owns: the form of the document. Must not know: how a trace is made, comparisons. Invariants: reading reverses writing,
+including NaN and infinities; an invalid document is refused completely: the message gives the place, the value seen and
+the value expected; reading has the same limits as recording.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _fingerprint(of: Fingerprint) -> dict[str, object]:
 
 
 def _finite(value: Any) -> Any:
-    """NaN and infinities as text, because JSON has no numbers for them."""
+    """Encode NaN and infinities as text, because JSON has no numbers for them."""
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -67,7 +67,7 @@ def _finite(value: Any) -> Any:
 
 
 def from_json(text: str | bytes, traces_max: int) -> tuple[dict[str, Any], list[KernelTrace]]:
-    """Read the members of a document other than its traces, and the traces.
+    """Read the traces of a document, and its other members.
 
     Raises:
         ValueError: the document is invalid.
@@ -128,7 +128,7 @@ def _fingerprint_of(row: Any, where: str) -> Fingerprint:
 
 
 def _members(row: dict[str, Any], name: str, at: str, read: Callable[[dict[str, Any], str, str], Any]) -> Any:
-    """An object; `read` checks each member."""
+    """Check an object; `read` checks each member."""
     members = _read(row, name, at, _is(dict), "an object")
     return {key: read(members, key, f"{at}{name}.") for key in members}
 

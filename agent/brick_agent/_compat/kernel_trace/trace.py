@@ -5,9 +5,9 @@
     run.add_trace(before.with_output_checksum(x).with_time_us(12.5))
 
 Owns: a trace and its limits. Must not know: runs, comparisons, JSON documents. Invariants: no call raises (except with
-BRICKD_STRICT=1), whatever a host's object does: an invalid argument is left out, and `refused` describes it without a
-text or a number of a tensor; a call reads a tensor and keeps no reference; a checksum covers every byte, the length and
-the dtype. The seed's FNV-1a is also shown, and decides nothing.
+BRICKD_STRICT=1), even if a host's object raises: an invalid argument is omitted, and `refused` describes it without
+texts or numbers of a tensor; a call reads a tensor and keeps no reference; a checksum covers every byte, the length and
+the dtype. The predecessor's FNV-1a is also shown, but never compared.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ class KernelTrace:
     """The inputs and the output of one call of a kernel.
 
     kernel: its name, or a handle. layer: None outside of the layers. position: a number or a string, for example a
-    token's. backend: a name. key: of the fingerprints, as in `fingerprint`; only fingerprints of one key compare.
+    token's. backend: a name. key: the key of the fingerprints, as in `fingerprint`; only fingerprints with the same key
+    can be compared.
 
     Every with_… changes the trace and returns it. A trace reveals as much of a tensor as a recording with `--values`:
-    embeddings, logits and tokens reveal what customers wrote. It stays in this process until it is written as JSON; in
-    the segment such kernels are off.
+    embeddings, logits and tokens reveal text of customers. It stays in this process until it is written as JSON; in the
+    segment, such kernels are off.
 
     >>> from array import array
     >>> trace = brick.KernelTrace("rope", 3, 17, "cpu").with_output_checksum(array("f", [1, 2, 3]))
@@ -52,7 +53,7 @@ class KernelTrace:
         inputs: the fingerprints of the inputs; empty: unknown.
         output: the fingerprint of the output; None: unknown.
         shape: of the output; None: unknown.
-        valid: the number of rows that count; None: all.
+        valid: the number of valid rows; None: all.
         params: other parameters, as JSON.
         time_ns: how long it took; None: unknown.
         refused: the arguments that were refused, each with the reason.
@@ -120,9 +121,9 @@ class KernelTrace:
     def with_input_checksum(self, data: Any, *, valid: SupportsIndex | None = None) -> KernelTrace:
         """Fingerprint the inputs, before the kernel runs and may overwrite them.
 
-        data: what `fingerprint` takes; a fingerprint under the trace's key; a result of `take`, which is only for the
-        segment; or a list or a tuple of these. valid: the number of rows that count, in each input that has as many
-        rows as the first.
+        data: a tensor, as in `fingerprint`; a fingerprint with the trace's key; a result of `take`, which is only for
+        the segment; or a list or a tuple of these. valid: the number of valid rows, in each input that has as many rows
+        as the first.
 
         >>> from array import array
         >>> x, positions = array("f", [1, 2]), array("i", [7])
@@ -139,14 +140,16 @@ class KernelTrace:
         rows = _rows_of(tensors[0]) if tensors and valid is not None else None
         results = [self._fingerprint("inputs", each, valid if _rows_of(each) == rows else None) for each in tensors]
         fingerprints = tuple(each for each, _ in results if each is not None)
-        self.inputs = fingerprints if len(fingerprints) == len(tensors) else ()  # only some of them explain nothing
+        self.inputs = (
+            fingerprints if len(fingerprints) == len(tensors) else ()
+        )  # all or none: some would explain nothing
         self._inputs_taken = tuple(taken for _, taken in results)
         return self
 
     def with_output_checksum(self, data: Any, *, valid: SupportsIndex | None = None) -> KernelTrace:
         """Fingerprint the output.
 
-        data: as in with_input_checksum, but only one. valid: the number of rows that count.
+        data: as in with_input_checksum, but only one. valid: the number of valid rows.
 
         >>> from array import array
         >>> a, b = array("f", [1] * 64), array("f", [1] * 65)
@@ -162,7 +165,7 @@ class KernelTrace:
         return self
 
     def with_params(self, params: Any) -> KernelTrace:
-        """Set other parameters: JSON text or what `json` writes; the order of members is ignored.
+        """Set other parameters: JSON text, or a value for `json`; the order of members is ignored.
 
         >>> brick.KernelTrace("rope").with_params('{"scale": 2, "base": 1e4}').params
         '{"base":10000.0,"scale":2}'
@@ -179,7 +182,7 @@ class KernelTrace:
         return self
 
     def with_time_us(self, us: SupportsFloat) -> KernelTrace:
-        """Set how long it took, in microseconds; the segment gets no span of it.
+        """Set how long it took, in microseconds; this records no span in the segment.
 
         >>> brick.KernelTrace("rope").with_time_us(12.5).time_ns
         12500
@@ -223,13 +226,13 @@ class KernelTrace:
 
     @property
     def fnv1a(self) -> str | None:
-        """The seed's checksum of the first 64 numbers of the output."""
+        """The predecessor's checksum of the first 64 numbers of the output."""
         return None if self.output is None else self.output.fnv1a
 
     def _fingerprint(
         self, what: str, tensor: Any, valid: SupportsIndex | None
     ) -> tuple[Fingerprint | None, Taken | None]:
-        """The fingerprint for this process, and the one for the segment, whose key is unknown here."""
+        """Return the fingerprints for this process and for the segment, whose key is unknown here."""
         if isinstance(tensor, Taken):
             return None, tensor
         if isinstance(tensor, Fingerprint):
@@ -270,13 +273,13 @@ class KernelTrace:
 
 
 def _shown(value: object) -> str:
-    """Show a refused number; of other values only the type, because a text may be a customer's."""
+    """Show a refused number; for other values only the type, because a text may be a customer's."""
     is_short = value is None or type(value) is float or (type(value) is int and abs(value) <= NUMBER_MAX)
     return repr(value) if is_short else f"a value of type {type(value).__name__}"
 
 
 def _why(error: Exception) -> str:
-    """The message of an error that a host's object or the agent raised."""
+    """Return the message of an error that a host's object or the agent raised."""
     try:
         return printable(str(error).removeprefix("brick_agent: "))
     except Exception:
@@ -284,7 +287,7 @@ def _why(error: Exception) -> str:
 
 
 def _shape_of(tensor: Any) -> tuple[int, ...] | None:
-    """The sizes of a tensor's dimensions; None: unknown."""
+    """Return the sizes of a tensor's dimensions; None: unknown."""
     try:
         sizes: Any = getattr(tensor, "shape", None)
         if sizes is None:
@@ -295,6 +298,6 @@ def _shape_of(tensor: Any) -> tuple[int, ...] | None:
 
 
 def _rows_of(tensor: Any) -> int | None:
-    """The number of rows of a tensor that has a dimension."""
+    """Return the number of rows of a tensor that has a dimension."""
     shape = _shape_of(tensor)
     return shape[0] if shape else None

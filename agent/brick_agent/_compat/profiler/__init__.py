@@ -1,1 +1,1 @@
-"""BrickProfiler: the seed profiler's names over this process's own segment."""
+"""BrickProfiler: the predecessor's names, over this process's segment."""

@@ -1,6 +1,6 @@
-"""The 15 bricks that the seed profiler knows, with their aliases and categories.
+"""The predecessor's 15 known bricks, with their aliases and categories.
 
-Owns: their numbers, names, aliases, and the four categories. Must not know: how anything is timed. Invariants: a number
+Owns: their numbers, names, aliases, and the four categories. Must not know: how bricks are timed. Invariants: a number
 never changes its name; names and aliases are unique and case-sensitive; other bricks have a declared category or Other.
 """
 
@@ -88,7 +88,7 @@ class BrickId(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> BrickId | None:
-        """The brick of that name or alias, or None.
+        """Return the brick with this name or alias, or None.
 
         >>> brick.BrickId.from_name("RoPE")
         <BrickId.RopeEmbedding: 3>
@@ -110,7 +110,7 @@ AGENT_CATEGORIES = {each: None if each is BrickCategory.Other else each.name.low
 
 
 def category_of(name: str, declared: str | None) -> str:
-    """The category of a brick: one of the four, or one that its user declared."""
+    """Return the category of a brick: one of the four, or a declared one."""
     known = BrickId.from_name(name)
     if known is not None:
         return known.category.name

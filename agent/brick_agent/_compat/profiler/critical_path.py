@@ -25,7 +25,7 @@ class Piece(NamedTuple):
     Attributes:
         parent: the number of the piece that contains it, which comes before it.
         own_ns: its time without that of the pieces in it.
-        aside: a device ran it, in parallel to the piece that contains it.
+        aside: whether a device ran it, in parallel to the piece that contains it.
         needs: the numbers of the pieces whose results it needs, anywhere in the tree.
     """
 
@@ -41,7 +41,7 @@ class Critical:
 
     Attributes:
         path: the pieces whose own times add up to it, in a possible order; a piece comes before those in it.
-        slack_ns: by how much each piece may grow before the longest chain does.
+        slack_ns: how much longer each piece may take before the longest chain grows.
         cycles: pieces that need each other in a cycle, directly or through the pieces in them.
     """
 
@@ -56,13 +56,14 @@ _TOP = -1  # the number of the level that contains all pieces
 
 @dataclass(slots=True)
 class _Level:
-    """The pieces directly in one piece, and their length together.
+    """The pieces directly in one piece, and their total length.
 
     Attributes:
-        length_ns: with the own time of the containing piece.
+        length_ns: the length, including the own time of the containing piece.
         own_first: whether the containing piece's own time is part of the longest chain.
         chain: the pieces here on the longest chain, in order.
-        slack_ns: by how much each piece here may grow before the level does; the containing piece's own time is `_TOP`.
+        slack_ns: how much longer each piece here may take before the level grows; the containing piece's own time is
+            `_TOP`.
     """
 
     length_ns: float
@@ -72,7 +73,7 @@ class _Level:
 
 
 def critical(pieces: Sequence[Piece]) -> Critical:
-    """The longest chain of these pieces, and the slack of each.
+    """Return the longest chain of these pieces, and the slack of each.
 
     >>> critical([Piece(None, 5.0), Piece(0, 20.0), Piece(0, 30.0, aside=True)])
     Critical(length_ns=30.0, path=[2], slack_ns=[5.0, 5.0, 0.0], cycles=[])
@@ -96,7 +97,7 @@ def critical(pieces: Sequence[Piece]) -> Critical:
 
 
 def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
-    """The siblings that each piece waits for: a need applies to the siblings that contain both."""
+    """Return the siblings that each piece waits for; a need applies to the containing siblings."""
     around = _Around(pieces)
     lifted: dict[int, set[int]] = defaultdict(set)
     for number, piece in enumerate(pieces):
@@ -109,7 +110,7 @@ def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
 
 
 class _Around:
-    """The ancestors of each piece, with skip links: a few steps find a common ancestor.
+    """The ancestors of each piece, with skip links, to find a common ancestor in a few steps.
 
     Numbers are those of pieces plus 1; 0 contains all pieces.
     """
@@ -126,7 +127,7 @@ class _Around:
             self._depths.append(self._depths[above] + 1)
 
     def beside(self, number: int, needed: int) -> tuple[int, int]:
-        """The two siblings that contain these pieces; twice the same if one contains the other."""
+        """Return the two siblings that contain these pieces; equal ones if one contains the other."""
         one, other = number + 1, needed + 1
         depth = min(self._depths[one], self._depths[other])
         one, other = self._up(one, depth), self._up(other, depth)
@@ -152,7 +153,7 @@ def _level(
     free = [number for number in here if number not in bound and not pieces[number].aside]
     aside = [number for number in here if number not in bound and pieces[number].aside]
     plan = _planned(waits, lengths)
-    # A sum of floats depends on its order; sorted, it does not depend on the order of pieces.
+    # A sum of floats depends on the order: sort, so that the order of pieces does not matter.
     host_ns = _sum([own_ns, *(lengths[number] for number in free)]) + plan.length_ns
     aside_ns = _sum(lengths[number] for number in aside)
     length_ns = max(host_ns, aside_ns)
@@ -176,7 +177,7 @@ class _Plan(NamedTuple):
 
 
 def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[float]) -> _Plan:
-    """Plan groups, which are in a possible order; each has the groups that it waits for."""
+    """Plan groups in a possible order; each has the groups that it waits for."""
     took = [_sum(lengths[number] for number in group) for group, _ in waits]
     ends: list[float] = []
     last: list[int | None] = []
@@ -184,7 +185,7 @@ def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[floa
         latest = max(sorted(before), key=lambda place: ends[place], default=None)
         ends.append(took_ns + (0.0 if latest is None else ends[latest]))
         last.append(latest)
-    # The time from the end of each group to the end of all.
+    # The time from the end of each group to the end of all groups.
     after = [0.0] * len(waits)
     for place in reversed(range(len(waits))):
         for earlier in waits[place][1]:
@@ -206,7 +207,7 @@ def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[floa
 def _condensed(
     here: Sequence[int], edges: Mapping[int, Sequence[int]]
 ) -> tuple[list[tuple[list[int], set[int]]], list[list[int]]]:
-    """Tarjan's strongly connected components, each after those that it needs; and the cycles.
+    """Return Tarjan's strongly connected components, each after those that it needs, and cycles.
 
     Without recursion, because a chain may contain all pieces.
     """
@@ -263,7 +264,7 @@ def _path(levels: Mapping[int, _Level]) -> list[int]:
 
 
 def _slack(pieces: Sequence[Piece], levels: Mapping[int, _Level]) -> list[float]:
-    """The slack of each piece: among its siblings, plus that of the piece that contains it."""
+    """Return the slack of each piece: among its siblings, plus that of its containing piece."""
     around: list[float] = []
     for number, piece in enumerate(pieces):
         parent = _TOP if piece.parent is None else piece.parent

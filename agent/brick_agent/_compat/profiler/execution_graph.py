@@ -1,4 +1,4 @@
-"""The execution graph of this process, without a daemon: the seed profiler's reports on it.
+"""The execution graph of this process, without a daemon: the predecessor's reports on it.
 
 Owns: these reports. Must not know: how a graph is recorded, which rows of the segment become one node (`graph_nodes`).
 Invariants: nodes have the order and the keys of `brickd tree --json`; nothing in the segment changes.
@@ -26,7 +26,7 @@ _SHOWN = 5
 
 
 class ExecutionGraph:
-    """The nodes that this process recorded, and reports on them.
+    """The recorded nodes of this process, and reports on them.
 
     `nodes` have the keys of `brickd tree --json`.
 
@@ -54,11 +54,11 @@ class ExecutionGraph:
         return f"ExecutionGraph({len(self.nodes)} node{'' if len(self.nodes) == 1 else 's'})"
 
     def to_ascii_tree(self) -> str:
-        """The tree as in the seed's book, in the order of recording."""
+        """Return the tree as in the predecessor's book, in the order of recording."""
         return plain_tree(self.nodes, printable)
 
     def to_dot(self) -> str:
-        """The graph in DOT, with one colour for each kind of node."""
+        """Return the graph in DOT, with one colour for each kind of node."""
         lines = ["digraph ExecutionGraph {", '  node [shape="box", style="filled"];']
         for node in self.nodes:
             time_ns = stated_or_measured_ns(node)
@@ -80,12 +80,12 @@ class ExecutionGraph:
         return [number for number in self._critical.path if self._own_ns[number]], round(self._critical.length_ns)
 
     def compute_slack(self) -> dict[int, int]:
-        """The slack of each node with a time: by how many ns it may grow before the critical path."""
+        """Return the slack of each node with a time: how many ns longer it may take."""
         slack = self._critical.slack_ns
         return {number: round(slack[number]) for number, is_timed in enumerate(self._timed) if is_timed}
 
     def critical_path_summary(self) -> str:
-        """The critical path as text, and the nodes with the most slack."""
+        """Return the critical path as text, and the nodes with the most slack."""
         path, length_ns = self.critical_path()
         lines = [f"Critical Path: {length_ns / 1e6:.2f}ms ({len(path)} nodes)", _RULE]
         for place, number in enumerate(path):
@@ -98,7 +98,7 @@ class ExecutionGraph:
         return "".join(f"{line}\n" for line in lines)
 
     def roofline_distance(self, peak_tflops: float, bandwidth_gb_s: float) -> dict[int, float]:
-        """The distance of each kernel with FLOP and bytes from the roofline, 0 (on it) to 1, by id."""
+        """Return each kernel's distance from the roofline, 0 (on it) to 1, by id."""
         distances = {}
         for node in self.kernel_nodes():
             time_ns = node["total_ns"]

@@ -1,4 +1,4 @@
-"""The execution graph under the seed profiler's names: launches, transfers, needs, scopes.
+"""The execution graph under the predecessor's names: launches, transfers, needs, scopes.
 
     profiler.enable_graph()
     profiler.graph_push_scope(ExecutionNode.Layer(0))
@@ -6,20 +6,20 @@
     profiler.graph_record_kernel("rmsnorm_kernel", ptx_hash, (16, 1, 1), (256, 1, 1), 1024)
     profiler.graph_pop_scope()
 
-Owns: what a call records, and refusals. Must not know: the form of the graph (`execution_graph`), which scopes are open
-in a thread or task (`scopes`). A node is identified by its name and path: a million launches of one kernel at one path
-are one node that counts them.
+Owns: the records of a call, and refusals. Must not know: the form of the graph (`execution_graph`), which scopes are
+open in a thread or task (`scopes`). A node is identified by its name and path: a million launches of one kernel at one
+path are one node that counts them.
 
 A node and its time are marks (brick_graph.h), and no statistics include marks, here or in brickd. So a brick that was
-also timed counts once, and a graph changes no total, whether the profiler is enabled, disabled or Off.
+also timed counts once, and a graph changes no total, in any mode of the profiler.
 
-Differences from the seed. A scope of a brick, a function or a task without a given time has the time for which it is
-open, unless the mode is Off. A kernel that is recorded after a brick in the same scope was launched by that brick; the
-seed makes them siblings. Ids are names. Calling and containing are one relation. Order makes no edge, because it has no
-meaning where work repeats; graph_add_dependency() adds edges.
+Differences from the predecessor. A scope of a brick, a function or a task without a given time has the time for which
+it is open, unless the mode is Off. A kernel recorded after a brick in the same scope counts as launched by that brick;
+in the predecessor, they are siblings. Ids are names. Calling and containing are one relation. The order creates no
+edges, because it has no meaning if work repeats; graph_add_dependency() adds edges.
 
 Invariants: while the graph is disabled, nothing is recorded and calls return None; no call raises (except with
-BRICKD_STRICT=1); a refused call leaves no scope open; each thread and each task has its own scopes.
+BRICKD_STRICT=1); a refused call leaves no scope open; each thread and each task has separate scopes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LAYER_MAX = 16_777_214
 
 
 def _name(of: object) -> str:
-    """The name itself, or the agent's name for an object that is not a string."""
+    """Return the name, or the agent's name for an object that is not a string."""
     return of if isinstance(of, str) else f"<{type(of).__name__}>"
 
 
@@ -62,7 +62,7 @@ class Graphed(Timing):
         self._graphed = Recorded(marks=True)
 
     def enable_graph(self) -> None:
-        """Record the graph from now on, whether the profiler itself is enabled or not.
+        """Record the graph from now on, even if the profiler is disabled.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -87,7 +87,7 @@ class Graphed(Timing):
     # ---- scopes ------------------------------------------------------------------------------------------------------
 
     def graph_push_scope(self, node: Node) -> str | None:
-        """Open a scope: records are below this node until it is popped. Returns its name.
+        """Open a scope: records are below this node until it is popped; return its name.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -112,7 +112,7 @@ class Graphed(Timing):
         return scope.name
 
     def graph_pop_scope(self) -> str | None:
-        """Close the last pushed scope and return its name; None and counted: none is open.
+        """Close the last pushed scope and return its name; if none is open, count this, return None.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.graph_pop_scope() is None
@@ -130,7 +130,7 @@ class Graphed(Timing):
         return scope.name
 
     def graph_is_scope_balanced(self) -> bool:
-        """Whether this thread or task has popped all scopes that it pushed.
+        """Return whether this thread or task has popped all scopes that it pushed.
 
         >>> brick.BrickProfiler().graph_is_scope_balanced()
         True
@@ -138,7 +138,7 @@ class Graphed(Timing):
         return not any(each.owner is self for each in scopes_here().open)
 
     def graph_clear(self) -> None:
-        """Pop all scopes that are open here, and begin a new graph. The records stay in the segment.
+        """Pop all scopes of this context, and begin a new graph; records stay in the segment.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -153,7 +153,7 @@ class Graphed(Timing):
         self._graphed.begin()
 
     def _opened(self, node: Node) -> Scope | None:
-        """Open a scope; None: refused, and nothing is left open."""
+        """Open a scope; return None if it was refused, without an open rest."""
         scope = Scope(self)
         try:
             name = self._open(scope, node)
@@ -195,7 +195,7 @@ class Graphed(Timing):
                 opened = self._open_node(scope, of, poll_ns, 0)
                 _node_task(polls, yields)
                 return opened
-        self._local.refuse("nodes", f"a scope is a node, as ExecutionNode.Layer(0) is, not {shown(node)}")
+        self._local.refuse("nodes", f"a scope is a node such as ExecutionNode.Layer(0), not {shown(node)}")
         return None
 
     def _open_node(
@@ -236,7 +236,7 @@ class Graphed(Timing):
     def graph_record_brick(
         self, id: BrickId | int | str, timing_ns: SupportsFloat | SupportsIndex, elements: SupportsIndex = 0
     ) -> str | None:
-        """Record the time of a brick in the open scope; returns its name.
+        """Record the time of a brick in the open scope; return its name.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -277,7 +277,7 @@ class Graphed(Timing):
         direction: TransferDirection | str,
         timing_ns: SupportsFloat | SupportsIndex | None = None,
     ) -> str | None:
-        """Record a transfer of bytes in the open scope; returns its name.
+        """Record a transfer of bytes in the open scope; return its name.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -311,7 +311,7 @@ class Graphed(Timing):
             needs(needed, brick)
 
     def graph_register_source(self, name: str, ptx: str, path: str | PathLike[str] | None = None) -> int | None:
-        """Record the source of a kernel; returns its hash.
+        """Record the source of a kernel; return its hash.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()

@@ -1,4 +1,4 @@
-"""Reports on the execution graph, under the seed profiler's names: they are those of ExecutionGraph.
+"""Reports on the execution graph under the predecessor's names: those of ExecutionGraph.
 
 Owns: which reports a profiler has. Must not know: how a graph is recorded. Invariant: a report changes nothing.
 """
@@ -13,7 +13,7 @@ class GraphReports(Graphed):
     """The execution graph as a tree, a picture and figures."""
 
     def execution_graph(self) -> ExecutionGraph:
-        """The graph of this process since the profiler was made or graph_clear() was called.
+        """Return this process's graph since the profiler's creation or the last graph_clear().
 
         >>> brick.BrickProfiler().execution_graph().nodes
         []
@@ -21,7 +21,7 @@ class GraphReports(Graphed):
         return ExecutionGraph(self._graphed.read())
 
     def graph_to_ascii_tree(self) -> str:
-        """The graph as a tree, as in the seed's book.
+        """Return the graph as a tree, as in the predecessor's book.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -33,7 +33,7 @@ class GraphReports(Graphed):
         return self.execution_graph().to_ascii_tree()
 
     def graph_to_dot(self) -> str:
-        """The graph in DOT.
+        """Return the graph in DOT.
 
         >>> brick.BrickProfiler().graph_to_dot().startswith("digraph ExecutionGraph")
         True
@@ -41,7 +41,7 @@ class GraphReports(Graphed):
         return self.execution_graph().to_dot()
 
     def critical_path(self) -> tuple[list[int], int]:
-        """The ids of the nodes on the critical path, and its length in nanoseconds.
+        """Return the ids of the nodes on the critical path, and its length in nanoseconds.
 
         >>> brick.BrickProfiler().critical_path()
         ([], 0)
@@ -49,7 +49,7 @@ class GraphReports(Graphed):
         return self.execution_graph().critical_path()
 
     def compute_slack(self) -> dict[int, int]:
-        """The slack of each node: by how many ns it may grow before the critical path, by id.
+        """Return the slack of each node by id: how many ns longer it may take.
 
         >>> brick.BrickProfiler().compute_slack()
         {}
@@ -57,7 +57,7 @@ class GraphReports(Graphed):
         return self.execution_graph().compute_slack()
 
     def critical_path_summary(self) -> str:
-        """The critical path as text.
+        """Return the critical path as text.
 
         >>> print(brick.BrickProfiler().critical_path_summary().splitlines()[0])
         Critical Path: 0.00ms (0 nodes)
@@ -65,7 +65,7 @@ class GraphReports(Graphed):
         return self.execution_graph().critical_path_summary()
 
     def roofline_distance(self, peak_tflops: float, bandwidth_gb_s: float) -> dict[int, float]:
-        """The distance of each kernel with FLOP and bytes from the roofline, 0 to 1, by id.
+        """Return each kernel's distance from the roofline, 0 to 1, by id.
 
         >>> brick.BrickProfiler().roofline_distance(83.0, 1008.0)
         {}

@@ -1,9 +1,9 @@
-"""The local state of a profiler, for which a segment has no room.
+"""The local state of a profiler: data that is not in the segment.
 
 Owns: figures by name (bounded times, compressed bytes, cycles, labels), pending work, values that a user supplied, the
-time that the profiler was enabled, and the host's mistakes. Must not know: how anything is timed. Invariants: all of it
+time that the profiler was enabled, and the host's mistakes. Must not know: how bricks are timed. Invariants: all of it
 is limited; the lock is held for a few lines of Python and never while waiting; every mistake is counted, the first of a
-kind is logged, and none raises except in strict mode; a forked child inherits nothing.
+kind is logged, and only strict mode raises; a forked child inherits no state.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class LocalTotals:
 
     def __init__(self) -> None:
         self.enabled_ns: int | None = None  # when it was enabled; None: it is disabled
-        self._logged: set[str] = set()  # kept by a reset, so that nothing is logged twice
+        self._logged: set[str] = set()  # a reset keeps it, so that no mistake is logged twice
         self.forked()
         _all.add(self)
 
     def forked(self) -> None:
-        """Start afresh in a child: the parent may have held the lock."""
+        """Create new state in a child: the parent may have held the lock."""
         self.lock = threading.RLock()  # held to change figures or to settle pending work
         self.forget()
 
@@ -52,7 +52,7 @@ class LocalTotals:
         """Reset everything."""
         self.waiting = Waiting()
         self.named: dict[str, BrickStats] = {}
-        self.supplied: dict[str, object] = {}  # by a user, for the whole profiler
+        self.supplied: dict[str, object] = {}  # supplied by a user, for the profiler
         self._was_enabled_ns = 0
         if self.enabled_ns is not None:
             self.enabled_ns = now_ns()
@@ -63,11 +63,11 @@ class LocalTotals:
         self._was_enabled_ns, self.enabled_ns = self.passed_ns(now_ns), None
 
     def passed_ns(self, now_ns: int) -> int:
-        """The time that it was enabled, up to `now_ns`."""
+        """Return the time that it was enabled, up to `now_ns`."""
         return self._was_enabled_ns + (0 if self.enabled_ns is None else now_ns - self.enabled_ns)
 
     def of(self, name: str) -> BrickStats:
-        """The figures of a name; names beyond NAMES_MAX share one entry."""
+        """Return the figures of a name; names above NAMES_MAX share one entry."""
         if name not in self.named and len(self.named) >= NAMES_MAX:
             name = "other"
         return self.named.setdefault(name, BrickStats(name))
@@ -110,7 +110,7 @@ def now_ns() -> int:
 
 
 def amount(value: Any) -> int | None:
-    """The amount as an integer; None: invalid (the writer counts it)."""
+    """Return the amount as an integer; None: invalid (the writer counts it)."""
     try:
         n = operator.index(value)
     except Exception:
@@ -119,7 +119,7 @@ def amount(value: Any) -> int | None:
 
 
 def member(of: type[Member], value: object, names: Mapping[str, Member] | None = None) -> Member | None:
-    """The member of an enumeration, from a member or its name; None: unknown."""
+    """Return the member of an enumeration, from a member or its name; None: unknown."""
     if isinstance(value, of):
         return value
     return (names or of.__members__).get(value) if isinstance(value, str) else None

@@ -1,6 +1,7 @@
-"""ExecutionNode: the scopes of the seed profiler's graph, under the seed's names.
+"""ExecutionNode: the scopes of the graph, under the predecessor's names.
 
-Owns: the kinds of nodes and their fields. Must not know: how they are recorded. Invariant: making one records nothing.
+Owns: the kinds of nodes and their fields. Must not know: how they are recorded. Invariant: creating a node records
+nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class TransferDirection(IntEnum):
 
 
 class ExecutionNode:
-    """The kinds of nodes that graph_push_scope takes.
+    """The kinds of nodes for graph_push_scope.
 
     >>> brick.ExecutionNode.Layer(0)
     ExecutionNode.Layer(index=0)

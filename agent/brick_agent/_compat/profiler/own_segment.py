@@ -1,8 +1,8 @@
-"""The totals of this process since a start time, read from its own segment without a daemon.
+"""The totals of this process since a start time, read from its segment without a daemon.
 
-Owns: the start time, the subtraction, the conversion of ticks to nanoseconds. Must not know: how anything is recorded,
-what bricks and tiles are. Invariants: nothing in the segment changes, so other readers see everything; a shortest or
-longest time is measured or marked as a bound; entries that a thread keeps changing are included and counted as torn.
+Owns: the start time, the subtraction, the conversion of ticks to nanoseconds. Must not know: the recording, bricks and
+tiles. Invariants: the segment does not change, so other readers see all data; a shortest or longest time is measured or
+marked as a bound; entries that change during the reading are included and counted as torn.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Path:
     unit: int  # enum brick_unit: of its time, or the kind of mark
     declared: str | None  # the category that was declared for its name
     stats: BrickStats  # without a category
-    again_ns: int = 0  # of its total, what is in it twice because it ran in itself
+    again_ns: int = 0  # the part of its total that is counted twice because it ran in itself
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTotals:
-    """The totals, and the counts of what they lack."""
+    """The totals, and the counts of missing data."""
 
     paths: dict[int, Path]  # by number
-    torn: int  # entries of which a part may be one span newer than the rest
+    torn: int  # entries whose parts may differ by one span
     unread: int  # spans whose ticks have an unknown length
     ledger: dict[str, int]  # spans that are in no total, by reason
 
@@ -56,7 +56,7 @@ class Recorded:
     def begin(self) -> None:
         """Start counting now."""
         _, _, entries, self._ledger = _totals(self._marks)
-        self._process = os.getpid()  # a forked child starts with a segment of its own
+        self._process = os.getpid()  # a forked child starts with a new segment
         self._then: dict[int, _Entry] = {entry[0]: entry for entry in entries}
 
     def read(self) -> OwnTotals:
@@ -82,7 +82,7 @@ class Recorded:
 
 
 def _take_off(given: Path, paths: dict[int, Path]) -> None:
-    """A time that was given in a span is not the span's own."""
+    """A time given inside a span is not the span's own."""
     around = paths.get(given.parent)
     while around is not None and around.unit not in (_TICKS, _GIVEN):
         around = paths.get(around.parent)
@@ -98,7 +98,7 @@ def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | Non
     buckets = array("Q", histogram)
     if then is not None and then[6] and then[6] <= count:
         buckets = array("Q", (n - before for n, before in zip(buckets, array("Q", then[15]), strict=True)))
-        if least >= then[10]:  # otherwise a shorter one was measured since then
+        if least >= then[10]:  # otherwise a shorter time was measured since then
             least, stats.min_exact = max(least, _start(next((n for n, of in enumerate(buckets) if of), 0))), False
         if most <= then[11]:
             last = next((n for n in range(_LAST, -1, -1) if buckets[n]), 0)
@@ -109,7 +109,7 @@ def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | Non
         return BrickStats(name or "other")
     stats.count, stats.total_ns = count, round(total * tick_ns)
     stats.self_ns = stats.total_ns - min(round(child * tick_ns), stats.total_ns)
-    scale = stats.total_ns / total if total else tick_ns  # rounded like the total, so that rounding is no variation
+    scale = stats.total_ns / total if total else tick_ns  # rounded like the total: no variation by rounding
     stats.squares = max(squares, 0.0) * scale * scale
     stats.min_ns, stats.max_ns = round(least * tick_ns), round(most * tick_ns)
     if count == 1:

@@ -1,8 +1,8 @@
 """Work that one profiler handed to a device, until a common sync ends it.
 
 Owns: the pending starts, and the division of the time up to a sync. Must not know: clocks, devices, segments.
-Invariants: each start is pending, bounded, or counted as refused; each moment is assigned to one start, so that the
-parts never add up to more than the elapsed time; the number of pending starts is limited.
+Invariants: each start is pending, bounded, or counted as refused; each moment is assigned to one start, so the parts
+never add up to more than the elapsed time; the number of pending starts is limited.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ WAITING_MAX = 16_384
 class Waiting:
     """Pending starts. Any thread adds them at any time; one thread at a time settles them.
 
-    A nested call, for example in a signal handler, settles nothing: what it added stays pending.
+    A nested call, for example in a signal handler, settles nothing: its starts stay pending.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[Start] = deque()
-        self._given_ns = 0  # the time up to here is divided
+        self._given_ns = 0  # the time up to here is already divided
         self._settling = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, start: Start) -> bool:
-        """Add a start; False: no room."""
+        """Add a start; return False without room."""
         if len(self._waiting) >= WAITING_MAX:
             return False
         self._waiting.append(start)

@@ -1,8 +1,8 @@
-"""The plain tree of an execution graph, as in the seed profiler's book.
+"""The plain tree of an execution graph, as in the predecessor's book.
 
-Owns: its glyphs, its order, the text of a node. Must not know: where the nodes come from; they have the keys of
-`brickd tree --json`, and this file is also `brickd/cli/plain_tree.py`. Invariants: the same nodes give the same text; a
-time that the host states takes precedence over a measured one, which differs in each run.
+Owns: its glyphs, its order, the text of a node. Must not know: the origin of the nodes, which have the keys of `brickd
+tree --json`; this file is also `brickd/cli/plain_tree.py`. Invariants: the same nodes give the same text; a time stated
+by the host has priority over a measured one, which differs in each run.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 _TITLE = "Execution Graph"  # above several roots
-_DRAWN = 64  # levels that are indented: below them, a node has its depth before its name
+_DRAWN = 64  # indented levels: below them, the depth is before the name of a node
 
 
 def plain_tree(nodes: Sequence[Mapping[str, Any]], escaped: Callable[[str], str]) -> str:
-    """The tree of these nodes, parents first; `escaped` makes a name printable."""
+    """Return the tree of these nodes, parents first; `escaped` makes a name printable."""
     below: dict[int | None, list[Mapping[str, Any]]] = defaultdict(list)
     for node in sorted(nodes, key=lambda node: (node["order"], node["id"])):
         below[node["parent"]].append(node)
@@ -36,19 +36,19 @@ def plain_tree(nodes: Sequence[Mapping[str, Any]], escaped: Callable[[str], str]
 
 
 def text(node: Mapping[str, Any]) -> str:
-    """A node's name and its known figures."""
+    """Return a node's name and its known figures."""
     return "  ".join([_name(node), *_details(node)])
 
 
 def stated_or_measured_ns(node: Mapping[str, Any]) -> int | None:
-    """The time that the host states, or else the measured one; None: unknown."""
+    """Return the time stated by the host, or else the measured one; None: unknown."""
     stated = node["stated"]
     total_ns: int | None = stated["total_ns"] if stated and stated["total_ns"] else node["total_ns"]
     return total_ns
 
 
 def micros(ns: float) -> str:
-    """A time in the format of the book."""
+    """Format a time as in the book."""
     return f"{ns / 1e3:.1f}µs"
 
 

@@ -1,4 +1,4 @@
-"""BrickProfiler: the seed profiler's names, for code that was written against it.
+"""BrickProfiler: the predecessor's names, for code that uses them.
 
     profiler = brick_agent.BrickProfiler.enabled(sync=torch.cuda.synchronize)
     timer = profiler.start_brick(BrickId.RmsNorm)
@@ -10,21 +10,22 @@
 Owns: labels, reports, and the reset of all. Must not know: how time is measured and kept: the profiler records through
 the lanes, so that `brickd` sees it too, and reads its statistics back from them.
 
-A profiler reports on its process: on every span since the profiler was made or reset, enabled or not, from any source:
+A profiler reports on its process: on every span since its creation or reset, enabled or not, from any source:
 `stats("x")` includes `brick.span("x")`. A reset does not change the segment.
 
 Sync modes need a sync function, which waits for a device. Immediate: each stop calls it before reading the clock.
 PerLayer: work is deferred, and the end of `with profiler.layer(n):` calls it once. Deferred: finalize() calls it. Off
-(the seed's None): nothing is timed. Without a sync function, all modes but Off time from start to stop on the host.
+(None in the predecessor): nothing is timed. Without a sync function, all modes but Off time from start to stop on the
+host.
 
-Work that ends at a common sync is not measured but bounded, and marked so: each start has the time up to the next one,
-so that the sum is the elapsed time. In the segment it is deferred work like any other, which a daemon evaluates.
+Work that ends at a common sync is not measured but bounded, and marked as such: each start has the time up to the next
+one, so that the sum is the elapsed time. In the segment, it is deferred work like any other, and a daemon evaluates it.
 
-The methods graph_* are in brick_agent._compat.profiler.graph and graph_reports; `brickd tree` shows what they record.
+The methods graph_* are in brick_agent._compat.profiler.graph and graph_reports; `brickd tree` shows their records.
 
 Invariants: no call raises (except with BRICKD_STRICT=1) for wrong options, timers or numbers, or if the sync function
-raises: mistakes are counted and reported; any thread may call anything, but only the thread that started a timer stops
-it; each moment of a thread is in the total once.
+raises: mistakes are counted and reported; any thread may call any method, but only the thread that started a timer
+stops it; each moment of a thread is in the total once.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class BrickProfiler(ProfilerTotals):
     def enabled(
         cls, name: str = "", *, sync: Callable[[], object] | None = None, mode: SyncMode | str = SyncMode.Deferred
     ) -> BrickProfiler:
-        """Make an enabled profiler.
+        """Create an enabled profiler.
 
         >>> brick.BrickProfiler.enabled().is_enabled()
         True
@@ -91,7 +92,7 @@ class BrickProfiler(ProfilerTotals):
     # ---- labels ------------------------------------------------------------------------------------------------------
 
     def set_brick_bottleneck(self, name: str, label: BrickBottleneck | str) -> None:
-        """Label what limits a brick: Unknown, Memory or Compute; shown as supplied.
+        """Set the label for a brick's limit: Unknown, Memory or Compute; shown as supplied.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.set_brick_bottleneck("gemm", "Compute")
@@ -122,7 +123,7 @@ class BrickProfiler(ProfilerTotals):
         self._local.supplied["l2_cache_hit_rate"] = min(max(number, 0.0), 1.0)
 
     def l2_cache_hit_rate(self) -> float | None:
-        """The supplied hit rate of the L2 cache; None: none was supplied.
+        """Return the supplied hit rate of the L2 cache; None: none was supplied.
 
         >>> brick.BrickProfiler().l2_cache_hit_rate() is None
         True
@@ -131,7 +132,7 @@ class BrickProfiler(ProfilerTotals):
         return rate if isinstance(rate, float) else None
 
     def set_zero_copy(self, yes: bool) -> None:
-        """Set whether buffers are shared rather than copied; shown as supplied.
+        """Set whether buffers are shared instead of copied; shown as supplied.
 
         >>> brick.BrickProfiler().set_zero_copy(True)
         """
@@ -141,7 +142,7 @@ class BrickProfiler(ProfilerTotals):
             self._local.refuse("zero copies", f"zero copy must be True or False, not {shown(yes)}")
 
     def is_zero_copy(self) -> bool:
-        """Whether buffers are shared, as supplied.
+        """Return whether buffers are shared, as supplied.
 
         >>> brick.BrickProfiler().is_zero_copy()
         False
@@ -151,7 +152,7 @@ class BrickProfiler(ProfilerTotals):
     # ---- reports -----------------------------------------------------------------------------------------------------
 
     def summary(self) -> str:
-        """The report as text: bricks by their total, categories, tiles.
+        """Return the report as text: bricks by their total, categories, tiles.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("gemm", 12_500, elements=4096)
@@ -161,7 +162,7 @@ class BrickProfiler(ProfilerTotals):
         return as_text(self._report())
 
     def report(self, format: str = "text", *, columns: Iterable[str] = ()) -> str:
-        """The report as text, markdown, html or json.
+        """Return the report as text, markdown, html or json.
 
         columns: additional figures in each table: p95, cv (the coefficient of variation).
 
@@ -186,7 +187,7 @@ class BrickProfiler(ProfilerTotals):
         return known
 
     def to_json(self) -> str:
-        """The report as JSON.
+        """Return the report as JSON.
 
         >>> '"schema_version": 1' in brick.BrickProfiler().to_json()
         True

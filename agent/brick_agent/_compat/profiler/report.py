@@ -1,8 +1,8 @@
 """The report of a profiler, as text and as JSON.
 
-Owns: both forms. Must not know: where the figures come from. Invariants: bricks with the same time are ordered by name;
-no name breaks a line or a terminal; supplied, bounded and missing values are marked; the names in the JSON have their
-units, and the document has a schema_version.
+Owns: both forms. Must not know: the origin of the figures. Invariants: bricks with the same time are ordered by name;
+no name breaks a line or a terminal; supplied, bounded and missing values are marked; keys in the JSON include units,
+and the document has a schema_version.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SCHEMA_VERSION = 1
-_ROUNDED_UP = 0.9995  # this part of a unit rounds up to it, at three figures
+_ROUNDED_UP = 0.9995  # with three figures, this part of a unit rounds up to the unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class ProfilerReport:
     """The contents of a report."""
 
     settings: dict[str, object]
-    wall_ns: int  # while the profiler was enabled
+    wall_ns: int  # the time that the profiler was enabled
     bricks: list[BrickStats]  # by their time
     categories: dict[str, CategoryStats]
     tiles: list[TileStats]
-    supplied: dict[str, object]  # by a user, not measured
-    pending: int  # starts that no sync has covered yet
-    lost: dict[str, int]  # what was not recorded, by reason
-    columns: tuple[str, ...] = ()  # those of MORE_COLUMNS that were asked for
+    supplied: dict[str, object]  # supplied by a user, not measured
+    pending: int  # starts that are not covered by a sync yet
+    lost: dict[str, int]  # the losses, by reason
+    columns: tuple[str, ...] = ()  # the requested ones of MORE_COLUMNS
 
     @property
     def total_ns(self) -> int:
@@ -84,7 +84,7 @@ def as_json(report: ProfilerReport) -> str:
 
 
 def _members(of: object, names: str) -> dict[str, object]:
-    """The members of these names, as they are."""
+    """Return the members with these names, unchanged."""
     return {name: getattr(of, name) for name in names.split()}
 
 
@@ -143,7 +143,7 @@ def _tile(of: TileStats) -> dict[str, object]:
 
 
 def as_text(report: ProfilerReport) -> str:
-    """Write the report for a person."""
+    """Write the report as text."""
     parts = [headline(report)]
     for columns, rows in tables(report):
         parts += _table(columns, rows)
@@ -153,7 +153,7 @@ def as_text(report: ProfilerReport) -> str:
 
 
 def headline(report: ProfilerReport) -> str:
-    """The first line: the profiler's name, and the totals."""
+    """Return the first line: the profiler's name, and the totals."""
     speed = ratio(report.total_elements * 1e9, report.wall_ns)
     name, backend = report.settings.get("name"), report.settings.get("backend")
     return (
@@ -164,7 +164,7 @@ def headline(report: ProfilerReport) -> str:
 
 
 def tables(report: ProfilerReport) -> list[tuple[Sequence[TextColumn], list[Any]]]:
-    """The tables that have rows: bricks, categories, tiles."""
+    """Return the tables that have rows: bricks, categories, tiles."""
     found: list[tuple[Sequence[TextColumn], list[Any]]] = [
         (_bricks(report.total_ns, report.columns), report.bricks),
         (_with(report.columns, _CATEGORIES, 4), [each for each in report.categories.values() if each.count]),
@@ -174,7 +174,7 @@ def tables(report: ProfilerReport) -> list[tuple[Sequence[TextColumn], list[Any]
 
 
 def notes(report: ProfilerReport) -> list[str]:
-    """One line each for supplied values, pending work and losses."""
+    """Return one line each for supplied values, pending work and losses."""
     found = []
     if report.supplied:
         supplied = ", ".join(f"{what} {value}" for what, value in report.supplied.items())
@@ -214,7 +214,7 @@ def _duration(ns: float | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape what would break a line or control a terminal."""
+    """Escape characters that would break a line or control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -248,7 +248,7 @@ MORE_COLUMNS = {
 
 
 def _with(more: Sequence[str], columns: Sequence[TextColumn], place: int) -> list[TextColumn]:
-    """The columns, with the requested ones inserted at that place."""
+    """Return the columns, with the requested ones inserted."""
     return [*columns[:place], *(MORE_COLUMNS[each] for each in MORE_COLUMNS if each in more), *columns[place:]]
 
 

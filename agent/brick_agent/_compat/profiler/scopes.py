@@ -1,4 +1,4 @@
-"""The open scopes of a graph, and the brick that launches what comes next.
+"""The open scopes of a graph, and the brick that launches the next kernels.
 
 Owns: which scopes are open in which thread or task, and what ends with each. Must not know: kinds of nodes, what a host
 may state. Invariants: a scope ends once, in the context that opened it: a task, a thread or a forked child begins with
@@ -53,7 +53,7 @@ class Scope:
         self._ends.close()
 
     def end(self) -> None:
-        """End what was opened, and record for how long it was open."""
+        """End the opened spans and nodes, and record the duration."""
         timed, self.timed = self.timed, None  # a signal handler may end it in the middle of this
         try:
             self.close()
@@ -69,9 +69,9 @@ def _is_timed(node: Brick) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """The scopes that are open in a context, of all profilers. Never changed in place: other contexts may inherit it.
+    """The open scopes of a context, of all profilers; immutable, because contexts inherit it.
 
-    `launchers` has one more entry than `open`: of no scope and of each scope, the brick that was recorded last in it.
+    `launchers` has the last recorded brick outside of scopes and in each scope, so one entry more than `open`.
     """
 
     process: int
@@ -80,11 +80,11 @@ class Scopes:
     launchers: tuple[Brick | None, ...] = (None,)
 
     def pushed(self, scope: Scope) -> Scopes:
-        """These and one more."""
+        """Return these and one more."""
         return replace(self, open=(*self.open, scope), launchers=(*self.launchers, None))
 
     def popped(self, owner: object) -> tuple[Scope | None, Scopes]:
-        """The last scope of a profiler, and the others."""
+        """Return the last scope of a profiler, and the others."""
         for place in reversed(range(len(self.open))):
             if self.open[place].owner is owner:
                 others = self.open[:place] + self.open[place + 1 :]
@@ -93,7 +93,7 @@ class Scopes:
         return None, self
 
     def launched_by(self, brick: Brick) -> Scopes:
-        """These, with a brick that launches what is recorded next."""
+        """Return these, with a brick that launches the next kernels."""
         return replace(self, launchers=(*self.launchers[:-1], brick))
 
 

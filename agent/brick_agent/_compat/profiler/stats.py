@@ -1,12 +1,13 @@
-"""The totals of bricks and categories, and the figures that follow from them.
+"""The totals of bricks and categories, and figures calculated from them.
 
-Owns: the formulas. Must not know: where the numbers come from. Invariants: a division by 0 is 0; a value that is not
-measured is marked: a shortest or longest time that is known only to the bucket of its histogram (`min_exact`,
-`max_exact`), time up to a common sync (`bounded`), a supplied value (`bottleneck`, `cycles`).
+Owns: the formulas. Must not know: the origin of the numbers. Invariants: a division by 0 is 0; a value that is not
+measured is marked: a shortest or longest time that is known only by its bucket (`min_exact`, `max_exact`), time up to a
+common sync (`bounded`), a supplied value (`bottleneck`, `cycles`).
 
-These formulas differ from the seed's if those mislead. A nested brick is in the `total_ns` of both, as in the seed;
-categories and totals add up `self_ns`, which has no time twice. `throughput` is per time in the brick, as in the seed;
-the profiler's `total_throughput` is per elapsed time. What the seed calls instructions per cycle is elements per cycle.
+These formulas differ from the predecessor's where those mislead. A nested brick is in the `total_ns` of both bricks, as
+in the predecessor; categories and totals add up `self_ns`, which counts no time twice. `throughput` is per time in the
+brick, as in the predecessor; the profiler's `total_throughput` is per elapsed time. The predecessor's "instructions per
+cycle" are elements per cycle.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
 
 _PERCENT = 100.0
 _SECOND_NS = 1e9
-# Elements per cycle: the seed concludes memory-bound below the first, and compute-bound above the second.
+# Elements per cycle: the predecessor concludes memory-bound below the first, and compute-bound above the second.
 _SLOW, _FAST = 0.5, 2.0
 
 
 def ratio(of: float, to: float) -> float:
-    """The quotient; 0 for a division by 0."""
+    """Return the quotient; 0 for a division by 0."""
     return of / to if to else 0.0
 
 
 class BrickBottleneck(IntEnum):
-    """What limits a brick, as supplied by its user.
+    """The limit of a brick, as supplied by its user.
 
     >>> brick.BrickBottleneck.Memory.name
     'Memory'
@@ -51,17 +52,17 @@ class BrickStats:
     """The totals of one brick.
 
     Attributes:
-        category: Norm, Attention, FFN, Other, or one that its user declared.
+        category: Norm, Attention, FFN, Other, or a declared one.
         count: the number of its runs.
         total_ns, self_ns: the time of all runs, with and without nested bricks.
-        min_ns: the shortest time; `min_exact`: it was measured, otherwise it is a lower bound.
-        max_ns: the longest time; `max_exact`: it was measured, otherwise it is an upper bound.
+        min_ns: the shortest time; a lower bound unless `min_exact`.
+        max_ns: the longest time; an upper bound unless `max_exact`.
         total_elements, total_bytes, total_flops: the amounts of all runs.
         total_compressed_bytes: the bytes after compression.
         bounded: the number of runs that were not measured but ended at a common sync: each has the time up to the next
             start, so that the parts add up to the elapsed time.
         bounded_ns: their part of `total_ns`.
-        sync_latency_ns: the sum of the times from their starts to the sync; they overlap.
+        sync_latency_ns: the sum of the times from their starts to the sync; these overlap.
         bottleneck, total_cycles, min_cycles, max_cycles, cycle_count: as supplied by the user.
     """
 
@@ -120,7 +121,7 @@ class BrickStats:
         return self.avg_ns / 1e3
 
     def gap_factor(self, budget_us: float) -> float:
-        """The average time divided by a budget: above 1 it is exceeded; 0: there is no budget."""
+        """Return the average time divided by a budget; above 1: exceeded; 0: there is no budget."""
         return ratio(self.avg_us(), max(budget_us, 0.0))
 
     @property
@@ -136,7 +137,7 @@ class BrickStats:
         return ratio(self.std_ns, ratio(self.total_ns - self.bounded_ns, self.count - self.bounded))
 
     def percentile_ns(self, percent: float) -> float | None:
-        """A percentile of the times, to 10 %; None: none was measured."""
+        """Return a percentile of the times, to 10 %; None: no time was measured."""
         wanted, seen = sum(self.buckets.values()) * percent / _PERCENT, 0
         for middle, n in sorted(self.buckets.items()):
             seen += n
@@ -176,7 +177,7 @@ class BrickStats:
 
     @property
     def diagnosis(self) -> str:
-        """The seed's conclusion from supplied cycles: a guess, as elements are not instructions."""
+        """The predecessor's conclusion from supplied cycles: a guess: elements are not instructions."""
         if not self.total_cycles or not self.total_ns:
             return "insufficient data"
         elements_per_cycle = self.total_elements / self.total_cycles
@@ -195,8 +196,8 @@ class CategoryStats:
     total_ns: int = 0  # in its bricks; each moment counts once, for the innermost
     total_elements: int = 0
     count: int = 0
-    percentage: float = 0.0  # of the time in all bricks
-    runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)  # of all its bricks, added up
+    percentage: float = 0.0  # share of the time in all bricks
+    runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)  # the sum of all its bricks
 
     @property
     def avg_ns(self) -> float:
@@ -209,7 +210,7 @@ class CategoryStats:
         return self.runs.cv
 
     def percentile_ns(self, percent: float) -> float | None:
-        """A percentile of the times of these runs, to 10 %; None: none was measured."""
+        """Return a percentile of the times of these runs, to 10 %; None: no time was measured."""
         return self.runs.percentile_ns(percent)
 
     @property
@@ -219,7 +220,7 @@ class CategoryStats:
 
 
 class CategoryTotals(dict[str, CategoryStats]):
-    """Totals by the category's name; each of the four also by its BrickCategory or number."""
+    """Totals by the category's name; for the four also by BrickCategory or number."""
 
     def __getitem__(self, category: str | int) -> CategoryStats:
         return super().__getitem__(_name(category))
@@ -240,7 +241,7 @@ def _name(category: Any) -> Any:
 
 
 def by_category(bricks: list[BrickStats], always: tuple[str, ...]) -> CategoryTotals:
-    """The totals of each category: those of `always`, then the others by name."""
+    """Return the totals of each category: those of `always`, then the others by name."""
     total = sum(each.self_ns for each in bricks)
     others = sorted({each.category for each in bricks} - set(always))
     categories = CategoryTotals()

@@ -1,8 +1,8 @@
-"""Tiles: the pieces into which a kernel's loops are cut, by level.
+"""Tiles: the pieces of a kernel's loops, by level.
 
 Owns: the levels, their bricks, and their formulas. Must not know: how a tile is timed. Invariants: a tile is a span
-like any other; its time counts for its level, and for the innermost surrounding brick as it does without tiles.
-Amounts are in 32-bit floats, as in the seed, and recorded with their bytes, so that `brickd roofline` shows which
+like any other; its time counts for its level, and also for the innermost surrounding brick, as without tiles. Amounts
+are in 32-bit floats, as in the predecessor, and recorded with their bytes, so that `brickd roofline` shows which
 fraction of a measured peak each level reaches.
 """
 
@@ -49,7 +49,7 @@ class TileStats:
     max_exact: bool = True
     total_elements: int = 0
     total_flops: float = 0.0
-    runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)  # of these tiles, with the variation
+    runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)  # of these tiles: variation, histogram
 
     @property
     def cv(self) -> float:
@@ -57,7 +57,7 @@ class TileStats:
         return self.runs.cv
 
     def percentile_ns(self, percent: float) -> float | None:
-        """A percentile of the times of its tiles, to 10 %; None: it has no tiles."""
+        """Return a percentile of the times of its tiles, to 10 %; None: it has no tiles."""
         return self.runs.percentile_ns(percent)
 
     @property
@@ -76,5 +76,5 @@ class TileStats:
         return ratio(self.total_flops, self.total_elements * FLOAT_BYTES)
 
     def fraction_of_peak(self, peak_gflops: float) -> float:
-        """The reached fraction of a peak, at most 1; 0: the peak is unknown."""
+        """Return the reached fraction of a peak, at most 1; 0: the peak is unknown."""
         return min(self.gflops / peak_gflops, 1.0) if peak_gflops > 0 else 0.0

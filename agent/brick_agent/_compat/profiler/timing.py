@@ -1,4 +1,4 @@
-"""Timing under the seed profiler's names: the calls that a host makes while it works.
+"""Timing under the predecessor's names: the calls that a host makes while it works.
 
 Owns: deferred work, tiles. Must not know: when the profiler is on, statistics, reports. Timers, start_brick and
 stop_brick are in agent/src/python/timing.c.
@@ -105,12 +105,12 @@ class Timing(SyncModes):
 
     def _refuse_timer(self, timer: object, stopped: bool) -> None:
         what = "timers stopped twice" if stopped else "timers of others"
-        self._local.refuse(what, f"stop takes a timer that start gave, once, not {shown(timer)}")
+        self._local.refuse(what, f"stop takes a timer from start, once, not {shown(timer)}")
 
     # ---- deferred work -----------------------------------------------------------------------------------------------
 
     def layer(self, index: SupportsIndex) -> LayerScope:
-        """Set the layer of bricks started inside; in mode PerLayer the end waits for the device.
+        """Set the layer of bricks started inside; in mode PerLayer, its end waits for the device.
 
         >>> profiler = brick.BrickProfiler.enabled(sync=lambda: None, mode="PerLayer")
         >>> with profiler.layer(3):
@@ -152,7 +152,7 @@ class Timing(SyncModes):
         if _deferred(of, start_ns, self._stream, elements, 0) is None:
             return  # all recording is off
         if not self._local.waiting.add((start_ns, of.name, amount(elements) or 0)):
-            self._local.refuse("deferred starts without room", "so much is deferred that finalize() should be called")
+            self._local.refuse("deferred starts without room", "too much work is deferred: call finalize()")
 
     def finalize(self, end_ns: SupportsIndex | None = None) -> None:
         """End deferred work: wait for the device, unless the host did at `end_ns` since the epoch.
@@ -177,10 +177,10 @@ class Timing(SyncModes):
             if not self._local.waiting:
                 _finalize(stream=self._stream)
         if not settled and end_ns is not None and self._local.waiting:  # no other thread has settled them
-            self._local.refuse("finalizes", "a finalize must not be earlier than all that pends")
+            self._local.refuse("finalizes", "a finalize must not be earlier than all pending work")
 
     def has_pending(self) -> bool:
-        """Whether work waits for finalize().
+        """Return whether work waits for finalize().
 
         >>> brick.BrickProfiler().has_pending()
         False
@@ -188,7 +188,7 @@ class Timing(SyncModes):
         return self.pending_count() > 0
 
     def pending_count(self) -> int:
-        """The number of starts that wait for finalize().
+        """Return the number of starts that wait for finalize().
 
         >>> brick.BrickProfiler().pending_count()
         0
@@ -212,7 +212,7 @@ class Timing(SyncModes):
         self._tiling = False
 
     def is_tile_profiling_enabled(self) -> bool:
-        """Whether tiles are timed.
+        """Return whether tiles are timed.
 
         >>> brick.BrickProfiler().is_tile_profiling_enabled()
         False
@@ -222,7 +222,7 @@ class Timing(SyncModes):
     def start_tile(self, level: TileLevel | str, row: int = 0, col: int = 0) -> BrickTimer:
         """Begin a tile of a level: Macro, Midi or Micro, timed by the host's clock without a sync.
 
-        row, col: which tile; only for readers of the code, because totals are by level.
+        row, col: identify the tile for readers of the code; totals are by level.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.enable_tile_profiling()

@@ -1,8 +1,8 @@
-"""What Python imports when it starts under `brickd run`: brick_agent, then the host's own sitecustomize.
+"""Starts Python under `brickd run`: imports brick_agent, then the host's sitecustomize.
 
-Owns: only this order. Must not know: what brick_agent does. Invariants: without BRICKD=1 nothing happens; the host
-starts whatever fails here; the host's own sitecustomize keeps its name. Any Python 3 may run this, even one that is too
-old for brick_agent.
+Owns: this order. Must not know: the work of brick_agent. Invariants: without BRICKD=1 it does nothing; the host starts
+even if a step here fails; the host's sitecustomize keeps its name. Any Python 3 may run this, even one that is too old
+for brick_agent.
 """
 
 import os
@@ -12,24 +12,24 @@ import sys
 def _begin() -> None:
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [each for each in sys.path if os.path.abspath(each) != folder]
-    # If one distribution starts the other, each has its folder in sys.path.
+    # If one distribution starts the other, both folders are in sys.path.
     if os.environ.get("BRICKD") != "1" or "brick_agent._torch.autoload" in sys.modules:
         return
     try:
         from brick_agent._torch import autoload
     except ImportError as error:
         if os.environ.get("_BRICKD_TOLD") != "told":
-            os.environ["_BRICKD_TOLD"] = "told"  # once for this process and its descendants
+            os.environ["_BRICKD_TOLD"] = "told"  # only once for this process and its descendants
             fix = "it requires Python 3.11 or later"
             if sys.version_info >= (3, 11):  # noqa: UP036  (the command's Python, not ours)
                 fix = f"install it: {sys.executable} -m pip install brick-agent"
-            _log(f"{sys.executable} has no brick_agent ({error}), and nothing of it is recorded: {fix}")
+            _log(f"{sys.executable} has no brick_agent ({error}), so nothing is recorded: {fix}")
     else:
         autoload.begin()
 
 
 def _log(text: str) -> None:
-    # An error of a closed or full stream would end the interpreter. The host has not imported contextlib.
+    # A closed or full stream must not end the interpreter. The host has not imported contextlib.
     try:  # noqa: SIM105
         sys.stderr.write(f"brickd run: {text}\n")
     except Exception:
