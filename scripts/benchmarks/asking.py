@@ -21,7 +21,7 @@ Ask = Callable[[Sequence[Sequence[str]]], list[dict[str, Any]]]
 
 @contextlib.contextmanager
 def asking(place: Workplace) -> Iterator[Ask]:
-    """A function that returns brickd's document for each command, or a dict with `error`."""
+    """Yield a function that returns brickd's document for each command, or a dict with `error`."""
     with subprocess.Popen(
         [sys.executable, "-m", "benchmarks.asking"],
         env=place.environment,
@@ -47,7 +47,7 @@ def asking(place: Workplace) -> Iterator[Ask]:
 
 
 def asked(place: Workplace, questions: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """The answers to one list of queries."""
+    """Return the answers to one list of queries."""
     with asking(place) as ask:
         return ask(questions)
 

@@ -1,6 +1,6 @@
-"""An honest worker that keeps handing work to a device, and counts it.
+"""An honest worker that continuously hands work to a device, and counts it.
 
-As a module (`python -m benchmarks.beside`) it prints a line once it records, and the number of starts for each line on
+As a module (`python -m benchmarks.beside`) it prints a line when it records, and the number of starts for each line on
 stdin; it ends with stdin.
 """
 

@@ -1,7 +1,7 @@
 """Instructions per span, counted by callgrind: unlike times, they are repeatable.
 
-The result is the difference of two loop counts, so start and end do not count. It has no goal; it is a strict check
-against changes that make the record path longer.
+The result is the difference of two loop counts, so start and end do not count. It has no goal: it is a strict check
+against a longer record path.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ OFF_ENVIRONMENT = "with b: BRICKD=0"
 
 
 class _Consumer:
-    """The consumer of this process's own segment."""
+    """The consumer of this process's segment."""
 
     def __init__(self) -> None:
         self._fd = os.open(Path(_reader.DIRECTORY) / _core._segment_name(), os.O_RDWR)
@@ -123,5 +123,5 @@ def span_cases() -> list[Case]:
 def off_cases() -> list[Case]:
     """The remaining cost if BRICKD=0 was set before Python started."""
     if os.environ.get("BRICKD") != "0":
-        raise RuntimeError(f"BRICKD is {os.environ.get('BRICKD')!r}, wanted '0'")
+        raise RuntimeError(f"BRICKD is {os.environ.get('BRICKD')!r}, expected '0'")
     return [Case(OFF_ENVIRONMENT, "with b: pass", {"b": brick.brick("b")}), _empty_case()]

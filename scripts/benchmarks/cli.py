@@ -44,13 +44,13 @@ def names_a_worker(answer: str) -> str:
     """Check the answer to a completion."""
     if any(line.startswith(f"plain,{SERVICE}/") for line in answer.splitlines()):
         return ""
-    return f"no worker's name came back, plain,{SERVICE}/… wanted: {' '.join(answer.split())[:60]!r}"
+    return f"no worker's name in the answer, expected plain,{SERVICE}/…: {' '.join(answer.split())[:60]!r}"
 
 
 def counts_all(answer: str) -> str:
     """Check a status."""
     live = f"{WORKERS} live"
-    return "" if live in answer else f"{live!r} wanted: {answer[:60]!r}"
+    return "" if live in answer else f"expected {live!r}: {answer[:60]!r}"
 
 
 COMMANDS = (
@@ -93,7 +93,7 @@ def _once(command: Command, environment: Mapping[str, str]) -> tuple[float, str]
     done = subprocess.run(command.arguments, env=environment, capture_output=True, text=True, check=False)
     ms = (time.perf_counter_ns() - began) / 1e6
     if done.returncode != 0:
-        return ms, f"exit status {done.returncode}, 0 wanted: {done.stderr[:200]!r}"
+        return ms, f"exit status {done.returncode}, expected 0: {done.stderr[:200]!r}"
     return ms, command.problem(done.stdout)
 
 

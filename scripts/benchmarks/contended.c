@@ -4,7 +4,7 @@
  *
  * Each worker answers requests that come at random times: four bricks that compute for about 1 to 4 ms each. Each
  * duration is drawn: lognormal, 5 % wide. SLOW_WORKER computes longer by PER_MILLE in the second brick. With a
- * PINNED_CPU of 0 or more it may use only that processor, and computes no longer.
+ * PINNED_CPU of 0 or more, it may use only that processor, and computes as long as the others.
  */
 #include "brick_agent.h"
 #include "crew.h"

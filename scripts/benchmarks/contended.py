@@ -1,9 +1,9 @@
-"""Workers on busy processors, one slow in a brick or pinned: does brickd name only this one?
+"""Workers on busy processors, one of them slow or pinned: does brickd name only this one?
 
 Each run is a service of four processes that answer requests at random times. One of them takes 2 × as long or 20 %
 longer in one brick, or may use only one processor, or none is slow. The services of a batch share the processors with
-`load` processes that only compute. Other work on this machine makes the load higher, so the report also has the
-measured load.
+`load` processes that only compute. Other work on this machine adds to the load, so the report also has the measured
+load.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.workplace import Workplace, progress
 Kind = Literal["2 x slow", "20 % slow", "pinned", "nobody slow"]
 LOADS = 5, 25, 40
 WORKERS = 4
-BRICK = "gemm"  # in which one worker is slow
+BRICK = "gemm"  # the brick in which one worker is slow
 WITHIN_SECONDS, LATE_SECONDS = 60.0, 10.0
 
 _PER_MILLE: dict[Kind, int] = {"2 x slow": 1_000, "20 % slow": 200, "pinned": 0, "nobody slow": 0}
@@ -54,7 +54,7 @@ class Run:
 
     Attributes:
         slow: the number of the slow or pinned worker.
-        named_s: the time from its begin until it was named, with the right brick.
+        named_s: the time from its start until it was named, with the right brick.
         wrong: other reports.
     """
 
@@ -71,7 +71,7 @@ class Run:
         return self.named_s is not None and self.named_s <= WITHIN_SECONDS
 
     def note(self, worker: str, brick: str, now: float) -> None:
-        """Note that a worker was named; an empty brick: it waits for a processor."""
+        """Record that a worker was named; an empty brick: it waits for a processor."""
         right = {"pinned": "", "nobody slow": None}.get(self.kind, BRICK)
         if (worker, brick) != (f"{self.service}/{self.slow}", right):
             self.wrong.add(f"{worker} in {brick}" if brick else f"{worker} waits")
@@ -105,7 +105,7 @@ def plan(load: int, runs: int) -> list[Run]:
 
 
 def _watch(place: Workplace, daemon: Running, batch: Sequence[Run], load: int) -> float:
-    """Run the services of a batch next to busy processes; returns the machine's load at the end."""
+    """Run the services of a batch next to busy processes; return the machine's load at the end."""
     by_service = {each.service: each for each in batch}
     with ExitStack() as stack:
         stack.enter_context(_busy(load))

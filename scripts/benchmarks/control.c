@@ -74,7 +74,7 @@ static PyObject *brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t gi
     Py_RETURN_NONE;
 }
 
-/* The arguments and results of start_brick and stop_brick, without an effect. */
+/* The arguments and results of start_brick and stop_brick, without any effect. */
 static PyObject *brick_start_brick(PyObject *self, PyObject *id) { return Py_NewRef(self); }
 
 static PyObject *brick_stop_brick(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)

@@ -1,6 +1,6 @@
 /* crew.h - processes that prepare, begin together and end together.
  *
- * Prints how many are ready; they begin at the first byte on stdin, and end with stdin or with the process that forked
+ * Prints how many are ready. They begin at the first byte on stdin, and end with stdin or with the process that forked
  * them.
  */
 #ifndef CREW_H
@@ -23,7 +23,7 @@ static int crew_member(uint32_t number, const int ready[2], const int go[2], int
                        void (*work)(uint32_t))
 {
     char byte;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* also while it waits for another one */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* even while it waits for another process */
     close(ready[0]);
     close(go[1]);
     if (!prepare(number) || write(ready[1], ".", 1) != 1)

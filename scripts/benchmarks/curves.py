@@ -1,6 +1,6 @@
 """A picture of the daemon's cost over the rate of records and over the number of workers.
 
-Both axes are logarithmic. Must not know: how anything was measured.
+Both axes are logarithmic. Must not know: methods of measurement.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STYLE = """
 
 def svg(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, object]) -> str:
     """The picture of the rows of LOADS, in that order, without skipped ones."""
-    title = "What the daemon takes of a core, in percent"
+    title = "The daemon's share of a core, in percent"
     measured = [(load, row) for load, row in zip(LOADS, rows, strict=True) if row["skipped"] is None]
     parts = [
         *drawing.opening(title, _WIDTH, _HEIGHT, _STYLE),

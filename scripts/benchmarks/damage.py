@@ -2,7 +2,7 @@
 
 Owns: the faults, drawn from a seed, each with its truth: its worker, and the first tensor or run of an operator that
 differs. Must not know: brickd, how a fault is found. Invariants: an operator's inputs are never changed, so the
-difference is born in its output; nothing differs before that place.
+difference is born in its output; all earlier outputs are equal.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Kind(StrEnum):
 
 OF_WEIGHTS = (Kind.FLIP, Kind.SCALE, Kind.ZERO, Kind.NAN, Kind.SWAP)
 OF_OPERATORS = tuple(Kind)
-_ONCE = (Kind.FLIP, Kind.NAN)  # not a program's mistake: it happens in one run of the operator
+_ONCE = (Kind.FLIP, Kind.NAN)  # a transient fault: it happens in one run of the operator
 
 _BITS = 32
 _FACTORS = (0.5, 0.9, 0.99, 1.01, 1.1, 2.0)
-# The dimension along which heads are adjacent, and how often it contains all of them.
+# The dimension with adjacent heads, and how often it contains all of them.
 _HEADS = {
     "attn.qkv.weight": (1, 3),
     "attn.out.weight": (0, 1),
@@ -88,7 +88,7 @@ def changed(x: Array, change: Change, heads: int, along: tuple[int, int] = (0, 1
             parts[one], parts[other] = parts[other], parts[one]
             y = np.concatenate(parts, axis)
         case kind:
-            raise ValueError(f"{kind}: no change of a tensor alone")
+            raise ValueError(f"{kind}: needs more than one tensor")
     return y
 
 
@@ -107,7 +107,7 @@ class WeightFault:
     change: Change
 
     def strike(self, weights: Mapping[str, Array], size: Size) -> bool:
-        """Apply the damage in place; returns whether any bit changed."""
+        """Apply the damage in place; return whether a bit changed."""
         weight = weights[self.tensor]
         before = weight.tobytes()
         along = _HEADS.get(self.tensor.split(".", 2)[-1], (0, 1))

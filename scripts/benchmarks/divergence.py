@@ -2,7 +2,7 @@
 
 Also: are there false alarms, and does a recording reveal a server's prompts?
 
-Each run is a service of its own, whose workers are replicas of a small transformer. In half of the runs one of them is
+Each run is a service of its own, whose workers are replicas of a small transformer. In half of the runs, one of them is
 damaged; only this program knows where. Each run of this program draws a new seed and prints it; the same seed draws the
 same damage.
 """
@@ -25,17 +25,17 @@ from benchmarks.verdicts import Verdict, absent, of_findings, of_kernels, of_ser
 from benchmarks.workplace import Workplace, progress
 from brickd.demo.transformer import OF_A_LAYER, drawn
 
-HELP = "replicas of a transformer, one of them silently damaged: found, where it is, and nothing where nothing is"
+HELP = "replicas of a transformer, one of them silently damaged: found, located, no false alarms"
 
 RUNS, QUICK_RUNS = 1_000, 16  # of each class with damage, and as many without
 CONTENTS = 4  # prompts that prove another numeric class, and one more
 PROMPTS, QUICK_PROMPTS = 5, 1  # per worker: gives more than a million comparisons of healthy workers
 
-_AT_ONCE = 32  # services of two or three workers: more have no room in the daemon's window
+_AT_ONCE = 32  # services of two or three workers: the daemon's window has no room for more
 _OF_FOUR = 8  # services of four workers with as many fingerprints
 _BATCHES = 8  # under one daemon
 _CHECKED = SIZE.layers * len(OF_A_LAYER) + 1  # per step
-_COVERED = 0.9  # of what healthy workers record must be compared; otherwise the run proves nothing
+_COVERED = 0.9  # this share of the healthy workers' records must be compared; otherwise the run proves nothing
 _ERROR_MIN = 1e-6  # the smallest error that a sketch shows
 
 Verdicts = dict[str, list[Verdict]]
@@ -103,11 +103,11 @@ def _operators(place: Workplace, runs: int, prompts: int, seed: int) -> list[dic
 
 
 def _classes(place: Workplace, runs: int, prompts: int, seed: int) -> list[dict[str, Any]]:
-    """Two replicas next to two with another order of addition: this hides no divergence."""
-    least = round(_COVERED * 3 * runs * prompts * len(MOMENTS) * _CHECKED)  # a third of which all workers have
+    """Two replicas next to two with another order of addition: these hide no divergence."""
+    least = round(_COVERED * 3 * runs * prompts * len(MOMENTS) * _CHECKED)  # all workers have a third of these
     cases = {
         "input": ("same input: two replicas and two of another numeric class", Wanted(99.9, 99, least // 3)),
-        "online": ("the same, told as they speak; localised: kernel and layer", Wanted(99.9, 99, least)),
+        "online": ("the same while they run; localised: kernel and layer", Wanted(99.9, 99, least)),
     }
     if why := absent("diff"):
         return [skipped(case, wanted, why) for case, wanted in cases.values()]

@@ -132,7 +132,7 @@ def cases(folder: Path) -> list[Case]:
 
 
 def main() -> None:
-    """Measure; prints the rows as JSON."""
+    """Measure; print the rows as JSON."""
     rounds, turn = int(sys.argv[1]), int(sys.argv[2])
     cpu = pin(turn)
     times = measure(cases(Path.cwd()), rounds, seed=turn, clock=time.thread_time_ns)

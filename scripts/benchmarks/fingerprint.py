@@ -20,5 +20,5 @@ def run(place: Workplace, quick: bool) -> Report:
         return rows
 
     best, attempts = attempted(tensors.COMPARISONS, attempt)
-    title = f"Processor time for a fingerprint of {tensors.LARGE >> 20}M float32 where not said, {rounds} rounds"
+    title = f"Processor time for a fingerprint (default: {tensors.LARGE >> 20}M float32), {rounds} rounds"
     return Report("fingerprint", machine.facts(), [Table("fingerprint", title, best, attempts=attempts)])

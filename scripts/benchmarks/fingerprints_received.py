@@ -31,7 +31,7 @@ from brickd.shm.sites import WorkerNames
 GOAL = Goal(2.0)  # µs
 SITES = 1_500
 _DRAINED = 512  # fingerprints of one worker per pass
-_FEW = 32  # per worker, if a group has room for all workers
+_FEW = 32  # rounds per worker, if a group has room for all workers
 _OF_A_ROUND = 1 << 15
 _FILLING = WINDOW_BYTES // 512
 _SITE, _OUTPUT, _INPUT = 8, 128, 256  # their positions in a checksum with one input
@@ -51,10 +51,10 @@ class Case(NamedTuple):
 CASES = (
     Case("one worker", 1, lambda w, n: n, lambda w, n: n),
     Case("that meet", 8, lambda w, n: n, lambda w, n: n),
-    Case("that never meet", 8, lambda w, n: n * 100 + w, lambda w, n: n),
+    Case("of different places", 8, lambda w, n: n * 100 + w, lambda w, n: n),
     Case("that meet", 64, lambda w, n: n, lambda w, n: n),
-    Case("that never meet", 64, lambda w, n: n * 100 + w, lambda w, n: n),
-    Case("of whom all differ", 64, lambda w, n: n, lambda w, n: n * 100 + w),
+    Case("of different places", 64, lambda w, n: n * 100 + w, lambda w, n: n),
+    Case("that all differ", 64, lambda w, n: n, lambda w, n: n * 100 + w),
     Case("that meet", 1_024, lambda w, n: n, lambda w, n: n, each_sends=_FEW),
     Case("at 16,000 sites", 64, lambda w, n: n, lambda w, n: n, 16_000),
     Case("that contradict themselves in one place", 64, lambda w, n: n * 0 + 7, lambda w, n: n * 100 + w, 1),
@@ -64,7 +64,7 @@ CASES = (
 def fingerprints_received(place: Workplace, rounds: int) -> Table:
     progress(f"checksums in the daemon, {rounds} rounds")
     rows = place.ask("fingerprints_received", rounds)
-    title = f"Processor time of the daemon for a checksum: drained, received, held against others; {rounds} rounds"
+    title = f"Processor time of the daemon for a checksum: drained, received, compared; {rounds} rounds"
     return Table("fingerprints_received", title, rows)
 
 

@@ -1,6 +1,6 @@
 """Many cheap workers: each records its bricks once, then waits for the end of the run.
 
-As a module (`python -m benchmarks.fleet WORKERS BRICKS`) it forks them, and prints how many have recorded once each has
+As a module (`python -m benchmarks.fleet WORKERS BRICKS`) it forks them, and prints how many have recorded when each has
 recorded or failed. They end with its stdin, even if the process that holds it is killed.
 """
 
@@ -20,7 +20,7 @@ SERVICE = "api"
 
 @contextmanager
 def started(place: Workplace, command: Sequence[str], workers: int) -> Iterator[IO[bytes]]:
-    """Run a command that forks workers, prints their number, and ends with its stdin; yields it."""
+    """Run a command that forks workers, prints their number, and ends with its stdin; yield it."""
     process = subprocess.Popen(
         command, env=place.environment, cwd=place.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -30,7 +30,7 @@ def started(place: Workplace, command: Sequence[str], workers: int) -> Iterator[
         try:
             found = int(process.stdout.readline() or 0)
             if found != workers:
-                raise RuntimeError(f"{found} workers recorded, {workers} wanted: see the lines above")
+                raise RuntimeError(f"{found} workers recorded, expected {workers}: see the lines above")
             yield process.stdin
         finally:
             process.stdin.close()

@@ -17,7 +17,7 @@ class Goal:
         return any(value >= self.limit if self.at_least else value <= self.limit for value in values)
 
     def distance(self, *values: float) -> float:
-        """How far the best value is from the limit, as a factor; up to 1: met."""
+        """Return the best value divided by the limit; up to 1: met."""
         return min(self.limit / value if self.at_least else value / self.limit for value in values)
 
     def __str__(self) -> str:

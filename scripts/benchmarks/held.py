@@ -31,7 +31,7 @@ def held(place: Workplace, rounds: int) -> list[Table]:
             daemon.settled()
     return [
         Table("memory", "Memory of the daemon and its checkpoint", memory),
-        Table("wall", f"Wall time of fresh processes that ask the daemon, {rounds} rounds", walls),
+        Table("wall", f"Wall time of new processes that query the daemon, {rounds} rounds", walls),
     ]
 
 

@@ -16,7 +16,7 @@ from benchmarks.report import Report, Table
 from benchmarks.running import Running, running
 from benchmarks.workplace import SHM, Workplace, progress
 
-HELP = "memory, answers and losses beside 200 sparse segments, and beside 100,000 files of a stranger"
+HELP = "memory, answers and losses next to 200 sparse segments, and next to 100,000 files of another user"
 
 SEGMENTS, FILES, STRANGER = 200, 100_000, 65534
 _MB = 1_000_000
@@ -57,7 +57,7 @@ def _sparse(place: Workplace, seconds: float) -> Table:
 
 
 def _strangers(place: Workplace, seconds: float) -> Table:
-    title = f"{FILES:,} files of a stranger under the prefix"
+    title = f"{FILES:,} files of another user under the prefix"
     if os.geteuid() != 0:
         return Table("strangers", title, [], "only root can make files of another user")
 
@@ -71,7 +71,7 @@ def _strangers(place: Workplace, seconds: float) -> Table:
 
 
 def _beside(place: Workplace, title: str, seconds: float, then: Callable[[], None]) -> list[dict[str, Any]]:
-    """The daemon's cost and an honest worker's losses, next to files that exist or come then."""
+    """Measure the daemon's cost and an honest worker's losses, next to existing or new files."""
     progress(title)
     with running(place) as daemon, started(place, "benchmarks.beside") as worker:
         _line(worker.stdout)

@@ -22,7 +22,7 @@ def keeping(place: Workplace, windows: Windows) -> Table:
     """A row for each rate, with its own daemon."""
     rows = [_row(place, rate, windows) for rate in _RATES]
     title = (
-        f"What keeping costs: {cli.WORKERS} workers that defer on {cli.BRICKS} bricks each, {cli.WORKERS} dead ones,"
+        f"The cost of saving: {cli.WORKERS} workers that defer on {cli.BRICKS} bricks each, {cli.WORKERS} dead ones,"
         f" {windows.count} windows of {windows.seconds:g} s"
     )
     return Table("keeping", title, rows)

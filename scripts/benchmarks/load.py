@@ -1,7 +1,7 @@
 """The daemon's share of a core while workers record at a rate, and any loss of records.
 
-A row counts only if everything was read: after the workers have ended, every record is consumed, or the row says how
-many are not.
+A row counts only if all was read: after the end of the workers, every record is consumed, or the row says how many are
+not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.workplace import Workplace, progress
 from brickd.base.units import plural
 
 _SETTLES_SECONDS = 2.0
-_RATE_REACHED = 0.95  # of the intended rate: below it, the machine was measured, not the daemon
+_RATE_REACHED = 0.95  # share of the intended rate: below it, the machine limits the result, not the daemon
 
 
 @dataclass(frozen=True)
@@ -77,20 +77,20 @@ def written(ledger: dict[str, Any], load: Load) -> int:
 
 
 def problem(ledger: dict[str, Any], load: Load) -> str:
-    """What was lost, or ""."""
+    """Return the losses, or ""."""
     if load.what == "spans" and not load.ring:
         return ""
     stream = ledger["details" if load.what == "spans" else "events"]
     made = written(ledger, load)
     lost = made - stream["consumed"]
-    return f"{lost:,} of {made:,} records were lost, none wanted" if lost else ""
+    return f"{lost:,} of {made:,} records were lost, expected none" if lost else ""
 
 
 def row(load: Load, percents: list[float], rate: float, lost: str) -> dict[str, Any]:
     least, median = min(percents), statistics.median(percents)
     skipped = None
     if rate < _RATE_REACHED * load.wanted:
-        skipped = f"this machine let the workers make {rate:,.0f} records a second, {load.wanted:,} wanted"
+        skipped = f"this machine let the workers make {rate:,.0f} records a second, expected {load.wanted:,}"
     judged = load.goal is not None and skipped is None
     return {
         "case": load.case,

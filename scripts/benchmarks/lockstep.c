@@ -3,9 +3,9 @@
  *   lockstep SERVICE WORKERS SEED SLOW_WORKER SLOW_BRICK PER_MILLE
  *
  * A step is four bricks and a barrier. A brick waits until a deadline, as a host waits for its device, so many workers
- * fit on few processors. Each duration is drawn: lognormal, 3 % wide, and one of a hundred is 20 % longer on average.
- * SLOW_WORKER's are longer by PER_MILLE in SLOW_BRICK. Other work on this machine would not delay a real device, so
- * the workers get a high priority if allowed. A worker with a segment is ready: see crew.h.
+ * fit on few processors. Each duration is drawn: lognormal, 3 % wide; one in a hundred is 20 % longer on average.
+ * SLOW_WORKER's are longer by PER_MILLE in SLOW_BRICK. Other work on this machine would not delay a real device, so the
+ * workers get a high priority if allowed. A worker with a segment is ready: see crew.h.
  */
 #include "brick_agent.h"
 #include "crew.h"

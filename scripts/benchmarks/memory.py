@@ -69,7 +69,7 @@ def main() -> None:
         worker.join()
     lanes = sum(line["begun"] >= paths for _, line, _ in _reader.Segment(segment).lanes())
     if lanes != threads:
-        raise RuntimeError(f"{lanes} lanes hold {paths} spans, {threads} wanted")
+        raise RuntimeError(f"{lanes} lanes have {paths} spans, expected {threads} lanes")
     print(json.dumps(os.fstat(segment).st_blocks * 512))
 
 

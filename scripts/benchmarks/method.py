@@ -3,8 +3,8 @@
 All cases run in one process, pinned to one processor, without the garbage collector, in rounds: each round runs a batch
 of each case in a shuffled order. The time of the empty loop in the same round is subtracted from a case's time, except
 for compiled loops, which do not run in the interpreter. Two cases are compared by the ratio of their minima and by the
-median of the rounds' ratios. A case that can count its records must have recorded all of them: recording nothing costs
-nothing. Must not know: what is measured.
+median of the rounds' ratios. A case that can count its records must have recorded all of them, because recording
+nothing costs nothing. Must not know: the cases.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Times:
 
 
 def pin(turn: int) -> int:
-    """Pin this process to one processor, another one at each turn; returns its number."""
+    """Pin this process to one processor, a different one at each turn; return its number."""
     allowed = sorted(os.sched_getaffinity(0))
     cpu = allowed[-1 - turn % len(allowed)]
     os.sched_setaffinity(0, {cpu})
@@ -160,7 +160,7 @@ def _counting(case: Case, executed: dict[str, int], clock: Clock) -> Callable[[i
 def _refused(cases: Iterable[Case], executed: Mapping[str, int]) -> dict[str, str]:
     found = {case.name: case.recorded() for case in cases if case.recorded is not None}
     return {
-        name: f"{count:,} of {executed[name]:,} were recorded, all wanted"
+        name: f"{count:,} of {executed[name]:,} were recorded, expected all"
         for name, count in found.items()
         if count != executed[name]
     }

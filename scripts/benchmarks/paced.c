@@ -15,7 +15,7 @@
 #define SECOND UINT64_C(1000000000)
 #define PERIOD_NS (SECOND / 200)
 
-/* A delayed worker catches up at most this many bursts: a ring that overflows because of more would say nothing about
+/* A delayed worker catches up at most this number of bursts: if more made a ring overflow, this would say nothing about
  * its consumer. */
 #define MADE_GOOD 4u
 

@@ -32,7 +32,7 @@ class InParts(np.ndarray[Any, Any]):
 
 
 def in_parts(weights: Mapping[str, Array]) -> dict[str, Array]:
-    """The same weights, with those that rows are multiplied by as InParts."""
+    """Return the same weights; those that multiply rows become InParts."""
     return {
         name: weight.view(InParts) if weight.ndim == 2 and not name.startswith("embed") else weight
         for name, weight in weights.items()

@@ -1,8 +1,8 @@
 """One attempt: forward passes in each sync mode: `python -m benchmarks.passes ROUNDS TURN`.
 
 The model is the demo's, in numpy, with its real arithmetic; its own spans are in all passes. There is no device: the
-sync function waits as long as one that has nothing to do. So the figures do not include lost overlap of a device and
-its host: a mode that waits often looks cheaper here than it is.
+sync function waits like that of an idle device. So the figures do not include lost overlap between a device and its
+host: a mode that waits often looks cheaper here than it is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CONTEXT = 64
 PREFILL, DECODE = "prefill", "decode"
 ROWS = {PREFILL: 64, DECODE: 1}
 NO_SYNC = "no sync"
-# The seed's claims, in percent of an unnamed base. Two equal passes differ by some percent here: that is for 0.
+# The predecessor's claims, in percent of an unnamed base. Here, even two equal passes differ by some percent.
 _CLAIMS = {"Immediate": 200, "PerLayer": 20, "Deferred": 5, "Off": 0}
 _EQUAL = 0.02
 
@@ -45,7 +45,7 @@ COMPARISONS = (
             PREFILL,
             Goal(1 + max(percent / 100, _EQUAL)),
             by="BrickProfiler",
-            note=f"the seed claims {percent} %",
+            note=f"the predecessor claims {percent} %",
         )
         for mode, percent in _CLAIMS.items()
     ),

@@ -1,6 +1,6 @@
 """The times as a picture: a bar per row, nanoseconds on a logarithmic axis.
 
-Must not know: how anything was measured.
+Must not know: methods of measurement.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def svg(title: str, rows: Sequence[Mapping[str, Any]], facts: Mapping[str, objec
     height = bottom + 34 + _CAPTION * len(captions)
     parts = [
         *drawing.opening(title, _WIDTH, height, _STYLE),
-        drawing.text(_BY, 28, "What a span costs, in nanoseconds", "head"),
+        drawing.text(_BY, 28, "The cost of a span, in nanoseconds", "head"),
         drawing.text(_WIDTH - _MARGIN, _TOP - 12, "minimum / median", "quiet number"),
     ]
     if measured:

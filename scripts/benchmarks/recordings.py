@@ -1,4 +1,4 @@
-"""A recording made by `brickd record` as a user makes it, and the checksums in it."""
+"""A recording made by `brickd record`, as users do, and the checksums in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WEIGHT = 8  # the flag of a weight, which has no kernel
 
 @contextmanager
 def recording(place: Workplace, name: str, *options: str) -> Iterator[Path]:
-    """Record the workers meanwhile; the file is complete when the context ends."""
+    """Record the workers during the context; the file is complete at its end."""
     file = place.folder / f"{name}.brick"
     process = subprocess.Popen(
         [sys.executable, "-m", "brickd", "record", "-o", str(file), *options],

@@ -1,8 +1,8 @@
 """Whether a server's prompts can be recovered from a recording of its checksums.
 
-The attacker has the same weights, and records the results of each token of the vocabulary: the one nearest to the
-recorded values is the guess. It uses everything that a recording contains about a tensor. For comparison, the table
-shows what equal checksums reveal to an attacker who knows the frequency of each token.
+The attacker has the same weights, and records the results of each token of the vocabulary: the token nearest to the
+recorded values is the guess. The attack uses all data of a recording about a tensor. For comparison, the table shows
+what equal checksums reveal to an attacker who knows the frequency of each token.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Recorded:
 
     @classmethod
     def of(cls, events: Iterable[Mapping[str, Any]], requests: int) -> Recorded:
-        """Build it from the checksums of one worker, each of whose steps is a request.
+        """Build it from the checksums of a worker with one request per step.
 
         Raises:
             RuntimeError: some are missing.
@@ -60,7 +60,9 @@ class Recorded:
             steps.setdefault(event["step"], []).extend([output | {"fnv1a": event["output"]["fnv1a"]}, *inputs])
         rows = list(steps.values())
         if (len(rows), len({len(row) for row in rows})) != (requests, 1):
-            raise RuntimeError(f"{len(rows)} requests were recorded, {requests} wanted, each with as many tensors")
+            raise RuntimeError(
+                f"{len(rows)} requests were recorded, expected {requests}, each with the same number of tensors"
+            )
         return cls(
             np.array([[tensor["checksum"] for tensor in row] for row in rows], np.uint64),
             np.array([[place for tensor in row for place in tensor["places"]] for row in rows], np.float64),
@@ -69,7 +71,7 @@ class Recorded:
 
 
 def _numbers(tensor: Mapping[str, Any]) -> Sequence[float]:
-    # A hash in two halves: each only shows equality, and an equal one counts as near.
+    # A hash in two halves: each shows only equality, and an equal half counts as near.
     fnv1a = tensor.get("fnv1a") or 0
     statistics = (tensor[name] or 0.0 for name in ("mean", "l2", "min", "max"))
     return *statistics, fnv1a >> 32, fnv1a & 0xFFFF_FFFF
@@ -79,22 +81,22 @@ Attack = Callable[[Recorded, Recorded], NDArray[np.int64]]
 
 
 def by_checksums(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
-    """For each request, the token with the most checksums in common."""
+    """Return for each request the token with the most checksums in common."""
     return np.array([np.argmax((known.checksums == row).sum(axis=1)) for row in seen.checksums])
 
 
 def by_sketches(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
-    """For each request, the token with the nearest sketches."""
+    """Return for each request the token with the nearest sketches."""
     return _nearest(seen.sketches, known.sketches)
 
 
 def by_statistics(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
-    """For each request, the token with the nearest values that need no key."""
+    """Return for each request the token with the nearest values that need no key."""
     return _nearest(seen.statistics, known.statistics)
 
 
 def by_norms(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
-    """For each request, the likeliest token by its tensors' norms, which sketches estimate."""
+    """Return for each request the likeliest token, by tensor norms estimated from sketches."""
     found, norms, own = _sketched(seen), known.statistics[:, _L2::_NUMBERS], _sketched(known)
     usable = (found > 0).all(axis=0) & (norms > 0).all(axis=0) & (own > 0).all(axis=0)
     if not usable.any():
@@ -111,7 +113,7 @@ def _sketched(of: Recorded) -> Matrix:
 
 
 def by_any_key(seen: Recorded, _: Recorded) -> NDArray[np.int64]:
-    """For each request, the token whose embedding explains most of the first sketch; any key.
+    """Return for each request the token whose embedding best explains the first sketch; any key.
 
     A place is the sum of one element of each block, with any sign: the sums of two of four blocks must meet those of
     the other two.
@@ -127,7 +129,7 @@ def _sums_of_halves(embedding: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _made_of(places: Matrix, some: Matrix, others: Matrix) -> int:
-    """How many places, up to the first failure, are a sum of one of each."""
+    """Return how many places, up to the first failure, are a sum of one of each."""
     for number, place in enumerate(places):
         wanted = place - some
         at = np.searchsorted(others, wanted)
@@ -138,7 +140,7 @@ def _made_of(places: Matrix, some: Matrix, others: Matrix) -> int:
 
 
 def by_frequency(seen: Recorded, commonest: Sequence[int]) -> NDArray[np.int64]:
-    """For each request, the token as common as its checksums; any of equally common ones."""
+    """Return for each request a token that is as frequent as its checksums."""
     found, which, counts = np.unique(seen.checksums[:, _EMBEDDED], return_inverse=True, return_counts=True)
     rank = np.empty(len(found), np.int64)
     rank[np.argsort(-counts, kind="stable")] = np.arange(len(found))
@@ -165,7 +167,7 @@ _KEYLESS: dict[str, Attack] = {
 
 
 def recovery(place: Workplace, quick: bool, seed: int) -> Table:
-    """Attack recordings as users make or share them, and one with all sites and a known key."""
+    """Attack recordings that users make or share, and one with all sites and a known key."""
     chance = random.Random(seed)
     asked = [chance.randrange(SIZE.vocabulary) for _ in range(_QUICK_TOKENS if quick else _TOKENS)]
     theirs, ours = (_with(place, BRICKD_STATE_DIR=str(place.folder / whose)) for whose in ("theirs", "ours"))

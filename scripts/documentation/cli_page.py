@@ -1,6 +1,6 @@
 """The generated part of docs/reference/cli.md.
 
-Owns: how a command looks in Markdown. Must not know: click.
+Owns: the form of a command in Markdown. Must not know: click.
 """
 
 from __future__ import annotations

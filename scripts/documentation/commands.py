@@ -1,6 +1,6 @@
 """The commands of brickd, as data for the CLI reference and the manual pages.
 
-Owns: what is read from click. Must not know: Markdown, roff. Invariant: each text is the one that `--help` prints.
+Owns: the data read from click. Must not know: Markdown, roff. Invariant: each text is that of `--help`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def verbs() -> dict[str, str]:
 
 
 def paragraphs(help_text: str) -> list[Paragraph]:
-    r"""The paragraphs of a help text; click's `\b` marks those that keep their lines.
+    r"""Return the paragraphs of a help text; click's `\b` marks those that keep their lines.
 
     >>> paragraphs("Show\nit.\n\n\b\nExamples:\n  brickd status")
     [Paragraph(text='Show it.', literal=False), Paragraph(text='Examples:\n  brickd status', literal=True)]

@@ -1,6 +1,6 @@
 """mkdocs hooks: fill in the commands, and remove links to files of the repository.
 
-Owns: the differences between a page in the repository and on the site. Must not know: what commands look like.
+Owns: the differences between a page in the repository and on the site. Must not know: the form of commands.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    r"""The page in HTML: in the code of a table GitHub reads `\|` as `|`, and mkdocs keeps it.
+    r"""Return the page in HTML. In table code, GitHub reads `\|` as `|`, but mkdocs keeps it.
 
     >>> on_page_content(r"<td><code>a\|b</code></td> \|")
     '<td><code>a|b</code></td> \\|'

@@ -1,7 +1,7 @@
 """The links of the README and of the pages under docs/.
 
-Owns: what a link and an anchor are, which links are broken. Must not know: mkdocs. Invariants: text in code is no link;
-an anchor is the same on GitHub and on the site.
+Owns: the forms of links and anchors, which links are broken. Must not know: mkdocs. Invariants: text in code is not a
+link; an anchor is the same on GitHub and on the site.
 """
 
 from __future__ import annotations

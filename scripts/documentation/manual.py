@@ -1,6 +1,6 @@
 """The manual pages: brickd.1, and one page for each verb.
 
-Owns: how a command looks in roff. Must not know: click. Invariant: no text of a command is read as a roff request.
+Owns: the form of a command in roff. Must not know: click. Invariant: roff never reads a command's text as a request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from documentation.commands import Command, Paragraph, commands, verbs
 
 
 def write(folder: Path, version: str) -> list[Path]:
-    """Write every page into a folder, which is created if missing; returns the paths."""
+    """Write every page into a folder, which is created if missing; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     every = list(commands())
     pages = []

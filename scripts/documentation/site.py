@@ -1,6 +1,6 @@
 """The site: built from mkdocs.yml and docs/ by mkdocs.
 
-Owns: how mkdocs is called. Must not know: what is on a page. Invariant: a warning of mkdocs fails the build.
+Owns: the call of mkdocs. Must not know: the content of pages. Invariant: a warning of mkdocs fails the build.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def build(root: Path) -> bool:
-    """Build root/site; returns whether mkdocs had no warning."""
+    """Build root/site; return whether mkdocs had no warning."""
     # Material announces other releases of mkdocs at each build. -P: use the installed brickd, which is compiled.
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     # Never --quiet: mkdocs would not count its warnings, and strict mode would find none.

@@ -1,1 +1,1 @@
-"""Mutants of brickd: which faults the tests do not notice."""
+"""Mutants of brickd: finds faults that the tests do not detect."""

@@ -1,8 +1,8 @@
 """Changes of C sources: one text has all changes of a file; a number selects one.
 
-Owns: the operators, and where none may be applied. Must not know: the draw, tests, compilers. A changed expression
-becomes `(BRICK_MUTANT(number) ? (changed) : (original))`; a removed statement becomes
-`{ if (!BRICK_MUTANT(number)) statement }`. The compiler finds changes that are not valid C.
+Owns: the operators, and the places where they do not apply. Must not know: the draw, tests, compilers. A changed
+expression becomes `(BRICK_MUTANT(number) ? (changed) : (original))`; a removed statement becomes `{ if
+(!BRICK_MUTANT(number)) statement }`. The compiler finds changes that are not valid C.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SWAPPED = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
     "+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|",
 }  # fmt: skip
-# What the compiler must know, and what it treats as text.
+# Places that must be constant for the compiler, or that it treats as text.
 _CONSTANT = frozenset(
     {
         "sizeof_expression", "alignof_expression", "offsetof_expression", "array_declarator", "enumerator",
@@ -30,7 +30,7 @@ _CONSTANT = frozenset(
 )  # fmt: skip
 _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|\d+)[uUlL]*")
 _ONE = re.compile(r"1[uUlL]*")
-# Calls that only the tests' builds contain: in releases they are empty, so removing one changes nothing.
+# Calls that exist only in the tests' builds: in releases they are empty, so removing one has no effect.
 _OF_TESTS = frozenset({"BRICK_POINT"})
 _REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PARSER = Parser(Language(tree_sitter_c.language()))
@@ -58,12 +58,12 @@ def _changes(node: Node) -> Iterator[str]:
         assert argument is not None
         yield _text(argument)
     elif node.type == "number_literal" and _WHOLE.fullmatch(_text(node)):
-        # Most ones are truth values, for which two is the same; as a number, one less is as wrong as one more.
+        # Most ones are truth values, for which two means the same; for a number, one less is as wrong as one more.
         yield "0" if _ONE.fullmatch(_text(node)) else f"{_text(node)} + 1"
 
 
 def _chooses_one_side(comparison: Node) -> bool:
-    """Whether it is of a minimum or maximum, `a < b ? a : b`: if equal, either is right."""
+    """Whether it belongs to a minimum or maximum, `a < b ? a : b`: on equality, both are right."""
     above = comparison.parent
     while above is not None and above.type == "parenthesized_expression":
         above = above.parent
@@ -155,7 +155,7 @@ def changed(file: str, text: str, chosen: Mapping[int, int]) -> str:
     source = text.encode()
     root = _PARSER.parse(source).root_node
     found = source[: root.start_byte].decode() + _Walk(file, source, chosen).text(root)
-    # Before the first function with a change: includes above it may have to come first.
+    # Insert before the first function with a change, because includes above it may have to come first.
     first = found[: found.index("BRICK_MUTANT(")]
     place = max(_beginnings(found, len(first)), default=0)
     return f'{found[:place]}#include "brick_mutant.h"\n{found[place:]}'

@@ -1,7 +1,7 @@
 """Changes of Python sources: one text has all changes of a file; a number selects one.
 
-Owns: the operators, and where none may be applied. Must not know: the draw, tests. A changed expression becomes
-`changed if MUTANT == number else original`; a removed statement becomes `if MUTANT != number: statement`.
+Owns: the operators, and the places where they do not apply. Must not know: the draw, tests. A changed expression
+becomes `changed if MUTANT == number else original`; a removed statement becomes `if MUTANT != number: statement`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _is_swapped_whole(test: ast.expr) -> bool:
 
 
 class Changed(ast.NodeTransformer):
-    """A walk over a source that finds its sites and makes the selected changes.
+    """A walk over a source that finds its sites and applies the selected changes.
 
     Attributes:
         sites: the sites found.
@@ -92,9 +92,9 @@ class Changed(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> Any:
         """Change a node if it is selected, after its children."""
-        if isinstance(node, ast.JoinedStr | ast.pattern):  # cannot contain every expression
+        if isinstance(node, ast.JoinedStr | ast.pattern):  # cannot contain all expressions
             return node
-        if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip: correct code never breaks it
+        if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip: correct code never violates it
             return node
         if isinstance(node, ast.While) and isinstance(node.test, ast.Constant):
             node.body = self._statements(node.body)

@@ -1,7 +1,7 @@
-"""A pytest plugin: which mutants each test reaches, and how long it takes.
+"""A pytest plugin: records which mutants each test reaches, and how long it takes.
 
 Each process of pytest-xdist has a file in which all processes of its tests mark the mutants that they reach. At the end
-each test's mutants, seconds and result go to `<file>.json`. Mutants that imports reach count for each test.
+each test's mutants, seconds and result go to `<file>.json`. Mutants reached by imports count for each test.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _imported: set[int] = set()  # reached by imports before the first test: each te
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Note what the imports of all test files reach."""
+    """Record the mutants reached by the imports of all test files."""
     try:
         return (yield)
     finally:
@@ -40,7 +40,7 @@ def _marked() -> set[int]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Note what a test reaches."""
+    """Record the mutants reached by a test."""
     with _MARKS.open("r+b") as marks:
         marks.write(bytes(_COUNT))
     began = time.monotonic()
@@ -54,7 +54,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note failed tests, which show nothing about a mutant, and skipped ones."""
+    """Record failed tests, which show nothing about a mutant, and skipped ones."""
     if report.failed:
         _failed.add(report.nodeid)
     elif report.skipped:

@@ -1,6 +1,6 @@
 """Places where a source can be changed, and the draw of some of them.
 
-Owns: what a site is, which sources are drawn from, the draw. Must not know: languages, tests. Invariant: the same
+Owns: the form of a site, the sources of the draw, the draw. Must not know: languages, tests. Invariant: the same
 sources, seed and number give the same mutants in the same order.
 """
 
@@ -43,7 +43,7 @@ class Site(NamedTuple):
         file: relative to the tree.
         place: its index in the file, in the order of the walk.
         line: its line.
-        change: a description for people.
+        change: a description.
     """
 
     file: str

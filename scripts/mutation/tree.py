@@ -81,7 +81,7 @@ def _compiles(to: Path, file: str, text: str) -> bool:
 
 
 def install(to: Path, venv: Path) -> Path:
-    """Install the copy into its own environment on top of the existing one; returns its Python.
+    """Install the copy into an environment on top of the existing one, and return its Python.
 
     Raises:
         subprocess.CalledProcessError: with the output of pip.

@@ -16,8 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 
 COLLECT_SECONDS = 3.0  # until the first test runs
-FIRST_SECONDS = 3.0  # of tests before the others are even collected
-BUDGET_SECONDS = 60.0  # of tests for one mutant, by their times without a mutant
+FIRST_SECONDS = 3.0  # tests that run before the others are collected
+BUDGET_SECONDS = 60.0  # seconds of tests for one mutant, by their times without a mutant
 _SLOWER = 4.0
 _PATIENCE_SECONDS = 30.0
 _FAILED, _NO_TESTS = 1, 5
@@ -30,7 +30,7 @@ class End(StrEnum):
 
     KILLED = "killed"
     SURVIVED = "survived"
-    UNREACHED = "unreached"  # no test reaches it: it survived
+    UNREACHED = "unreached"  # no test reaches it, so it survived
 
 
 @dataclass
@@ -38,8 +38,8 @@ class Known:
     """The tests without a mutant.
 
     Attributes:
-        seconds: of each test that passes.
-        reaching: by mutant, the tests that reach it.
+        seconds: the time of each test that passes.
+        reaching: the tests that reach a mutant, by mutant.
         failed: tests that fail.
     """
 
@@ -48,7 +48,7 @@ class Known:
     failed: list[str] = field(default_factory=list)
 
     def of(self, number: int, file: str) -> list[str]:
-        """The tests for a mutant within the budget: those named like its module, then the shortest."""
+        """Return the tests for a mutant within the budget: those named like its module come first."""
         words = _words(file)
 
         def rank(test: str) -> tuple[int, float]:
@@ -62,7 +62,7 @@ class Known:
         return chosen
 
     def parts(self, chosen: Sequence[str]) -> Iterator[dict[str, float]]:
-        """The tests in growing parts: collecting all costs more than the first failing one."""
+        """Return the tests in growing parts: collecting all costs more than the first failing one."""
         spent, end, part = 0.0, FIRST_SECONDS, dict[str, float]()
         for test in chosen:
             part[test] = self.seconds[test]
@@ -98,7 +98,7 @@ class Trial:
 def isolated(command: Iterable[str | Path]) -> list[str]:
     """A command with its own /dev/shm and processes, which end with it, if the user may."""
     own = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    # No exec: the test must not become process 1, which no host sees.
+    # No exec: the test must not become process 1, which hosts never are.
     mount = 'mount -t tmpfs -o size=1g,mode=1777 brickd-mutants /dev/shm && "$@"; exit $?'
     line = [*map(str, command)]
     if shutil.which("unshare") and subprocess.run([*own, "true"], capture_output=True, check=False).returncode == 0:
@@ -153,13 +153,13 @@ def attempt(tree: Path, python: Path, tests: Known, number: int, file: str) -> T
 
 
 def _sure_killer(tree: Path, python: Path, part: Mapping[str, float], number: int) -> str | None:
-    """Like `_killer`, but tries again if the end was neither a named test nor a crash."""
+    """Like `_killer`, but try again if the end was neither a named test nor a crash."""
     by = _killer(tree, python, part, number)
     return _killer(tree, python, part, number) if by == _UNNAMED else by
 
 
 def _killer(tree: Path, python: Path, part: Mapping[str, float], number: int) -> str | None:
-    """The first test that fails with a mutant, or how the tests ended; None: all pass."""
+    """Return the first test that fails with a mutant, or how the tests ended; None: all pass."""
     with tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "tests"
         names.write_text("\n".join(part))

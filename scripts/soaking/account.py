@@ -1,7 +1,7 @@
-"""A worker's own account of its work: a mapped file that survives its SIGKILL.
+"""A worker's account of its work: a mapped file that survives its SIGKILL.
 
-A thread writes how much it is about to do, does it, and writes that it has: whenever its process is killed, the work
-done is between the two. Each thread has its own row, so no two write one number.
+A thread writes how much it will do, does it, and writes that it is done: whenever its process is killed, the completed
+work is between the two. Each thread has a separate row, so two threads never write the same number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 ROWS = 8  # threads
 KINDS = ("spans", "defer", "measured", "finalize")
-_ENDED = 0  # the word that says that the worker ended by itself
+_ENDED = 0  # the word for a worker that ended by itself
 _HEAD = 1
 
 
@@ -44,7 +44,7 @@ class Account:
         with path.open("a+b") as file:
             file.truncate(size)
             self._bytes = mmap.mmap(file.fileno(), size)
-        # Whole words, stored and loaded at once: another process reads them.
+        # Complete words, stored and loaded atomically: another process reads them.
         self._words = memoryview(self._bytes).cast("Q")
 
     @contextmanager
@@ -56,7 +56,7 @@ class Account:
         self._words[at + 1] += n
 
     def end(self) -> None:
-        """Note that all work is done, and that the process ends by itself."""
+        """Record that all work is done, and that the process ends by itself."""
         self._words[_ENDED] = 1
 
     @property
@@ -65,7 +65,7 @@ class Account:
         return self._words[_ENDED] == 1
 
     def read(self, kind: str) -> Bounds:
-        """The work of a kind so far; the worker may go on, so the upper bound is read last."""
+        """Return the work of a kind so far; the worker may continue, so read the upper bound last."""
         begun = range(_HEAD + 2 * self._kinds.index(kind), len(self._words), self._row_words)
         done = sum(self._words[at + 1] for at in begun)
         return Bounds(done, sum(self._words[at] for at in begun))

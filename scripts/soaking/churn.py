@@ -1,8 +1,8 @@
 """The schedule, drawn from the seed, and its execution, while processes report over pipes.
 
-In the first half of the time daemons are killed; the second half belongs to one daemon, whose growth can be judged. No
-worker is asked to end while no daemon consumes its segment, and no daemon is killed while a worker ends: its totals
-would be lost by design (`brickd up` keeps them), and could not be compared.
+In the first half of the time, daemons are killed; in the second half, one daemon runs, so its growth can be judged. A
+worker is asked to end only while a daemon consumes its segment, and no daemon is killed while a worker ends. Otherwise
+its totals would be lost by design, and could not be compared.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from soaking.population import Life, Population
 from soaking.samples import Samples
 
 SAMPLE_S = 3.0
-_GONE_MAX = 32  # workers that may go between two looks: brickd shows 64 dead ones each by itself
+_GONE_MAX = 32  # workers that may end between two looks: brickd shows 64 dead ones separately
 SECOND_HALF = 0.5  # from here on no daemon is killed
 _BIRTHS_MAX = 8  # ordered at once
 _DEAD_MAX = 32  # dead segments without a daemon: in a small /dev/shm a new worker would remove more
-_LATEST_S = 0.1  # the interval of checks which workers may end
+_LATEST_S = 0.1  # the interval of checks whether workers may end
 _PATIENCE_S = 120.0
 _REST_S = 0.2
 _HURRY_S = 0.02
-_TURN_S = 1.0  # workers may end for this long before the next daemon is killed, even if that is due more often
+_TURN_S = 1.0  # workers may end for this time before the next daemon is killed, even if kills are due more often
 
 
 @dataclass(frozen=True)
@@ -97,17 +97,17 @@ class Churn:
         self._kill_due = True
 
     def _look(self) -> None:
-        """Take a sample regularly, and before more have gone than brickd shows each by itself."""
+        """Take a sample regularly, and before more have ended than brickd shows separately."""
         if self._samples.now_s >= self._look_at_s or self._population.went >= _GONE_MAX:
             self._population.went = 0
             self._samples.take(self._population, self._daemon)
             self._look_at_s = self._samples.now_s + SAMPLE_S
 
     def _replace_daemon(self) -> None:
-        """Kill the daemon, whatever it does, and start another at once.
+        """Kill the daemon at any time, and start another one immediately.
 
-        A daemon that does not answer yet is killed, too, but not two in a row: on a slow machine none would ever
-        answer.
+        A daemon that does not answer yet is also killed, but not two in sequence: on a slow machine, no daemon would
+        ever answer.
         """
         if (self._daemon.ready or not self._killed_unready) and not self._has_many_dead():
             self._kill_due = False
@@ -117,7 +117,7 @@ class Churn:
             self._daemon.start()
 
     def _ask_for_details(self) -> None:
-        """Once a service is known, record all its spans: the setting survives each daemon."""
+        """When a service is known, record all its spans: the setting survives each daemon."""
         living = self._population.living
         if self._daemon.ready and any(life.plan.service == DETAILED and life.is_consumed() for life in living):
             self._detailed = self._daemon.ask("set", DETAILED, "--spans", "on")["spans"] == "on"
@@ -200,7 +200,7 @@ class Churn:
             self._look()
             self._pass(_LATEST_S)
         if population.awaited:
-            population.problems.append(f"{population.awaited} workers were ordered and never told that they record")
+            population.problems.append(f"{population.awaited} workers were ordered and never reported that they record")
         progress("the daemon reads what is left")
         deadline_s = time.monotonic() + _PATIENCE_S
         while not self._samples.take(population, daemon).settled and time.monotonic() < deadline_s:

@@ -1,4 +1,4 @@
-"""Counters that brickd shows, and that never decrease, whatever dies."""
+"""Counters that brickd shows, and that never decrease, whichever process dies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from soaking.plan import KERNEL
 
-_ANY = 0  # any daemon: what is in the segments and in every checkpoint
+_ANY = 0  # any daemon: data in the segments and in every checkpoint
 
 
 class Counters:
@@ -17,7 +17,7 @@ class Counters:
         self._highest: dict[tuple[int, str], int] = {}
 
     def fallen(self, status: Any, life: int | None) -> list[str]:
-        """The counters that have decreased, as text.
+        """Return the counters that have decreased, as text.
 
         Args:
             status: the document of `brickd status`.
@@ -32,7 +32,7 @@ class Counters:
                 now[_ANY, f"{service}: {stream} dropped"] += sum(ledger[stream]["dropped"].values())
             if life is None:
                 continue
-            # What a daemon read but did not save, the next one reads again: these count within a daemon's life.
+            # The next daemon reads unsaved records again, so these count only within a daemon's life.
             details = ledger["details"]
             now[life, f"{service}: details read"] += details["consumed"] + details["lost_with_daemon"]
             now[life, f"{service}: events consumed"] += ledger["events"]["consumed"]

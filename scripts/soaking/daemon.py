@@ -27,7 +27,7 @@ class Weight:
 
 
 class Daemon:
-    """A daemon that may run or not.
+    """The current daemon, running or not.
 
     Attributes:
         ready: it runs, and has reported that it answers.
@@ -98,7 +98,7 @@ class Daemon:
         return status
 
     def end(self) -> int:
-        """End it like an operator; returns its exit status."""
+        """End it like an operator; return its exit status."""
         self.ask("down")
         return self._over()
 

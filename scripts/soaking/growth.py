@@ -1,4 +1,4 @@
-"""Whether a daemon grows while a constant number of workers comes and goes."""
+"""Detects growth of a daemon while a constant number of workers starts and ends."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from soaking.daemon import Weight
 from soaking.judgement import Check
 from soaking.samples import Sample
 
-# The first third of the last daemon's time is skipped: it fills up to its limits (64 dead workers, a thousand events).
-# Then the largest value of the second third is compared with that of the last one. Memory for one answer or one
-# checkpoint occasionally grows Python's heap by some MB, earlier or later by chance. Descriptors are not judged here:
-# in the end they must be as few as before the first worker.
+# The first third of the last daemon's time is skipped, because it fills up to its limits (64 dead workers, a thousand
+# events). After that, the largest value of the second third is compared with that of the last one. Memory for an answer
+# or a checkpoint occasionally grows Python's heap by some MB, at a random time. Descriptors are not judged here: at the
+# end, there must be as many as before the first worker.
 GROWTH_MAX = 1.15
-_LOOKS_MIN = 5  # in each third: with fewer, chance decides
+_LOOKS_MIN = 5  # looks in each third: with fewer, chance decides
 _WHAT = ("rss_bytes", "fds", "shm_files", "shm_bytes")
 
 

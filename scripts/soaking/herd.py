@@ -27,7 +27,7 @@ class Herd:
 
     Attributes:
         living: by pid, the pidfds of the workers that reported it.
-        ordered: how many were ordered; forks and execs come on top.
+        ordered: how many were ordered, without forks and execs.
         came: how many of the ordered ones have reported.
         spawned: how many forks and execs have reported.
     """
@@ -62,7 +62,7 @@ class Herd:
                 signal.pidfd_send_signal(self.living[pid], number)
 
     def wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Note workers that come and go for `seconds`, or until `until` holds; return whether so."""
+        """Record new and ended workers for `seconds` or until `until`; return whether it is true."""
         assert self._nursery.stdout is not None
         output_fd, deadline_s = self._nursery.stdout.fileno(), time.monotonic() + seconds
         while not until():
@@ -93,7 +93,7 @@ class Herd:
                     self.living[pid] = os.pidfd_open(pid)
 
     def counted(self) -> dict[str, Counted]:
-        """The counts of each worker so far, by the uuid of its segment."""
+        """Return the counts of each worker so far, by the uuid of its segment."""
         found = {}
         for path in self._folder.iterdir():
             service, pid, segment = path.name.split(",")

@@ -1,7 +1,7 @@
-"""The comparison of the workers' own accounts with brickd's numbers at the end.
+"""The comparison of the workers' accounts with brickd's numbers at the end.
 
-Must not know: how either is made. A `Check` has the value seen and the value expected; for an exact amount also how
-much of it is unexplained.
+Must not know: how either is made. A `Check` has the value seen and the value expected; for an exact amount also the
+unexplained part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from soaking.plan import KERNEL, MEASURED_NS
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that must hold.
+    """A condition that must be true.
 
     Attributes:
         unexplained: how many records too many or too few; 0 if nothing is counted.
@@ -83,8 +83,8 @@ def judge(service: str, done: Mapping[str, Bounds], cut_lanes: int, found: Found
     Args:
         service: its name.
         done: by kind.
-        cut_lanes: lanes in which a kill may have cut off a write: each misses at most one record.
-        found: all of brickd's numbers about it, when nothing is left to read.
+        cut_lanes: lanes in which a kill may have interrupted a write: each misses at most one record.
+        found: brickd's numbers about it, when nothing is left to read.
     """
     ledger, cut = found.ledger, Bounds(0, cut_lanes)
     spans, deferred, dropped = ledger.spans, ledger.deferred, ledger.events_dropped
@@ -100,7 +100,7 @@ def judge(service: str, done: Mapping[str, Bounds], cut_lanes: int, found: Found
             recorded - spans["summarized"],
             Bounds(0, spans["unpublished"]),
         ),
-        equal("spans open when everybody is gone", spans["open"], 0),
+        equal("spans open after all workers have ended", spans["open"], 0),
         equal("spans rejected, unmatched, or from a signal's handler", _strange(ledger), 0),
         within(
             "span details wanted, less consumed, dropped, lost with a daemon", found.attempts["details"] - details, cut

@@ -26,8 +26,8 @@ class Plan:
         lanes: BRICKD_LANES, which may be too few.
         threads: that record at the same time, new ones in each batch.
         spans: of each thread in a batch.
-        defers: in a batch.
-        flood: after this many batches it records more than any ring holds; 0: never.
+        defers: deferred starts in a batch.
+        flood: after this number of batches, it records more than a ring has room for; 0: never.
         leaves_open: its threads end with a span open.
         rests_s: between two batches.
         forks: after this many batches; 0: never.
@@ -102,5 +102,5 @@ def fate(seed: int, number: str) -> Fate:
     draw = random.Random(f"fate {seed} {number}")
     lives_s = draw.uniform(0.0, 3.0) if draw.random() < 0.8 else draw.uniform(10.0, 60.0)
     stopped_after_s = draw.uniform(0.0, lives_s) if draw.random() < 0.15 else None
-    # Longer than the daemon waits before it takes a worker without a lock for dead, or much shorter.
+    # Longer than the daemon's wait before a worker without a lock counts as dead, or much shorter.
     return Fate(lives_s, draw.random() < 0.5, stopped_after_s, draw.choice([0.05, 0.5, 8.0]))

@@ -29,8 +29,8 @@ class Life:
     """One worker.
 
     Attributes:
-        pidfd: readable once its process is gone; -1: that was noted.
-        wants_to_end: it will be asked to, once its segment is consumed: otherwise its totals would be lost.
+        pidfd: readable when its process has ended; -1: this was recorded.
+        wants_to_end: it will be asked to end when its segment is consumed: otherwise its totals would be lost.
         done: by kind; the last values of its account.
     """
 
@@ -131,7 +131,7 @@ class Population:
         self.living.append(life)
         return life
 
-    # ---- what is done to them
+    # ---- actions on them
 
     def stop(self, life: Life) -> None:
         """Send SIGSTOP."""
@@ -172,12 +172,12 @@ class Population:
         try:
             signal.pidfd_send_signal(life.pidfd, number)
         except ProcessLookupError:
-            self.problems.append(f"worker {life.plan.number} is gone, and nobody had it end or killed it")
+            self.problems.append(f"worker {life.plan.number} has ended without an order or a kill")
 
     # ---- they go
 
     def gone(self, life: Life) -> None:
-        """Note that its process is gone, with the last values of its account."""
+        """Record that its process has ended, with the last values of its account."""
         os.close(life.pidfd)
         life.pidfd = -1
         self.living.remove(life)

@@ -1,4 +1,4 @@
-"""The result of a run: figures with units in their names, and what does not hold."""
+"""The result of a run: figures with units in their names, and failed checks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Report:
 
     @property
     def failed(self) -> list[Check]:
-        """The checks that do not hold."""
+        """The failed checks."""
         return [check for check in self.checks if not check.passed]
 
     @property
@@ -104,16 +104,16 @@ class Report:
 
 
 def as_json(figures: Mapping[str, Any], checks: Sequence[Check]) -> str:
-    """A report for machines."""
+    """Return the report as JSON."""
     passed = all(check.passed for check in checks)
     rows = [asdict(check) for check in checks]
     return json.dumps({"schema_version": SCHEMA_VERSION, "passed": passed, **figures, "checks": rows}, indent=1)
 
 
 def as_text(rows: Sequence[tuple[str, str]], checks: Sequence[Check]) -> str:
-    """A report for people: figures, what does not hold, how many checks hold."""
+    """Format the report as text: figures, failed checks, the number of passed checks."""
     wide = max(len(name) for name, _ in rows)
     failed = [check for check in checks if not check.passed]
     lines = [f"{name:{wide}}  {value}" for name, value in rows]
-    lines += [f"FAILED  {check.name}: {check.seen}; wanted: {check.wanted}" for check in failed]
-    return "\n".join([*lines, f"{len(checks) - len(failed)} of {len(checks)} checks hold"])
+    lines += [f"FAILED  {check.name}: {check.seen}; expected: {check.wanted}" for check in failed]
+    return "\n".join([*lines, f"{len(checks) - len(failed)} of {len(checks)} checks pass"])

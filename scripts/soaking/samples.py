@@ -1,4 +1,4 @@
-"""brickd's numbers in a run: no counter falls, no worker is missing, all accounts agree.
+"""brickd's numbers in a run: no counter decreases, no worker is missing, all accounts agree.
 
 A worker's account is read before the query for the lower bound, and after it for the upper one: the answer must be
 between them at any time, for live and dead workers, with a daemon or without.
@@ -53,7 +53,7 @@ class Samples:
     Attributes:
         first: the first daemon's memory and files before the first worker.
         falls: counters that decreased.
-        problems: everything seen that must not be, falls included.
+        problems: all forbidden observations, including falls.
         worker_checks: how often a worker's account was compared.
         ends_at_s: no worker comes after this time.
     """
@@ -106,11 +106,11 @@ class Samples:
         entries = status["workers"]
         for name, times in Counter(entry["name"] for entry in entries).items():
             if times > 1:
-                self._problem(f"{times} workers are called {name}, 1 wanted")
+                self._problem(f"{times} workers are called {name}, expected 1")
         by_segment = {entry["segment"]: entry for entry in entries if entry["together"] == 1}
         for segment in low:
             if segment not in by_segment and born[segment].state == "lives":
-                self._problem(f"worker {born[segment].plan.number} lives and is not there")
+                self._problem(f"worker {born[segment].plan.number} is alive but missing")
         for segment, entry in by_segment.items():
             life = born.get(segment)
             if entry["state"] == "quarantined":
@@ -130,18 +130,18 @@ class Samples:
         who = f"{entry['name']} ({entry['state']}, worker {life.plan.number}, {life.state})"
         for what, (n, wanted) in found.items():
             if wanted.off(n):
-                self._problem(f"{who}: {n:,} {what}, {wanted.low:,} to {wanted.high:,} wanted")
+                self._problem(f"{who}: {n:,} {what}, expected {wanted.low:,} to {wanted.high:,}")
         if life.state == "lives" and entry["state"] != "live":
             self._problem(f"{who} lives{', stopped' if life.stopped else ''}")
 
-    # ---- what the daemon tells
+    # ---- reports of the daemon
 
     def _read_events(self, daemon: Daemon) -> None:
         page = daemon.ask("events", "--since", str(self._newest_event))
         self._newest_event = page["newest"]
         for event in page["events"]:
             if event["kind"] in _UNWANTED:
-                self._problem(f"the daemon tells: {event['text']}")
+                self._problem(f"the daemon reports: {event['text']}")
 
 
 def _settled(status: Any, weight: Weight | None) -> bool:

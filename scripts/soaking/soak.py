@@ -1,4 +1,4 @@
-"""One run: workers and daemons come and go, then the accounts are compared."""
+"""One run: workers and daemons start and end, then the accounts are compared."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def _settle(place: Workplace, wanted: Wanted, population: Population, daemon: Da
     problems = [*population.problems, *samples.problems]
     checks = [Check(f"problem {n}", text, "none", False) for n, text in enumerate(problems[:_SHOWN_MAX], 1)]
     checks += [
-        equal("problems seen on the way", len(problems), 0),
+        equal("problems during the run", len(problems), 0),
         equal("counters that went back", samples.falls, 0),
         equal("exit status of the last daemon", status, 0),
-        equal("descriptors of the last daemon, once everybody is gone, as of the first before", end.fds, first.fds),
+        equal("descriptors of the last daemon at the end, as of the first at the start", end.fds, first.fds),
     ]
     background, words = left_behind()
     found = survey(place.environment["BRICKD_SHM_PREFIX"], background)
@@ -83,7 +83,7 @@ def _settle(place: Workplace, wanted: Wanted, population: Population, daemon: Da
 
 
 def _leaks(place: Workplace, population: Population, lives: list[Life]) -> dict[str, int]:
-    """What should not exist after everything has ended."""
+    """Return what should not exist after the end."""
     population.leave()
     children = psutil.Process().children(recursive=True)
     usual = {"lock", "checkpoint"}

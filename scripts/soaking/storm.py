@@ -1,7 +1,7 @@
-"""A storm: crowds of workers die at once, under a daemon that is stopped, killed, or absent.
+"""A storm: many workers die at the same time, under a stopped, killed, or missing daemon.
 
-Owns: what happens when, drawn from the seed, and when brickd is queried. Must not know: a worker's work, what must
-hold. Invariants: bounded in time and in the number of workers; nothing is left, also after a failure.
+Owns: the schedule, drawn from the seed, and when brickd is queried. Must not know: a worker's work, the checks.
+Invariants: bounded in time and in the number of workers; no processes or files are left, even after a failure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from soaking.judgement import Check, equal
 from soaking.report import as_json, as_text
 from soaking.storm_balance import Seen, failures, judge, sum_of
 
-WORKERS_MAX = 10_000  # for a run of three minutes on two cores; forks and execs come on top
+WORKERS_MAX = 10_000  # for a run of three minutes on two cores; without forks and execs
 MANY = 64  # dead segments at once: before 1.7 a new worker removed the oldest above this number
 _SERVICES = 24
 _PATIENCE_S = 120.0
@@ -39,7 +39,7 @@ class Wanted:
     """The options of a run.
 
     Attributes:
-        workers: how many live at once.
+        workers: how many are alive at the same time.
         busy: processes that only use processor time.
     """
 
@@ -85,7 +85,7 @@ class Report:
 
 @contextmanager
 def _busy(number: int) -> Iterator[None]:
-    """Processes that use processor time meanwhile."""
+    """Run processes that use processor time."""
     processes = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(number)]
     try:
         yield
@@ -118,7 +118,7 @@ class _Storm:
         return self._settle(progress)
 
     def _calm(self) -> None:
-        """With the daemon running, some die and some end."""
+        """While the daemon runs, let some workers die and some end."""
         self._bear()
         self._work()
         self._strike(self._draw.uniform(0.3, 0.8))
@@ -155,7 +155,7 @@ class _Storm:
         self._start_daemon()
 
     def _crowds(self) -> None:
-        """Kill all workers and start others next to their segments, twice: over MANY are dead."""
+        """Kill all workers and start others, twice, so that over MANY segments are of dead workers."""
         for _ in range(2):
             self._bear()
             self._work()
@@ -170,7 +170,7 @@ class _Storm:
         for _ in range(max(0, self._wanted.workers - len(self._herd.living))):
             self._herd.order(f"service{self._draw.randrange(_SERVICES)}", self._draw.randrange(1 << 30))
         if not self._herd.wait(_PATIENCE_S, lambda: self._herd.came == self._herd.ordered):
-            self._problems.append(f"{self._herd.ordered - self._herd.came} workers have not come")
+            self._problems.append(f"{self._herd.ordered - self._herd.came} workers have not reported")
 
     def _work(self) -> None:
         self._herd.wait(self._draw.uniform(0.1, 0.6))
@@ -238,9 +238,9 @@ class _Storm:
             self._herd.wait(0.5)  # for the last forks
         problems = list(dict.fromkeys(self._problems))
         self._herd.wait(_PATIENCE_S, lambda: not find())
-        self.report.checks += [Check("problems on the way", each, "none", False) for each in problems[:_PROBLEMS_MAX]]
+        self.report.checks += [Check("problems in the run", each, "none", False) for each in problems[:_PROBLEMS_MAX]]
         self.report.checks += [
-            equal("problems on the way", len(problems), 0),
+            equal("problems in the run", len(problems), 0),
             equal("segments left", len(find()), 0),
             *_called("with the daemon", self._look()),
             equal("exit status of the last daemon", self._daemon.end(), 0),

@@ -1,12 +1,12 @@
-"""The storm's balance: the workers' own counts against brickd's numbers, worker by worker.
+"""The storm's balance: compares the workers' counts with brickd's numbers, worker by worker.
 
 Owns: the rule. Must not know: processes, how either count is made. A worker counts each of its spans twice, in a file
 outside of brickd: before it begins and after it has ended. So for each worker, matched by its segment's uuid:
 
     counted after <= shown + removed <= counted before
 
-and for each brick: shown <= counted before. Workers in an aggregate, which brickd does not show by themselves, are
-compared together, by service. brickd must keep showing what it has shown of a worker: that raises the lower bound.
+and for each brick: shown <= counted before. brickd does not show the workers in an aggregate separately, so these are
+compared together, by service. brickd's numbers of a worker must never decrease: this raises the lower bound.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Seen:
     """brickd's numbers.
 
     Attributes:
-        workers: spans of each worker that it shows by itself, by uuid.
+        workers: spans of each worker that it shows separately, by uuid.
         removed: spans of each removed worker that are in no total, by uuid.
         sums: by service, spans of the workers in aggregates, removed ones included.
         added: by service, the number of these workers.
@@ -109,7 +109,7 @@ def judge(counted: Mapping[str, Counted], seen: Seen, shown: Mapping[str, int]) 
     Args:
         counted: of each worker, by uuid.
         seen: brickd's numbers.
-        shown: the most that it has shown of each worker before, removed spans included.
+        shown: the largest number that it has shown of each worker, including removed spans.
     """
     apart = {uuid for uuid in counted if uuid in seen.workers or uuid in seen.removed}
     wanted = {uuid: Bounds(max(each.spans.low, shown.get(uuid, 0)), each.spans.high) for uuid, each in counted.items()}
@@ -129,8 +129,10 @@ def judge(counted: Mapping[str, Counted], seen: Seen, shown: Mapping[str, int]) 
 
     return [
         _all_within("spans of each worker", {uuid: wanted[uuid] for uuid in apart}, seen.spans_of, worker),
-        _all_within("spans of workers not shown apart, by service", sums, lambda name: seen.sums.get(name, 0), str),
-        _all_within("workers not shown apart, by service", members, lambda name: seen.added.get(name, 0), str),
+        _all_within(
+            "spans of workers not shown separately, by service", sums, lambda name: seen.sums.get(name, 0), str
+        ),
+        _all_within("workers not shown separately, by service", members, lambda name: seen.added.get(name, 0), str),
         _all_within("spans of each brick", bricks, lambda name: seen.bricks[name], str),
         equal("spans of workers that counted none", sum(map(seen.spans_of, strangers)), 0),
     ]

@@ -1,7 +1,7 @@
 """The workers of the storm, and the process that forks them; it does not load brickd.
 
 `python -m soaking.storm_worker FOLDER` reads lines "SERVICE SEED" from stdin and forks a worker for each. Every worker,
-also one that a worker forked or became by exec, counts in its own file "SERVICE,PID,SEGMENT" in the folder, and then
+including those forked or started by exec in a worker, counts in a file "SERVICE,PID,SEGMENT" in the folder, and then
 writes a line "PID ordered" or "PID spawned" on stdout. It counts each span before it begins and after it has ended.
 SIGTERM asks it to end. All workers end with the process that forks them, which ends with its stdin.
 """
@@ -84,7 +84,7 @@ def main() -> None:
     if len(sys.argv) > 2:
         _work(folder, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), "spawned")
         return
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # children of killed workers become ours
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # children of killed workers become this process's
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     leash, held = os.pipe()
     for line in sys.stdin:

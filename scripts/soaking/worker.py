@@ -1,10 +1,10 @@
 """The workers, and the process that forks them; it loads the agent but not brickd.
 
-`python -m soaking.worker FOLDER` reads plans from stdin, one per line, and forks a worker for each. Every worker, also
-a worker's child, writes a line "NUMBER PID SEGMENT" on stdout once it records; its account is the file NUMBER in the
-folder. SIGTERM ends it; SIGUSR1 makes it work without a rest before it is killed. An empty line ends the plans. If
-stdin ends without one, the parent is gone, and all workers are killed. They also end if the process that forks them is
-gone.
+`python -m soaking.worker FOLDER` reads plans from stdin, one per line, and forks a worker for each. Every worker,
+including a worker's child, writes a line "NUMBER PID SEGMENT" on stdout when it records; its account is the file NUMBER
+in the folder. SIGTERM ends it; SIGUSR1 makes it work without a rest before it is killed. An empty line ends the plans.
+If stdin ends without one, the parent is gone, and all workers are killed. They also end if the process that forks them
+is gone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from soaking.account import Account
 from soaking.plan import KERNEL, LEFT, MEASURED_NS, REQUEST, WORK, Plan
 
 _CHUNK = 64  # spans that are announced together: the uncertainty of a killed worker's account
-_FLOOD = 6_000  # more than a ring holds
+_FLOOD = 6_000  # more than the room of a ring
 _HURRIED = 50  # batches without a rest, at most
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -53,7 +53,7 @@ def _defer(account: Account, stream: int, starts: int) -> None:
         with account.about_to(0, "defer", chunk):
             ids += [kernel.defer(stream=stream) for _ in range(chunk)]
     given = [id for id in ids if id]
-    if given:  # otherwise there is nothing to finalize, and nothing would be recorded
+    if given:  # otherwise there would be nothing to finalize or record
         durations = dict.fromkeys(given[::4], MEASURED_NS)
         with account.about_to(0, "measured", len(durations)), account.about_to(0, "finalize", 1):
             brick.finalize(stream=stream, durations=durations)
@@ -115,7 +115,7 @@ def _work(plan: Plan, folder: Path, leash: int) -> None:
 def main() -> None:
     """Fork the workers, and wait until all have ended."""
     folder = Path(sys.argv[1])
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # children of killed workers become ours
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # children of killed workers become this process's
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their exit status is not needed
     leash, held = os.pipe()
     line = ""

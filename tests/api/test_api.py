@@ -135,8 +135,8 @@ def test_an_error_names_its_kind(worker: Start, socket_path: Path, prefix: str) 
             400,
             "expected an HTTP request with at most 16384 bytes of headers",
         ),
-        (b"nonsense\r\n\r\n", 400, "no HTTP request"),
-        (request("/v1/status", None, "Content-Length: x"), 400, "no HTTP request"),
+        (b"nonsense\r\n\r\n", 400, "expected an HTTP request"),
+        (request("/v1/status", None, "Content-Length: x"), 400, "expected an HTTP request"),
     ],
 )
 def test_an_invalid_parameter_is_refused_with_the_expected_form(

@@ -94,7 +94,7 @@ def test_every_case_of_a_peer_is_compared_once() -> None:
 
 def test_the_goals_against_peers_match_the_design() -> None:
     goals = {each.by: each.goal.limit for each in COMPARISONS if each.goal is not None and each.by != "brickd"}
-    assert goals == {"prometheus_client": 50, "LTTng-UST": 4, "the seed's design": 1.4}
+    assert goals == {"prometheus_client": 50, "LTTng-UST": 4, "the predecessor's design": 1.4}
 
 
 def test_a_peer_without_its_tool_is_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_case_that_recorded_too_little_is_rejected() -> None:
         seed=0,
     )
     done = sum(cheating)
-    assert times.refused == {"cheating": f"{done - 1:,} of {done:,} were recorded, all wanted"}
+    assert times.refused == {"cheating": f"{done - 1:,} of {done:,} were recorded, expected all"}
 
 
 def test_a_report_lists_skipped_rows_as_not_tried() -> None:
@@ -222,7 +222,7 @@ def test_a_completion_must_name_a_worker() -> None:
 def test_a_command_with_a_wrong_answer_misses_its_goal_at_any_speed() -> None:
     command = cli.Command("brickd status", (), Goal(150))
     assert cli._row(command, [1.0, 2.0], "")["passed"] is True
-    assert cli._row(command, [1.0, 2.0], "exit status 2, 0 wanted")["passed"] is False
+    assert cli._row(command, [1.0, 2.0], "exit status 2, expected 0")["passed"] is False
     assert cli._row(command, [151.0, 200.0], "")["passed"] is False
 
 
@@ -261,7 +261,7 @@ def ledger(made: int, consumed: int) -> dict[str, Any]:
 
 def test_a_daemon_that_lost_a_record_misses_its_goal_at_any_cost() -> None:
     assert load.problem(ledger(1_000, 1_000), MILLION) == ""
-    assert load.problem(ledger(1_000, 999), MILLION) == "1 of 1,000 records were lost, none wanted"
+    assert load.problem(ledger(1_000, 999), MILLION) == "1 of 1,000 records were lost, expected none"
     assert load.row(MILLION, [2.0, 5.0, 6.0], 1e6, "")["passed"] is True
     assert load.row(MILLION, [3.1, 5.0, 6.0], 1e6, "")["passed"] is False
     assert load.row(MILLION, [2.0, 5.0, 6.0], 1e6, "1 of 1,000 records were lost")["passed"] is False
@@ -275,7 +275,7 @@ def test_dropped_events_are_lost_and_unwanted_details_are_not() -> None:
 def test_a_machine_that_records_too_little_gives_no_judgement() -> None:
     judged = load.row(MILLION, [0.1], 900_000.0, "")
     assert judged["passed"] is None
-    assert judged["skipped"] == "this machine let the workers make 900,000 records a second, 1,000,000 wanted"
+    assert judged["skipped"] == "this machine let the workers make 900,000 records a second, expected 1,000,000"
 
 
 def test_the_growth_is_drawn_over_two_decades_with_rings_on_and_off() -> None:

@@ -107,4 +107,4 @@ def test_a_known_failure_of_a_seed_is_reported_and_fails_the_run(tmp_path: Path,
 def test_an_unknown_step_is_refused() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "lunch"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "'lunch' is no step; the steps are: examples, slow" in done.stderr
+    assert "'lunch' is not a step; the steps are: examples, slow" in done.stderr

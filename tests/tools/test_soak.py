@@ -123,7 +123,7 @@ def test_one_span_too_many_or_too_few_is_reported(found: Found, given: Bounds, o
     ("account", "term", "check"),
     [
         ("spans", "unpublished", "spans begun, less summarized, rejected, open, abandoned"),
-        ("spans", "open", "spans open when everybody is gone"),
+        ("spans", "open", "spans open after all workers have ended"),
         ("spans", "rejected", "spans rejected, unmatched, or from a signal's handler"),
         ("spans", "nested", "spans rejected, unmatched, or from a signal's handler"),
         ("details", "consumed", "span details wanted, less consumed, dropped, lost with a daemon"),
@@ -207,8 +207,8 @@ def counted(low: int, high: int, service: str = "api") -> Counted:
 DONE = {"a": counted(4, 6), "b": counted(9, 9), "c": counted(2, 2), "d": counted(5, 8), "e": counted(3, 3, "batch")}
 # Two are shown on their own, one is in no total, and three were added up: only their service is known.
 SHOWN = Seen({"a": 7}, {"b": 10}, {"api": 9 + 2, "batch": 4}, {"api": 2, "batch": 1}, {"request": 20, "mlp": 5})
-APART, SUMS = "spans of each worker", "spans of workers not shown apart, by service"
-ADDED = "workers not shown apart, by service"
+APART, SUMS = "spans of each worker", "spans of workers not shown separately, by service"
+ADDED = "workers not shown separately, by service"
 PER_BRICK, STRANGE = "spans of each brick", "spans of workers that counted none"
 
 

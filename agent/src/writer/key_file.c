@@ -147,7 +147,7 @@ static void complain(const char *what, const char *path, const char *wrong)
         return;
 }
 
-#define WITHOUT "checksums are made without a key"
+#define WITHOUT "checksums are made without"
 
 /* Returns 1 if the result is final, even without a key. */
 static int secret_get(struct brick_secret *secret, int warns)
@@ -175,7 +175,7 @@ static int secret_get(struct brick_secret *secret, int warns)
         return 1;
     }
     if (warns)
-        complain("no checksums until there is a key", place.path, wrong);
+        complain("no checksums until there is", place.path, wrong);
     return 0;
 }
 

@@ -56,7 +56,7 @@ def model(of: Architecture, seed: int) -> Any:
 
 
 def answered(of: Architecture, whole: Any, number: int) -> str:
-    """Answer a request; returns a digest of the answer."""
+    """Answer a request; return a digest of the answer."""
     digest = hashlib.blake2b(digest_size=8)
     with torch.inference_mode():
         for tensor in of.request(whole, number):

@@ -21,9 +21,9 @@ from benchmarks.faulty.frozen import HEALTHY, WANTED, table
 ARCHITECTURES = ("llama_fp32", "llama_bf16", "llama_int8", "mixtral", "vit", "unet", "bert")
 EQUAL, UNIQUE = "equal", "unique"
 _QUICK = (("llama_fp32", "weight_bit", EQUAL), ("llama_bf16", "rare_nan", EQUAL), ("bert", HEALTHY, UNIQUE))
-_LONG = "leak"  # for one architecture: it is the same in all, and takes the time of ten other cells
+_LONG = "leak"  # for one architecture only: it is the same in all, and takes as long as ten other cells
 _INT8 = "llama_int8"
-_NOT_INT8 = ("weight_bit", "rare_nan")  # a quantized operator refuses NaN, and its server ends
+_NOT_INT8 = ("weight_bit", "rare_nan")  # a quantized operator refuses NaN, so its server ends
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Cell:
     Attributes:
         architecture: one of ARCHITECTURES.
         fault: one of WANTED, or HEALTHY.
-        traffic: whether all workers get equal prompts, or each its own.
+        traffic: whether all workers get equal prompts, or different ones.
         seed: selects the worker, the place and the prompts.
     """
 
@@ -66,7 +66,7 @@ def _every() -> Iterable[tuple[str, str, str]]:
             yield architecture, fault, EQUAL
         yield architecture, HEALTHY, EQUAL
         yield architecture, HEALTHY, UNIQUE
-    yield ARCHITECTURES[0], "eps", UNIQUE  # without anything to compare with, it is unproven rather than healthy
+    yield ARCHITECTURES[0], "eps", UNIQUE  # with nothing to compare it with, it is unproven instead of healthy
 
 
 class FinishedCells:
@@ -86,7 +86,7 @@ class FinishedCells:
 
     @classmethod
     def resumed(cls, file: Path, seed: int | None, *, quick: bool) -> FinishedCells:
-        """Continue a file; an incomplete last line is dropped.
+        """Continue a file; drop an incomplete last line.
 
         Raises:
             RuntimeError: there is no such file, or it belongs to another run.

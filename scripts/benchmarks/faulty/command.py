@@ -21,7 +21,7 @@ from benchmarks.faulty.cells import Cell, FinishedCells, drawn
 from benchmarks.report import Report, Table
 from benchmarks.workplace import Workplace, progress
 
-HELP = "fleets of real models with faults put in and taken out: found, worker, place, time, false alarms, unproven"
+HELP = "fleets of real models with injected and removed faults: found, worker, place, time, false alarms, unproven"
 
 KEPT = Path(__file__).resolve().parents[3] / "build" / "verdicts"
 _WANTED = ("torch", "transformers")
@@ -52,7 +52,7 @@ def run(place: Workplace, quick: bool, seed: int | None = None, resume: bool = F
 def finish(
     cells: Sequence[Cell], finished: FinishedCells, tried: Callable[[Cell], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The results of all cells; runs those that are not finished."""
+    """Return the results of all cells; run unfinished ones."""
     results = []
     for number, cell in enumerate(cells, 1):
         result = finished.results.get(cell.key)
@@ -110,8 +110,8 @@ def report(results: Sequence[Mapping[str, Any]], seed: int) -> Report:
     for each in results:
         groups[each["fault"], each["architecture"], each["traffic"]].append(each)
     rows = [row(groups[key]) for key in sorted(groups)]
-    title = f"Faults in one of {frozen.WORKERS} workers, put in and taken out; seed {seed}"
-    quiet = "Healthy stretches: all before a fault, after it, and without one"
+    title = f"Faults injected into one of {frozen.WORKERS} workers and removed; seed {seed}"
+    quiet = "Healthy stretches: before a fault, after it, and without a fault"
     return Report(
         "verdicts",
         machine.facts() | {"brickd": version("brickd"), "seed": seed},

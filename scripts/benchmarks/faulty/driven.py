@@ -1,7 +1,7 @@
 """A cell's fleet, driven over pipes: workers take turns, so each has a processor.
 
-Owns: the processes, their pipes, which of them do not answer. Must not know: brickd's verdicts, what a fault is.
-Invariant: every wait has a limit, whatever a worker does.
+Owns: the processes, their pipes, which of them do not answer. Must not know: brickd's verdicts, faults. Invariant:
+every wait has a limit.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Worker:
         return self._owed > 0
 
     def ask(self, command: dict[str, Any], seconds: float = _ANSWER_SECONDS) -> dict[str, Any] | None:
-        """Send a command; returns the answer, or None after the time limit."""
+        """Send a command; return the answer, or None after the time limit."""
         self._owed += 1
         os.write(self._commands, json.dumps(command).encode() + b"\n")
         found = self._collect(seconds)
         return found if self._owed == 0 else None
 
     def _collect(self, seconds: float) -> dict[str, Any] | None:
-        """The last pending answer; waits that long for each.
+        """Return the last pending answer; wait at most this long for each.
 
         Raises:
             RuntimeError: the worker has ended.

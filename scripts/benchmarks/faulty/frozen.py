@@ -1,4 +1,4 @@
-"""What counts as found, as false and as enough: fixed before any fault is injected.
+"""Limits of faults found, false alarms and sample sizes, fixed before a fault is injected.
 
 Owns: every limit of `scripts/bench verdicts`. Must not know: brickd, how a fault is injected. Invariant: a file of
 finished cells belongs to one version of this table.
@@ -56,7 +56,7 @@ class Lengths:
     Attributes:
         before_s: the healthy stretch before the fault.
         after_s: the healthy stretch after the fault was removed.
-        healthy_s: the whole of a cell without a fault.
+        healthy_s: the length of a cell without a fault.
         fault_s: the longest wait for a fault; None: as in `Wanted`.
     """
 
@@ -69,13 +69,13 @@ class Lengths:
 FULL = Lengths(before_s=45, after_s=30, healthy_s=120)
 QUICK = Lengths(before_s=12, after_s=8, healthy_s=20, fault_s=30)
 
-SAMPLING = "1/8"  # of the steps: a prompt takes a few, and a cell lasts minutes, not hours like a server
+SAMPLING = "1/8"  # share of the steps: a prompt takes a few, and a cell lasts minutes, not hours like a server
 ROUNDS_PER_S = 4.0  # at most: one prompt for each worker, one worker after the other
 LOOK_S = 2.0
 SETTLED_S = 45.0  # at most, until all workers are compared by weights
-NAN_CALLS = 20  # one in this number of calls of an operator of one layer gives NaN
+NAN_CALLS = 20  # one call in this number, of an operator of one layer, returns NaN
 LEAK_BYTES = 1 << 18  # per request
-NOISE = 0.01  # of a stale layer's weights, as a share of their standard deviation
+NOISE = 0.01  # the error of a stale layer's weights, as a share of their standard deviation
 
 HEALTHY_MINUTES_MIN = 60.0
 FALSE_NUMERIC_MAX = 0

@@ -30,9 +30,9 @@ class Injected(NamedTuple):
 
     Attributes:
         scope: the qualified names of the wrong modules or tensors.
-        detail: a description for people.
+        detail: a description.
         remove: removes it.
-        each_request: runs at each request meanwhile.
+        each_request: runs at each request until then.
     """
 
     scope: list[str]
@@ -175,7 +175,7 @@ class Injector:
         return Injected(names, f"takes {more:.0%} more processor time", self._around(names, around))
 
     def _around(self, names: list[str], around: Callable[[Callable[[], Any]], Any]) -> Callable[[], None]:
-        """Wrap the forward of modules; returns a function that removes the wrapper."""
+        """Wrap the forward of modules; return a function that removes the wrapper."""
         modules = [self._model.get_submodule(name) for name in names]
         for module in modules:
             forward = module.forward

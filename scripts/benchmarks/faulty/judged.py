@@ -1,8 +1,8 @@
 """The reports of brickd about a cell, and whether they are true.
 
-Owns: where a status has its verdicts, when a fault counts as found, what is a false alarm. Must not know: processes,
-models. Invariants: a problem that names a worker without a fault is false, at any time; so is a kind that the fault
-does not explain.
+Owns: the position of verdicts in a status, when a fault counts as found, which alarms are false. Must not know:
+processes, models. Invariants: a problem that names a worker without a fault is false, at any time; so is a kind that
+the fault does not explain.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Truth:
     Attributes:
         fault: one of WANTED, or HEALTHY.
         worker: the name of the worker with the fault.
-        scope: the qualified names of what is wrong.
-        detail: what was done.
-        differs: whether the worker gave any answer that the others did not.
+        scope: the qualified names of the wrong modules or tensors.
+        detail: the description of the fault.
+        differs: whether the worker gave an answer that differs from the others'.
     """
 
     fault: str
@@ -91,9 +91,9 @@ class Verdict:
         false_after: problems after its removal.
         false_numeric: how many of those before and after are about numbers.
         false_stragglers: how many of them are about time.
-        other_problems: the texts of all problems that judge no worker's work.
-        compared: how much was compared by inputs until the removal.
-        compared_weights: how much was compared by weights until the removal.
+        other_problems: the texts of all problems that are not about a worker's work.
+        compared: the number of comparisons by inputs until the removal.
+        compared_weights: the number of comparisons by weights until the removal.
         unproven: whether outputs were reported as unproven; None: this brickd does not report that.
     """
 

@@ -1,7 +1,7 @@
 """One cell: its own daemon and fleet, a healthy stretch, a fault, a healthy stretch.
 
-Owns: the order of these, the traffic, when brickd is queried. Must not know: what counts as found. Invariants: the
-daemon, its directories and its segments belong to this cell only; every process ends, however the cell ends.
+Owns: their order, the traffic, when brickd is queried. Must not know: when a fault counts as found. Invariants: the
+daemon, its directories and its segments belong to this cell only; every process ends with the cell.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _Cell:
 
 
 def tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
-    """Run one cell to its end; returns its result for the file."""
+    """Run one cell to its end; return its result for the file."""
     began, load = time.monotonic(), os.getloadavg()[0]
     lengths = frozen.QUICK if quick else frozen.FULL
     model_seed = cell.seed % _NUMBERS
@@ -154,10 +154,10 @@ def tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
 
 
 def _with_fault(running_cell: _Cell, cell: Cell, lengths: frozen.Lengths) -> Truth:
-    """Inject the fault, wait until it is found, and remove it; returns the truth.
+    """Inject the fault, wait until it is found, and remove it; return the truth.
 
     Raises:
-        RuntimeError: the worker does not obey, or answers differ that should not.
+        RuntimeError: the worker does not obey, or answers that must be equal differ.
     """
     victim, wanted = running_cell.workers[running_cell.victim], frozen.WANTED[cell.fault]
     if running_cell.traffic.odd:
@@ -175,7 +175,7 @@ def _with_fault(running_cell: _Cell, cell: Cell, lengths: frozen.Lengths) -> Tru
     with _busy_cpu(told["detail"] if cell.fault == "pinned" else None):
         running_cell.stretch(DURING, min(wanted.within_s, lengths.fault_s or wanted.within_s), over)
     if victim.ask({"do": "remove"}, _REMOVE_SECONDS) is None:
-        raise RuntimeError(f"{cell.key}: the fault could not be taken out")
+        raise RuntimeError(f"{cell.key}: the fault could not be removed")
     differs = running_cell.victim in running_cell.traffic.odd
     running_cell.traffic.odd.clear()
     return Truth(cell.fault, name, truth.scope, truth.detail, differs)
@@ -183,7 +183,7 @@ def _with_fault(running_cell: _Cell, cell: Cell, lengths: frozen.Lengths) -> Tru
 
 @contextmanager
 def _busy_cpu(detail: str | None) -> Iterator[None]:
-    """Keep the CPU busy to which the worker is pinned."""
+    """Keep the pinned worker's CPU busy."""
     if detail is None:
         yield
         return

@@ -2,8 +2,7 @@
 
 A module has `BY` (the name of the tool), `HOW` (its cases, and how each is measured) and `cases(folder)`, called in the
 timed process, which raises `AbsentError` if this machine lacks the peer. Importing a module is cheap: only `cases`
-imports, compiles and starts what is heavy. What a peer installs into the process to record exists only around its own
-batches.
+imports, compiles and starts heavy parts. A peer's hooks in the process exist only around its batches.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ PEERS: tuple[Peer, ...] = (
 
 
 def present(folder: Path, peers: Sequence[Peer] = PEERS) -> tuple[list[Case], dict[str, str]]:
-    """The cases of the present peers; for the cases of absent ones, why."""
+    """Return the cases of installed peers, and the reasons for the missing ones."""
     found: list[Case] = []
     absent: dict[str, str] = {}
     for peer in peers:

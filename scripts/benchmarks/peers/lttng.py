@@ -1,7 +1,7 @@
 """Pairs of LTTng-UST tracepoints from C, recorded by a session of their own.
 
-A tracepoint that is off costs nothing, and one without room costs little, so the trace is read at the end: it must
-contain every event. `lttng_daemon` was started before this process.
+A disabled tracepoint costs nothing, and one without room costs little. So the trace is read at the end: it must contain
+every event. `lttng_daemon` was started before this process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAIR = "tracepoint pair in C"
 OF_TASK = "tracepoint pair in C, vpid, vtid"
 HOW = {
     PAIR: "begin and end, recorded by a live session; CLOCK_MONOTONIC",
-    OF_TASK: "the same with process and thread, without which spans of several threads cannot be told apart",
+    OF_TASK: "the same with process and thread, which are needed to distinguish spans of several threads",
 }
 TOOLS = ("lttng", "lttng-sessiond", "gcc", "setpriv")
 HOME, LOG = "LTTNG_HOME", "lttng-sessiond.log"
@@ -78,7 +78,7 @@ def cases(folder: Path) -> list[Case]:
     for name in TOOLS:
         needs.tool(name, _DEBIAN)
     if HOME not in os.environ:
-        output = (folder / LOG).read_text().strip().splitlines() or ["it said nothing"]
+        output = (folder / LOG).read_text().strip().splitlines() or ["it printed nothing"]
         raise needs.AbsentError(f"lttng-sessiond did not start: {output[-1]}")
     session = _Session(folder / f"brickd-bench-{os.getpid()}")
     # Only now: the library's constructor registers this process with the daemon, and waits until the events are on.
@@ -102,11 +102,11 @@ def marks(stream: Path) -> int:
 
 
 def _packets(data: mmap.mmap) -> Iterator[tuple[int, int]]:
-    """The content of each packet, without the rest of it, which may be older data."""
+    """Yield the content of each packet, without its rest, which may be older data."""
     at = 0
     while at + _PACKET.size <= len(data):
         magic, _, _, _, _, _, content_bits, bits = _PACKET.unpack_from(data, at)
         if magic != _MAGIC or not 0 < content_bits <= bits:
-            return  # an invalid packet was not recorded
+            return  # an invalid packet counts as not recorded
         yield at, at + content_bits // 8
         at += bits // 8

@@ -1,4 +1,4 @@
-/* lttng_events.h - the two events of a span, with the data of a span; the times are in each event's own header.
+/* lttng_events.h - the two events of a span, with the data of a span; each event's header has the time.
  *
  * Twice: `begin` and `end` without a context, `task_begin` and `task_end` with their process and thread. LTTng includes
  * this file several times. MARK is in each event, so that events can be counted in a trace.

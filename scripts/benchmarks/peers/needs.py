@@ -1,4 +1,4 @@
-"""The needs of a peer: a package, a tool, a compiled file. Without them its rows say so.
+"""The needs of a peer: a package, a tool, a compiled file. Its rows say if they are missing.
 
 Nothing here installs anything.
 """
@@ -17,11 +17,11 @@ BENCH = "extra `bench` in pyproject.toml"
 
 
 class AbsentError(Exception):
-    """This machine lacks what a peer needs; the text says what, and where to get it."""
+    """This machine lacks a need of a peer; the text names it, and where to get it."""
 
 
 def package(name: str, whence: str) -> Any:
-    """Import a module, untyped: a peer may be missing where the types are checked."""
+    """Import a module, untyped: the type checker may run without the peer."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

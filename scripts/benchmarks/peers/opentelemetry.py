@@ -1,7 +1,7 @@
 """An OpenTelemetry SDK span: sampled, in a BatchSpanProcessor, to an exporter that drops it.
 
 The queue is emptied after each batch, untimed, so the processor's thread sleeps during the rounds. The time is the
-span's cost for the thread that makes it.
+span's cost for its thread.
 """
 
 from __future__ import annotations

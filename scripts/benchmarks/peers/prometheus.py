@@ -19,7 +19,7 @@ def cases(_: Path) -> list[Case]:
     """A span, and its two halves."""
     client = needs.package("prometheus_client", needs.BENCH)
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-        raise RuntimeError("PROMETHEUS_MULTIPROC_DIR is not set, wanted: prometheus_client in multiprocess mode")
+        raise RuntimeError("PROMETHEUS_MULTIPROC_DIR is not set, expected prometheus_client in multiprocess mode")
     registry = client.CollectorRegistry()
 
     def recorded(sample: str) -> int:

@@ -1,7 +1,7 @@
 """A solution without C: spans into a ring in shared memory, with only struct and mmap.
 
-A peer written for speed: one record of 64 bytes and a head per span, bound methods and constants kept where access is
-cheap.
+A peer written for speed: one record of 64 bytes and a head per span; bound methods and constants are stored where
+access is cheap.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchmarks.method import Case
 
 BY = "struct and mmap"
 SPAN = "with pure-Python ring:"
-HOW = {SPAN: "a record of 64 bytes, nothing folded"}
+HOW = {SPAN: "a record of 64 bytes, without summaries"}
 
 _RECORD = struct.Struct("<QQQQ32x")
 _HEAD = struct.Struct("<Q")

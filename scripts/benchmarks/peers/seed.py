@@ -1,4 +1,4 @@
-"""The hot path of the profiler that brickd replaced, recreated in Rust (seed.rs)."""
+"""The hot path of brickd's predecessor, recreated in Rust (seed.rs)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from benchmarks.method import Case
 from benchmarks.peers import needs
 
-BY = "the seed's design"
+BY = "the predecessor's design"
 PAIR = "start_brick(); stop_brick() in Rust"
-HOW = {PAIR: "one thread's own profiler, CLOCK_MONOTONIC"}
+HOW = {PAIR: "a profiler per thread, CLOCK_MONOTONIC"}
 _SOURCE = Path(__file__).with_name("seed.rs")
 
 

@@ -1,5 +1,5 @@
-//! The seed's hot path, recreated from its design: a span takes an `Instant` at its start. At its stop, the elapsed
-//! time goes into the statistics of its brick, an element of an array, and of the brick's category.
+//! The predecessor's hot path, recreated from its design: a span takes an `Instant` at its start. At its stop, the
+//! elapsed time goes into the statistics of its brick, an element of an array, and of the brick's category.
 //!
 //! The best that the design allows: no lock, no map, no allocation, everything inlined. A profiler shared by threads
 //! would need a mutex around all of it.
@@ -95,7 +95,7 @@ thread_local! {
     static PROFILER: RefCell<Profiler> = const { RefCell::new(Profiler::new()) };
 }
 
-/// Makes `times` spans. `black_box`: the profiler's memory is really written each time, and the brick is unknown.
+/// Records `times` spans. `black_box`: the profiler's memory is really written each time, and the brick is unknown.
 #[no_mangle]
 pub extern "C" fn batch(times: u64) {
     PROFILER.with_borrow_mut(|mut profiler| {

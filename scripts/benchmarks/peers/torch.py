@@ -1,4 +1,4 @@
-"""torch's record_function, if torch is installed: it is far too large to install for this."""
+"""torch's record_function, if torch is installed: it is too large to install for this."""
 
 from __future__ import annotations
 

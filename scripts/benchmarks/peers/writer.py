@@ -14,7 +14,7 @@ from brickd.shm import _reader
 
 BY = "brickd"
 PAIR = "brick_begin(); brick_end() in C"
-HOW = {PAIR: "a segment of its own"}
+HOW = {PAIR: "a separate segment"}
 _AGENT = Path(__file__).resolve().parents[3] / "agent"
 _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", "-fPIC", "-shared", "-pthread")
 
