@@ -153,9 +153,7 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Send JSON instead of uvicorn's plain text."""
         most = self._room.limits.head_bytes
-        self._turn_away(
-            HTTPStatus.BAD_REQUEST, "wrong_request", f"expected an HTTP request with at most {most} bytes of headers"
-        )
+        self._turn_away(HTTPStatus.BAD_REQUEST, "wrong_request", f"expected HTTP with headers of at most {most} bytes")
 
     def pause_writing(self) -> None:
         """Begin the client's turn: it has stopped reading its answer."""

@@ -1,7 +1,7 @@
 """The verb `calibrate`.
 
 Owns: the options that replace a measurement, the screen of peaks. Must not know: how a peak is measured, the form of
-the file. Invariants: the known peaks are replaced only after a complete measurement without contradictions; given
+the file. Invariants: the saved peaks are replaced only after a complete measurement without contradictions; given
 values are shown as given, lower bounds as lower bounds.
 """
 
@@ -117,7 +117,7 @@ def _known(path: Path) -> Sequence[Device]:
 
 
 def _require_this_machine(known: Sequence[Device]) -> None:
-    """Raise a BrickdError if the known peaks are another machine's and cannot be compared."""
+    """Raise a BrickdError if the saved peaks are another machine's and cannot be compared."""
     for device in known:
         if device.source == "measured" and device.machine is not None and device.machine != here():
             other, this = peak_words.machine(asdict(device.machine)), peak_words.machine(asdict(here()))
@@ -152,7 +152,7 @@ def _refuse(devices: Sequence[Device]) -> None:
     )
     why = f"other work took {peak_words.processors(load)}" if load else "not all cores ran at full speed"
     then = "repeat it on a quieter machine" if load else "repeat it"
-    raise BrickdError(f"the results contradict each other: {'; '.join(found)}: {why}; the known peaks stay: {then}")
+    raise BrickdError(f"the results contradict each other: {'; '.join(found)}: {why}; the saved peaks are unchanged: {then}")
 
 
 def _render(devices: Sequence[Device], skipped: Sequence[Skipped], kept: Sequence[Kept], screen: Screen) -> list[str]:

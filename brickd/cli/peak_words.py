@@ -19,7 +19,7 @@ _WHY = {
     "stolen": "lost time to the hypervisor",
     "shared": "ran next to other work that shares a core, cache or memory",
     "virtual": "cannot be checked, as other virtual machines may share it",
-    "unseen": "cannot be checked, as nothing reports other work on a GPU",
+    "unseen": "cannot be checked, because other work on a GPU is not visible",
 }
 _AGAIN = "to measure lower bounds again, with less other work: brickd calibrate"
 _GIVE = "to use the peaks of a data sheet: brickd calibrate --device NAME --peak-flops N --bandwidth N"

@@ -64,7 +64,7 @@ VERBS = {
     "weights": Verb("Check whether replicas hold the same parameters.", "WeightsQuery", also="params parameters"),
     "up": Verb("Start the daemon.", also="start restart serve daemon"),
     "down": Verb("Stop the daemon; the next one continues from its state.", also="stop restart kill shutdown quit"),
-    "record": Verb("Record what workers do into a file.", also="trace capture save"),
+    "record": Verb("Record the workers into a file.", also="trace capture save"),
     "inspect": Verb(
         "Show one segment in full: header, lanes, ledger, rings.", "InspectQuery", also="segment show dump"
     ),
@@ -78,7 +78,7 @@ VERBS = {
     "notify": Verb("Send a test alarm to the daemon's targets.", also="alert"),
     "prune": Verb("Remove the segments of workers that ended or died.", also="clean cleanup clear rm remove delete gc"),
     "calibrate": Verb("Measure the peak performance of this machine.", also="bench benchmark peaks"),
-    "doctor": Verb("Find what keeps brickd from working here, with the fix.", also="check debug diagnose"),
+    "doctor": Verb("Find problems of brickd on this machine, with their fixes.", also="check debug diagnose"),
     "run": Verb("Run a command; time and compare its torch models.", also="exec launch attach"),
     "demo": Verb("Run a demonstration: four workers, one damaged, one slow.", also="example tutorial try"),
     "completion": Verb("Print the script that completes brickd commands in a shell.", also="complete bash zsh fish"),

@@ -133,10 +133,10 @@ def test_an_error_names_its_kind(worker: Start, socket_path: Path, prefix: str) 
         (
             b"GET /v1/status HTTP/1.1\r\nx: " + b"y" * 20_000,
             400,
-            "expected an HTTP request with at most 16384 bytes of headers",
+            "expected HTTP with headers of at most 16384 bytes",
         ),
-        (b"nonsense\r\n\r\n", 400, "expected an HTTP request"),
-        (request("/v1/status", None, "Content-Length: x"), 400, "expected an HTTP request"),
+        (b"nonsense\r\n\r\n", 400, "expected HTTP with headers of"),
+        (request("/v1/status", None, "Content-Length: x"), 400, "expected HTTP with headers of"),
     ],
 )
 def test_an_invalid_parameter_is_refused_with_the_expected_form(

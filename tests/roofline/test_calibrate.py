@@ -594,7 +594,7 @@ def test_all_cores_below_one_core_fails_and_keeps_the_known_peaks(
     assert found.exception.exit_code == 2
     assert str(found.exception) == (
         "the results contradict each other: float32: all cores reach 1e+09 per second, one core reaches 2e+09: other"
-        " work took 1.4 processors; the known peaks stay: repeat it on a quieter machine"
+        " work took 1.4 processors; the saved peaks are unchanged: repeat it on a quieter machine"
     )
     assert [each.name for each in load(path)] == ["given"]
 
@@ -672,7 +672,7 @@ def test_peaks_of_another_machine_are_replaced_only_on_request(
     save(path, [core({"float32": (9e9, seen(9e9))}, machine=Machine("a processor", 4))])
     found = calibrated()
     assert isinstance(found.exception, BrickdError)
-    assert str(found.exception).startswith("the known peaks are those of another machine (a processor, 4 cores), ")
+    assert str(found.exception).startswith("the saved peaks are of another machine (a processor, 4 cores), ")
     assert str(found.exception).endswith(": to replace them: brickd calibrate --replace")
     assert load(path)[0].rates == {"float32": 9e9}
     assert calibrated("--peak-flops", "1", "--bandwidth", "1").exception is None

@@ -268,7 +268,7 @@ def test_more_work_in_several_bricks_adds_up_and_the_largest_is_named() -> None:
         return judged({**bricks, "all_reduce": first(0.4)}, waits=["all_reduce"])
 
     assert "100 ms/s more than others in b;" in works(1.5e7, 2e7, 1.9e7).passed[0].reason
-    assert "100 ms/s more than others in c," in works(1.5e7, 2e7, 2e7).passed[0].reason
+    assert "100 ms/s more than others in c;" in works(1.5e7, 2e7, 2e7).passed[0].reason
     # Work that it does less of counts as well.
     assert found(works(0.0, 2e7, 2e7)) == [About("api", "api/0", "all_reduce")]
 
