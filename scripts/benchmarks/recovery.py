@@ -1,4 +1,4 @@
-"""Whether a server's prompts can be recovered from a recording of its checksums.
+"""Try to recover a server's prompts from a recording of its checksums.
 
 The attacker has the same weights, and records the results of each token of the vocabulary: the token nearest to the
 recorded values is the guess. The attack uses all data of a recording about a tensor. For comparison, the table shows
@@ -115,8 +115,8 @@ def _sketched(of: Recorded) -> Matrix:
 def by_any_key(seen: Recorded, _: Recorded) -> NDArray[np.int64]:
     """Return for each request the token whose embedding best explains the first sketch; any key.
 
-    A place is the sum of one element of each block, with any sign: the sums of two of four blocks must meet those of
-    the other two.
+    A place is the sum of one element of each block, with any sign. So a sum over two of the four blocks must equal one
+    over the other two.
     """
     sketches = seen.sketches[:, _PLACES * _EMBEDDED : _PLACES * (_EMBEDDED + 1)]
     sums = [_sums_of_halves(embedding) for embedding in drawn(SIZE, SEED)["embed_tokens.weight"].astype(np.float64)]
@@ -186,7 +186,7 @@ def recovery(place: Workplace, quick: bool, seed: int) -> Table:
     seen, known = _recorded(every, "seen", asked, "--values"), _recorded(every, "known", _VOCABULARY, "--values")
     attacked("--values, BRICKD_SENSITIVE=1, key known", seen, known, _KEYED, works=True)
     rows += _of_a_skewed_corpus(theirs, chance, len(asked), seed)
-    title = f"Tokens told from a recording, {SIZE.vocabulary} in the vocabulary"
+    title = f"Tokens recovered from a recording,  {SIZE.vocabulary} in the vocabulary"
     return Table("recovery", title, rows)
 
 
@@ -237,6 +237,6 @@ def _row(case: str, recovered: int, tried: int, *, works: bool, seed: int) -> di
 
 
 def at_chance(recovered: int, tried: int, vocabulary: int) -> bool:
-    """Whether guessing would be right as often."""
+    """Return whether guessing would be right as often."""
     expected = tried / vocabulary
     return recovered <= expected + _DEVIATIONS * math.sqrt(expected) + 1

@@ -1,8 +1,8 @@
-"""Services of forked replicas of a small transformer, at most one of which answers wrongly.
+"""Services of forked replicas of a small transformer; at most one replica has a fault.
 
 As a module (`python -m benchmarks.replicas PLAN REPORTS`) it forks the workers of the services in the file PLAN, lets a
-few work at a time, and prints how many have finished. REPORTS then has the result of each. They live until its stdin
-closes.
+few work at a time, and prints how many have finished. The file REPORTS then has the result of each. The workers run
+until stdin closes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Report(NamedTuple):
     Attributes:
         service: its service.
         worker: its number.
-        struck: whether its fault changed a bit, first at the planned place.
+        struck: whether its fault changed a bit, and the first change was at the planned place.
         error: of its operator there, divided by the length of worker 0's tensor.
         tokens: its answers.
     """
@@ -94,7 +94,7 @@ def read(content: bytes) -> list[Report]:
 
 
 class _Files(NamedTuple):
-    """What the children share: a worker with a turn takes a byte from `turns`, and returns it."""
+    """Pipes of the children: a worker takes a byte from `turns` for its turn, and returns it."""
 
     turns: int
     taken: int
@@ -103,7 +103,7 @@ class _Files(NamedTuple):
 
 
 class _Room:
-    """Waits until the event ring has room for a step, so that nothing is lost."""
+    """Wait until the event ring has room for a step, so that nothing is lost."""
 
     def __init__(self, segment: _reader.Segment) -> None:
         self._segment = segment
@@ -182,11 +182,11 @@ def main() -> None:
                     _child(service, worker, weights, files)
                 except BaseException:
                     traceback.print_exc()
-                os._exit(0)  # the exit of an interpreter takes longer than the whole work
+                os._exit(0)  # an interpreter takes longer to exit than all of the work
             children.append(child)
     os.close(done)
     with open(ready, "rb") as pipe:
-        finished = len(pipe.read())  # until every writer has ended
+        finished = len(pipe.read())  # ends when every writer has ended
     print(finished, flush=True)
     for child in children:
         os.waitpid(child, 0)

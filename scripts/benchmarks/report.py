@@ -29,7 +29,7 @@ _WORDS = {True: "yes", False: "NO", None: "-"}
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of one kind; `note` says why there are none, or what to keep in mind.
+    """Rows of one kind; `note` gives the reason for no rows, or a remark.
 
     If rows come from several attempts, the JSON has each attempt in full.
     """
@@ -41,7 +41,7 @@ class Table:
     attempts: Sequence[Sequence[dict[str, Any]]] = ()
 
     def text(self) -> str:
-        """Aligned columns: words left, numbers right; below them the notes on single rows."""
+        """Return aligned columns, with words left and numbers right, then the notes on single rows."""
         lines = [self.title + (f" ({self.note})" if self.note else "")]
         if self.rows:
             columns = [key for key in self.rows[0] if key not in _UNSHOWN]
@@ -80,11 +80,11 @@ class Report:
     command: str
     machine: dict[str, object]
     tables: Sequence[Table]
-    picture: str = ""  # SVG, if there is one
+    picture: str = ""  # the SVG, if any
 
     @property
     def passed(self) -> bool:
-        """Whether no goal was missed."""
+        """Return whether no goal was missed."""
         return not any(row["passed"] is False for table in self.tables for row in table.rows)
 
     def text(self) -> str:

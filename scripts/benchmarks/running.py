@@ -29,7 +29,7 @@ class Running:
         self._process = Path("/proc") / str(process.pid)
 
     def end(self) -> None:
-        """End it, and wait for its end."""
+        """Stop it, and wait until it has ended."""
         self._started.terminate()
         self._started.wait()
 
@@ -37,7 +37,7 @@ class Running:
         return json.loads(self._place.python("-m", "brickd", *arguments, "--json", ends=ends).stdout)
 
     def status(self) -> Any:
-        """The answer of `brickd status`."""
+        """Return the answer of `brickd status`."""
         return self._ask("status")
 
     def stragglers(self) -> list[dict[str, Any]]:
@@ -46,20 +46,20 @@ class Running:
         return found
 
     def named(self) -> list[tuple[str, str, str]]:
-        """Service, worker and brick of each slow worker; an empty brick: it waits for a processor."""
+        """Return service, worker and brick of each slow worker; without a brick if it waits."""
         document = self._ask("stragglers", ends=(0, 1))
         found = [(each["service"], each["worker"], each["brick"]) for each in document["stragglers"]]
         return found + [(each["service"], each["worker"], "") for each in document["waiting"]]
 
     def drains(self, workers: int, *, spans: bool = False) -> None:
-        """Wait until it drains all workers, and has told each whether to record spans in detail."""
+        """Wait until it drains all workers, and has turned span detail on or off in each."""
         self.until(
             lambda: self._ask("set", SERVICE, "--spans", "on" if spans else "off")["workers"] == workers,
             f"{workers} workers are not drained",
         )
 
     def settled(self) -> Any:
-        """Wait until all workers have ended and everything is read; returns the status then."""
+        """Wait until all workers have ended and all data is read, and return the status."""
         found: list[Any] = []
 
         def reached() -> bool:
@@ -85,14 +85,14 @@ class Running:
             time.sleep(0.1)
 
     def processor_ns(self) -> Mapping[str, int]:
-        """The processor time of each of its threads so far, with the kernel's part."""
+        """Return the processor time of each of its threads so far, including kernel time."""
         return {
             thread.name: int((thread / "schedstat").read_text().split()[0])
             for thread in (self._process / "task").iterdir()
         }
 
     def shares(self, windows: int, seconds: float) -> list[float]:
-        """Its share of one core in each of `windows` windows."""
+        """Return its share of one core in each of `windows` windows."""
         found = []
         for _ in range(windows):
             began, before = time.monotonic_ns(), self.processor_ns()
@@ -102,7 +102,7 @@ class Running:
         return found
 
     def longest_ns(self, seconds: float) -> int:
-        """The longest time that one of its threads worked without a rest, sampled each millisecond."""
+        """Return the longest time that a thread worked without a pause, sampled each millisecond."""
         longest, stretch = 0, Counter[str]()
         before = self.processor_ns()
         until = time.monotonic() + seconds
@@ -117,7 +117,7 @@ class Running:
         return longest
 
     def resident_bytes(self) -> int:
-        """Its resident memory."""
+        """Return its resident memory."""
         lines = (self._process / "status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS:"))
 
@@ -127,7 +127,7 @@ class Running:
 
 @contextmanager
 def running(place: Workplace) -> Iterator[Running]:
-    """A daemon that answers; afterwards it, its segments and its state are removed."""
+    """Start a daemon, yield it when it answers, then remove it, its segments and its state."""
     process = subprocess.Popen(
         [sys.executable, "-m", "brickd", "up"],
         env=place.environment,

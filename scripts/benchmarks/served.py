@@ -1,7 +1,7 @@
 """The server of a small transformer: `python -m benchmarks.served ARM`.
 
-It prints its port once it answers, and ends with its stdin. It uses brickd only where an arm needs more than
-`brickd run` does by itself.
+It prints its port when it answers, and ends when its stdin closes. It calls brickd only if an arm needs more than
+`brickd run` does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PATIENCE_SECONDS = 3_600
 
 
 def model() -> Any:
-    """The model, the same in every process."""
+    """Return the model, the same in every process."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
     config = LlamaConfig(
@@ -67,7 +67,7 @@ def prepare(whole: Any, arm: str) -> None:
 
 
 def application(whole: Any) -> Starlette:
-    """An application with one path that generates tokens from a number."""
+    """Return an application with one path, which generates tokens from a number."""
     turn = asyncio.Lock()
 
     def generated(number: int) -> list[int]:

@@ -1,8 +1,8 @@
 """`scripts/bench server`: the cost of starting a server of torch models with `brickd run`.
 
 Two questions: how much longer an instrumented module takes, and whether the server answers as many requests, as fast.
-Servers of all arms run next to each other; each round loads each in turn, in a shuffled order, and compares it with the
-plain one of the same round.
+Servers of all arms run at the same time. Each round loads them one after the other, in a shuffled order, and compares
+each with the plain one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MODULE = Goal(0.5)  # µs
 
 
 class Arm(NamedTuple):
-    """A server that is compared with the plain one."""
+    """A kind of server that is compared with the plain one."""
 
     name: str
     arm: str
@@ -51,12 +51,12 @@ class Arm(NamedTuple):
 PLAIN = Arm("without brickd", "plain")
 ARMS = (
     PLAIN,
-    Arm("brickd run, as it is", "plain", True, {}, True),
+    Arm("brickd run, default settings", "plain", True, {}, True),
     Arm("empty wrappers of the same parts", "wrapped"),
     Arm("every module timed", "every", variables={"BRICKD_FINGERPRINTS": "off"}),
     Arm("every module fingerprinted in each step", "every", variables={"BRICKD_FINGERPRINTS": "all"}),
 )
-_ROOMY = {"BRICKD_EVENTS": "1048576"}  # dropped records would cost nothing
+_ROOMY = {"BRICKD_EVENTS": "1048576"}  # else records are dropped, which costs nothing
 
 
 def run(place: Workplace, quick: bool) -> Report:
@@ -93,7 +93,7 @@ def _modules(place: Workplace, rounds: int) -> Table:
                     "skipped": None,
                 }
             )
-    return Table("modules", f"Added to a module that does nothing, 64 of them in a step; {rounds} rounds", rows)
+    return Table("modules", f"Time added to a module that does nothing, 64 modules in a step; {rounds} rounds", rows)
 
 
 # ---- requests
@@ -161,7 +161,7 @@ def _requests(place: Workplace, pairs: int) -> Table:
     with running(place), ExitStack() as stack:
         servers = {arm.name: stack.enter_context(_serving(place, arm)) for arm in ARMS}
         for turn in servers.values():
-            turn(0)  # the first model call, in which it is instrumented
+            turn(0)  # the first call, which instruments the model
         for number in range(pairs):
             progress(f"requests, round {number + 1} of {pairs}")
             for name in chance.sample(list(servers), len(servers)):
@@ -192,7 +192,7 @@ def _row(arm: Arm, turns: Sequence[Turn], plain: Sequence[Turn]) -> dict[str, An
 
 
 def interval(logs: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of a mean of ratios, by the t distribution of their logarithms.
+    """Return the 95 % interval of a mean of ratios, by the t distribution of their logarithms.
 
     The factor is 2.07 for 23 degrees of freedom, 3.18 for 3.
     """
@@ -205,13 +205,13 @@ def interval(logs: Sequence[float]) -> tuple[float, float]:
 
 
 def p99(turns: Sequence[Turn]) -> float:
-    """The p99 of all requests of some turns."""
+    """Return the p99 of all requests of some turns."""
     every = sorted(took for turn in turns for took in turn.seconds)
     return every[min(len(every) - 1, math.ceil(0.99 * len(every)) - 1)]
 
 
 def late_interval(turns: Sequence[Turn], plain: Sequence[Turn], chance: random.Random) -> tuple[float, float]:
-    """The interval of the ratio of both p99, by resampling rounds."""
+    """Return the interval of the ratio of both p99, by resampling rounds."""
     rounds = range(len(turns))
     found = []
     for _ in range(_RESAMPLED):

@@ -1,7 +1,7 @@
 """The times of spans: up to three fresh processes, until each goal is met in one of them.
 
-A row shows the attempt that met its goal, else the nearest one; without a goal, the first. What this machine lacks is
-skipped, with the reason: its goal is neither met nor missed.
+A row shows the attempt that met its goal, else the nearest one; without a goal, the first. If this machine lacks
+something, the case is skipped with the reason, and its goal is neither met nor missed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ATTEMPTS = 3
 
 
 def rated(each: Comparison, row: dict[str, Any], tsc: bool) -> dict[str, Any]:
-    """The row with the verdict of its goal; None if it was skipped."""
+    """Return the row with the verdict of its goal; None if it was skipped."""
     goal = each.goal_with(tsc)
     verdict: dict[str, Any] = {"goal": None if goal is None else str(goal), "passed": None, "distance": None}
     if goal is not None and row["skipped"] is None:
@@ -28,7 +28,7 @@ def rated(each: Comparison, row: dict[str, Any], tsc: bool) -> dict[str, Any]:
 
 
 def better(new: dict[str, Any], old: dict[str, Any] | None) -> bool:
-    """Whether a row replaces that of an earlier attempt."""
+    """Return whether a row replaces that of an earlier attempt."""
     if old is None:
         return True
     if new["skipped"] is not None:
@@ -44,7 +44,7 @@ Rows = list[dict[str, Any]]
 def attempted(
     comparisons: Sequence[Comparison], attempt: Callable[[int], Rows], tsc: bool = True
 ) -> tuple[Rows, list[Rows]]:
-    """The rows to show, and those of every attempt."""
+    """Return the rows to show, and those of every attempt."""
     best: dict[tuple[str, str], dict[str, Any]] = {}
     attempts: list[Rows] = []
     for turn in range(ATTEMPTS):
@@ -60,7 +60,7 @@ def attempted(
 
 
 def timed(place: Workplace, tsc: bool, rounds: int) -> Table:
-    """The table of all comparisons, with every attempt."""
+    """Return the table of all comparisons, with every attempt."""
     with daemon(place) as variables:
 
         def attempt(turn: int) -> Rows:
@@ -74,5 +74,5 @@ def timed(place: Workplace, tsc: bool, rounds: int) -> Table:
 
 
 def fastest(times: Table) -> Sequence[dict[str, Any]]:
-    """The rows of the fastest attempt: nanoseconds compare only within one attempt."""
+    """Return the rows of the fastest attempt: only times of the same attempt are comparable."""
     return min(times.attempts, key=lambda rows: float(rows[0]["reference_ns_median"]))

@@ -1,7 +1,7 @@
-"""Segments whose headers claim the maximum of everything, with almost no content.
+"""Segments with the highest possible numbers in their headers, and almost no content.
 
-As a module (`python -m benchmarks.sparse COUNT`) it makes them, prints their memory in bytes, holds a worker's lock on
-each, and ends with its stdin.
+As a module (`python -m benchmarks.sparse COUNT`) it creates them, prints their memory in bytes, holds a worker's lock
+on each, and ends when its stdin closes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _size(record: str) -> int:
 
 
 def _template() -> tuple[bytes, int]:
-    """The header of a segment with the maximum of everything, and the size of its file."""
+    """Return the header of the largest possible segment, and the size of its file."""
     import brick_agent as brick
 
     names = {"LANES": LANES, "PATHS": NUMBERS, "NAMES": NUMBERS, "SITES": _reader.SITES_MAX}
@@ -47,7 +47,7 @@ def _template() -> tuple[bytes, int]:
 
 
 def _sealed(page: bytes) -> bytes:
-    """The header with a new uuid, and its new checksum."""
+    """Return the header with a new uuid and its new checksum."""
     made = bytearray(page)
     _put(made, "header", "uuid", os.urandom(16))
     magic = bytes(made[:8])
@@ -59,7 +59,7 @@ def _sealed(page: bytes) -> bytes:
 
 
 def _made(name: str, page: bytes, size: int) -> int:
-    """Make a file in which every lane was used once, with its worker's lock."""
+    """Create a file in which every lane was used once, and take its worker's lock."""
     process, lane = bytearray(_size("process")), bytearray(_size("lane"))
     for field in ("names", "paths"):
         _put(process, "process", field, NUMBERS)
@@ -74,7 +74,7 @@ def _made(name: str, page: bytes, size: int) -> int:
 
 
 def main() -> None:
-    """Make them, and wait."""
+    """Create them, and wait."""
     page, size = _template()
     made = [_made(f"{prefix()}{number:04}", page, size) for number in range(int(sys.argv[1]))]
     print(sum(os.fstat(fd).st_blocks for fd in made) * 512, flush=True)

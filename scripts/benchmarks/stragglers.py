@@ -1,7 +1,7 @@
 """`scripts/bench stragglers`: how soon does a daemon name the slow one of eight workers?
 
 Each run is a service of eight processes that take their steps together; in half of the runs one of them is slightly
-slow in one brick. A run is good if that worker and brick are named, and nothing else ever is.
+slow in one brick. A run is good if that worker and brick are named, and no other worker or brick.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.report import Report, Table
 from benchmarks.running import Running, running
 from benchmarks.workplace import Workplace, progress
 
-HELP = "eight processes in lockstep, one of them slow in one brick: named, how soon, and nobody else"
+HELP = "eight processes in lockstep, one of them slow in one brick: whether and how soon brickd names only this one"
 
 RUNS, QUICK_RUNS = 100, 6  # with a slow worker, and as many without
 SLOW_PERCENT, QUICK_SLOW_PERCENT = 3.0, 10.0
@@ -41,9 +41,9 @@ class Run:
 
     Attributes:
         group: the service.
-        named_s: the time from its begin until the slow worker was named.
+        named_s: the time from its start until the slow worker was named.
         wrong: other reports.
-        began: the time of its begin.
+        began: the time of its start.
     """
 
     group: Group
@@ -52,7 +52,7 @@ class Run:
     began: float = 0.0
 
     def note(self, worker: str, brick: str, now: float) -> None:
-        """Note that a worker was named."""
+        """Record that a worker was named."""
         slow = self.group.slow
         if slow is None or (worker, brick) != (f"{self.group.service}/{slow[0]}", slow[1]):
             self.wrong.add(f"{worker} in {brick}")
@@ -65,16 +65,16 @@ class Run:
 
 
 def run(place: Workplace, quick: bool, runs: int | None = None) -> Report:
-    """Watch services of each kind, a few at a time; then those on busy processors."""
+    """Watch services of each kind, a few at a time, then services on busy processors."""
     percent = QUICK_SLOW_PERCENT if quick else SLOW_PERCENT
     planned = plan(runs or (QUICK_RUNS if quick else RUNS), percent, _SEED)
-    beyond = 0.0 if quick else _SNAPSHOT_SECONDS  # late reports may be wrong as well
+    beyond = 0.0 if quick else _SNAPSHOT_SECONDS  # a late report may also be wrong
     with running(place) as daemon:
         for number, batch in enumerate(batches(planned)):
             done = planned[: number * _AT_ONCE]
             progress(f"{len(done)} of {len(planned)} services were watched; {'; '.join(_remarks(done)) or 'all good'}")
             watch(place, daemon, batch, WITHIN_SECONDS + beyond)
-        # One run at each load would prove nothing, and take minutes.
+        # One run at each load would take minutes and prove nothing.
         busy = [] if quick else [contended.table(place, daemon, runs or RUNS)]
     rows = [row([each for each in planned if bool(each.group.slow) == slow], percent) for slow in (True, False)]
     title = f"{WORKERS} processes in lockstep, named within {WITHIN_SECONDS:g} s, {_AT_ONCE} services at a time"
@@ -82,7 +82,7 @@ def run(place: Workplace, quick: bool, runs: int | None = None) -> Report:
 
 
 def plan(runs: int, percent: float, seed: int) -> list[Run]:
-    """`runs` services with a slow worker and as many without, in random order."""
+    """Return `runs` services with a slow worker and as many without, in random order."""
     chance = random.Random(seed)
     slow = [(chance.randrange(WORKERS), chance.choice(BRICKS), percent) for _ in range(runs)]
     chosen: list[tuple[int, str, float] | None] = [*slow, *[None] * runs]
@@ -91,7 +91,7 @@ def plan(runs: int, percent: float, seed: int) -> list[Run]:
 
 
 def batches(planned: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    """Groups that are watched at the same time."""
+    """Split them into groups that are watched at the same time."""
     for first in range(0, len(planned), _AT_ONCE):
         yield planned[first : first + _AT_ONCE]
 
@@ -113,7 +113,7 @@ def watch(place: Workplace, daemon: Running, batch: Sequence[Run], seconds: floa
 
 
 def row(runs: Sequence[Run], percent: float) -> dict[str, Any]:
-    """The row of all runs of a kind."""
+    """Return the row of all runs of a kind."""
     slow = any(run.group.slow for run in runs)
     named, wrong = sum(run.good for run in runs), sum(bool(run.wrong) for run in runs)
     seconds = [run.named_s for run in runs if run.named_s is not None]

@@ -1,4 +1,4 @@
-"""`scripts/bench sync`: BrickProfiler's sync modes in a forward pass, and the seed's claims."""
+"""`scripts/bench sync`: BrickProfiler's sync modes in a forward pass, and older claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HELP = "a transformer's forward pass under BrickProfiler's sync modes, against o
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure, until each goal is met in one of three attempts."""
+    """Measure in at most three attempts, until each goal is met in one of them."""
     rounds = 20 if quick else 100
 
     def attempt(turn: int) -> list[dict[str, object]]:

@@ -8,7 +8,7 @@ static const struct brick_fingerprint_key none;
 static float *data;
 static volatile uint64_t sink; /* keeps the results in use */
 
-/* Makes float32 values of similar size, none of them special; NULL without room. */
+/* Returns float32 values of similar size, without special values; NULL without memory. */
 float *tensor_make(uint64_t elements)
 {
     uint64_t state = 1;
@@ -23,13 +23,13 @@ float *tensor_make(uint64_t elements)
 int tensor_has(const char *variant) { return brick_kernel_named(variant) != NULL; }
 const char *tensor_chosen(void) { return brick_kernel_choose()->name; }
 
-/* The checksum of `elements` whose words have this sum. */
+/* Returns the checksum of `elements` whose words have this sum. */
 uint64_t tensor_checksum(uint32_t dtype, uint64_t elements, uint64_t sum)
 {
     return brick_siphash(none.words, (const uint64_t[]){sum, elements * 4, dtype}, 3);
 }
 
-/* How many of `times` fingerprints of the first elements have the right checksum. */
+/* Returns how many of `times` fingerprints of the first elements have the right checksum. */
 uint64_t tensor_fingerprints(const char *variant, uint32_t dtype, uint64_t elements, uint64_t wanted, uint64_t times)
 {
     const int64_t shape[1] = {(int64_t)elements};
@@ -50,7 +50,7 @@ uint64_t tensor_fingerprints(const char *variant, uint32_t dtype, uint64_t eleme
 
 typedef uint64_t words __attribute__((vector_size(64)));
 
-/* Reads as fast as this processor can: only loads, and the least that keeps them. */
+/* Reads as fast as this processor can: only loads, and the fewest operations that use their results. */
 WIDEST void tensor_read(uint64_t bytes, uint64_t times)
 {
     while (times-- > 0) {

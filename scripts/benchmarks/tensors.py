@@ -60,7 +60,7 @@ COMPARISONS = (
     Comparison(FEWER_PYTHON, FEWER),
 )
 _ROOT = Path(__file__).resolve().parents[2] / "agent"
-_FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-Wno-psabi")  # the agent's, without its warnings
+_FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-Wno-psabi")  # the agent's code, without warnings
 
 
 def _library(folder: Path) -> ctypes.CDLL:
@@ -77,7 +77,7 @@ def _library(folder: Path) -> ctypes.CDLL:
 
 @dataclass
 class _Right:
-    """Counts the correct fingerprints."""
+    """Count the correct fingerprints."""
 
     count: int = 0
 
@@ -122,7 +122,7 @@ class _Tensor:
 
 
 def cases(folder: Path) -> tuple[list[Case], dict[str, str]]:
-    """All cases, and which of them this machine cannot run."""
+    """Return all cases, and those that this machine cannot run."""
     native = _library(folder)
     tensor = _Tensor(native)
     chosen = native.tensor_chosen().decode()
@@ -145,7 +145,7 @@ def cases(folder: Path) -> tuple[list[Case], dict[str, str]]:
 
 
 def main() -> None:
-    """Measure; prints the rows as JSON."""
+    """Measure, and print the rows as JSON."""
     rounds, turn = int(sys.argv[1]), int(sys.argv[2])
     cpu = pin(turn)
     made, missing = cases(Path.cwd())

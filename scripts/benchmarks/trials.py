@@ -1,8 +1,8 @@
 """Runs with a known truth, and their outcome.
 
-Owns: how runs are drawn, when one is good, the result of a class of runs. Must not know: which tool is queried, and
-how. Invariants: half of the runs are healthy; a run whose damage changed nothing is reported but not counted; if too
-little was compared, nothing is good.
+Owns: how runs are drawn, when a run is good, the result of a class of runs. Must not know: the tool and how it is
+queried. Invariants: half of the runs are healthy; a run whose damage changed nothing is reported but not counted; if
+too little was compared, nothing is good.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from benchmarks.damage import Fault, OperatorFault, WeightFault
 from benchmarks.replicas import PROMPT, SIZE, Report, Service
 from benchmarks.verdicts import UNKNOWN, Verdict
 
-FACTOR = 2.0  # within which an estimate of an error must be
-_SHOWN = 3  # of the failures
+FACTOR = 2.0  # the highest factor by which an estimated error may be wrong
+_SHOWN = 3  # failures that are listed
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Trial:
     Attributes:
         service: with its truth.
         struck: whether its damage changed anything.
-        error: of the damage, divided by the length of worker 0's tensor.
-        verdict: brickd's.
+        error: the size of the damage, divided by the length of worker 0's tensor.
+        verdict: brickd's verdict.
     """
 
     service: Service
@@ -39,12 +39,12 @@ class Trial:
 
     @property
     def found(self) -> bool:
-        """Whether a difference was reported."""
+        """Return whether a difference was reported."""
         return self.verdict.differs is True
 
     @property
     def localised(self) -> bool:
-        """Whether the exact place was reported."""
+        """Return whether the exact place was reported."""
         fault = self.service.fault
         assert fault is not None
         if isinstance(fault, WeightFault):
@@ -53,19 +53,19 @@ class Trial:
 
     @property
     def near(self) -> bool:
-        """Whether the right operator and layer were reported."""
+        """Return whether the right operator and layer were reported."""
         fault, first = self.service.fault, self.verdict.first
         assert isinstance(fault, OperatorFault)
         return self.found and first is not None and first[:2] == fault.place[:2]
 
     @property
     def estimated(self) -> bool:
-        """Whether the estimated error is close enough."""
+        """Return whether the estimated error is close enough."""
         error = self.verdict.error
         return self.found and error is not None and self.error / FACTOR <= error <= self.error * FACTOR
 
     def outcome(self, reports: Sequence[Report], verdict: Verdict) -> Trial:
-        """The trial with its outcome."""
+        """Return the trial with its outcome."""
         fault = self.service.fault
         if fault is None:
             return replace(self, verdict=verdict)
@@ -82,7 +82,7 @@ def drawn_trials(
     prompts: int,
     split: frozenset[int] = frozenset(),
 ) -> list[Trial]:
-    """`runs` trials with a fault and as many without, shuffled; `split`: two numeric classes."""
+    """Return `runs` trials with a fault and as many without; `split`: in two numeric classes."""
     chance = random.Random(seed)
     faults: list[Fault | None] = [*(fault(chance) for _ in range(runs)), *[None] * runs]
     chance.shuffle(faults)
@@ -97,7 +97,7 @@ def drawn_trials(
 
 
 def batches(trials: Sequence[Trial], size: int) -> Iterator[Sequence[Trial]]:
-    """Groups that run at the same time."""
+    """Split them into groups that run at the same time."""
     for first in range(0, len(trials), size):
         yield trials[first : first + size]
 
@@ -107,10 +107,10 @@ class Wanted:
     """The required result of a class of runs, in percent of them.
 
     Attributes:
-        found: at least.
-        localised: at least, of those that can be localised; in the run class, those whose error is estimated within a
-            factor of two.
-        comparisons: the minimum for healthy runs: damaged workers part, and what follows has no counterpart.
+        found: the minimum of found faults.
+        localised: the minimum of localised faults, of those that can be localised; in the run class, of those with an
+            estimated error within a factor of two.
+        comparisons: the minimum of healthy runs (a damaged worker soon has no counterparts).
     """
 
     found: float
@@ -129,7 +129,7 @@ def row(
     good: Callable[[Trial], bool],
     fit: Callable[[Trial], bool] = lambda _: True,
 ) -> dict[str, Any]:
-    """The row of a class.
+    """Return the row of a class.
 
     Args:
         case: its name.
@@ -137,7 +137,7 @@ def row(
         wanted: the required result.
         seed: of its trials.
         good: whether a found damage is also localised.
-        fit: whether a damage can be localised at all; all must be found.
+        fit: whether a damage can be localised; every damage must be found.
     """
     damaged = [each for each in trials if each.service.fault is not None and each.struck]
     clean = [each for each in trials if each.service.fault is None]
@@ -171,7 +171,7 @@ def row(
 
 
 def skipped(case: str, wanted: Wanted, why: str) -> dict[str, Any]:
-    """The row of a class that could not be tried."""
+    """Return the row of a class that could not be tested."""
     nothing = row(case, [], wanted, 0, lambda _: False)
     return dict.fromkeys(nothing) | {"case": case, "goal": str(wanted), "note": "", "skipped": why}
 
@@ -183,12 +183,12 @@ def _remarks(
         yield "too few comparisons to say anything"
     idle = sum(each.service.fault is not None and not each.struck for each in trials)
     if idle:
-        yield f"{idle} more whose damage changed nothing where it was to"
+        yield f"{idle}  more whose damage changed nothing at its planned place"
     bad = [each for each in trials if _is_bad(each, good, fit)]
     for each in bad[:_SHOWN]:
         yield f"{each.service.name}: {_short(each)}"
     if len(bad) > _SHOWN:
-        yield f"{len(bad) - _SHOWN} more like these"
+        yield f"{len(bad) - _SHOWN}  more failures"
 
 
 def _is_bad(trial: Trial, good: Callable[[Trial], bool], fit: Callable[[Trial], bool]) -> bool:
@@ -212,5 +212,5 @@ def _where(place: tuple[object, ...]) -> str:
 
 
 def measurable(trial: Trial, least: float) -> bool:
-    """Whether a damage is large enough for an estimate."""
+    """Return whether a damage is large enough for an estimate."""
     return trial.service.fault is None or (math.isfinite(trial.error) and trial.error >= least)

@@ -1,6 +1,6 @@
-"""brickd's verdicts on services with a known truth, as a test harness reads them.
+"""brickd's verdicts on services with a known truth.
 
-Owns: which verbs are queried, where their answers have the verdicts. Must not know: the truth.
+Owns: which verbs are queried, and where the verdicts are in their answers. Must not know: the truth.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
         differs: whether its workers differ; None: unknown, for any reason.
         first: where they differ first: a run of an operator, or a worker and its tensor.
         error: the estimated difference; None: not given.
-        comparisons: their number.
+        comparisons: the number of comparisons.
         text: the original text.
     """
 
@@ -38,20 +38,20 @@ UNKNOWN = Verdict(None)
 
 
 def absent(verb: str) -> str | None:
-    """Why a verb cannot be queried; None: it can."""
+    """Return why a verb cannot be queried; None if it can."""
     from brickd.query.verbs import VERBS
 
     return None if verb in VERBS else f"brickd has no verb {verb}"
 
 
 def of_kernels(place: Workplace, services: Iterable[str], *how: str) -> list[Verdict]:
-    """From `brickd diff` over the two workers of each service."""
+    """Get verdicts from `brickd diff` over the two workers of each service."""
     questions = [("diff", f"{service}/0", f"{service}/1", *how) for service in services]
     return [kernels(document) for document in asked(place, questions)]
 
 
 def kernels(document: Mapping[str, Any]) -> Verdict:
-    """The verdict in an answer of `diff`."""
+    """Return the verdict in an answer of `diff`."""
     if "error" in document:
         return Verdict(None, text=document["error"])
     first, where = document["first"], None
@@ -72,17 +72,17 @@ def _number(value: str | int) -> int:
 
 
 def of_services(place: Workplace, services: Iterable[str], *how: str) -> list[Verdict]:
-    """From `brickd diff` over all workers of each service."""
+    """Get verdicts from `brickd diff` over all workers of each service."""
     return [kernels(document) for document in asked(place, [("diff", service, *how) for service in services])]
 
 
 def of_findings(place: Workplace, services: Iterable[str]) -> list[Verdict]:
-    """From the daemon's findings in `brickd coverage`."""
+    """Get verdicts from the daemon's findings in `brickd coverage`."""
     return [findings(document) for document in asked(place, [("coverage", service) for service in services])]
 
 
 def findings(document: Mapping[str, Any]) -> Verdict:
-    """The verdict in such an answer; the run of the operator that is kept is random."""
+    """Return the verdict in such an answer; its example is a random run of the operator."""
     if "error" in document:
         return Verdict(None, text=document["error"])
     found = [each for each in document["findings"] if each["evidence"] == "input"]
@@ -97,12 +97,12 @@ def findings(document: Mapping[str, Any]) -> Verdict:
 
 
 def of_weights(place: Workplace, services: Sequence[str]) -> list[Verdict]:
-    """From `brickd weights` over all workers of each service."""
+    """Get verdicts from `brickd weights` over all workers of each service."""
     return [weights(document) for document in asked(place, [("weights", service) for service in services])]
 
 
 def weights(document: Mapping[str, Any]) -> Verdict:
-    """The verdict in such an answer; a place only if it is one tensor of one worker."""
+    """Return the verdict in such an answer; with a place only if it is one tensor of one worker."""
     if "error" in document:
         return Verdict(None, text=document["error"])
     rows, where = document["differing"], None

@@ -1,4 +1,4 @@
-"""The daemon's cost of a weight's fingerprint after the drain: 64 workers, 1,000 tensors."""
+"""The daemon's cost of a drained weight fingerprint, with 64 workers and 1,000 tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKERS, TENSORS = 64, 1_000
 
 
 class Case(NamedTuple):
-    """The records of each tensor; `before`: sent once, untimed; `own`: differs by worker."""
+    """The records of each tensor; `before`: sent once and not timed; `own`: differs by worker."""
 
     name: str
     generation: int
@@ -28,14 +28,14 @@ class Case(NamedTuple):
 
 CASES = (
     Case("weights, read for the first time", 1, 1, before=False),
-    Case("weights, read again and the same", 1, 2, before=True),
-    Case("weights, loaded anew and the same", 2, 2, before=True),
-    Case("weights, of each worker its own, for the first time", 1, 1, before=False, own=True),
+    Case("weights, read again, unchanged", 1, 2, before=True),
+    Case("weights, loaded again, unchanged", 2, 2, before=True),
+    Case("weights, different in each worker, read for the first time", 1, 1, before=False, own=True),
 )
 
 
 def timed(case: Case, rounds: int) -> list[float]:
-    """The nanoseconds of a record, by round."""
+    """Return the nanoseconds of a record, by round."""
     tables = WorkerNames([("other", 0), ("w", 0)], [None, *((1, layer, 0) for layer in range(TENSORS))])
     before = [_records(1, 1)] * WORKERS
     records = [_records(case.generation, case.ticks, case.own * worker * TENSORS) for worker in range(WORKERS)]

@@ -1,7 +1,6 @@
-"""Where a run may leave files and segments, and the environment of the processes it starts.
+"""The folder for files and segments of a run, and the environment of its processes.
 
-Nothing remains: the folder is removed at the end of the run, and so are segments with its prefix, whatever happened to
-their processes.
+At the end of the run, the folder and all segments with its prefix are removed, even if their processes were killed.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ _FOREIGN = ("BRICKD", "LTTNG", "OTEL", "PROMETHEUS", "PYTHON")  # settings of th
 
 @dataclass(frozen=True)
 class Workplace:
-    """A folder, and the environment of the processes in it."""
+    """A folder, and the environment of its processes."""
 
     folder: Path
     environment: dict[str, str]
 
     @property
     def runtime(self) -> Path:
-        """The runtime directory of a daemon of the run, and of its clients."""
+        """The runtime directory of the run's daemon and its clients."""
         return Path(self.environment["BRICKD_RUNTIME_DIR"])
 
     @contextmanager
@@ -59,7 +58,7 @@ class Workplace:
             raise RuntimeError(f"{len(left)} segments of workers that ended are still there, the first is {left[0]}")
 
     def remove_segments(self) -> None:
-        """Remove the remaining segments, whatever happened to their processes."""
+        """Remove the remaining segments, even if their processes were killed."""
         for file in SHM.glob(self.environment["BRICKD_SHM_PREFIX"] + "*"):
             file.unlink(missing_ok=True)
 
@@ -70,14 +69,14 @@ class Workplace:
         variables: Mapping[str, str] = MappingProxyType({}),
         ends: tuple[int, ...] = (0,),
     ) -> subprocess.CompletedProcess[str]:
-        """Run this Python with arguments, under another command if given; returns the output.
+        """Run this Python with arguments, under another command if given, and return the output.
 
         `ends`: the exit statuses of success.
         """
         done = subprocess.run(
             [*under, sys.executable, *arguments],
             env=self.environment | dict(variables),
-            cwd=self.folder,  # which Python searches before all installed packages
+            cwd=self.folder,  # searched by Python before all installed packages
             capture_output=True,
             text=True,
             check=False,
@@ -88,13 +87,13 @@ class Workplace:
         return done
 
     def ask(self, module: str, *arguments: object, **variables: str) -> Any:
-        """Run the `main` of a module of this package in a fresh process; returns its JSON."""
+        """Run the `main` of a module of this package in a new process, and return its JSON."""
         return json.loads(self.python("-m", f"benchmarks.{module}", *map(str, arguments), variables=variables).stdout)
 
 
 @contextmanager
 def workplace(what: str = "bench") -> Iterator[Workplace]:
-    """A workplace for one run."""
+    """Create a workplace for one run."""
     with tempfile.TemporaryDirectory(prefix=f"brickd-{what}-") as name:
         folder = Path(name)
         prometheus = folder / "prometheus"

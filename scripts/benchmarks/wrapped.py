@@ -1,7 +1,7 @@
 """The cost of an instrumented module: `python -m benchmarks.wrapped ROUNDS`.
 
-A model whose modules do nothing is called plain, with wrappers that do nothing, and instrumented; each time with the
-next of many inputs, so that the right steps are sampled.
+The modules of the model do nothing. It is called plain, with empty wrappers, and instrumented. Each call gets the next
+of many inputs, so that the right steps are sampled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Model(torch.nn.Module):  # type: ignore[misc]
 
 
 def main() -> None:
-    """Measure; prints nanoseconds per module as JSON."""
+    """Measure, and print nanoseconds per module as JSON."""
     pin(0)
     torch.set_num_threads(1)
     models = {name: _Model().eval() for name in ("plain", "wrapped", "instrumented")}

@@ -92,7 +92,7 @@ def test_too_few_comparisons_never_pass() -> None:
 def test_damage_without_an_effect_is_reported_and_not_counted() -> None:
     found = judged(trial(OPERATOR, DIVERGED), trial(OPERATOR, EQUAL, struck=False), trial(None, EQUAL))
     assert (found["runs"], found["passed"]) == (1, True)
-    assert found["note"] == "1 more whose damage changed nothing where it was to"
+    assert found["note"] == "1 more whose damage changed nothing at its planned place"
 
 
 def test_damage_that_cannot_be_localized_must_only_be_detected() -> None:
