@@ -152,7 +152,9 @@ def _refuse(devices: Sequence[Device]) -> None:
     )
     why = f"other work took {peak_words.processors(load)}" if load else "not all cores ran at full speed"
     then = "repeat it on a quieter machine" if load else "repeat it"
-    raise BrickdError(f"the results contradict each other: {'; '.join(found)}: {why}; the saved peaks are unchanged: {then}")
+    raise BrickdError(
+        f"the results contradict each other: {'; '.join(found)}: {why}; the saved peaks are unchanged: {then}"
+    )
 
 
 def _render(devices: Sequence[Device], skipped: Sequence[Skipped], kept: Sequence[Kept], screen: Screen) -> list[str]:

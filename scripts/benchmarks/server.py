@@ -93,7 +93,7 @@ def _modules(place: Workplace, rounds: int) -> Table:
                     "skipped": None,
                 }
             )
-    return Table("modules", f"Time added to a module that does nothing, 64 modules in a step; {rounds} rounds", rows)
+    return Table("modules", f"Added to a module that does nothing, 64 of them in a step; {rounds} rounds", rows)
 
 
 # ---- requests
