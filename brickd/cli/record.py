@@ -31,7 +31,7 @@ from brickd.errors import BrickdError, Exit, NoDaemon
 from brickd.model.worker_names import as_argument
 from brickd.query.orders import EndRecording, Recording
 from brickd.query.query import to_query
-from brickd.recording.library import ENDING, NOBODY, unfetched
+from brickd.recording.library import ENDING, NO_DAEMON, unfetched
 from brickd.recording.rotation import SUFFIX
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -104,7 +104,7 @@ def _recorded(order: Recording, out: Path) -> tuple[Document, bool]:
         document = _by_daemon(order)
         complete = _fetched(document, out)
     except NoAnswer as error:
-        if error.why not in NOBODY:
+        if error.why not in NO_DAEMON:
             raise
         document = _here(order, out)
     if document["why"] not in ("asked", "over", "exited"):

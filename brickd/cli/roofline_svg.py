@@ -99,9 +99,9 @@ def _places(bricks: Sequence[Mapping[str, Any]], across: Axis, height: Axis) -> 
         yield drawing.titled(f'<circle class="place {kind}" cx="{x}" cy="{y}" r="{radius}"/>', _tooltip(brick))
         if number < _NAMED:
             on_the_left = x > (_LEFT + _RIGHT) / 2
-            beside = x - radius - 3 if on_the_left else x + radius + 3
+            label_x = x - radius - 3 if on_the_left else x + radius + 3
             name = escape.text(brick["name"], _NAME_WIDTH)
-            yield drawing.text(round(beside, 1), y + 4, name, "number" if on_the_left else "")
+            yield drawing.text(round(label_x, 1), y + 4, name, "number" if on_the_left else "")
 
 
 def _tooltip(brick: Mapping[str, Any]) -> str:

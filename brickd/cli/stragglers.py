@@ -65,7 +65,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         lines += ["", *escape.wrapped(line, screen.width)]
     if findings or document["waiting"]:
         return lines
-    return lines + [line for text in _nobody(document) for line in escape.wrapped(text, screen.width)]
+    return lines + [line for text in _none_slow(document) for line in escape.wrapped(text, screen.width)]
 
 
 def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
@@ -82,7 +82,7 @@ def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
     return lines + wording.more(len(rows) - len(shown), "more worker")
 
 
-def _nobody(document: dict[str, Any]) -> Iterator[str]:
+def _none_slow(document: dict[str, Any]) -> Iterator[str]:
     """Return the coverage, if no worker is slow."""
     compared = document["compared"]
     seconds = units.duration(compared["length_ns"])

@@ -39,8 +39,8 @@ def again(seconds: float, find: Callable[[], FetchedAnswer], table: Table, outpu
         found = find()
         if drawn:
             seen = screen()
-            beside = [escape.text(f"brickd: {each}", seen.width) for each in found.words]
-            _draw([*table(found.document, seen), *beside])
+            remarks = [escape.text(f"brickd: {each}", seen.width) for each in found.words]
+            _draw([*table(found.document, seen), *remarks])
         else:
             _print(found, table, output)
             for words in found.words if found.words != printed else ():

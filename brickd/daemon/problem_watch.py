@@ -60,7 +60,7 @@ class ProblemWatch:
         workers = survey.workers
         seen = Seen.of(self._world, survey, workers, ())
         found = problems(seen)
-        equal = {each.name for service in seen.beside for each in service.workers if each.state == "equal"}
+        equal = {each.name for service in seen.weighed for each in service.workers if each.state == "equal"}
         with self._lock:
             book, changes = self.book().updated(
                 found, living(workers), at_ns, equal=equal, sends=self._send is not None

@@ -35,7 +35,7 @@ class ReadSegment(NamedTuple):
         taken_bytes: the memory that the segment uses.
         most_bytes: the memory that it may use.
         unread: whether it keeps each span in detail without a reader.
-        thinned_for_nobody: whether a killed daemon set which fingerprints it records.
+        thinned_unowned: whether a killed daemon set which fingerprints it records.
         key: the name of the key of its checksums; 0: they have no key; None: no checksums, or unknown.
     """
 
@@ -49,7 +49,7 @@ class ReadSegment(NamedTuple):
     most_bytes: int = 0
     losses: tuple[Loss, ...] = ()
     unread: bool = False
-    thinned_for_nobody: bool = False
+    thinned_unowned: bool = False
     service: str = ""
     key: int | None = None
 
@@ -134,7 +134,7 @@ def _known(worker: Worker) -> ReadSegment:
         most_bytes=header["size"],
         losses=tuple(losses(worker.reading, worker.ledger)),
         unread=worker.reading.unread,
-        thinned_for_nobody=worker.reading.thinned_for_nobody,
+        thinned_unowned=worker.reading.thinned_unowned,
         service=worker.reading.service,
         key=worker.reading.process["key"] or (0 if _made_without(worker) else None),
     )
@@ -181,7 +181,7 @@ def judge_unread(segments: Segments) -> CheckResult:
 
 def judge_thinned(segments: Segments) -> CheckResult:
     """Find workers that still have a killed daemon's setting of fingerprints."""
-    thinned = [worker.name for worker in segments.workers if worker.thinned_for_nobody]
+    thinned = [worker.name for worker in segments.workers if worker.thinned_unowned]
     wanted = "the configured fingerprints, unless a daemon has set others"
     return _without_reader("fingerprints-set", thinned, wanted, "every worker records the fingerprints that are set")
 

@@ -67,9 +67,9 @@ def lifted(reading: Reading) -> Deferred:
         if path.unit == _reader.UNIT_DEFERRED:
             _put(measured, number, _row(summaries, number))
         elif path.unit == _reader.UNIT_BOUND:
-            beside = numbers[path._replace(unit=_reader.UNIT_DEFERRED)]
-            _put(bound, beside, _row(summaries, number))
-            _put(latency, beside, _row(latencies, number))
+            deferred = numbers[path._replace(unit=_reader.UNIT_DEFERRED)]
+            _put(bound, deferred, _row(summaries, number))
+            _put(latency, deferred, _row(latencies, number))
     result = Deferred()
     tables = (_reader.Summaries(table) for table in (measured, bound, latency))
     result.measured, result.bound, result.latency = tables

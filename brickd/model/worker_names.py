@@ -17,10 +17,10 @@ from brickd.base.units import listed
 from brickd.shm.segment_copy import Identity
 
 Who = TypeVar("Who", bound=Identity)
-_NOBODY: Mapping[str, str] = MappingProxyType({})
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
-def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NOBODY) -> list[tuple[str, Who]]:
+def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NO_NAMES) -> list[tuple[str, Who]]:
     """Name each worker: as declared, else as before, else by the lowest free number.
 
     Live workers come first: a restarted worker gets the name, and the dead one gets the name with a suffix. Among

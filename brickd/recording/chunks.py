@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 from brickd.errors import RecordingRefused
 from brickd.recording.chunk_heads import ChunkHead, Heads
 from brickd.recording.damage import DroppedChunks, End
-from brickd.recording.file_bytes import Reads, RecordingBytes, nobody, open_file
+from brickd.recording.file_bytes import Reads, RecordingBytes, open_file, unreported
 from brickd.shm import _reader
 
 _BLOCK = _reader.BLOCK_BYTES
@@ -164,7 +164,7 @@ class Form:
         self.close()
 
 
-def open_recording(path: str, reads: Reads = nobody) -> Form:
+def open_recording(path: str, reads: Reads = unreported) -> Form:
     """Open a file of a recording; raise the errors of `open_file` and `Form`."""
     file = open_file(path, reads)
     try:

@@ -21,14 +21,14 @@ Reads = Callable[[str, int, int], object]
 """A function of the file's path, the position of the reading, and the file's size."""
 
 
-def nobody(path: str, at: int, of: int) -> None:
+def unreported(path: str, at: int, of: int) -> None:
     """Ignore the progress."""
 
 
 class RecordingBytes:
     """An open file, with its descriptor; `trouble` says why bytes could not be read, or ""."""
 
-    def __init__(self, path: str, fd: int, reads: Reads = nobody) -> None:
+    def __init__(self, path: str, fd: int, reads: Reads = unreported) -> None:
         self.path = path
         self.trouble = ""
         self._fd = fd
@@ -70,7 +70,7 @@ class RecordingBytes:
             self._fd = -1
 
 
-def open_file(path: str, reads: Reads = nobody) -> RecordingBytes:
+def open_file(path: str, reads: Reads = unreported) -> RecordingBytes:
     """Open a file. RecordingRefused: it is not one. NotPermitted: this user may not read it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -183,7 +183,7 @@ def _locked(fd: int) -> bool:
 
 
 ENDING = "Ctrl-C in its brickd record"  # how to end a recording
-NOBODY = ("none", "stale", "elsewhere")  # reasons that mean that no daemon serves this user
+NO_DAEMON = ("none", "stale", "elsewhere")  # reasons that mean that no daemon serves this user
 
 
 def unfetched() -> list[dict[str, Any]]:
@@ -192,6 +192,6 @@ def unfetched() -> list[dict[str, Any]]:
         recordings: list[dict[str, Any]] = client.ask("record").document()["recordings"]
         return recordings
     except NoAnswer as error:
-        if error.why not in NOBODY:
+        if error.why not in NO_DAEMON:
             raise
         return [each.document() for each in Shelf(runtime().recordings).all()]

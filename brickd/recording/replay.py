@@ -31,7 +31,7 @@ from brickd.recording import recorded_fingerprints
 from brickd.recording.body_codec import Beginning, RecordingCounts, Shown
 from brickd.recording.checksum_records import Checked
 from brickd.recording.chunks import open_recording
-from brickd.recording.file_bytes import Reads, nobody
+from brickd.recording.file_bytes import Reads, unreported
 from brickd.recording.file_index import FileIndex, RecordedEvents
 from brickd.recording.recorded_segment import RecordedSegment
 
@@ -271,7 +271,7 @@ class Replay:
 
 
 @contextlib.contextmanager
-def opened(paths: Sequence[str], reads: Reads = nobody) -> Iterator[Replay]:
+def opened(paths: Sequence[str], reads: Reads = unreported) -> Iterator[Replay]:
     """Open one recording: one or several of its files in any order; `reads` gets the progress.
 
     Raises:

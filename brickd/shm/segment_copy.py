@@ -151,7 +151,7 @@ class Reading(Identity):
         return self.asked_rate != 0 or self.left_out != 0
 
     @property
-    def thinned_for_nobody(self) -> bool:
+    def thinned_unowned(self) -> bool:
         """Whether the worker is still `thinned` although it has no consumer."""
         return self.alive and self.thinned and not self.drained
 

@@ -120,16 +120,16 @@ class Memory:
         dropped = [each for each in (*self.gone.values(), *self.older.values()) if is_meant(each)]
         for each in dropped:
             self.drop(each)
-        nobody = {uuid for uuid, each in self.gone.items() if is_meant(each)}
+        departed = {uuid for uuid, each in self.gone.items() if is_meant(each)}
         added_up = {each.reading.service for each in self.older.values() if is_meant(each)}
-        self.gone = {uuid: each for uuid, each in self.gone.items() if uuid not in nobody}
+        self.gone = {uuid: each for uuid, each in self.gone.items() if uuid not in departed}
         self.older = {key: each for key, each in self.older.items() if not is_meant(each)}
         # Workers in sums no longer have a uuid here.
         there = self.known.keys() | self.gone.keys()
         compared = self.compared
         places = [(place, set(finding.workers)) for place, finding in compared.findings.items()]
         places += [(place, set(doubt.workers)) for place, doubt in compared.doubts.items()]
-        nobody |= {
+        departed |= {
             uuid
             for place, workers in places
             if uuids is None or place.service in added_up
@@ -141,9 +141,10 @@ class Memory:
             findings={
                 place: each
                 for place, each in compared.findings.items()
-                if not self.known.keys().isdisjoint(each.named) or (uuids is not None and nobody.isdisjoint(each.named))
+                if not self.known.keys().isdisjoint(each.named)
+                or (uuids is not None and departed.isdisjoint(each.named))
             },
-        ).without(nobody)
+        ).without(departed)
         return sum(each.workers for each in dropped)
 
     def names(self) -> dict[str, str]:

@@ -47,7 +47,7 @@ class Seen(NamedTuple):
         compared: the comparison of tensors; None if nothing was compared.
         differing: its findings about the workers; None if nothing was compared.
         called: the names of all workers.
-        beside: the comparison of weights.
+        weighed: the comparison of weights.
         weights: its findings about the workers; None if nothing was compared.
         living: the names of all live workers.
         book: the problem book of the daemon; None without a daemon.
@@ -62,7 +62,7 @@ class Seen(NamedTuple):
     compared: Compared | None = None
     differing: Sequence[DivergentSite] | None = None
     called: Called = Called({})
-    beside: Sequence[JudgedWeights] = ()
+    weighed: Sequence[JudgedWeights] = ()
     weights: Sequence[dict[str, Any]] | None = None
     living: Collection[str] = ()
     book: Book | None = None
@@ -75,7 +75,7 @@ class Seen(NamedTuple):
             compared = None
         services, alarms = {worker.service for worker in workers}, world.alarms()
         mine = {worker.name for worker in workers}
-        beside = [each for each in world.weighed(found) if each.service in services]
+        weighed = [each for each in world.weighed(found) if each.service in services]
         return cls(
             workers,
             world.daemon(),
@@ -86,8 +86,8 @@ class Seen(NamedTuple):
             compared,
             None if compared is None else numerics_summary.about(compared, workers, partial=bool(names)),
             numerics_summary.called_now(found.workers),
-            beside,
-            _weight_findings(beside, workers, partial=bool(names)),
+            weighed,
+            _weight_findings(weighed, workers, partial=bool(names)),
             living(found.workers),
             world.problem_book(),
         )
@@ -215,7 +215,7 @@ def _without_a_daemon(seen: Seen) -> Found:
     if unread := sum(worker.reading.unread for worker in seen.workers):
         text = f"spans are on in {plural(unread, 'worker')} and no process reads them: their reader was killed"
         yield Problem("unread", None, (), text, "brickd up -d", "spans")
-    if thinned := sum(worker.reading.thinned_for_nobody for worker in seen.workers):
+    if thinned := sum(worker.reading.thinned_unowned for worker in seen.workers):
         text = f"fingerprints are set in {plural(thinned, 'worker')} by a daemon that was killed"
         yield Problem("unread", None, (), text, "brickd up -d", "fingerprints")
 

@@ -41,8 +41,8 @@ def answer(world: World, question: StatusQuery) -> Answer:
         "alarms": None if seen.alarms is None else [alarm.document() for alarm in seen.alarms],
         "diverged": _diverged(seen),
         "weights": seen.weights,
-        "numerics": numerics_summary.summaries(seen.compared, seen.beside, workers),
-        "evidence": evidence_summary.of_status(world, found, workers, seen.compared, seen.beside),
+        "numerics": numerics_summary.summaries(seen.compared, seen.weighed, workers),
+        "evidence": evidence_summary.of_status(world, found, workers, seen.compared, seen.weighed),
         **active(seen, time.time_ns(), active_ns)._asdict(),
     }
     return Answer(document, words)

@@ -111,12 +111,12 @@ class TensorSeen(NamedTuple):
 def tensors(judged: Iterable[WeightsVerdict], held: Iterable[Holding]) -> list[TensorSeen]:
     """Count all known tensors by place."""
     counts: dict[ServiceSite, Counter[str]] = defaultdict(Counter)
-    beside: Counter[tuple[ServiceSite, object]] = Counter()
+    counted: Counter[tuple[ServiceSite, object]] = Counter()
     for each in held:
         place = _place(each.service, each.tensor)
         counts[place]["held"] += len(each.workers)
-        beside[place, (each.key, each.shard, each.tensor.expert, each.generation)] += len(each.workers)
-    for (place, _), workers in beside.items():
+        counted[place, (each.key, each.shard, each.tensor.expert, each.generation)] += len(each.workers)
+    for (place, _), workers in counted.items():
         counts[place]["compared"] += workers if workers > 1 else 0
     for row in (row for each in judged for row in each.differing):
         odd = sum(bool(each.content) for each in row.odd) if row.agree and row.reference else 0

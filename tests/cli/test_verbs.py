@@ -18,7 +18,7 @@ from made_up_workers import HOSTILE
 from verbs import brickd, document, sheet, started
 
 from brickd import views
-from brickd.base.units import NOBODY
+from brickd.base.units import NO_WORKERS
 from brickd.cli import brickd as group
 from brickd.query.verbs import VERBS, takes_recordings
 
@@ -103,7 +103,7 @@ def test_an_unknown_worker_is_refused_with_similar_names(worker: Start) -> None:
 def test_without_workers_every_verb_names_the_next_command() -> None:
     for verb, rows in ASKED.items():
         screen = brickd(verb)
-        assert (screen.returncode, screen.stdout, screen.stderr) == (0, NOBODY + "\n", "")
+        assert (screen.returncode, screen.stdout, screen.stderr) == (0, NO_WORKERS + "\n", "")
         assert document(verb)[rows] == []
         assert brickd(verb, "-o", "csv").stdout == brickd(verb, "-o", "jsonl").stdout == ""
 

@@ -20,7 +20,7 @@ from test_record import recording
 from verbs import brickd, document, sheet
 
 import brickd as brickd_package
-from brickd.base.units import NOBODY
+from brickd.base.units import NO_WORKERS
 from brickd.errors import NothingComparable
 from brickd.views.diff_operands import Term, term
 
@@ -515,7 +515,7 @@ def test_the_columns_of_times_have_the_names_of_the_workers(worker: Start) -> No
 
 def test_without_operands_it_shows_the_services_to_choose_from(worker: Start) -> None:
     nothing = brickd("diff")
-    assert (nothing.returncode, nothing.stderr) == (6, f"brickd: {NOBODY}\n")
+    assert (nothing.returncode, nothing.stderr) == (6, f"brickd: {NO_WORKERS}\n")
     plain(worker, 0)
     assert "needs two workers or more, there is api/0 " in brickd("diff").stderr
     for service, number in (("beta", 0), ("beta", 1), ("gamma", 0)):

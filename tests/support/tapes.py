@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from brickd.recording.chunks import Chunk, Form
 from brickd.recording.damage import End
-from brickd.recording.file_bytes import Reads, RecordingBytes, nobody
+from brickd.recording.file_bytes import Reads, RecordingBytes, unreported
 from brickd.shm import _reader
 
 ID = bytes(range(16))
@@ -65,7 +65,7 @@ class Read:
         return [(each.kind, each.at_ns, each.body) for each in self.chunks]
 
 
-def form(fd: int, reads: Reads = nobody) -> Form:
+def form(fd: int, reads: Reads = unreported) -> Form:
     """Open the recording in a file; the caller closes it."""
     return Form(RecordingBytes("F.brick", os.dup(fd), reads))
 

@@ -13,7 +13,7 @@ from slots import BRICKS, LENGTH_NS, Fleet, Made, slow, with_
 
 from brickd.analysis.timing.findings import About, Straggler, StragglerVerdict
 from brickd.analysis.timing.stragglers import SLOTS, judge
-from brickd.analysis.timing.worker_series import ROWS_MAX, Beside, Host, Key, Life, SlotLook, look
+from brickd.analysis.timing.worker_series import ROWS_MAX, Host, Key, Life, SlotLook, SlotSide, look
 from brickd.base.timestamps import Moment, local, rfc3339
 from brickd.model.worker_totals import Share, Slot
 
@@ -357,7 +357,7 @@ def test_a_comparison_is_bounded_and_counts_omitted_bricks() -> None:
 
 
 def test_more_services_need_no_more_passes_over_all_bricks() -> None:
-    class Walked(dict[Key, Mapping[str, Beside]]):
+    class Walked(dict[Key, Mapping[str, SlotSide]]):
         times = 0
 
         def __iter__(self) -> Iterator[Key]:

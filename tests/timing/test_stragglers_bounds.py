@@ -15,7 +15,7 @@ from slots import BEGAN_NS, SECOND
 
 from brickd.analysis.timing.findings import About, StragglerVerdict
 from brickd.analysis.timing.stragglers import judge
-from brickd.analysis.timing.worker_series import Beside, Life, SlotLook
+from brickd.analysis.timing.worker_series import Life, SlotLook, SlotSide
 from brickd.base.timestamps import Moment
 from brickd.model.worker_totals import Slot
 
@@ -38,7 +38,7 @@ class Side:
         """Its values in a slot."""
         apart = self.apart if isinstance(self.apart, float) else self.apart[slot]
         calls = self.calls if isinstance(self.calls, int) else self.calls[slot]
-        return Beside(apart, calls, calls * self.mean_ns, self.elements)
+        return SlotSide(apart, calls, calls * self.mean_ns, self.elements)
 
 
 EQUAL = Side()

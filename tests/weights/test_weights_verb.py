@@ -26,7 +26,7 @@ from watched_weights import SCANS
 
 from brickd.analysis.weights.manifest import BYTES_MAX
 from brickd.base.paths import runtime
-from brickd.base.units import NOBODY
+from brickd.base.units import NO_WORKERS
 
 # Three tensors; the worker may change one, and rereads them on request.
 WATCHES = """
@@ -140,7 +140,7 @@ def test_of_two_against_two_all_are_reported_as_disagreeing(worker: Start) -> No
 
 
 def test_without_comparable_weights_the_reason_is_shown_and_it_exits_6(worker: Start, prefix: str) -> None:
-    assert lines(code=6) == [NOBODY]
+    assert lines(code=6) == [NO_WORKERS]
     idle = worker("brick.init(); pause()", BRICKD_SERVICE="api", BRICKD_WORKER="7")
     idle.paused()
     assert lines(code=6) == ["nothing to compare", "api/7: watches no weights (brick.weights(model) does)"]
@@ -387,7 +387,7 @@ def test_weights_of_dead_workers_are_known_until_forgotten(worker: Start) -> Non
         daemon.once("/events", lambda answer: [each["kind"] for each in answer["events"]].count("worker_died") == 3)
         assert weights_document(code=1)["differing"] == before
         assert brickd("prune").returncode == 0
-        assert lines(code=6) == [NOBODY]
+        assert lines(code=6) == [NO_WORKERS]
 
 
 @pytest.mark.usefixtures("prefix")

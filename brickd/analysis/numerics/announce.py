@@ -58,8 +58,8 @@ def who(finding: DivergentSite, called: Called) -> str:
     """Name the workers that differ, and say how they differ."""
     named = [called.mention(finding, uuid) for uuid in finding.named]
     if not finding.outliers:
-        beside = len(finding.workers)
-        return f"{named[0]} and {named[1]} disagree{f', no majority among {beside} workers' if beside > 2 else ''}"
+        workers = len(finding.workers)
+        return f"{named[0]} and {named[1]} disagree{f', no majority among {workers} workers' if workers > 2 else ''}"
     if len(named) > 1:
         return f"{named[0]} and {plural(len(named) - 1, 'more worker')} differ from the others"
     contradicts = set(finding.named) <= finding.contradict

@@ -259,7 +259,7 @@ def classes_of(apart: Apart, workers: Collection[str]) -> list[list[str]]:
     """
     found: dict[frozenset[str], list[str]] = {}
     for uuid in workers:
-        beside = [two if uuid in one else one for one, two in apart if uuid in one or uuid in two]
-        if beside:
-            found.setdefault(frozenset().union(*beside).intersection(workers), []).append(uuid)
+        apart_from = [two if uuid in one else one for one, two in apart if uuid in one or uuid in two]
+        if apart_from:
+            found.setdefault(frozenset().union(*apart_from).intersection(workers), []).append(uuid)
     return [each for others, each in found.items() if others]

@@ -41,10 +41,10 @@ class Tally:
 
     def take(self, services: Collection[str]) -> Mapping[str, FingerprintCounts]:
         """Add the counts since the last look; return these, by service."""
-        if nobody := self._services.difference(services):
-            self._services -= nobody
-            self._sites = {place: counts for place, counts in self._sites.items() if place.service not in nobody}
-            self._forget(number for number, places in self._places.items() if places.service in nobody)
+        if departed := self._services.difference(services):
+            self._services -= departed
+            self._sites = {place: counts for place, counts in self._sites.items() if place.service not in departed}
+            self._forget(number for number, places in self._places.items() if places.service in departed)
         news, strangers = dict[str, FingerprintCounts](), set[int]()
         for number, site, *more in self._numerics.fingerprints.counts():
             place, category = self._placed(number, site)

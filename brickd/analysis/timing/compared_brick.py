@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from brickd.analysis.timing.findings import WorkerRow
 from brickd.analysis.timing.stats import ROWS_MIN, THRESHOLD, Field, Standing, median
-from brickd.analysis.timing.worker_series import COLLECTIVE, Beside, Key, Stretch
+from brickd.analysis.timing.worker_series import COLLECTIVE, Key, SlotSide, Stretch
 
 _EXPONENT_MAX = 100.0
 
@@ -125,7 +125,7 @@ def brick(stretch: Stretch, key: Key) -> ComparedBrick:
     return ComparedBrick(key, stretch.category(key), totals, Field(values), middle)
 
 
-def _apart(sides: Sequence[Beside | None]) -> list[float | None]:
+def _apart(sides: Sequence[SlotSide | None]) -> list[float | None]:
     """Return the distance in each slot; None if a slot has less than half the usual calls."""
     usual = median([side.calls for side in sides if side is not None])
     return [None if side is None or side.calls < usual / 2 else side.apart for side in sides]

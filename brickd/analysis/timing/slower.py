@@ -30,10 +30,10 @@ from brickd.analysis.timing.worker_series import (
     COST_MIN,
     ROWS_MAX,
     SAMPLES_MIN,
-    Beside,
     Host,
     Key,
     SlotLook,
+    SlotSide,
 )
 from brickd.base.thresholds import Thresholds
 from brickd.base.units import duration, percent
@@ -140,7 +140,7 @@ class Slower:
         past_ns = thresholds.ns("slower_over")
         return [_alarm(service, worst[service, worker], past_ns) for service, worker in sorted(worst)]
 
-    def _brick(self, look: SlotLook, key: Key, sides: Mapping[str, Beside], thresholds: Thresholds) -> list[_Found]:
+    def _brick(self, look: SlotLook, key: Key, sides: Mapping[str, SlotSide], thresholds: Thresholds) -> list[_Found]:
         block_slots = max(SLOTS_MIN, thresholds.ns("slower_over") // EVERY_NS)
         found = []
         for worker, side in sides.items():
@@ -186,7 +186,7 @@ def _slower(worker: str, brick: str, recent: Sequence[_Calls], blocks: Sequence[
     return _Found(worker, brick, now, before, cost, certain)
 
 
-def _calls(side: Beside, length_ns: int, host: Host, slot: int) -> _Calls:
+def _calls(side: SlotSide, length_ns: int, host: Host, slot: int) -> _Calls:
     rate = side.calls / max(1, length_ns)
     ran, waited = (math.nan if part is None else part / rate for part in (host.ran, host.waited))
     return _Calls(math.log(side.usual_sum_ns / side.calls), side.elements / side.calls, rate, ran, waited, slot)

@@ -39,12 +39,12 @@ _FEW_CALLS, _MANY_CALLS = 100, 500  # calls of the worker with the fewest
 _MANY_WORKERS = 5
 _COMPARABLE = 0.5  # an explanation must cover this part of an excess
 _THROTTLED = 0.5  # throttling is the cause if it covers this part of the waiting
-_NOBODY: Mapping[About, Moment] = MappingProxyType({})
+_NONE_NAMED: Mapping[About, Moment] = MappingProxyType({})
 _DEFAULTS = Thresholds()
 
 
 def judge(
-    looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY, thresholds: Thresholds = _DEFAULTS
+    looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NONE_NAMED, thresholds: Thresholds = _DEFAULTS
 ) -> StragglerVerdict:
     """Compare the workers of each service over the last `SLOTS` looks, the oldest first.
 

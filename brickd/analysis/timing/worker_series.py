@@ -60,7 +60,7 @@ class Host(NamedTuple):
     throttled: float | None = None
 
 
-class Beside(NamedTuple):
+class SlotSide(NamedTuple):
     """A worker's work in a brick, compared with the others.
 
     Attributes:
@@ -97,7 +97,7 @@ class SlotLook:
 
     slot: Slot
     lives: Mapping[str, Life]
-    bricks: Mapping[Key, Mapping[str, Beside]]
+    bricks: Mapping[Key, Mapping[str, SlotSide]]
     left: Mapping[Key, Left]
     hosts: Mapping[str, Host] = field(default_factory=dict)
     processor: Mapping[str, float] = field(default_factory=dict)
@@ -109,7 +109,7 @@ _NO_HOSTS: Mapping[str, Host] = MappingProxyType({})
 def look(slot: Slot, lives: Mapping[str, Life], hosts: Mapping[str, Host] = _NO_HOSTS) -> SlotLook:
     """Compare the workers in each brick of a slot."""
     least_ns, room = COST_MIN * slot.length_ns, ROWS_MAX
-    bricks: dict[Key, Mapping[str, Beside]] = {}
+    bricks: dict[Key, Mapping[str, SlotSide]] = {}
     left: dict[Key, Left] = dict.fromkeys(slot.bounded, "bounded")
     for key in sorted(slot.bricks, key=lambda key: (-sum(share.self_ns for share in slot.bricks[key]), key)):
         shares = slot.bricks[key]
@@ -123,7 +123,7 @@ def look(slot: Slot, lives: Mapping[str, Life], hosts: Mapping[str, Host] = _NO_
         room -= len(shares)
         apart = _waits(shares, slot.length_ns) if kind == COLLECTIVE else _times(shares)
         bricks[key] = {
-            each.worker: Beside(apart.get(each.worker), each.count, each.self_ns, each.elements, each.usual_ns)
+            each.worker: SlotSide(apart.get(each.worker), each.count, each.self_ns, each.elements, each.usual_ns)
             for each in shares
         }
     return SlotLook(replace(slot, bricks={}, bounded=()), lives, bricks, left, hosts, _processor(slot, hosts))
@@ -210,13 +210,13 @@ class Stretch:
         """Return the bricks of a service that have work."""
         return self._keys.get(service, [])
 
-    def sides(self, key: Key) -> dict[str, list[Beside | None]]:
+    def sides(self, key: Key) -> dict[str, list[SlotSide | None]]:
         """Return the work of each live worker in a brick, slot by slot."""
-        found: dict[str, list[Beside | None]] = {}
+        found: dict[str, list[SlotSide | None]] = {}
         for slot, look in enumerate(self.looks):
-            for worker, beside in look.bricks.get(key, {}).items():
+            for worker, side in look.bricks.get(key, {}).items():
                 if slot >= self._begins.get(worker, len(self.looks)):
-                    found.setdefault(worker, [None] * len(self.looks))[slot] = beside
+                    found.setdefault(worker, [None] * len(self.looks))[slot] = side
         return found
 
     def hosts(self, worker: str) -> list[Host]:

@@ -139,11 +139,11 @@ def _place(groups: Mapping[tuple[int, str], Group]) -> None:
     usual = {where: _usual(group) for where, group in groups.items()}
     for (key, shard), group in groups.items():
         for each in group:
-            beside = [other for other in group if other is not each]
-            if each is usual[key, shard] or any(each.shared(other) == 1 for other in beside):
+            others = [other for other in group if other is not each]
+            if each is usual[key, shard] or any(each.shared(other) == 1 for other in others):
                 continue
             for (other_key, other_shard), theirs in usual.items():
                 if (other_key, other_shard != shard) != (key, True) or theirs is None or each.shared(theirs) < 1:
                     continue
-                if all(other.shared(theirs) < _MUCH_THE_SAME for other in beside):
+                if all(other.shared(theirs) < _MUCH_THE_SAME for other in others):
                     each.elsewhere = other_shard

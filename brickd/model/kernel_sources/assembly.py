@@ -148,8 +148,8 @@ class Making:
     @property
     def size(self) -> int:
         """The memory that it takes."""
-        beside = sum(map(len, self._others.values())) * _OTHER_BYTES
-        return beside + sum(len(part.text) + len(part.here) for part in self._parts)
+        other_bytes = sum(map(len, self._others.values())) * _OTHER_BYTES
+        return other_bytes + sum(len(part.text) + len(part.here) for part in self._parts)
 
     def head(self) -> SourceHead:
         """The known facts about it."""
