@@ -55,7 +55,7 @@ def load(device: Mapping[str, Any], of: Collection[str] | None = None) -> str:
     if any(each["under_load"] for each in evidence):
         others = max(each["others_processors"] for each in evidence if each["under_load"])
         return f", under load: other work took {processors(others)}"
-    return ", load not known" if any(each["others_processors"] is None for each in evidence) else ""
+    return ", load unknown" if any(each["others_processors"] is None for each in evidence) else ""
 
 
 def bounds(device: Mapping[str, Any], of: Collection[str] | None = None) -> Sequence[str]:

@@ -186,7 +186,7 @@ def test_a_query_can_be_copied_with_some_values_replaced() -> None:
 
 
 def test_a_query_refuses_unknown_fields() -> None:
-    with pytest.raises(TypeError, match="WorkersQuery has no more fields than names"):
+    with pytest.raises(TypeError, match="WorkersQuery has only the fields names"):
         WorkersQuery((), "extra")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="WorkersQuery has only the fields names"):
         WorkersQuery(sort="name")  # type: ignore[call-arg]

@@ -247,5 +247,5 @@ def test_root_reads_no_segment_of_another_user_though_it_could(prefix: str) -> N
 
 def test_a_segment_named_for_another_user_is_refused(prefix: str) -> None:
     placed(f"{prefix}0", with_header(uid=4321))
-    with pytest.raises(SegmentRefused, match="says that user 4321 made it, but user 0 owns it"):
+    with pytest.raises(SegmentRefused, match="names user 4321 as its creator, but user 0 owns it"):
         open_segment(f"{prefix}0")

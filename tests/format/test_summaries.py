@@ -185,7 +185,7 @@ def test_an_exported_row_never_changes() -> None:
 
 @pytest.mark.parametrize("bytes_", [1, _reader.SUMMARY_BYTES - 1, _reader.SUMMARY_BYTES + 1])
 def test_bytes_that_are_not_summaries_are_refused(bytes_: int) -> None:
-    with pytest.raises(ValueError, match=r"no array of summaries, which have 1152 each$"):
+    with pytest.raises(ValueError, match=r"not an array of summaries of 1152 bytes each$"):
         _reader.Summaries(bytes(bytes_))
     with pytest.raises(ValueError, match=r"not an array of summaries"):
         _reader.Summaries().merge(bytes(bytes_), b"")

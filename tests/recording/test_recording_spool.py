@@ -261,7 +261,7 @@ def test_an_ended_spool_accepts_nothing_and_has_no_key() -> None:
             with pytest.raises(RuntimeError, match="another thread"):
                 use()
         for use in (lambda: spool.key_name(7), lambda: spool.step(7), lambda: spool.tensors(bytes(192))):
-            with pytest.raises(RuntimeError, match="its key is gone"):
+            with pytest.raises(RuntimeError, match="its key is erased"):
                 use()
         spool.wake()
         assert spool.refused_slots == 0

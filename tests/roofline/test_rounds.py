@@ -216,7 +216,7 @@ def test_a_buffer_that_cannot_be_read_is_refused(size: int, offset: int, at: int
 
 @pytest.mark.parametrize(("name", "size"), [("AVX-4096", 4), ("", 8), (_peaks.sets()[0], 2), (_peaks.sets()[0], -4)])
 def test_unknown_instruction_sets_and_sizes_are_refused(name: str, size: int) -> None:
-    with pytest.raises(ValueError, match="expected instructions of this processor and numbers of 4 or 8 bytes"):
+    with pytest.raises(ValueError, match="expected an instruction set that this processor has, and a size of 4 or 8"):
         _peaks.madds(name, size, 0)
 
 

@@ -215,8 +215,8 @@ def test_an_empty_picture_is_valid() -> None:
 
 def test_a_completion_must_name_a_worker() -> None:
     assert cli.names_a_worker("plain,api/0\nplain,api/1\n") == ""
-    assert "no worker's name came back" in cli.names_a_worker("plain,status\n")
-    assert "no worker's name came back" in cli.names_a_worker("")
+    assert "no worker's name in the answer" in cli.names_a_worker("plain,status\n")
+    assert "no worker's name in the answer" in cli.names_a_worker("")
 
 
 def test_a_command_with_a_wrong_answer_misses_its_goal_at_any_speed() -> None:
