@@ -675,7 +675,8 @@ def test_differing_keys_of_dead_workers_and_other_services_are_ok() -> None:
 def test_a_window_that_is_too_small_is_reported_with_a_sufficient_size() -> None:
     found = numerics.judge(numerics.HeldFingerprints(64 * MIB, 7 * SECOND, 1_000, 20))
     assert found.state == "advice"
-    assert found.seen == "the last 7.0 s in 64 MiB: 20 of 1,000 (2.0 %) were dropped before another worker had the same inputs"
+    dropped = "20 of 1,000 (2.0 %) were dropped before another worker had the same inputs"
+    assert found.seen == f"the last 7.0 s in 64 MiB: {dropped}"
     assert found.fix == "brickd down && brickd up -d --numerics-bytes 1GiB"
     for fine in (
         None,

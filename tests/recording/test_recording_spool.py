@@ -229,7 +229,7 @@ def test_of_two_threads_writing_at_once_one_is_refused_without_damage() -> None:
                     else:
                         recording.append(_reader.CHUNK_SNAPSHOT, 0, body)
                 except RuntimeError as error:
-                    assert "only one may do so at a time" in str(error)  # noqa: PT017
+                    assert "only one may write at a time" in str(error)  # noqa: PT017
                     refused += not number
 
         threads = [threading.Thread(target=write, args=(number,)) for number in (0, 1, 1)]
