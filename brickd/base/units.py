@@ -259,7 +259,7 @@ def called(name: str, layer: int | None, expert: int | None) -> str:
     return name + more
 
 
-NOBODY = "no workers: no process of this user records now (try: brickd demo)"
+NO_WORKERS = "no workers: no process of this user is recording (try: brickd demo)"
 NONE_RECORDED = "no workers: the recording has none"
 
 

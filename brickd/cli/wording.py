@@ -43,7 +43,7 @@ NOT_COMPARED = {
 
 def no_workers(document: dict[str, Any]) -> str:
     """The line of a document without workers."""
-    return units.NONE_RECORDED if "recording" in document else units.NOBODY
+    return units.NONE_RECORDED if "recording" in document else units.NO_WORKERS
 
 
 def identifier(number: int | str | None) -> str:

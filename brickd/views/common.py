@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from brickd.base.units import NOBODY, NONE_RECORDED, SECOND
+from brickd.base.units import NO_WORKERS, NONE_RECORDED, SECOND
 from brickd.base.users import others_have
 from brickd.datasources.world import Source, World
 from brickd.errors import BrickdError, NoDaemon
@@ -67,7 +67,7 @@ def begun(world: Sourced) -> Document:
 
 def no_workers(world: Sourced) -> str:
     """The reason why there are no workers."""
-    return NONE_RECORDED if world.source == "recording" else NOBODY
+    return NONE_RECORDED if world.source == "recording" else NO_WORKERS
 
 
 def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:

@@ -21,7 +21,7 @@ from running import IGNORING, going, ignored, running, until
 from verbs import brickd, document, started
 
 from brickd.base.paths import runtime
-from brickd.base.units import NOBODY, NONE_RECORDED
+from brickd.base.units import NO_WORKERS, NONE_RECORDED
 
 READ = (("status", "--over", "start"), ("workers",), ("bricks",), ("tree",))
 # With this clock a tick is a nanosecond, so the figures of an idle worker do not change with time.
@@ -84,7 +84,7 @@ def test_a_recording_without_workers_is_unhealthy_and_is_not_this_machine(prefix
     for verb in ("status", "bricks", "tree", "workers", "hang", "weights", "inspect", "diff"):
         shown = brickd(verb, file)
         lines = [line.removeprefix("brickd: ") for line in (shown.stdout + shown.stderr).splitlines()]
-        assert (lines.count(NONE_RECORDED), lines.count(NOBODY)) == (1, 0), verb
+        assert (lines.count(NONE_RECORDED), lines.count(NO_WORKERS)) == (1, 0), verb
 
 
 @pytest.mark.ci
