@@ -609,7 +609,7 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
         assert found.exception is None
         assert load(path)[0].rates == {"float32": kept}
         assert (f"core, float32: {9.0}G/s of" in found.output) is (rate < kept)
-        assert ("to replace what is kept: brickd calibrate --replace" in found.output) is (rate < kept)
+        assert ("to replace it: brickd calibrate --replace" in found.output) is (rate < kept)
     replace_programs(tmp_path, monkeypatch, printing(("core", 1e9, 29), ("machine", 2e9, 29)))
     (first, second) = json.loads(calibrated("--json").output)["kept"]
     assert (first["device"], first["of"], first["kept_per_second"], first["measured_per_second"]) == (

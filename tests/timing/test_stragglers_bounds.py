@@ -34,7 +34,7 @@ class Side:
     mean_ns: float = 1e7
     elements: int = 0
 
-    def work_in(self, slot: int) -> Beside:
+    def work_in(self, slot: int) -> SlotSide:
         """Its values in a slot."""
         apart = self.apart if isinstance(self.apart, float) else self.apart[slot]
         calls = self.calls if isinstance(self.calls, int) else self.calls[slot]
