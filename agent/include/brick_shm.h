@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.9.
+/* brick_shm.h - the shared-memory format of brickd, version 1.10.
  *
  * This file defines the format: the writer in the worker and the reader in the daemon share nothing else. Prose comes
  * first, then structs.
