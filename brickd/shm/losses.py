@@ -1,8 +1,8 @@
 """The losses of a worker, and the settings that would make room.
 
 Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of lost
-data is reported; an end without a begin (for example, in a child that was forked within a span) and a truncated name
-are not losses; a setting to raise has its new value, never above the format's limit.
+data is reported; an end without a begin (a child that is forked within a span has one) and a cut name are not losses; a
+setting to raise has its new value, which counts what was refused, and is never one that the agent lowers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from brickd.base.units import plural
 from brickd.shm import _reader, records
 from brickd.shm.ledger import Ledger
 from brickd.shm.segment_copy import Reading
+
+_EVENTS_MAX = 1 << 20  # of BRICKD_EVENTS (agent/src/writer/config.c)
+# The most that a setting is raised at once: the counters count the same name, path or site each time it is refused.
+_TIMES_MAX = 16
 
 Kind = Literal[
     "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "marks", "amounts", "details",
@@ -64,7 +68,10 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     full = [(what, room) for what, used, room in tables if used >= room]
     if full:
         rooms = " or ".join(f"{room:,} {what}" for what, room in full)
-        settings = tuple(setting for what, room in full for setting in _raised(what, room, _reader.NUMBERS_MAX))
+        counted = {"names": process["names_refused"], "paths": 0}
+        settings = tuple(
+            setting for what, room in full for setting in _raised(what, room, _reader.NUMBERS_MAX, counted[what])
+        )
         found.append(Loss("tables", f"spans counted as 'other': more than its {rooms}", settings=settings))
     elif process["names_refused"]:
         names = plural(process["names_refused"], "name was", "names were")
@@ -103,7 +110,8 @@ def _without_lane(reading: Reading, spans: int) -> Loss:
     lanes = reading.header["lanes"]
     if len(reading.lanes) >= lanes:
         text = f"{plural(spans, 'span')} not recorded: more threads than its {plural(lanes, 'lane')}"
-        return Loss("lanes", text, spans=True, amount=spans, settings=_raised("lanes", lanes, _reader.LANES_MAX))
+        settings = _raised("lanes", lanes, _reader.LANES_MAX, reading.process["lanes_refused"])
+        return Loss("lanes", text, spans=True, amount=spans, settings=settings)
     if reading.process["blocks_refused"]:
         text = f"{plural(spans, 'span')} not recorded: no memory for a thread's lane"
         return Loss("lane-memory", text, spans=True, amount=spans)
@@ -114,13 +122,17 @@ def _without_lane(reading: Reading, spans: int) -> Loss:
 def _without_mark(reading: Reading, marks: int) -> Loss:
     header, process = reading.header, reading.process
     tables = (("paths", process["paths"], header["paths"]), ("names", process["names"], header["names"]))
-    rooms = [(what, room) for what, used, room in tables if used >= room // 2]
+    rooms = [(what, min(used, room), room) for what, used, room in tables if used >= room // 2]
     text = f"{plural(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
     if not rooms:
         why = "are below 'other', have no open span or a wrong direction, or found no memory"
         return Loss("marks", f"{text} {why}", amount=marks)
-    halves = " or ".join(f"half of its {room:,} {what}" for what, room in rooms)
-    settings = tuple(setting for what, room in rooms for setting in _raised(what, room, _reader.NUMBERS_MAX))
+    halves = " or ".join(f"half of its {room:,} {what}" for what, _, room in rooms)
+    settings = tuple(
+        setting
+        for what, used, room in rooms
+        for setting in _raised(what, room, _reader.NUMBERS_MAX, 2 * (used + marks) - room)
+    )
     return Loss("marks", f"{text} exceed {halves}", settings=settings, amount=marks)
 
 
@@ -129,7 +141,7 @@ def _without_site(reading: Reading, checksums: int) -> Loss:
     if reading.process["sites"] < sites:
         return Loss("sites", f"{plural(checksums, 'checksum')} dropped: the kernel has no name", amount=checksums)
     text = f"{plural(checksums, 'checksum')} dropped: more kernels and weights at their layers than its {sites:,} sites"
-    return Loss("sites", text, amount=checksums, settings=_raised("sites", sites, _reader.SITES_MAX))
+    return Loss("sites", text, amount=checksums, settings=_raised("sites", sites, _reader.SITES_MAX, checksums))
 
 
 def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
@@ -137,10 +149,22 @@ def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
     room = f"{dropped}: a thread's ring holds {slots:,}"
     if reading.drained:
         text = f"{room}, and was full before it was read"
-        return Loss("events", text, amount=amount, settings=_raised("events", slots, _reader.SLOTS_MAX))
+        return Loss("events", text, amount=amount, settings=_raised("events", slots, _EVENTS_MAX, _slots(reading)))
     return Loss("events", f"{room} until a daemon reads them (brickd up)", amount=amount)
 
 
-def _raised(what: str, room: int, most: int) -> tuple[str, ...]:
-    """Return the setting for twice the room, up to the format's limit; empty at that limit."""
-    return (f"BRICKD_{what.upper()}={min(2 * room, most)}",) if room < most else ()
+def _slots(reading: Reading) -> int:
+    """Return the slots that the dropped events of the worst lane would have taken, by those of its other events."""
+    return max(
+        (
+            sum(lane["event_dropped"]) * lane["event_head"] // max(1, lane["event_records"])
+            for lane, _, _ in reading.alike()
+        ),
+        default=0,
+    )
+
+
+def _raised(what: str, room: int, most: int, refused: int) -> tuple[str, ...]:
+    """Return the setting with room for what was refused, at least for twice the room; empty at the limit `most`."""
+    wanted = min(max(room + refused, 2 * room), _TIMES_MAX * room, most)
+    return (f"BRICKD_{what.upper()}={wanted}",) if room < most else ()

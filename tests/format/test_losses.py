@@ -10,7 +10,7 @@ import pytest
 from forge import golden, header_value, put, seal, segment_of
 
 from brickd.shm.ledger import ledger_of
-from brickd.shm.losses import Loss, losses
+from brickd.shm.losses import Loss, _raised, losses
 
 LANES, NAMES, PATHS, SITES = (header_value(golden(), what) for what in ("lanes", "names", "paths", "sites"))
 
@@ -45,7 +45,11 @@ def test_a_worker_without_losses_has_no_message() -> None:
         ({"no_lane": 7}, "opening", ()),
         ({"names": NAMES}, "tables", (f"BRICKD_NAMES={2 * NAMES}",)),
         ({"names": 2**64 - 1, "paths": PATHS}, "tables", (f"BRICKD_NAMES={2 * NAMES}", f"BRICKD_PATHS={2 * PATHS}")),
+        ({"names": NAMES, "names_refused": 3 * NAMES}, "tables", (f"BRICKD_NAMES={4 * NAMES}",)),
+        ({"names": NAMES, "names_refused": 2**64 - 1}, "tables", (f"BRICKD_NAMES={16 * NAMES}",)),
         ({"names_refused": 3}, "names", ()),
+        ({"no_lane": 7, "lanes_refused": 9, "lanes_used": LANES}, "lanes", (f"BRICKD_LANES={LANES + 9}",)),
+        ({"sites": SITES, "sites_refused": SITES + 1}, "sites", (f"BRICKD_SITES={2 * SITES + 1}",)),
         ({"sites": SITES, "sites_refused": 7}, "sites", (f"BRICKD_SITES={2 * SITES}",)),
         ({"sites": SITES - 1, "sites_refused": 7}, "sites", ()),
         ({"tensors_refused": 2}, "tensors", ()),
@@ -74,6 +78,42 @@ def test_a_full_ring_that_is_drained_needs_more_slots() -> None:
     (read,) = lost(lane={"event_dropped": (0, 3, *14 * (0,))}, drained=True)
     assert read.settings == (f"BRICKD_EVENTS={2 * header_value(golden(), 'event_slots')}",)
     assert "brickd up" not in str(read)
+
+
+def test_a_ring_is_raised_to_what_the_worst_lane_dropped_and_no_further_than_the_agent_goes() -> None:
+    slots = header_value(golden(), "event_slots")
+    dropped = {"event_dropped": (0, 5, *14 * (0,)), "event_head": 8, "event_records": 2}
+    (read,) = [each for each in lost(lane=dropped, drained=True) if each.kind == "events"]
+    assert read.settings == (f"BRICKD_EVENTS={slots + 5 * 4}",)
+
+
+def test_a_ring_of_the_largest_size_that_the_agent_accepts_cannot_be_raised() -> None:
+    with segment_of(golden()) as segment:
+        reading = replace(segment.read(), drained=True)
+    lane = {**reading.lanes[0][1], "event_dropped": (0, 3, *14 * (0,))}
+    full = replace(
+        reading,
+        header={**reading.header, "event_slots": 1 << 20},
+        lanes=[(0, lane, reading.lanes[0][2])],  # type: ignore[list-item]
+    )
+    (loss,) = [each for each in losses(full, ledger_of(full)) if each.kind == "events"]
+    assert loss.settings == ()
+
+
+def test_half_of_the_raised_paths_is_for_the_used_ones_and_the_refused_marks() -> None:
+    (loss,) = lost(paths=PATHS - 8, lane={"reserved2": (200, 100, 0)})
+    assert (loss.kind, loss.settings) == ("marks", (f"BRICKD_PATHS={2 * (PATHS - 8 + 100)}",))
+
+
+@pytest.mark.parametrize(
+    ("room", "most", "refused", "value"),
+    [(64, 65_472, 0, 128), (64, 65_472, 65, 129), (64, 65_472, 10**9, 1024), (40_000, 65_472, 0, 65_472)],
+)
+def test_a_setting_is_raised_to_what_was_refused_within_its_limits(
+    room: int, most: int, refused: int, value: int
+) -> None:
+    assert _raised("paths", room, most, refused) == (f"BRICKD_PATHS={value}",)
+    assert _raised("paths", most, most, refused) == ()
 
 
 def test_counters_without_a_lost_record_are_no_loss() -> None:

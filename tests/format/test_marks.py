@@ -219,6 +219,25 @@ for tried in tries:
     recorded(worker, prefix, source, BRICKD_STRICT="1")
 
 
+MODEL = """
+with brick.span("forward"):
+    for layer in range(32):
+        with brick.layer(layer), brick.span("layer"):
+            for number in range(10):
+                with brick.span(f"operator{number}"):
+                    for rows in (1, 16, 256, 4096):
+                        brick.kernel(f"kernel{number}", grid=(rows, layer + 1), block=256)
+"""
+
+
+def test_what_a_loss_says_to_raise_is_enough_for_the_next_start(worker: Start, prefix: str) -> None:
+    got = recorded(worker, prefix, MODEL, BRICKD_PATHS="1024")
+    (loss,) = losses(got, ledger_of(got))
+    name, _, value = loss.settings[0].partition("=")
+    again = recorded(worker, prefix, MODEL, **{name: value})
+    assert losses(again, ledger_of(again)) == []
+
+
 def test_a_million_kinds_of_launches_use_at_most_half_of_the_tables(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,
@@ -242,7 +261,7 @@ for n in range(400):
     assert account.marks["wanted"] - account.marks["refused"] == sum(found.values())
     assert account.marks["wanted"] == 8_000
     (loss,) = [each for each in losses(got, account) if each.kind == "marks"]
-    assert "BRICKD_PATHS=2048" in loss.settings
+    assert f"BRICKD_PATHS={2 * (got.process['paths'] + account.marks['refused'])}" in loss.settings
     spans = Counter({got.name(p.name): 1 for p in got.paths if p is not None and not p.marks})
     assert all(spans[f"later{n}"] for n in range(40)), "and spans have room"
 
