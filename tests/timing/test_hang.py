@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verbs import brickd, document, started
 
-from brickd.analysis.timing.hang import HangVerdict, LaneLook, LanePosition, State, Watched, compared, judge
+from brickd.analysis.timing.hang import HangVerdict, Lane, LaneLook, LanePosition, State, Watched, compared, judge
 from brickd.analysis.timing.hang_text import sentence
 from brickd.shm.open_spans import Open
 
@@ -223,6 +223,14 @@ def made(name: str, lanes: Iterable[str], *, alive: bool = True, age_s: float | 
     return Watched(name, "api", alive, compared(before, after, alive=alive, longer_ns=1e9))
 
 
+@pytest.mark.parametrize(
+    ("path", "within"), [(("gemm",), None), (("mlp", "gemm"), "mlp"), (("step", "mlp", "gemm"), "mlp")]
+)
+def test_a_position_has_the_brick_directly_around_it(path: tuple[str, ...], within: str | None) -> None:
+    lane = Lane(0, LaneLook(1, (), 1, Open("gemm", 3, 9, path)), "stuck")
+    assert Watched("api/0", "api", True, (lane,)).stuck == {LanePosition("gemm", 3, within): 9}
+
+
 def names(verdict: HangVerdict) -> set[str]:
     return {each.worker for each in verdict.odd}
 
@@ -393,6 +401,7 @@ def test_exactly_the_stuck_worker_among_moving_ones_is_named(
     ("before", "after", "age_s", "longer_s", "state"),
     [
         ((5, 4), (5, 4), 42, 1, "stuck"),
+        ((5, 4), (5, 4), 42, 42, "stuck"),
         ((5, 4), (5, 4), 42, 43, "moving"),
         ((5, 4), (5, 4), None, 43, "stuck"),
         ((5, 4), (6, 4), 42, 1, "moving"),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from slots import LENGTH_NS
 
-from brickd.analysis.timing.worker_series import SlotLook, look
+from brickd.analysis.timing.worker_series import Beside, Host, SlotLook, look
 from brickd.base.timestamps import Moment
 from brickd.model.worker_totals import Share, Slot
 
@@ -72,3 +72,30 @@ def test_in_an_empty_slot_no_worker_is_late() -> None:
     calls = [(10, 2.0), (10, 2.0), (10, 1.0)]
     assert apart(calls, "collective", 0) == [None] * 3
     assert apart(calls, "collective", 1) == pytest.approx([0, 0, 1])
+
+
+def test_usual_calls_count_as_often_as_there_are_calls() -> None:
+    """A few long ones do not count."""
+    assert Beside(None, 3, 100.0, 0, usual_ns=2.0).usual_sum_ns == 6
+    assert Beside(None, 3, 100.0, 0).usual_sum_ns == 100
+
+
+def processor(calls: Sequence[tuple[int, float]], ran: Sequence[float]) -> list[float]:
+    """The processor time for its work of each worker, over the median, in a brick with these calls and times."""
+    shares = tuple(Share(f"api/{number}", count, ns, 0) for number, (count, ns) in enumerate(calls))
+    slot = Slot(Moment(0, 0), Moment(LENGTH_NS, LENGTH_NS), {("api", "gemm"): shares}, {})
+    found = look(slot, {}, {f"api/{number}": Host(1, part, 0.0) for number, part in enumerate(ran)}).processor
+    return [*found.values()]
+
+
+def test_processor_times_are_compared_in_services_of_three_workers_or_more() -> None:
+    calls = [(10, 1e9)] * 3
+    assert processor(calls, [0.1, 0.1, 0.2]) == pytest.approx([0, 0, math.log(2)])
+    assert processor(calls[:2], [0.1, 0.2]) == []
+    assert processor(calls, [0.08] * 3) == [0, 0, 0]
+    assert processor(calls, [0.08, 0.08, 0.0799]) == [], "one neither runs nor waits for a fifth of its recorded time"
+
+
+@pytest.mark.parametrize("calls", [[(10, 0.0)] * 3, [(1, 1e308), (1, 1e308), (10, 1e308), (10, 1e308), (1, 1e308)]])
+def test_processor_times_without_a_finite_amount_of_work_are_not_compared(calls: list[tuple[int, float]]) -> None:
+    assert processor(calls, [1e300] * len(calls)) == []

@@ -78,6 +78,12 @@ def test_only_a_worker_that_always_waits_longer_than_the_others_is_named(waited:
     assert names(judge(looks(EQUAL, waited)))[1] == ["api/2"] * named
 
 
+@pytest.mark.parametrize(("workers", "named"), [(1, 1), (2, 2), (3, 0)])
+def test_workers_that_all_wait_are_named_only_in_a_service_of_one_or_two(workers: int, named: int) -> None:
+    fleet = Fleet(workers=workers, bricks={"gemm": Made(4_000_000)})
+    assert len(judge(looks(fleet, lambda worker, slot: 0.6)).waiting) == named
+
+
 def test_a_named_worker_stays_named_down_to_half_of_the_threshold() -> None:
     for part, stays in ((0.048, True), (0.042, False)):
         found = looks(EQUAL, at(2, part, others=0.02))
@@ -124,6 +130,8 @@ def test_a_cost_never_exceeds_the_wall_time() -> None:
     for threads in (1, 3):
         (finding,) = judge(looks(fleet, at(2, 0.02), threads=threads)).findings
         assert finding.cost_ns_per_s == threads * 1e9
+    (finding,) = judge(fleet.looks(6, seed=1)).findings
+    assert finding.cost_ns_per_s == 1e9, "without the kernel's account it has one thread"
 
 
 # ---- the kernel's account
