@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from slots import LENGTH_NS
 
-from brickd.analysis.timing.worker_series import Beside, Host, SlotLook, look
+from brickd.analysis.timing.worker_series import Beside, Host, Life, SlotLook, Stretch, look
 from brickd.base.timestamps import Moment
 from brickd.model.worker_totals import Share, Slot
 
@@ -99,3 +100,10 @@ def test_processor_times_are_compared_in_services_of_three_workers_or_more() -> 
 @pytest.mark.parametrize("calls", [[(10, 0.0)] * 3, [(1, 1e308), (1, 1e308), (10, 1e308), (10, 1e308), (1, 1e308)]])
 def test_processor_times_without_a_finite_amount_of_work_are_not_compared(calls: list[tuple[int, float]]) -> None:
     assert processor(calls, [1e300] * len(calls)) == []
+
+
+def test_processor_times_of_a_stretch_are_those_since_the_worker_began() -> None:
+    seen = looked({"gemm": [(10, 1e9)] * 3})
+    lives = [{"api/0": Life("api", uuid)} for uuid in ("before", "now", "now")]
+    stretch = Stretch([replace(seen, lives=each, processor={"api/0": 0.5}) for each in lives])
+    assert stretch.processor("api/0") == [None, 0.5, 0.5]

@@ -294,13 +294,20 @@ def test_a_process_may_use_the_fewest_processors_of_its_cgroups(
 
 
 def alone(
-    waited: Sequence[float | None], *, workers: int = 1, pinned: Sequence[int] = (), throttled: float | None = None
+    waited: Sequence[float | None],
+    *,
+    workers: int = 1,
+    pinned: Sequence[int] = (),
+    throttled: float | None = None,
+    since: int = 0,
 ) -> StragglerVerdict:
-    """Workers that wait this share of each slot; the pinned ones have only one processor."""
+    """Workers that wait this share of each slot; the pinned ones have only one processor since a slot."""
     fleet, found, chance = Fleet(workers=workers, bricks={"gemm": Made(4_000_000)}), [], random.Random(1)
     for number, part in enumerate(waited):
         hosts = {
-            f"api/{n}": Host(1, 0.1, part, 100 + n, cpu=3 if n in pinned else None, throttled=throttled)
+            f"api/{n}": Host(
+                1, 0.1, part, 100 + n, cpu=3 if n in pinned and number >= since else None, throttled=throttled
+            )
             for n in range(workers)
         }
         found.append(look(fleet.slot(number, chance.gauss), fleet.lives(), hosts))
@@ -316,6 +323,10 @@ def test_in_a_fleet_of_two_a_pinned_worker_waiting_a_quarter_is_named(workers: i
     assert names(alone([0.26] * 6, workers=workers))[1] == []
     assert names(alone([0.51] * 6, workers=workers))[1] == [f"api/{n}" for n in range(workers)]
     assert names(alone([0.49] * 6, workers=workers))[1] == []
+    assert names(alone([0.26] * 6, pinned=[0], since=5))[1] == ["api/0"], "it is pinned now"
+    for pinned, least in (([0], 0.25), ([], 0.5)):
+        assert names(alone([least] * 6, workers=1, pinned=pinned))[1] == ["api/0"]
+        assert names(alone([least - 0.001] * 6, workers=1, pinned=pinned))[1] == []
 
 
 def test_waiting_counts_after_four_consecutive_slots() -> None:
