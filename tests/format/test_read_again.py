@@ -285,6 +285,21 @@ def test_a_torn_tail_is_read_again(between: Between, read: int) -> None:
     assert between.ring(writer) == (8, [9, 10])
 
 
+def test_a_tail_that_a_killed_consumer_left_halfway_is_at_its_next_position(between: Between) -> None:
+    fill(between, "span", 10)
+    for next_ in (7, 8, 10):
+        between.rings.tail(0, "span", 7, next_ ^ forge.U64)
+        assert between.ring(lambda _: None) == (next_, list(range(next_ + 1, 11)))
+    for impossible in (6, 11):
+        between.rings.tail(0, "span", 7, impossible ^ forge.U64)
+        assert between.ring(lambda _: None) is None, "a consumer moves no tail back, or beyond the head"
+    fill(between, "span", 20)
+    between.rings.tail(0, "span", 0, 4 ^ forge.U64)
+    assert between.ring(lambda _: None) == (4, list(range(5, 21))), "only the next position must be in the ring"
+    between.rings.tail(0, "span", 0, 3 ^ forge.U64)
+    assert between.ring(lambda _: None) is None
+
+
 def test_a_ring_with_an_impossible_tail_at_each_try_is_refused(between: Between) -> None:
     fill(between, "span", 10)
     between.rings.tail(0, "span", 11)

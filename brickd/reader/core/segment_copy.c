@@ -322,8 +322,9 @@ static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t
     if (!brick_fetch(r, r->layout.consumers + lane * (uint64_t)sizeof consumer, &consumer, sizeof consumer))
         return -1;
     const struct brick_tail *tail = events ? &consumer.event : &consumer.span;
-    *position = tail->position;
-    return brick_tail_untouched(tail, head, slots) || brick_tail_believed(tail, head, slots);
+    const int has_next = brick_tail_has_next(tail, head, slots);
+    *position = has_next ? ~tail->complement : tail->position;
+    return has_next || brick_tail_untouched(tail, head, slots);
 }
 
 /* Copies slots up to the head or a hole. A hole has no records, and the next start is unknown. Returns their number, or

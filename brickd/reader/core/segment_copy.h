@@ -83,6 +83,13 @@ static inline int brick_tail_untouched(const struct brick_tail *tail, uint64_t h
     return tail->position == 0 && tail->complement == 0 && head <= slots;
 }
 
+/* Whether the complement shows the next position. The consumer writes it first, and may have been killed before it wrote the
+ * position. The writer believes only a pair, so it overwrites no slot from the next position on. */
+static inline int brick_tail_has_next(const struct brick_tail *tail, uint64_t head, uint64_t slots)
+{
+    return tail->position <= ~tail->complement && brick_ring_holds(head, slots, ~tail->complement);
+}
+
 /* Copies the slots of a ring that are not consumed. Returns their number, or -1. *first: the position of the first
  * one. */
 int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, struct brick_record *to, uint64_t *first);
