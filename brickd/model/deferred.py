@@ -53,7 +53,7 @@ class Finalize:
 
 @dataclass(slots=True)
 class DeferredStream:
-    """The waiting starts of one stream, and the time until which all its starts are closed."""
+    """A stream: the starts that wait for their end, and the time up to which every start has ended."""
 
     waiting: WaitingStarts = field(default_factory=WaitingStarts)
     closed: int = -1

@@ -1,7 +1,7 @@
 """Removed workers in the documents: spans that are in no total, and the problem if any.
 
-Owns: the sum, the problem. Must not know: terminals, files. Invariant: a removal on request of a user is counted, but
-is not a problem.
+Owns: how spans of removed workers are added up, and when they are a problem. Must not know: terminals, files.
+Invariant: a removal on request of a user is counted, but is not a problem.
 """
 
 from __future__ import annotations

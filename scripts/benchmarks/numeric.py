@@ -32,7 +32,7 @@ def splitmix64(x: Words) -> Words:
 
 
 def fingerprint(array: npt.NDArray[np.float32]) -> tuple[int, npt.NDArray[np.float64], dict[str, float]]:
-    """The parts of its checksum, sketch and statistics: whole blocks, all finite, no key."""
+    """Compute checksum, sketch and statistics of an array of whole blocks and finite numbers, without a key."""
     total, squares, added = 0, 0.0, 0.0
     least, most = np.inf, -np.inf
     bins = np.zeros((16, 16))

@@ -183,7 +183,7 @@ def _remarks(
         yield "too few comparisons to say anything"
     idle = sum(each.service.fault is not None and not each.struck for each in trials)
     if idle:
-        yield f"{idle}  more whose damage changed nothing at its planned place"
+        yield f"{idle} more whose damage changed nothing at its planned place"
     bad = [each for each in trials if _is_bad(each, good, fit)]
     for each in bad[:_SHOWN]:
         yield f"{each.service.name}: {_short(each)}"

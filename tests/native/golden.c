@@ -1,7 +1,7 @@
 /* golden.c - makes a golden segment: golden OUTPUT.
  *
- * Run once for each minor of the format, all of which it shows; the tests decode
- * that output and never run it. Time advances only by `at`, so every duration is
+ * Run it once for each minor version of the format. Its output has every field
+ * of that version. Tests only decode the output. Time advances only by `at`, so every duration is
  * known. The copy is taken inside the change of a summary: one entry is odd, and a
  * span is between two counters. Bytes that depend on this machine, process or
  * time are overwritten.

@@ -1,4 +1,4 @@
-"""Fold against sums, sorted lists and numpy: the totals are those that workers measured."""
+"""The fold gives the same totals as plain sums, sorted lists and numpy."""
 
 from __future__ import annotations
 

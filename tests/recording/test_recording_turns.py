@@ -405,7 +405,7 @@ def test_a_recording_with_a_duration_ends_exactly_then(tmp_path: Path) -> None:
     answer = recorder.document()
     assert (answer["why"], answer["elapsed_ns"] >= 10_000_000) == ("over", True)
     recorder = Recorder(Recording(duration=3600), tmp_path / "long.brick", machine)
-    for _ in range(2):  # before the second, the thread has ended a round since the first
+    for _ in range(2):  # the thread ends a round between the two
         recorder.take(Snapshot.of(Survey([], []), time.monotonic_ns(), time.time_ns()))
         machine.events.until_read(machine.events.add("looked", "").number)
     assert not recorder.over.is_set()

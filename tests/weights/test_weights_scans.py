@@ -388,7 +388,7 @@ def test_without_a_period_a_scan_begins_after_200_times_its_duration(compiled: C
 
 
 def plan(of: Reading) -> tuple[int, int]:
-    """How far apart the host has scans begin, and how many weights are read at load only."""
+    """The time between the starts of two scans, and the number of weights that are read at load only."""
     ((_, lane, _),) = of.lanes
     return lane["weights_every"], lane["weights_once"]
 

@@ -18,7 +18,7 @@ p.enable_graph()
 # A call, the line that it writes without "brickd: ", and the kind of loss that counts it.
 CALLS = {
     "brick.transfer('UP', 64)": ('a direction must be "H2D", "D2H" or "D2D", not \'UP\'', "marks"),
-    "brick.brick('')": ("a name must not be empty, not ''", "names"),
+    "brick.brick('')": ("a name must have at least one character, not ''", "names"),
     "brick.init(service='second')": (
         "init must have the service that this process already records as, not 'second'",
         "amounts",
@@ -28,7 +28,7 @@ CALLS = {
         "amounts",
     ),
     "p.start_brick(True)": ("a BrickId must be one of 0 to 14, not True", "amounts"),
-    "p.graph_push_scope(7)": ("a scope is a node, as ExecutionNode.Layer(0) is, not 7", "amounts"),
+    "p.graph_push_scope(7)": ("a scope is a node such as ExecutionNode.Layer(0), not 7", "amounts"),
     "p.graph_pop_scope()": ("a scope is popped by the thread or task that pushed it, once", "amounts"),
 }
 

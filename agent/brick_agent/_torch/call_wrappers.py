@@ -43,7 +43,7 @@ def wrap(module: Any, first: _Wrap | None, then: _Make | None) -> None:
 
 
 def unwrap(module: Any) -> None:
-    """Restore what torch calls of a module; nothing if it is not wrapped."""
+    """Remove the wrappers of a module, if it has any."""
     for name, each in _wrappers(vars(module)):
         each.remove(vars(module), name)
 

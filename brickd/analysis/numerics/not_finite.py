@@ -1,8 +1,9 @@
 """Finds NaN and infinities that are born at a site. It needs no second worker.
 
-Owns: when a birth is a finding, and the findings, which survive a restart of the daemon. Must not know: how births are
-counted, screens. Invariants: a site whose first fingerprints have a kind in all workers gives it by design, like a
-mask; findings are bounded, and those of unknown workers are dropped; findings without room are counted.
+Owns: when such a value is a finding, and the findings, which survive a restart of the daemon. Must not know: how the
+values are counted, how findings are shown. Invariants: a site whose first fingerprints have a kind in all workers
+gives it by design, like a mask; findings are bounded, and those of unknown workers are dropped; findings without room
+are counted.
 
 A kind (NaN, +Inf, -Inf) that is born in a worker is a finding if it first appeared after the worker's first
 fingerprints at the site, or if another worker of the service has as many fingerprints there and none with that kind.

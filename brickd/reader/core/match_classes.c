@@ -304,7 +304,7 @@ static void compare_all(struct work *w, const struct pairs *of, size_t count)
             o[i].agree += o[k].unlike == o[i].unlike ? o[k].count : 0;
 }
 
-/* Accepts outputs by decreasing `agree`, unless they are unlike an accepted one. Returns a bit per output. The first
+/* Accepts outputs by decreasing `agree`. Skips an output that is unlike an accepted one. Returns a bit per output. The first
  * accepted output that is unlike another becomes the reference; if `fixed`, output 0 stays the reference. */
 static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *reference)
 {

@@ -108,7 +108,7 @@ static int slots_of(PyObject *args, const char *format, Py_buffer *slots, unsign
     const unsigned long long count = (unsigned long long)slots->len / sizeof(struct brick_record);
     if (slots->len % (Py_ssize_t)sizeof(struct brick_record) == 0 && *at <= count)
         return 1;
-    PyErr_Format(PyExc_ValueError, "slot %llu of %zd bytes, expected whole slots and one of them", *at, slots->len);
+    PyErr_Format(PyExc_ValueError, "slot %llu in %zd bytes, expected a number of slots that fills the bytes, and a slot among them", *at, slots->len);
     PyBuffer_Release(slots);
     return 0;
 }
