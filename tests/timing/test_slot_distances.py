@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from slots import LENGTH_NS
 
-from brickd.analysis.timing.worker_series import Beside, Host, Life, SlotLook, Stretch, look
+from brickd.analysis.timing.worker_series import Host, Life, SlotLook, SlotSide, Stretch, look
 from brickd.base.timestamps import Moment
 from brickd.model.worker_totals import Share, Slot
 
@@ -77,8 +77,8 @@ def test_in_an_empty_slot_no_worker_is_late() -> None:
 
 def test_usual_calls_count_as_often_as_there_are_calls() -> None:
     """A few long ones do not count."""
-    assert Beside(None, 3, 100.0, 0, usual_ns=2.0).usual_sum_ns == 6
-    assert Beside(None, 3, 100.0, 0).usual_sum_ns == 100
+    assert SlotSide(None, 3, 100.0, 0, usual_ns=2.0).usual_sum_ns == 6
+    assert SlotSide(None, 3, 100.0, 0).usual_sum_ns == 100
 
 
 def processor(calls: Sequence[tuple[int, float]], ran: Sequence[float]) -> list[float]:
