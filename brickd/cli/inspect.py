@@ -127,7 +127,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     refused = {term: n for term, n in process.items() if n and term not in ("names", "paths", "sites", "key")}
     if refused:
         lines.append("counted   " + "  ".join(f"{term} {units.count(n)}" for term, n in refused.items()))
-    newest = document.get("newest_since_start_ns")  # older daemons do not send it
+    newest = document["newest_since_start_ns"]
     if newest is not None:
         lines.append(f"newest    record {units.duration(newest)} after the start: AT is relative to it, in µs")
     lanes = [

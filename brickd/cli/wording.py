@@ -90,11 +90,13 @@ def nothing(document: dict[str, Any]) -> str:
 def lost(entry: dict[str, Any]) -> str:
     """What was lost, from an entry with a ledger; "": nothing.
 
-    >>> lost({"ledger": {"lost": {"spans": 1, "details": 0, "events": 2_000}}}), lost({})
-    ('1 span, 2,000 events', '')
+    >>> lost({"ledger": {"lost": {"spans": 1, "details": 0, "events": 2_000}}})
+    '1 span, 2,000 events'
     """
-    kinds = entry.get("ledger", {}).get("lost", {})  # older daemons do not send it
-    return ", ".join(units.many(n, kind.removesuffix("s")) for kind, n in kinds.items() if n)
+    kinds = entry["ledger"]["lost"]
+    return ", ".join(
+        units.many(kinds[each], each.removesuffix("s")) for each in ("spans", "details", "events") if kinds[each]
+    )
 
 
 def worker_row(worker: dict[str, Any]) -> dict[str, Any]:

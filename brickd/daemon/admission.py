@@ -86,7 +86,7 @@ class Admission:
                 segment.unlink()
             except NotPermitted:
                 self._bury(uuid)
-                reason = "its worker ended, its totals are kept, and the file cannot be removed: permission denied"
+                reason = "its worker ended and its totals are kept, but the file cannot be removed: permission denied"
                 raise SegmentRefused(segment.name, reason) from None
 
     def _require_original(self, segment: Segment, uuid: str) -> None:

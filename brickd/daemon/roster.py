@@ -243,7 +243,7 @@ class Roster:
         except SegmentRefused as error:
             self.give_up(each, error)
         except Exception as error:
-            reason = f"what it says cannot be worked out: {type(error).__name__}: {error}"
+            reason = f"its content cannot be processed: {type(error).__name__}: {error}"
             self.give_up(each, SegmentRefused(each.segment.name, reason))
 
     def _let_go(self, each: Attached) -> None:

@@ -348,6 +348,7 @@ FACTS = st.none() | st.fixed_dictionaries(
 NO_STRAGGLERS = {
     **{"diverged": None, "weights": None, "stragglers": None, "waiting": None, "judged_age_ns": None, "alarms": None},
     "removed": {"unasked_spans": 0},
+    "ledger": {"lost": {"spans": 0, "details": 0, "events": 0}},
 }
 SITE = {"kernel": "down", "service": "api", "command": "brickd diff api/0 api/1"}
 DIVERGED = st.none() | st.lists(st.just(SITE), max_size=3)
@@ -408,7 +409,14 @@ def test_more_tolerance_never_fails_more_conditions(
     age_ns = None if slow is None else 0
     found: dict[str, Any] = {"diverged": diverged, "weights": weights, "stragglers": slow, "waiting": []}
     found |= {"judged_age_ns": age_ns, "alarms": alarms}
-    answer = {"workers": workers, "daemon": facts, "removed": {"unasked_spans": removed}, **found}
+    lost = {"spans": sum(worker["lost"] for worker in workers), "details": 0, "events": 0}
+    answer = {
+        "workers": workers,
+        "daemon": facts,
+        "removed": {"unasked_spans": removed},
+        "ledger": {"lost": lost},
+        **found,
+    }
     judged = conditions(answer, missing, bounds)
     assert [each.name for each in judged] == list(NAMES)
     assert all(each.healthy for each in judged if each.name in bounds.ignore)

@@ -73,6 +73,7 @@ def test_a_check_accepts_only_the_silenced_problem() -> None:
             "daemon": None,
             **dict.fromkeys(("diverged", "weights", "stragglers", "waiting", "judged_age_ns", "alarms")),
             "removed": {"unasked_spans": 7},
+            "ledger": {"lost": {"spans": 9, "details": 0, "events": 0}},
             "problems": [{"kind": kind} for kind in problems],
             "silenced": [{"kind": kind} for kind in silenced],
         }
@@ -85,7 +86,7 @@ def test_a_check_accepts_only_the_silenced_problem() -> None:
     assert unhealthy([], ["lost", "uncounted"]) == []
     assert unhealthy(["lost"], ["lost", "uncounted"]) == ["lost"], "of another service"
     (lost, *_) = conditions(status([], ["lost"]), None, Bounds())
-    assert (lost.seen, lost.wanted, lost.command) == ("9 lost", "anything, because it is silenced", None)
+    assert (lost.seen, lost.wanted, lost.command) == ("9 lost (9 spans)", "anything, because it is silenced", None)
 
 
 def test_an_invalid_silence_is_refused(worker: Start, prefix: str) -> None:

@@ -111,7 +111,7 @@ def test_the_status_line_shows_how_much_was_compared() -> None:
     assert line(weighed.judged()) == "weights: not read yet in 3 workers · unseen: 6 tensors not read yet"
     weighed.add_weight("api/0", 1)
     assert line(weighed.judged()) == (
-        "weights: none comparable in 3 workers · unseen: 1 tensor of a single replica, 5 tensors not read yet"
+        "weights: nothing comparable in 3 workers · unseen: 1 tensor of a single replica, 5 tensors not read yet"
     )
     weighed.add_weight("api/1", 1)
     weighed.add_weight("api/1", 5, "v")
