@@ -383,7 +383,8 @@ def status(**more: Any) -> dict[str, Any]:
         "workers": [{**worker, "service": "api", "state": "live"}, {**worker, "service": "b", "state": "live"}],
         "evidence": [each.document() for each in proofs],
         "daemon": None, "diverged": None, "weights": None, "stragglers": None, "judged_age_ns": None,
-        "removed": {"unasked_spans": 0}, "alarms": None, "waiting": None,
+        "removed": {"unasked_spans": 0}, "ledger": {"lost": {"spans": 0, "details": 0, "events": 0}},
+        "alarms": None, "waiting": None,
     } | more  # fmt: skip
 
 
