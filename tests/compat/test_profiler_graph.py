@@ -249,6 +249,25 @@ p.graph_record_transfer(1, None, 5, T.D2H)
     assert sum(lane["amounts"] for _, lane, _ in got.lanes) >= 5
 
 
+def test_a_brick_launches_kernels_of_its_profiler_until_the_graph_is_cleared(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        BEGIN
+        + """
+q = brick.BrickProfiler.enabled(); q.enable_graph()
+p.graph_record_brick("a", 5)
+q.graph_record_kernel("of_q", None, None, None)
+p.graph_record_kernel("of_p", None, None, None)
+p.graph_clear()
+p.graph_record_kernel("later", None, None, None)
+""",
+    )
+    assert {path for path in marks(got) if path[-1].endswith(":launched")} == {
+        ("of_q:launched",), ("a:node", "of_p:launched"), ("later:launched",),
+    }  # fmt: skip
+
+
 def test_a_scope_left_open_keeps_its_children_and_its_late_pop_is_counted(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,

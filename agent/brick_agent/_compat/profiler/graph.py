@@ -150,6 +150,7 @@ class Graphed(Timing):
         """
         while not self.graph_is_scope_balanced():
             self.graph_pop_scope()
+        set_scopes(scopes_here().launched_by(self, None))
         self._graphed.begin()
 
     def _opened(self, node: Node) -> Scope | None:
@@ -213,7 +214,7 @@ class Graphed(Timing):
         if not isinstance(node.name, str):
             self._local.refuse("node names", f"a kernel's name is a text, not {shown(node.name)}")
             return None
-        launcher, of = scopes_here().launchers[-1], brick(node.name)
+        launcher, of = scopes_here().launcher(self), brick(node.name)
         if launcher is not None:
             scope.begin(launcher)
         kernel(node.name, node.grid, node.block, node.shared_mem, source=node.ptx_hash)
@@ -247,7 +248,7 @@ class Graphed(Timing):
         if of is None:
             return None
         _node(of, timing_ns, elements, 0, 0)
-        set_scopes(scopes_here().launched_by(of))
+        set_scopes(scopes_here().launched_by(self, of))
         return of.name
 
     def graph_record_kernel(

@@ -71,13 +71,13 @@ def _is_timed(node: Brick) -> bool:
 class Scopes:
     """The open scopes of a context, of all profilers; immutable, because contexts inherit it.
 
-    `launchers` has the last recorded brick outside of scopes and in each scope, so one entry more than `open`.
+    `launchers` has the last recorded brick and its profiler, outside of scopes and in each scope: one more than `open`.
     """
 
     process: int
     context: ref[Context]  # not its address, which a later context may have
     open: tuple[Scope, ...] = ()
-    launchers: tuple[Brick | None, ...] = (None,)
+    launchers: tuple[tuple[ref[object], Brick] | None, ...] = (None,)
 
     def pushed(self, scope: Scope) -> Scopes:
         """Return these and one more."""
@@ -92,9 +92,14 @@ class Scopes:
                 return self.open[place], replace(self, open=others, launchers=launchers)
         return None, self
 
-    def launched_by(self, brick: Brick) -> Scopes:
-        """Return these, with a brick that launches the next kernels."""
-        return replace(self, launchers=(*self.launchers[:-1], brick))
+    def launcher(self, owner: object) -> Brick | None:
+        """The brick that launches the next kernels of a profiler; None: the open scope does."""
+        last = self.launchers[-1]
+        return last[1] if last is not None and last[0]() is owner else None
+
+    def launched_by(self, owner: object, brick: Brick | None) -> Scopes:
+        """Return these, with a brick of a profiler that launches its next kernels."""
+        return replace(self, launchers=(*self.launchers[:-1], None if brick is None else (ref(owner), brick)))
 
 
 _inherited: ContextVar[Scopes | None] = ContextVar("brick_agent_scopes", default=None)
