@@ -29,7 +29,7 @@ def judge(segments: Segments, shm: ShmFacts, container: Container) -> list[Check
 
 
 def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: ShmFacts, container: Container) -> CheckResult:
-    name, loss = cases[0]
+    name, loss = next((case for case in cases if case[1].settings), cases[0])
     spans = any(loss.spans for _, loss in cases)
     fix, why = f"brickd inspect {as_argument(name)}", "shows where"
     if loss.settings:

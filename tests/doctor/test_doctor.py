@@ -452,6 +452,9 @@ def test_each_cause_of_loss_is_reported_once_with_one_setting_for_all() -> None:
         ("loss-memory", "broken", "mount -o remount,size=1G /dev/shm", ("d",)),
     ]
     assert found[0].seen == "a b: 9 spans; and 1 more worker"
+    marks = Loss("marks", "wrong direction"), Loss("marks", "no room", settings=("BRICKD_PATHS=2048",))
+    (one,) = lost_records.judge(Segments(workers=tuple(map(lost, "ab", marks))), SHM, HOST)
+    assert (one.fix, one.seen, one.about) == ("BRICKD_PATHS=2048", "b: no room; and 1 more worker", ("a", "b"))
     assert [one.state for one in lost_records.judge(ALIVE, SHM, HOST)] == ["ok"]
 
 
