@@ -125,6 +125,8 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     if (marks := document["ledger"]["marks"])["wanted"]:
         lines.append("marks     " + "  ".join(f"{term} {units.count(n)}" for term, n in marks.items() if n))
     refused = {term: n for term, n in process.items() if n and term not in ("names", "paths", "sites", "key")}
+    if wrong := sum(lane["amounts"] for lane in document["lanes"]):
+        refused["wrong arguments"] = wrong
     if refused:
         lines.append("counted   " + "  ".join(f"{term} {units.count(n)}" for term, n in refused.items()))
     newest = document["newest_since_start_ns"]

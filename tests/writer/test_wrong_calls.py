@@ -42,6 +42,8 @@ def test_a_wrong_call_writes_one_line_and_is_counted_by_brickd(worker: Start, ca
     (problem,) = document("status")["problems"]
     assert problem["text"] == f"first/0: {shown['problem']}"
     assert f"loss-{kind}: first/0: {shown['problem']}" in brickd("doctor").stdout
+    if kind == "amounts":
+        assert "wrong arguments 3" in brickd("inspect", "first/0").stdout
     process.go()
     assert process.end() == 0
     assert process.stderr.splitlines()[0].removesuffix(" (BRICKD_STRICT=1 raises an exception)") == f"brickd: {line}"
