@@ -145,7 +145,7 @@ def _judged(name: str, healthy: bool, seen: str, wanted: str, command: str | Non
 
 
 def _few(name: str, seen: int, most: int, command: str, what: str = "", parts: str = "") -> Condition:
-    text = f"{seen} {what or name}{f' ({parts})' if parts else ''}"
+    text = f"{seen:,} {what or name}{f' ({parts})' if parts else ''}"
     return _judged(name, seen <= most, text, f"at most {most}" if most else "none", command)
 
 

@@ -69,11 +69,11 @@ def test_a_status_stream_has_problems_seen_within_the_requested_time(worker: Sta
 def test_a_check_accepts_only_the_silenced_problem() -> None:
     def status(problems: list[str], silenced: list[str]) -> dict[str, Any]:
         return {
-            "workers": [{"lost": 9, "together": 1, "state": "live", "set": None}],
+            "workers": [{"lost": 9000, "together": 1, "state": "live", "set": None}],
             "daemon": None,
             **dict.fromkeys(("diverged", "weights", "stragglers", "waiting", "judged_age_ns", "alarms")),
             "removed": {"unasked_spans": 7},
-            "ledger": {"lost": {"spans": 9, "details": 0, "events": 0}},
+            "ledger": {"lost": {"spans": 9000, "details": 0, "events": 0}},
             "problems": [{"kind": kind} for kind in problems],
             "silenced": [{"kind": kind} for kind in silenced],
         }
@@ -86,7 +86,7 @@ def test_a_check_accepts_only_the_silenced_problem() -> None:
     assert unhealthy([], ["lost", "uncounted"]) == []
     assert unhealthy(["lost"], ["lost", "uncounted"]) == ["lost"], "of another service"
     (lost, *_) = conditions(status([], ["lost"]), None, Bounds())
-    assert (lost.seen, lost.wanted, lost.command) == ("9 lost (9 spans)", "anything, because it is silenced", None)
+    assert (lost.seen, lost.wanted, lost.command) == ("9,000 lost (9,000 spans)", "anything, because it is silenced", None)
 
 
 def test_an_invalid_silence_is_refused(worker: Start, prefix: str) -> None:
