@@ -86,7 +86,11 @@ def test_a_check_accepts_only_the_silenced_problem() -> None:
     assert unhealthy([], ["lost", "uncounted"]) == []
     assert unhealthy(["lost"], ["lost", "uncounted"]) == ["lost"], "of another service"
     (lost, *_) = conditions(status([], ["lost"]), None, Bounds())
-    assert (lost.seen, lost.wanted, lost.command) == ("9,000 lost (9,000 spans)", "anything, because it is silenced", None)
+    assert (lost.seen, lost.wanted, lost.command) == (
+        "9,000 lost (9,000 spans)",
+        "anything, because it is silenced",
+        None,
+    )
 
 
 def test_an_invalid_silence_is_refused(worker: Start, prefix: str) -> None:
