@@ -63,7 +63,7 @@ report(json.loads(done.stdout))
     assert (text, "brickd up -d") in [(each["text"], each["command"]) for each in after["problems"]]
     assert f"removed  {spans['removed']:,} spans of {removed['workers']} workers, in no total" in render(after, WIDE)
     (judged,) = [each for each in conditions(after, None, Bounds()) if each.name == "removed"]
-    assert (judged.healthy, judged.seen, judged.command) == (False, f"{spans['removed']} removed", "brickd up -d")
+    assert (judged.healthy, judged.seen, judged.command) == (False, f"{spans['removed']:,} removed", "brickd up -d")
 
 
 def test_a_worker_that_was_shown_and_ended_cleanly_is_counted_as_removed(worker: Start, prefix: str) -> None:
