@@ -309,7 +309,7 @@ void brick_borrow(const void *key);
 const void *brick_thread_sweep(int (*dead)(const void *key));
 
 /* Ends the host's part of this thread: counts the spans of each referenced key as abandoned and calls `drop` for it.
- * Spans of other keys stay open; if there are none, the lane becomes free. */
+ * Spans of other keys stay open. If no span is open, the lane becomes free. */
 void brick_thread_release(void (*drop)(const void *key));
 
 /* ---- for tests and tools ------------------------------------------------ */

@@ -37,13 +37,16 @@ def drawn(step: int, of: int, epoch: int = EPOCH) -> bool:
     return draw(step, epoch) < 2**32 // of
 
 
-def word(epoch: int = EPOCH, *, holds: int = 60) -> tuple[bytes, int]:
-    """The word of an epoch that holds for `holds` seconds, and its offset in a segment."""
+def word(epoch: int = EPOCH, *, holds: int = 50) -> tuple[bytes, int]:
+    """The word of an epoch that holds for `holds` seconds, and its offset in a segment.
+
+    Not the 60 that are the most: a worker's coarse clock is some milliseconds behind, so it would see 61.
+    """
     until = (int(time.time()) + holds) % 2**32
     return struct.pack("<Q", until << 32 | epoch), _reader.CONTROL + field("control", "epoch")[0]
 
 
-def give(file: str, epoch: int = EPOCH, *, holds: int = 60) -> None:
+def give(file: str, epoch: int = EPOCH, *, holds: int = 50) -> None:
     """Give the worker of a segment an epoch."""
     with open(SHM / file, "r+b", buffering=0) as segment:
         os.pwrite(segment.fileno(), *word(epoch, holds=holds))

@@ -60,7 +60,7 @@ def further(module: Any) -> tuple[list[tuple[str, Read, bool]], list[str]]:
 
 
 def host_copy(tensor: Any) -> Any:
-    """Copy a tensor from a CUDA device, after a wait for the device.
+    """Wait for a CUDA device, and copy a tensor from it.
 
     Raises:
         RuntimeError: it is on another device, or a copy would end the capture of a CUDA graph.
@@ -89,7 +89,7 @@ def _capture_mode() -> Callable[[Any], int]:
     """The CUDA driver's function that exchanges this thread's capture mode.
 
     Raises:
-        RuntimeError: there is none, as with ROCm.
+        RuntimeError: the driver has no such function, for example ROCm.
     """
     try:
         return ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode

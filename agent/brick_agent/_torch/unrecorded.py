@@ -1,6 +1,6 @@
-"""Under `brickd run`: say at the end of a process that nothing of it was recorded, and the likely reason.
+"""Reports at the end of a process under `brickd run` that it recorded nothing, and the likely reason.
 
-Owns: when that is said, the names of other libraries that run models. Must not know: how a model is found. Invariants:
+Owns: when it reports, the names of other libraries that run models. Must not know: how a model is found. Invariants:
 a process that recorded anything says nothing; a library is known only if the host itself imported it; a process that
 started others says nothing about a program without models, because those may have recorded; an error changes nothing.
 """

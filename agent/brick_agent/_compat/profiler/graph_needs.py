@@ -60,7 +60,7 @@ class GraphNeeds:
         return sorted({need.place for need in self.needs[number] if need.place is not None})
 
     def _needs(self) -> list[list[Need]]:
-        # A level is the number of the nearest node above that is not a layer; -1: there is none.
+        # A level is the number of the nearest node above that is not a layer, or -1.
         levels: list[int] = []  # of each node
         layers: list[int | None] = []  # of each node
         first: dict[str, int] = {}

@@ -93,7 +93,7 @@ class GraphNodes(Generic[F]):
     def __init__(self, rows: Sequence[TreeRow[F]], *, layers: bool) -> None:
         self.stray = 0
         self._rows = rows
-        self._beside: dict[tuple[int, str, int | None], list[int]] = defaultdict(list)
+        self._at_place: dict[tuple[int, str, int | None], list[int]] = defaultdict(list)
         self._make()
         self._find()
         for row in rows:
@@ -117,8 +117,8 @@ class GraphNodes(Generic[F]):
         around_times = {row.key.above for row in rows if row.key.unit in _TIMES}
         for number, row in enumerate(rows):
             if row.key.unit in _PLACES:
-                self._beside[row.key[:3]].append(number)
-        for numbers in self._beside.values():
+                self._at_place[row.key[:3]].append(number)
+        for numbers in self._at_place.values():
             numbers.sort(key=lambda number: rows[number].key.unit)
             made = {number: _node(rows[number]) for number in numbers}
             unit = {number: rows[number].key.unit for number in numbers}
@@ -160,8 +160,8 @@ class GraphNodes(Generic[F]):
     def _marked(self, mark: TreeRow[F]) -> TreeNode[F] | None:
         """The node of a mark: that of its path, or the one of another unit if only that is there."""
         above = mark.key.above
-        beside = (above, *self._beside[self._rows[above].key[:3]])
-        return next((self._rows[number].node for number in beside if self._rows[number].there), None)
+        numbers = (above, *self._at_place[self._rows[above].key[:3]])
+        return next((self._rows[number].node for number in numbers if self._rows[number].there), None)
 
     def _add_mark(self, mark: TreeRow[F]) -> None:
         count, above = mark.totals["count"], self._rows[mark.key.above] if mark.key.above >= 0 else None

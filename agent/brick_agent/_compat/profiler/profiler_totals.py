@@ -45,7 +45,7 @@ class ProfilerTotals(GraphReports):
     def stats(self, name: str) -> BrickStats | None:
         """The totals of a brick of any name, cut after 120 bytes; None: unknown.
 
-        >>> brick.BrickProfiler().stats("nobody") is None
+        >>> brick.BrickProfiler().stats("unknown") is None
         True
         """
         if not isinstance(name, str):
