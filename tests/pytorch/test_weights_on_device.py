@@ -18,8 +18,8 @@ from torch import nn
 class OnDevice(torch.Tensor):
     copies = 0
     @staticmethod
-    def __new__(cls, held):
-        made = torch.Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype, device="cuda")
+    def __new__(cls, held, device="cuda"):
+        made = torch.Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype, device=device)
         made.held = held
         return made
     __torch_function__ = torch._C._disabled_torch_function_impl
@@ -162,3 +162,24 @@ def test_tensors_that_cannot_be_copied_are_counted_and_reported_once(worker: Sta
     )
     assert (len(records), got.process["tensors_refused"]) == (1, 1)
     assert stderr == "brickd: 1 of 2 weights have no fingerprint; the first, 'a': 'the device is lost'\n"
+
+
+@pytest.mark.parametrize(
+    ("tensor", "why", "at_load_only"),
+    [
+        ("torch.eye(3).to_sparse()", "sparse", 0),
+        ("OnDevice(torch.ones(2), 'mps')", "a tensor on device mps", 1),
+    ],
+)
+def test_only_tensors_on_cuda_are_copied(worker: Start, prefix: str, tensor: str, why: str, at_load_only: int) -> None:
+    got, records, reported, stderr = left(
+        worker,
+        prefix,
+        f"""
+        brick.weights({{"a": {tensor}, "b": torch.ones(2)}}, rescan_s=1000)
+        reported = OnDevice.copies
+        """,
+    )
+    assert ([each.name for each in records], reported, got.process["tensors_refused"]) == (["b"], 0, 1)
+    assert why in stderr.lower()
+    assert plan(got)[1] == at_load_only
