@@ -189,6 +189,24 @@ def test_without_a_wheel_the_pip_of_the_other_python_installs_one(checkout: Chec
     assert (call[:4], call[-2:]) == (["-m", "pip", "--python", ".venv/bin/python"], ["pip", SETUPTOOLS])
 
 
+def test_a_second_run_at_the_same_time_waits_and_then_does_nothing(checkout: Checkout) -> None:
+    checkout.env["BLOCKS"] = "./agent"
+    with checkout.begin() as first:
+        assert first.stdout is not None
+        with open(checkout.root / "never", "r+b", buffering=0) as never:
+            assert first.stdout.read(1) == b"\n"  # pip's child runs
+            with checkout.begin() as second:
+                assert second.stderr is not None
+                assert second.stderr.readline() == (
+                    b"scripts/install: waiting for another scripts/install in this checkout\n"
+                )
+                never.write(b"\n")
+                first.communicate()
+                second.communicate()
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert checkout.installed == [SETUPTOOLS, *ALL]  # each once
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_an_interrupted_run_leaves_no_process(checkout: Checkout, number: signal.Signals, status: int) -> None:
     checkout.env["BLOCKS"] = "./agent"
