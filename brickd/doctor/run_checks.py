@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from brickd.base import cgroups
 from brickd.base.paths import runtime
@@ -58,8 +59,8 @@ def examine() -> list[CheckResult]:
     return judge(observe())
 
 
-def observe() -> MachineFacts:
-    """Observe everything once."""
+def observe(proc: Path = Path("/proc")) -> MachineFacts:
+    """Observe everything once; `proc`: where the processes are."""
     try:
         found = segments.observe(survey())
     except OSError:  # the folder cannot be listed; another check reports this
@@ -73,7 +74,7 @@ def observe() -> MachineFacts:
         clock=clock.observe(os.uname().machine),
         memory=cgroups.observe(),
         segments=found,
-        processes=processes.observe(_reader.DIRECTORY),
+        processes=processes.observe(_reader.DIRECTORY, proc),
         daemon=daemon.observe(runtime(), os.geteuid()),
         recordings=unfetched_recordings.observe(),
         window=numerics.observe(),

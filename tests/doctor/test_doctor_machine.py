@@ -1,7 +1,4 @@
-"""`brickd doctor` on this machine, with real faulty workers.
-
-It also examines other processes of this machine, so each test checks only the findings on its own.
-"""
+"""`brickd doctor` on this machine, with real faulty workers: most tests let it see only their own processes."""
 
 from __future__ import annotations
 
@@ -11,27 +8,29 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from conftest import SHM, reading
 from faults import PRIVATE, Start, needs_namespaces
 from verbs import LOSING, SPANS, brickd, started
+
+from brickd.doctor.run_checks import judge, observe
 
 pytestmark = pytest.mark.interpreter
 
 Finding = dict[str, Any]
 
 
-def examined(**environment: str) -> list[Finding]:
-    result = brickd("doctor", "--json", **environment)
-    document = json.loads(result.stdout)
-    assert document["healthy"] == all(finding["state"] != "broken" for finding in document["findings"])
-    assert result.returncode == (0 if document["healthy"] else 1)
-    assert result.stderr == ""
-    findings: list[Finding] = document["findings"]
-    return findings
+def examined() -> list[Finding]:
+    """The findings on this machine and on the processes of this test."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("locks", "self", *(str(child.pid) for child in psutil.Process().children(recursive=True))):
+            Path(folder, name).symlink_to(f"/proc/{name}")
+        return [finding.document() for finding in judge(observe(Path(folder)))]
 
 
 def about(findings: list[Finding], name: str, what: object) -> Finding:
@@ -51,6 +50,19 @@ def test_a_machine_with_a_healthy_worker_needs_no_fix(worker: Start) -> None:
         finding["name"] for finding in findings if finding["state"] != "ok" and str(process.pid) in finding["about"]
     ]
     assert unwanted == []
+
+
+@pytest.mark.parametrize("major", [b"\1", b"\xff"])
+def test_the_exit_code_says_whether_a_finding_is_broken(worker: Start, prefix: str, major: bytes) -> None:
+    started(worker)
+    with (SHM / reading(prefix).file).open("r+b", buffering=0) as opened:
+        os.pwrite(opened.fileno(), major, 12)
+    result = brickd("doctor", "--json")
+    document = json.loads(result.stdout)
+    states = {finding["name"]: finding["state"] for finding in document["findings"]}  # also on others' processes
+    assert document["healthy"] == ("broken" not in states.values())
+    assert states["segments-refused"] == ("ok" if major == b"\1" else "broken")
+    assert (result.returncode, result.stderr) == (0 if document["healthy"] else 1, "")
 
 
 def test_a_dead_workers_segment_is_reported_with_its_size_and_prune(worker: Start, prefix: str) -> None:
