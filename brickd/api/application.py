@@ -125,48 +125,48 @@ class Application:
 
     # ---- answers
 
-    def _view(self, path: str, question: type[Asked], answer: Callable[[World, Asked], Answer], help: str) -> Endpoint:
+    def _view(self, path: str, query: type[Asked], answer: Callable[[World, Asked], Answer], help: str) -> Endpoint:
         async def answered(asked: Asked) -> Response:
             return Reply(await self._in_thread(lambda: _with_words(answer(self._served, asked))))
 
-        return Endpoint("GET", f"/{path}", question, answered, help)
+        return Endpoint("GET", f"/{path}", query, answered, help)
 
     def _verb(self, name: str) -> Endpoint:
         """Return the endpoint of a verb's query; the view of the same name answers it."""
-        question: type[Query] = getattr(queries, VERBS[name].query)
+        query: type[Query] = getattr(queries, VERBS[name].query)
         others: dict[str, Callable[[Any], Awaitable[Response]]] = {"hang": self._hang, "events": self._events}
         if name in others:
-            return Endpoint("GET", f"/{name}", question, others[name], VERBS[name].help)
+            return Endpoint("GET", f"/{name}", query, others[name], VERBS[name].help)
         view = importlib.import_module(f"brickd.views.{name}")
-        return self._view(name, question, view.answer, VERBS[name].help)
+        return self._view(name, query, view.answer, VERBS[name].help)
 
     def _control(
         self, path: str, order: type[Query], answer: Callable[[Any], Awaitable[Response]], help: str
     ) -> Endpoint:
         return Endpoint("POST", path, order, answer, help, Role.CONTROL)
 
-    async def _hang(self, question: HangQuery) -> Response:
-        before = await self._in_thread(hang.look, self._served, question)
+    async def _hang(self, query: HangQuery) -> Response:
+        before = await self._in_thread(hang.look, self._served, query)
         if before.workers:
-            await asyncio.sleep(question.watch)
-        return Reply(await self._in_thread(lambda: _with_words(hang.answer(self._served, question, before))))
+            await asyncio.sleep(query.watch)
+        return Reply(await self._in_thread(lambda: _with_words(hang.answer(self._served, query, before))))
 
-    async def _events(self, question: EventsQuery) -> Response:
-        return Reply(_with_words(events.answer(self._served, question)))
+    async def _events(self, query: EventsQuery) -> Response:
+        return Reply(_with_words(events.answer(self._served, query)))
 
-    async def _events_stream(self, question: EventsQuery) -> Response:
+    async def _events_stream(self, query: EventsQuery) -> Response:
         log = self._served.events
-        return event_stream.EventStream(self._streams, lambda reader: event_stream.events(reader, log, question.since))
+        return event_stream.EventStream(self._streams, lambda reader: event_stream.events(reader, log, query.since))
 
-    async def _status_stream(self, question: StreamQuery) -> Response:
-        asked = StatusQuery(question.names, question.over, question.active_for)
+    async def _status_stream(self, query: StreamQuery) -> Response:
+        asked = StatusQuery(query.names, query.over, query.active_for)
 
         async def document() -> bytes:
             return await self._in_thread(lambda: _with_words(status.answer(self._served, asked)))
 
         await document()  # refuse a query without an answer before the stream begins
         return event_stream.EventStream(
-            self._streams, lambda reader: event_stream.again(reader, question.seconds, "status", document)
+            self._streams, lambda reader: event_stream.again(reader, query.seconds, "status", document)
         )
 
     async def _index(self, _: NoParameters) -> Response:

@@ -33,7 +33,7 @@ class Endpoint:
 
     method: str
     path: str
-    question: type[Query]
+    query: type[Query]
     answer: Callable[[Any], Awaitable[Response]]
     help: str
     role: Role = Role.READ
@@ -43,10 +43,10 @@ class Endpoint:
         asked = {
             key(name, parameter): {
                 "wanted": parameter.wanted,
-                "default": None if default(self.question, name) is MISSING else default(self.question, name),
+                "default": None if default(self.query, name) is MISSING else default(self.query, name),
                 "help": parameter.help,
             }
-            for name, parameter in parameters(self.question).items()
+            for name, parameter in parameters(self.query).items()
         }
         return {
             "method": self.method,
@@ -63,7 +63,7 @@ class Endpoint:
             self._require_role(request)
             _require_small_head(request, limits)
             _require_prefix(request, prefix)
-            return await self.answer(from_query(self.question, await _parameters(request, limits)))
+            return await self.answer(from_query(self.query, await _parameters(request, limits)))
 
         return Route(protocol.ROOT + self.path, handle, methods=[self.method])
 

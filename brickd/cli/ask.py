@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from brickd.views.common import Document
 
 
-def asked(name: str, question: Query, *, recordings: Sequence[str] = ()) -> Document:
+def asked(name: str, query: Query, *, recordings: Sequence[str] = ()) -> Document:
     """Answer a query, and print the notes about the answer."""
-    return noted(fetch_answer.find(name, question, recordings=recordings, reading=progress.reading))
+    return noted(fetch_answer.find(name, query, recordings=recordings, reading=progress.reading))
 
 
-def ask_daemon(name: str, question: Query, *, post: bool = False) -> Document:
+def ask_daemon(name: str, query: Query, *, post: bool = False) -> Document:
     """Send the daemon a query or an order that only the daemon can answer.
 
     Raises:
         NoAnswer: there is no daemon.
     """
-    return noted(fetch_answer.received(client.ask(name, to_query(question), post=post).document()))
+    return noted(fetch_answer.received(client.ask(name, to_query(query), post=post).document()))
 
 
 def noted(answer: FetchedAnswer) -> Document:

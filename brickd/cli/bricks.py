@@ -59,7 +59,7 @@ _WORST = (
 @asks(BricksQuery)
 @columns_option
 @output_options
-def bricks(question: BricksQuery, recordings: Sequence[str], more: Sequence[str], output: str) -> None:
+def bricks(query: BricksQuery, recordings: Sequence[str], more: Sequence[str], output: str) -> None:
     """Show the totals of every brick.
 
     Shows one row per brick, the largest self time first.
@@ -70,7 +70,7 @@ def bricks(question: BricksQuery, recordings: Sequence[str], more: Sequence[str]
       brickd bricks api --over 10s --sort p99
       brickd bricks --by worker
     """  # noqa: D301
-    document = asked("bricks", question, recordings=recordings)
+    document = asked("bricks", query, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen, more), rows="bricks")
 
 

@@ -55,13 +55,13 @@ _COLUMNS = (
 @click.command()
 @asks(CoverageQuery, complete_services)
 @output_options
-def coverage(question: CoverageQuery, recordings: Sequence[str], output: str) -> None:
+def coverage(query: CoverageQuery, recordings: Sequence[str], output: str) -> None:
     """Show which computed values were compared, and which were not.
 
     For each site (a kernel and its layers), shows how many fingerprints were compared with another worker, and by which
     evidence. If nothing was compared, it shows the reason.
     """
-    document = asked("coverage", question, recordings=recordings)
+    document = asked("coverage", query, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="sites")
 
 

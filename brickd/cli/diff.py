@@ -61,7 +61,7 @@ _FAILS = ("diverged", "within", "incomplete", "unproven", "slower")
 )
 @output_options
 def diff(
-    *, question: DiffQuery, every: bool, context: int | None, fails: Sequence[str], percent: float, output: str
+    *, query: DiffQuery, every: bool, context: int | None, fails: Sequence[str], percent: float, output: str
 ) -> Exit:
     """Show where the numbers of workers first differ, and why.
 
@@ -77,7 +77,7 @@ def diff(
       brickd diff base.brick:api/0 new.brick:api/0 --by run
       brickd diff base.brick:api/0 new.brick:api/0 --fail-on slower --slower-by 10
     """  # noqa: D301
-    document = noted(diff_operands.find(question, progress.reading))
+    document = noted(diff_operands.find(query, progress.reading))
     emit(
         document,
         output,

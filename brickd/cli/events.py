@@ -29,7 +29,7 @@ Event = dict[str, Any]
 @asks(EventsQuery)
 @click.option("--follow", is_flag=True, help="Keep running and print each new event.")
 @output_options
-def events(question: EventsQuery, recordings: Sequence[str], *, follow: bool, output: str) -> None:
+def events(query: EventsQuery, recordings: Sequence[str], *, follow: bool, output: str) -> None:
     """List the events that the daemon logged.
 
     An event is, for example, a new or dead worker, a loss, or a new verdict. Each event has the next command to run.
@@ -37,16 +37,16 @@ def events(question: EventsQuery, recordings: Sequence[str], *, follow: bool, ou
     if recordings and follow:
         raise click.UsageError(f"--follow contradicts recording {recordings[0]}: give one of them")
     if follow:
-        _follow(question, output)
-    document = asked("events", question, recordings=recordings) if recordings else ask_daemon("events", question)
+        _follow(query, output)
+    document = asked("events", query, recordings=recordings) if recordings else ask_daemon("events", query)
     _missed(document["missed"])
     emit(document, output, table=partial(_render, document["events"]), rows="events")
 
 
-def _follow(question: EventsQuery, output: str) -> NoReturn:
+def _follow(query: EventsQuery, output: str) -> NoReturn:
     if output == "csv":
         raise click.UsageError("--output is csv, expected table, json or jsonl with --follow")
-    for name, event in client.ask("events/stream", to_query(question)).events():
+    for name, event in client.ask("events/stream", to_query(query)).events():
         if name == "missed":
             _missed(event["missed"])
         else:

@@ -36,7 +36,7 @@ _AT_ONCE_SECONDS = 0.05
 @click.command()
 @asks(HangQuery)
 @output_options
-def hang(question: HangQuery, recordings: Sequence[str], output: str) -> Exit:
+def hang(query: HangQuery, recordings: Sequence[str], output: str) -> Exit:
     """Show which spans are open, and name the worker that is stuck.
 
     Reads each thread twice, --watch DURATION apart. If a service has three or more workers, it names the worker that
@@ -50,11 +50,11 @@ def hang(question: HangQuery, recordings: Sequence[str], output: str) -> Exit:
     """  # noqa: D301
     found = fetch_answer.find(
         "hang",
-        question,
+        query,
         recordings=recordings,
         view=_RECORDED if recordings else _WATCHED,
-        seconds=question.watch,
-        meanwhile=partial(_wait, question),
+        seconds=query.watch,
+        meanwhile=partial(_wait, query),
         reading=progress.reading,
     )
     document = noted(found)
@@ -62,20 +62,20 @@ def hang(question: HangQuery, recordings: Sequence[str], output: str) -> Exit:
     return Exit.DIFFERS if any(service["odd"] for service in document["services"]) else Exit.OK
 
 
-def _wait(question: HangQuery, passes: Passes) -> None:
+def _wait(query: HangQuery, passes: Passes) -> None:
     """Show progress while the daemon watches; without workers it answers at once."""
     if not passes(_AT_ONCE_SECONDS):
-        progress.watch(question.watch, passes)
+        progress.watch(query.watch, passes)
 
 
-def watched(world: World, question: HangQuery) -> Answer:
+def watched(world: World, query: HangQuery) -> Answer:
     """Look twice without a daemon, and wait between the looks."""
     from brickd.views import hang
 
-    before = hang.look(world, question)
+    before = hang.look(world, query)
     if before.workers:
-        progress.watch(question.watch)
-    return hang.answer(world, question, before)
+        progress.watch(query.watch)
+    return hang.answer(world, query, before)
 
 
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:

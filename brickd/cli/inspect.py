@@ -83,13 +83,13 @@ _CHECKSUMS = (
 @click.command()
 @asks(InspectQuery, complete_segments)
 @output_options
-def inspect(question: InspectQuery, recordings: Sequence[str], output: str) -> None:
+def inspect(query: InspectQuery, recordings: Sequence[str], output: str) -> None:
     """Show one segment in full: header, lanes, ledger, rings.
 
     Name a segment by its worker or by its file name. Shows the newest records of each ring. With a daemon, it also
     shows the newest spans that the daemon drained, and the longest span of each place.
     """
-    document = asked("inspect", question, recordings=recordings)
+    document = asked("inspect", query, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="lanes")
 
 

@@ -41,15 +41,15 @@ from brickd.shm.segment_files import prefix
 )
 @asks(WorkersQuery, recorded=False)
 @output_options
-def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> None:
+def prune(query: WorkersQuery, dry_run: bool, refused: bool, output: str) -> None:
     """Remove the segments of workers that ended or died.
 
     A worker has died if its lock is free and its segment did not change for five seconds. The daemon also forgets its
     totals of these workers. Each removed segment leaves a record, so its spans are still counted as removed.
     """
-    if refused and question.names:
-        raise click.UsageError(f"--refused contradicts a worker's name, {question.names[0]}: give one of them")
-    dead = _dead(question)
+    if refused and query.names:
+        raise click.UsageError(f"--refused contradicts a worker's name, {query.names[0]}: give one of them")
+    dead = _dead(query)
     uuids = None if dead is None else set(dead)
     left = left_behind()[0]
     kept = [each for each in (*left.gone.values(), *left.older) if uuids is None or each.reading.uuid in uuids]
@@ -93,18 +93,18 @@ def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> 
     emit(document, output, table=table, rows="removed")
 
 
-def _dead(question: WorkersQuery) -> dict[str, str] | None:
+def _dead(query: WorkersQuery) -> dict[str, str] | None:
     """Return the dead ones among the named workers, by uuid; None: no name was given.
 
     Raises:
         NoSuchWorker: no worker has such a name, or all of them are alive.
     """
-    if not question.names:
+    if not query.names:
         return None
-    meant = asked("workers", question)["workers"]
+    meant = asked("workers", query)["workers"]
     dead = {each["uuid"]: each["name"] for each in meant if each["state"] in ("died", "ended")}
     if not dead:
-        who = " or ".join(question.names)
+        who = " or ".join(query.names)
         raise NoSuchWorker(f"{who} is live, expected a worker that ended or died (brickd workers lists them)")
     return dead
 

@@ -24,7 +24,7 @@ Verb = Callable[..., Result]
 
 
 def asks(
-    kind: type[Query], complete: Complete = complete_workers, *, keyword: str = "question", recorded: bool | None = None
+    kind: type[Query], complete: Complete = complete_workers, *, keyword: str = "query", recorded: bool | None = None
 ) -> Callable[[Verb[Result]], Verb[Result]]:
     """Give a verb the arguments and options of a query.
 
@@ -38,13 +38,13 @@ def asks(
 
     def decorate(verb: Verb[Result]) -> Verb[Result]:
         @functools.wraps(verb)
-        def with_question(**given: Any) -> Result:
+        def with_query(**given: Any) -> Result:
             if takes_recordings:
                 given |= _of_recordings(kind, given)
-            question = kind(**{name: given.pop(name) for name in parameters(kind)})
-            return verb(**{keyword: question}, **given)
+            query = kind(**{name: given.pop(name) for name in parameters(kind)})
+            return verb(**{keyword: query}, **given)
 
-        asking: Verb[Result] = with_question
+        asking: Verb[Result] = with_query
         # click puts the last declared option first.
         for name, parameter in reversed(parameters(kind).items()):
             unless = default(kind, name)

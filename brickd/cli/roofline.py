@@ -53,7 +53,7 @@ _LACKING = {"flops": "operations", "bytes": "bytes", "total_ns": "time"}
     help="Also draw the roofline into this file.",
 )
 @output_options
-def roofline(question: RooflineQuery, recordings: Sequence[str], svg: Path | None, output: str) -> None:
+def roofline(query: RooflineQuery, recordings: Sequence[str], svg: Path | None, output: str) -> None:
     """Compare each brick with the peak performance of a device.
 
     For each brick that reports operations and bytes, shows how close it is to the roof, its limit, and how much time
@@ -65,10 +65,10 @@ def roofline(question: RooflineQuery, recordings: Sequence[str], svg: Path | Non
       brickd roofline --by layer --top 10
       brickd roofline --device gpu0 --type bfloat16
     """  # noqa: D301
-    bricks = BricksQuery(question.names, by=question.by, category=question.category, over=question.over)
+    bricks = BricksQuery(query.names, by=query.by, category=query.category, over=query.over)
     totals = asked("bricks", bricks, recordings=recordings)
-    device = chosen(peaks.load(peaks.place(runtime())), question)
-    found = document(totals, device, question, here())
+    device = chosen(peaks.load(peaks.place(runtime())), query)
+    found = document(totals, device, query, here())
     for line in (*_elsewhere(found), *_too_low(found)):
         print_message(line)
     if svg is not None:

@@ -22,7 +22,7 @@ from brickd.shm.sampling import ALL, DEFAULT
 @click.command()
 @asks(Setting, complete_services)
 @output_options
-def set(question: Setting, output: str) -> None:
+def set(query: Setting, output: str) -> None:
     """Change what workers record, or a threshold of the daemon.
 
     Applies to running workers and to workers that start later. When the daemon stops, each worker returns to the
@@ -37,7 +37,7 @@ def set(question: Setting, output: str) -> None:
       brickd set api --fingerprints default --sites all
       brickd set --threshold stuck_min=2m
     """  # noqa: D301
-    document = ask_daemon("set", question, post=True)
+    document = ask_daemon("set", query, post=True)
     emit(document, output, table=lambda seen: [escape.text(line, seen.width) for line in _lines(document)])
 
 

@@ -23,7 +23,7 @@ def _no_words(context: click.Context, parameter: click.Parameter, typed: str) ->
 @click.command()
 @asks(Silencing, _no_words)
 @output_options
-def silence(question: Silencing, output: str) -> None:
+def silence(query: Silencing, output: str) -> None:
     """Silence a problem for a time, or list the silenced ones.
 
     "brickd status" shows the ID in front of each problem. A silenced problem is counted, but not listed, and not sent
@@ -35,7 +35,7 @@ def silence(question: Silencing, output: str) -> None:
       brickd silence 1a2b3c4d --off
       brickd silence
     """  # noqa: D301
-    document = ask_daemon("silence", question, post=True)
+    document = ask_daemon("silence", query, post=True)
     emit(document, output, table=lambda screen: _lines(document, screen), rows="silenced")
 
 

@@ -44,14 +44,14 @@ _FIGURES = (
 @click.command()
 @asks(SourceQuery, complete_sources)
 @output_options
-def source(question: SourceQuery, recordings: Sequence[str], output: str) -> None:
+def source(query: SourceQuery, recordings: Sequence[str], output: str) -> None:
     """List the sources that kernels were compiled from, or print one.
 
     HASH is the hexadecimal number after the @ of a launch, or its first digits. With HASH, it prints the text of that
     source unchanged; on a terminal, it escapes control characters. Without HASH, it lists the sources, the kernels and
     workers that refer to them, and why a text is not known.
     """
-    document = asked("source", question, recordings=recordings)
+    document = asked("source", query, recordings=recordings)
     if document["text"] is not None and output == "table":
         _write(document["text"])
     else:

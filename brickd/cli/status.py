@@ -66,7 +66,7 @@ _BRICK_FIGURES = (
 @output_options
 def status(
     *,
-    question: StatusQuery,
+    query: StatusQuery,
     recordings: Sequence[str],
     seconds: float | None,
     check: bool,
@@ -93,12 +93,12 @@ def status(
         raise click.UsageError("--check contradicts --watch: give one of them")
     if bounds != Bounds() and not check:
         raise click.UsageError(f"--{to_query(bounds)[0][0]} needs --check: add it")
-    find = partial(fetch_answer.find, "status", question, recordings=recordings, reading=progress.reading)
+    find = partial(fetch_answer.find, "status", query, recordings=recordings, reading=progress.reading)
     if seconds is not None:
         again(seconds, find, partial(render, more=more), output)
     if check:
         return checked(find(), bounds, output)
-    document = asked("status", question, recordings=recordings)
+    document = asked("status", query, recordings=recordings)
     emit(document, output, table=lambda screen: render(document, screen, more), rows="bricks")
     return None
 
@@ -177,17 +177,17 @@ def _unproven(document: dict[str, Any], screen: Screen) -> list[str]:
 
 def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
     """Return unhealthy workers; if there are many workers, sum up the healthy ones in one line."""
-    workers, odd = document["workers"], {each["worker"] for each in document["stragglers"] or ()}
-    odd |= {name for key in ("diverged", "weights") for each in document[key] or () for name in each["workers"]}
+    workers, outliers = document["workers"], {each["worker"] for each in document["stragglers"] or ()}
+    outliers |= {name for key in ("diverged", "weights") for each in document[key] or () for name in each["workers"]}
     shown = list(workers)
     if len(workers) > _WORKERS:
-        shown = [worker for worker in workers if not _healthy(worker, odd)][:_WORKERS]
+        shown = [worker for worker in workers if not _healthy(worker, outliers)][:_WORKERS]
     lines = tables.figures(_WORKER_FIGURES, map(wording.worker_row, shown), screen.width) if shown else []
     rest = [worker for worker in workers if worker not in shown]
     if rest:
         states: Counter[str] = Counter()
         for worker in rest:
-            states["healthy" if _healthy(worker, odd) else "in trouble"] += worker["together"]
+            states["healthy" if _healthy(worker, outliers) else "in trouble"] += worker["together"]
         each = [worker["ledger"]["spans"]["summarized"] for worker in rest]
         text = ", ".join(f"{n} {state}" for state, n in states.items())
         spans = f"{units.count(min(each))} to {units.many(max(each), 'span')} each"
@@ -195,8 +195,8 @@ def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
     return lines
 
 
-def _healthy(worker: dict[str, Any], odd: Container[str]) -> bool:
-    return worker["state"] in ("live", "ended") and not worker["problem"] and worker["name"] not in odd
+def _healthy(worker: dict[str, Any], outliers: Container[str]) -> bool:
+    return worker["state"] in ("live", "ended") and not worker["problem"] and worker["name"] not in outliers
 
 
 def _bricks(document: dict[str, Any], screen: Screen, room: int, more: Sequence[str]) -> list[str]:

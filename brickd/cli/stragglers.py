@@ -38,13 +38,13 @@ _WHY_NOT = (
 @click.command()
 @asks(StragglersQuery, complete_services)
 @output_options
-def stragglers(question: StragglersQuery, recordings: Sequence[str], output: str) -> Exit:
+def stragglers(query: StragglersQuery, recordings: Sequence[str], output: str) -> Exit:
     """Name the worker that is slow, in which brick, at what cost.
 
     Needs a daemon or a recording, and three or more workers of a service. If no worker is slow, it shows which bricks
     were compared, and why others were not. Exits 1 if a worker is named.
     """
-    document = asked("stragglers", question, recordings=recordings)
+    document = asked("stragglers", query, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="stragglers")
     return Exit.DIFFERS if document["stragglers"] or document["waiting"] else Exit.OK
 

@@ -71,7 +71,7 @@ class _Line(NamedTuple):
 @output_options
 def tree(
     *,
-    question: TreeQuery,
+    query: TreeQuery,
     recordings: Sequence[str],
     critical: bool,
     plain: bool,
@@ -99,8 +99,8 @@ def tree(
     if len(chosen) > 1 and (plain or as_dot):
         raise click.UsageError(f"{chosen[0]} contradicts {chosen[1]}: give one of them")
     if plain:
-        question = question.replaced(layers=True)
-    document = asked("tree", question, recordings=recordings)
+        query = query.replaced(layers=True)
+    document = asked("tree", query, recordings=recordings)
     if plain:
         sys.stdout.write(plain_tree(document["nodes"], escape.text))
         return

@@ -54,7 +54,7 @@ _VERDICTS = {"equal": Exit.OK, "differ": Exit.DIFFERS, "nothing": Exit.NOT_COMPA
 )
 @output_options
 def weights(
-    question: WeightsQuery,
+    query: WeightsQuery,
     recordings: Sequence[str],
     rescan: bool,
     timeout: float,
@@ -82,7 +82,7 @@ def weights(
         from brickd.analysis.weights.manifest import load
 
         manifest = load(against)
-    wanted = question.replaced(all=question.all or bool(against or save))
+    wanted = query.replaced(all=query.all or bool(against or save))
     if rescan:
         document, whole = _rescanned(wanted, timeout)
     else:
@@ -93,25 +93,25 @@ def weights(
         document = held_against(manifest, document)
     if save:
         _save(save, document)
-    if not question.all:
+    if not query.all:
         document = {name: value for name, value in document.items() if name != "tensors"}
-    rows = "tensors" if question.all else "differing"
+    rows = "tensors" if query.all else "differing"
     emit(document, output, table=lambda screen: _render(document, screen, str(against or "")), rows=rows)
     code = _VERDICTS[document["verdict"]]
     return Exit.OK if save and code is Exit.NOT_COMPARABLE else Exit.TROUBLE if code is Exit.OK and not whole else code
 
 
-def _rescanned(question: WeightsQuery, seconds: float) -> tuple[Document, bool]:
+def _rescanned(query: WeightsQuery, seconds: float) -> tuple[Document, bool]:
     """Rescan the workers' weights; return the document, and whether all workers have read all.
 
     A worker has read all if the readings of its tensors are newer than the order.
     """
     began_ns = time.monotonic_ns()
-    before = {worker["worker"]: worker["scans"] for worker in ask_daemon("weights", question)["workers"]}
-    rescanning = set(ask_daemon("weights/rescan", Rescanning(question.names), post=True)["workers"])
+    before = {worker["worker"]: worker["scans"] for worker in ask_daemon("weights", query)["workers"]}
+    rescanning = set(ask_daemon("weights/rescan", Rescanning(query.names), post=True)["workers"])
     while True:
         now_ns = time.monotonic_ns()
-        document = ask_daemon("weights", question)
+        document = ask_daemon("weights", query)
         here = [worker for worker in document["workers"] if worker["worker"] in rescanning]
         late = [worker for worker in here if not _has_read(worker, before, now_ns - began_ns)]
         if not late or now_ns - began_ns >= seconds * 1e9:

@@ -47,14 +47,14 @@ _OPEN = Figure(Column("OPEN NOW"), "open", str)
 @click.command()
 @asks(WorkersQuery)
 @output_options
-def workers(question: WorkersQuery, recordings: Sequence[str], output: str) -> None:
+def workers(query: WorkersQuery, recordings: Sequence[str], output: str) -> None:
     """List every worker: threads, spans, losses, memory, open spans.
 
     Also shows how much room is left in each worker's tables. With a daemon, it also shows the processor time and memory
     of each process. "off" marks a live worker that records nothing because of "brickd set". "spans" marks a worker that
     records each span in detail.
     """
-    document = asked("workers", question, recordings=recordings)
+    document = asked("workers", query, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="workers")
 
 

@@ -50,7 +50,7 @@ def is_newer(theirs: str | None, ours: str | None) -> bool:
 
 
 def remark(theirs: str | None) -> str:
-    """What to add to a daemon's refusal, if a version that does not know the question may be the cause."""
+    """What to add to a daemon's refusal, if a version that does not know the query may be the cause."""
     ours = installed("brickd")
     return "" if theirs == ours else f" (the daemon is brickd {theirs}, this is brickd {ours})"
 

@@ -25,7 +25,7 @@ from brickd.model.deferred_overlay import lifted
 from brickd.model.event_log import LogEvent
 from brickd.model.retained_workers import RetainedTotals
 from brickd.model.worker_names import named
-from brickd.model.worker_origins import Lately, Origin
+from brickd.model.worker_origins import Origin, RecentlyMerged
 from brickd.model.workers import Held
 from brickd.query.orders import Wish
 from brickd.recording.ring_taps import Rings
@@ -66,7 +66,7 @@ class Roster:
         self._numerics = numerics
         self._over: list[Attached] = []  # still to be closed
         self._came: list[Attached] = []  # in this look
-        self._lately = Lately()
+        self._merged = RecentlyMerged()
 
     def drained(self) -> list[Attached]:
         """The segments that are drained."""
@@ -81,7 +81,7 @@ class Roster:
 
     def background(self, now_ns: int) -> Background:
         """Return the state that readers of segments need; under the lock."""
-        return replace(self.memory.background(), added=self._lately.by_sum(now_ns))
+        return replace(self.memory.background(), added=self._merged.by_aggregate(now_ns))
 
     def record(self, rings: Rings | None) -> None:
         """Copy records into a recording from now on, or stop (None); under the lock."""
@@ -271,7 +271,7 @@ class Roster:
             added = 0
             for uuid in takewhile(lambda _: goes_on(), oldest):
                 gone = self.memory.gone.pop(uuid)
-                self._lately.add(now_ns, Origin.of(gone.reading), self.memory.add_up(gone).reading.uuid)
+                self._merged.add(now_ns, Origin.of(gone.reading), self.memory.add_up(gone).reading.uuid)
                 added += 1
             self.crowded = added < len(oldest)
         return added > 0

@@ -36,7 +36,7 @@ class Origin(NamedTuple):
         return cls(reading.uuid, reading.process["took"], header["anchor_ticks"], header["anchor_ns"])
 
 
-class Lately:
+class RecentlyMerged:
     """The list of recently merged workers."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Lately:
         """Record that a worker was added to the sum with the uuid `into`."""
         self._added.append((now_ns, into, who))
 
-    def by_sum(self, now_ns: int) -> dict[str, tuple[Origin, ...]]:
+    def by_aggregate(self, now_ns: int) -> dict[str, tuple[Origin, ...]]:
         """The recently merged workers, by the uuid of their sum."""
         while self._added and now_ns - self._added[0][0] > KEPT_NS:
             self._added.popleft()

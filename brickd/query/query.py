@@ -124,12 +124,12 @@ def from_query(kind: type[Asked], pairs: Iterable[tuple[str, str]]) -> Asked:
     return kind(**values)
 
 
-def to_query(question: Query) -> list[tuple[str, str]]:
+def to_query(query: Query) -> list[tuple[str, str]]:
     """Return the pairs of a query's query string, without defaults."""
     pairs: list[tuple[str, str]] = []
-    for name, parameter in parameters(type(question)).items():
-        value = getattr(question, name)
-        if value != default(type(question), name):
+    for name, parameter in parameters(type(query)).items():
+        value = getattr(query, name)
+        if value != default(type(query), name):
             values = value if parameter.several else [value]
             pairs += [(key(name, parameter), parameter.write(each)) for each in values]
     return pairs

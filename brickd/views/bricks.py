@@ -19,29 +19,29 @@ from brickd.query.queries import SORTS, BricksQuery
 from brickd.views.common import Answer, begun, chosen, counted
 
 
-def answer(world: World, question: BricksQuery) -> Answer:
+def answer(world: World, query: BricksQuery) -> Answer:
     """Add up the workers' bricks."""
-    them = chosen(world, question.names)
-    over = counted(world, them, question.over)
-    totals = totals_of(over.workers, question.by)
+    them = chosen(world, query.names)
+    over = counted(world, them, query.over)
+    totals = totals_of(over.workers, query.by)
     whole = sum(brick.row["self_ns"] for brick in totals)
     entries = [
         {
-            **brick.document(question.by, over.length_ns),
+            **brick.document(query.by, over.length_ns),
             "share_percent": percent_of(brick.row["self_ns"], whole),
         }
         for brick in totals
     ]
-    if question.category is not None:
-        entries = _of_category(entries, question.category)
-    entries.sort(key=lambda entry: entry[SORTS[question.sort]], reverse=question.sort != "name")
-    kept = len(entries) if question.top is None else question.top
+    if query.category is not None:
+        entries = _of_category(entries, query.category)
+    entries.sort(key=lambda entry: entry[SORTS[query.sort]], reverse=query.sort != "name")
+    kept = len(entries) if query.top is None else query.top
     document = {
         **begun(world),
         **over.document(),
-        "sort": question.sort,
-        "by": question.by,
-        "category": question.category,
+        "sort": query.sort,
+        "by": query.by,
+        "category": query.category,
         "workers": len(them.workers),
         "recorded_ns": round(whole),
         "bricks": entries[:kept],

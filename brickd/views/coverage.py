@@ -30,11 +30,11 @@ from brickd.views.numerics_summary import about
 from brickd.views.weights_summary import TensorSeen
 
 
-def answer(world: World, question: CoverageQuery) -> Answer:
+def answer(world: World, query: CoverageQuery) -> Answer:
     """Report the coverage."""
-    _, workers, words = them = chosen(world, question.names)
+    _, workers, words = them = chosen(world, query.names)
     compared = world.compared() or _now(world, them)
-    partial, bricks = bool(question.names), bricks_without_sites(workers)
+    partial, bricks = bool(query.names), bricks_without_sites(workers)
     called, services = numerics_summary.called_now(them.survey.workers), {worker.service for worker in workers}
     weighing = [each for each in watching(them.survey.workers) if each.service in services]
     weights = world.weights(weighing)
@@ -68,7 +68,7 @@ def answer(world: World, question: CoverageQuery) -> Answer:
 
 def _now(world: World, them: ChosenWorkers) -> Compared:
     """Compare the available fingerprints."""
-    watch = Watch(world.numerics(them.workers), lambda *_, **__: None, questions=SITES_MAX)
+    watch = Watch(world.numerics(them.workers), lambda *_, **__: None, turns=SITES_MAX)
     names = {worker.reading.uuid: worker.name for worker in them.workers}
     return watch.look(lambda: Roll(names, {worker.service for worker in them.workers}, names))
 
@@ -109,7 +109,7 @@ def _weights(of: TensorSeen) -> Document:
         "without_inputs": 0,
         "alone": of.held - of.compared,
         "evicted": 0,
-        "unlike": of.odd,
+        "unlike": of.outliers,
     }
 
 

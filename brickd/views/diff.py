@@ -67,20 +67,20 @@ class ChosenEvidence(NamedTuple):
     by_weights: bool
 
 
-def answer(world: Comparable, question: DiffQuery) -> Answer:
+def answer(world: Comparable, query: DiffQuery) -> Answer:
     """Compare the chosen workers.
 
     Raises:
         NoSuchWorker: a name that no worker has.
     """
     found = world.survey()
-    workers = meant(found, question.names)
+    workers = meant(found, query.names)
     numerics = world.numerics(workers)
-    workers = [each for each in workers if each.reading.alive or each.name in question.names or _known(numerics, each)]
-    sides = Sides(workers, numerics, _parties(numerics, workers, found, question.since))
+    workers = [each for each in workers if each.reading.alive or each.name in query.names or _known(numerics, each)]
+    sides = Sides(workers, numerics, _parties(numerics, workers, found, query.since))
     weighed = Weighed.of(numerics.weights, workers)
-    some = workers or question.names
-    chosen = _chosen(sides, question, weighed) if some else NothingCompared(no_workers(world))
+    some = workers or query.names
+    chosen = _chosen(sides, query, weighed) if some else NothingCompared(no_workers(world))
     if isinstance(chosen, NothingCompared):
         verdict = nothing(sides, chosen.why, chosen.tried, weighed, other_keys=chosen.keys)
         verdict |= {"known": []}
@@ -89,7 +89,7 @@ def answer(world: Comparable, question: DiffQuery) -> Answer:
     findings = _findings(world, found, workers)
     verdict["headlines"][1:1] = diff_evidence.headline(findings, verdict["outlier"])
     verdict |= {"known": [each._asdict() for each in findings]}
-    return Answer({**begun(world), **verdict}, (*found.words, *_ignored(question, verdict["evidence"])))
+    return Answer({**begun(world), **verdict}, (*found.words, *_ignored(query, verdict["evidence"])))
 
 
 def _findings(world: Comparable, found: Survey, workers: Sequence[Worker]) -> list[KnownFinding]:
@@ -100,10 +100,10 @@ def _findings(world: Comparable, found: Survey, workers: Sequence[Worker]) -> li
     return diff_evidence.known(world.compared(), world.weighed(found), called, workers)
 
 
-def _ignored(question: DiffQuery, leads: str) -> Iterator[str]:
+def _ignored(query: DiffQuery, leads: str) -> Iterator[str]:
     """Report options that have no effect on the leading evidence."""
-    if question.rtol is not None and leads != EvidenceClass.RUN:
-        yield f"--rtol {question.rtol:g} applies only to --by run: by {leads}, there is no tolerance"
+    if query.rtol is not None and leads != EvidenceClass.RUN:
+        yield f"--rtol {query.rtol:g} applies only to --by run: by {leads}, there is no tolerance"
 
 
 # ---- which workers
@@ -178,32 +178,32 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
 # ---- which evidence
 
 
-def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEvidence | NothingCompared:
+def _chosen(sides: Sides, query: DiffQuery, weighed: Weighed) -> ChosenEvidence | NothingCompared:
     """Choose the comparison and the leading evidence; only `--by run` pairs steps."""
 
     def by_outputs() -> Comparison:
-        evidence = EvidenceClass(question.by or EvidenceClass.INPUT)
-        step, text = None if question.step is None else step_number(question.step), step_text(question.step)
-        return compare(sides.numerics, sides.parties, evidence, step=step, step_text=text, rtol=question.rtol)
+        evidence = EvidenceClass(query.by or EvidenceClass.INPUT)
+        step, text = None if query.step is None else step_number(query.step), step_text(query.step)
+        return compare(sides.numerics, sides.parties, evidence, step=step, step_text=text, rtol=query.rtol)
 
     if len(sides.workers) < 2:
         only = sides.workers[0].name if sides.workers else "none"
-        what = "the arguments match" if question.names else "there is"
+        what = "the arguments match" if query.names else "there is"
         why = f"a comparison needs two workers or more, {what} {only} (see brickd workers)"
-        return NothingCompared(why, None if question.by == "weights" else by_outputs())
-    if question.by == "weights":
+        return NothingCompared(why, None if query.by == "weights" else by_outputs())
+    if query.by == "weights":
         return ChosenEvidence(None, by_weights=True) if weighed.known else NothingCompared(why_none(weighed))
     outputs = by_outputs()
     if other := _other_keys(sides, outputs):
         return other
-    if question.by is None and _weights_lead(question, weighed, outputs):
+    if query.by is None and _weights_lead(query, weighed, outputs):
         return ChosenEvidence(outputs, by_weights=True)
     if _compares_something(outputs):
         return ChosenEvidence(outputs, by_weights=False)
     return NothingCompared(diagnosis.nothing(outputs) + _weights_note(weighed), outputs)
 
 
-def _weights_lead(question: DiffQuery, weighed: Weighed, outputs: Comparison) -> bool:
+def _weights_lead(query: DiffQuery, weighed: Weighed, outputs: Comparison) -> bool:
     """Whether weights lead if the query names no evidence.
 
     Different weights lead if no output differs. Equal weights lead if no output was compared, unless the query names a
@@ -211,7 +211,7 @@ def _weights_lead(question: DiffQuery, weighed: Weighed, outputs: Comparison) ->
     """
     if weighed.differing:
         return not outputs.diverged
-    asks_outputs = question.step is not None or question.since is not None
+    asks_outputs = query.step is not None or query.since is not None
     return weighed.known and not _compares_something(outputs) and not asks_outputs
 
 

@@ -42,17 +42,17 @@ def require_comparable(document: Mapping[str, Any]) -> None:
         raise NothingComparable(document["reasons"][0])
 
 
-def find(question: DiffQuery, reading: Reading = silent) -> FetchedAnswer:
+def find(query: DiffQuery, reading: Reading = silent) -> FetchedAnswer:
     """Answer a query with the command line's arguments as names."""
-    terms = _spread([term(word) for word in question.names])
+    terms = _spread([term(word) for word in query.names])
     paths = list(dict.fromkeys(each.path for each in terms if each.path))
     if not paths:
-        return fetch_answer.find("diff", question)
+        return fetch_answer.find("diff", query)
     sets = _sets(paths)
     if len(sets) == 1 and all(each.path for each in terms):
         names = tuple(each.name for each in terms if each.name) if all(each.name for each in terms) else ()
-        return fetch_answer.find("diff", question.replaced(names=names), recordings=paths, reading=reading)
-    return _gathered(question, terms, sets, reading)
+        return fetch_answer.find("diff", query.replaced(names=names), recordings=paths, reading=reading)
+    return _gathered(query, terms, sets, reading)
 
 
 def _spread(terms: Sequence[Term]) -> list[Term]:
@@ -76,7 +76,7 @@ def _sets(paths: Sequence[str]) -> list[list[str]]:
 
 
 def _gathered(
-    question: DiffQuery, terms: Sequence[Term], sets: Sequence[Sequence[str]], reading: Reading
+    query: DiffQuery, terms: Sequence[Term], sets: Sequence[Sequence[str]], reading: Reading
 ) -> FetchedAnswer:
     from brickd.datasources.several_worlds import Gathered, Live, WorldPart
     from brickd.recording.replay import opened
@@ -95,7 +95,7 @@ def _gathered(
             part = next(part for part in world.parts if part.label == of.get(each.path, ""))
             everybody = [worker.name for worker in world.survey().workers if worker.name.startswith(part.name(""))]
             names += [part.name(each.name)] if each.name else everybody
-        answer = diff.answer(world, question.replaced(names=tuple(names)))
+        answer = diff.answer(world, query.replaced(names=tuple(names)))
         recordings = [each.document() for each in worlds]
         words = tuple(word for each in worlds for word in each.words())
         return FetchedAnswer({**answer.document, "recordings": recordings}, words + answer.words)

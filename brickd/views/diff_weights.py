@@ -115,7 +115,7 @@ class Weighed(NamedTuple):
         rows = [
             row
             for row in self.differing
-            if row.tensor.layer == site.layer and any(odd.worker in workers for odd in row.odd)
+            if row.tensor.layer == site.layer and any(outlier.worker in workers for outlier in row.outliers)
         ]
         return [row for row in rows if site.kernel in row.tensor.name] or rows
 
@@ -142,7 +142,7 @@ def sentence(rows: Sequence[Differing]) -> str:
 
 def _who(row: Differing) -> list[str]:
     """Return the outliers, or all workers if there is no known majority."""
-    return list(row.names) if row.why == "disagree" else [odd.worker for odd in row.odd]
+    return list(row.names) if row.why == "disagree" else [outlier.worker for outlier in row.outliers]
 
 
 def besides(rows: Sequence[Differing], *, more: bool) -> str:
@@ -167,7 +167,7 @@ def _tensor(row: Differing) -> Document:
         **row.tensor.numbers(),
         "why": row.why,
         "workers": _who(row),
-        "relative_error": row.odd[0].error,
+        "relative_error": row.outliers[0].error,
     }
 
 
@@ -189,7 +189,9 @@ def document(weighed: Weighed, workers: Sequence[str]) -> Document:
         "incomplete": weighed.incomplete,
         "missing": {"a": sum(lacking[:1]), "b": sum(lacking[1:])},
         "first": _first(rows[0]) if rows else None,
-        "outlier": rows[0].odd[0].worker if rows and rows[0].why != "disagree" and len(rows[0].odd) == 1 else None,
+        "outlier": rows[0].outliers[0].worker
+        if rows and rows[0].why != "disagree" and len(rows[0].outliers) == 1
+        else None,
         "follow": None,
         "workers": [
             {
@@ -230,22 +232,22 @@ def _headlines(weighed: Weighed, workers: Sequence[str]) -> list[str]:
     who = f"{listed(_who(first))} disagree"
     if first.why != "disagree":
         others = f"from {len(first.agree)} that agree" if first.agree else "from its earlier content"
-        who = f"{listed(_who(first))} {'differs' if len(first.odd) == 1 else 'differ'} {others}"
-    odd = first.odd[0]
-    whose = f"{odd.worker}: " if first.why == "disagree" and unlike(first, odd) else ""
-    changed = "; it changed in place" if odd.changed else ""
-    lines = [f"by weights: diverged: {who}, in {called(*first.tensor)}", f"{whose}{how_far(first, odd)}{changed}"]
+        who = f"{listed(_who(first))} {'differs' if len(first.outliers) == 1 else 'differ'} {others}"
+    outlier = first.outliers[0]
+    whose = f"{outlier.worker}: " if first.why == "disagree" and unlike(first, outlier) else ""
+    changed = "; it changed in place" if outlier.changed else ""
+    lines = [f"by weights: diverged: {who}, in {called(*first.tensor)}", f"{whose}{how_far(first, outlier)}{changed}"]
     return [*lines, *([f"{plural(len(rows) - 1, 'other tensor')} also differ"] if len(rows) > 1 else [])]
 
 
 def _diagnosis(row: Differing) -> str:
-    expected, actual = (held(of)["checksum"] or "none" for of in (row.wanted, row.odd[0].held))
+    expected, actual = (held(of)["checksum"] or "none" for of in (row.wanted, row.outliers[0].held))
     agree = listed(row.agree) if row.agree else "before"
-    return f"{called(*row.tensor)}: expected {expected} ({agree}), actual {actual} ({row.odd[0].worker})"
+    return f"{called(*row.tensor)}: expected {expected} ({agree}), actual {actual} ({row.outliers[0].worker})"
 
 
 def _first(row: Differing) -> Document:
-    numbers, odd = row.tensor.numbers(), row.odd[0]
+    numbers, outlier = row.tensor.numbers(), row.outliers[0]
     return {
         "kernel": row.tensor.name,
         "layer": numbers["layer"],
@@ -255,12 +257,12 @@ def _first(row: Differing) -> Document:
         "verdict": Verdict.DIVERGED,
         "blame": Blame.UNKNOWN if row.why == "disagree" else Blame.CULPRIT,
         "not_finite": None,
-        "relative_error": odd.error,
+        "relative_error": outlier.error,
         "inputs_error": None,
         "tolerance": 0.0,
         "weights": [],
-        "a": {"worker": row.agree[0] if row.agree else odd.worker, **held(row.wanted)},
-        "b": {"worker": odd.worker, **held(odd.held)},
+        "a": {"worker": row.agree[0] if row.agree else outlier.worker, **held(row.wanted)},
+        "b": {"worker": outlier.worker, **held(outlier.held)},
     }
 
 
@@ -273,12 +275,12 @@ def _site(row: Differing) -> Document:
         "compared": max(1, len(row.names) - 1),
         "identical": max(0, len(row.agree) - 1),
         "within": 0,
-        "diverged": len(row.odd),
+        "diverged": len(row.outliers),
         "not_comparable": {},
         "missing": row.lacking,
         "lone": 0,
         "bare": 0,
         "verdict": Verdict.DIVERGED,
         "blame": Blame.UNKNOWN if row.why == "disagree" else Blame.CULPRIT,
-        "relative_error": row.odd[0].error,
+        "relative_error": row.outliers[0].error,
     }

@@ -22,9 +22,9 @@ class EventLogging(World, Protocol):
         ...
 
 
-def answer(world: EventLogging, question: EventsQuery) -> Answer:
+def answer(world: EventLogging, query: EventsQuery) -> Answer:
     """List the events."""
-    page = world.events.since(question.since)
+    page = world.events.since(query.since)
     document = {
         **begun(world),
         "newest": page.newest,

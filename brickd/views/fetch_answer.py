@@ -54,7 +54,7 @@ class FetchedAnswer(NamedTuple):
 
 def find(
     name: str,
-    question: Query,
+    query: Query,
     *,
     recordings: Sequence[str] = (),
     view: str | None = None,
@@ -66,7 +66,7 @@ def find(
 
     Args:
         name: the daemon's name of the view.
-        question: the query.
+        query: the query.
         recordings: if any are given, the only source.
         view: the function that builds the document here, as MODULE:FUNCTION; default: `answer` of the view `name`.
         seconds: the time that the daemon takes before it answers.
@@ -74,12 +74,12 @@ def find(
         reading: shows the progress of reading recordings.
     """
     view = view or f"brickd.views.{name}:answer"
-    with _naming_files(question):
+    with _naming_files(query):
         if recordings:
-            return _recorded(view, question, recordings, reading)
+            return _recorded(view, query, recordings, reading)
         missing = None
         try:
-            pending = client.ask(name, to_query(question), seconds=seconds)
+            pending = client.ask(name, to_query(query), seconds=seconds)
             if meanwhile is not None:
                 meanwhile(pending.arrives)
             return received(pending.document())
@@ -91,32 +91,32 @@ def find(
             missing = Missing(str(error), ended=False)
         from brickd.datasources.shared_memory import SharedMemory
 
-        here = _answer(view)(SharedMemory(), question)
+        here = _answer(view)(SharedMemory(), query)
         # Only `status --check` reports a daemon that has ended.
         notes = (f"{missing.what}; shared memory is read instead",) if missing is not None and not missing.ended else ()
         return FetchedAnswer(here.document, notes + here.words, missing)
 
 
 @contextmanager
-def _naming_files(question: Query) -> Iterator[None]:
+def _naming_files(query: Query) -> Iterator[None]:
     """Say of a name that no worker has that it is a file, and no recording."""
     try:
         yield
     except NoSuchWorker as error:
         from brickd.recording.mistaken_files import what_it_is
 
-        given = [getattr(question, name) for name, each in parameters(type(question)).items() if each.positional]
+        given = [getattr(query, name) for name, each in parameters(type(query)).items() if each.positional]
         words = [word for value in given for word in (value if isinstance(value, tuple) else [value]) if word]
         kinds = {word: kind for word in words if (kind := what_it_is(word)) is not None}
         files = (f"{word} is {kind}, expected a recording (brickd record -o FILE): " for word, kind in kinds.items())
         raise NoSuchWorker("".join(files) + str(error)) from None
 
 
-def _recorded(view: str, question: Query, recordings: Sequence[str], reading: Reading) -> FetchedAnswer:
+def _recorded(view: str, query: Query, recordings: Sequence[str], reading: Reading) -> FetchedAnswer:
     from brickd.recording.replay import opened
 
     with reading() as reads, opened(recordings, reads) as world:
-        answer = _answer(view)(world, question)
+        answer = _answer(view)(world, query)
         document = rewritten({**answer.document, "recording": world.document()})
         return FetchedAnswer(document, world.words() + answer.words)
 

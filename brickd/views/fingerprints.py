@@ -11,9 +11,9 @@ from brickd.query.queries import FingerprintsQuery
 from brickd.views.common import Answer, begun
 
 
-def answer(world: World, question: FingerprintsQuery) -> Answer:
+def answer(world: World, query: FingerprintsQuery) -> Answer:
     """Export the kept fingerprints of some workers."""
     workers = world.survey().workers
-    if question.uuids:
-        workers = [worker for worker in workers if worker.reading.uuid in question.uuids]
+    if query.uuids:
+        workers = [worker for worker in workers if worker.reading.uuid in query.uuids]
     return Answer({**begun(world), **fingerprint_export.document(world.numerics(workers))})

@@ -1,4 +1,4 @@
-"""The view `hang`: the open spans of each thread, and which worker is the odd one out.
+"""The view `hang`: the open spans of each thread, and which worker is the outlier.
 
 Owns: the schema of its document, which of the two looks each part comes from. Must not know: how a verdict is reached,
 how the time between the looks passes, screens. Invariants: the verdicts come first; a service is judged by all of its
@@ -21,12 +21,12 @@ from brickd.views.common import Answer, ChosenWorkers, begun, chosen
 _STATES = ("stuck", "moving", "idle", "died")
 
 
-def look(world: World, question: HangQuery) -> ChosenWorkers:
+def look(world: World, query: HangQuery) -> ChosenWorkers:
     """Take the first look; without workers there is nothing to wait for."""
-    return chosen(world, question.names)
+    return chosen(world, query.names)
 
 
-def answer(world: World, question: HangQuery, before: ChosenWorkers) -> Answer:
+def answer(world: World, query: HangQuery, before: ChosenWorkers) -> Answer:
     """Take the second look, some time after the first, and judge."""
     after = world.survey() if before.workers else before.survey
     earlier = {worker.reading.file: worker.reading for worker in before.survey.workers}
@@ -34,7 +34,7 @@ def answer(world: World, question: HangQuery, before: ChosenWorkers) -> Answer:
     everybody, shown = [], []
     for worker in after.workers:
         file = worker.reading.file
-        everybody.append(watched(worker, earlier.get(file), question.longer * 1e9))
+        everybody.append(watched(worker, earlier.get(file), query.longer * 1e9))
         if file in wanted:
             shown.append(everybody[-1])
     verdicts = {
@@ -59,8 +59,8 @@ def _service(service: str, verdict: HangVerdict) -> dict[str, Any]:
         **_place(verdict.place),
         "since_ns": verdict.since_ns,
         "odd": [
-            {"worker": odd.worker, "state": odd.state, **_place(odd.place), "since_ns": odd.since_ns}
-            for odd in verdict.odd
+            {"worker": outlier.worker, "state": outlier.state, **_place(outlier.place), "since_ns": outlier.since_ns}
+            for outlier in verdict.outliers
         ],
     }
 
@@ -96,9 +96,9 @@ def _row(worker: Watched, lane: Lane | None) -> dict[str, Any]:
     }
 
 
-def of_recording(world: Replay, question: HangQuery) -> Answer:
+def of_recording(world: Replay, query: HangQuery) -> Answer:
     """Compare the last two snapshots of a recording."""
     earlier = world.before()
-    found = answer(world, question, look(earlier, question))
+    found = answer(world, query, look(earlier, query))
     apart = units.duration(world.now_ns() - earlier.now_ns())
     return found._replace(words=(f"the last two snapshots are compared, {apart} apart", *found.words))

@@ -23,15 +23,15 @@ from brickd.shm.segment_files import prefix
 from brickd.views.common import Answer, Document, begun, foreign_words, no_workers
 
 
-def answer(world: World, question: InspectQuery) -> Answer:
+def answer(world: World, query: InspectQuery) -> Answer:
     """Read the segment."""
-    file, worker = _chosen(world, question.name)
+    file, worker = _chosen(world, query.name)
     daemon = world.daemon()
     with world.segment(file) as segment:
         details = world.details(segment.header["uuid"].hex())
         # The daemon cannot see its own lock.
         consumer = segment.consumer() if details is None or daemon is None else daemon.pid
-        return Answer({**begun(world), **_inside(segment, worker, consumer, details, question.records)})
+        return Answer({**begun(world), **_inside(segment, worker, consumer, details, query.records)})
 
 
 def _chosen(world: World, name: str | None) -> tuple[str, str | None]:

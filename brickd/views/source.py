@@ -22,17 +22,17 @@ _NOTHING = SourceHead("", "", None, 0)
 _SHOWN_MAX = 8  # matching hashes shown
 
 
-def answer(world: World, question: SourceQuery) -> Answer:
+def answer(world: World, query: SourceQuery) -> Answer:
     """List the sources, or return the text of one."""
     found = world.survey()
     known = world.sources(found.workers)
     heads, used = known.heads(), referred(found.workers)
-    meant = _meant(question.hash, heads.keys() | used.keys())
+    meant = _meant(query.hash, heads.keys() | used.keys())
     entries = [_entry(hash_, heads.get(hash_, _NOTHING), used.get(hash_, Referred())) for hash_ in meant]
     entries.sort(key=lambda entry: (-entry["launches"], entry["hash"]))
     counts = {what: known.counts.get(what, 0) for what in _COUNTED}
     document: Document = {**begun(world), "hash": None, "text": None, "sources": entries, "not_kept": counts}
-    if question.hash is not None:
+    if query.hash is not None:
         source = known.read(meant[0])
         if source is None:
             raise NoSuchSource(f"the text of source {meant[0]:016x} is not known: {_lacking(heads.get(meant[0]))}")

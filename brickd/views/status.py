@@ -18,13 +18,13 @@ from brickd.views.problems import Seen, active
 from brickd.views.workers import entries, whole_ledger
 
 
-def answer(world: World, question: StatusQuery) -> Answer:
+def answer(world: World, query: StatusQuery) -> Answer:
     """Add up the workers."""
-    found, workers, words = them = chosen(world, question.names)
-    over = counted(world, them, question.over)
-    partial, totals = bool(question.names), bricks(over.workers)
-    seen = Seen.of(world, found, workers, question.names)
-    active_ns = None if question.active_for is None else round(question.active_for * SECOND)
+    found, workers, words = them = chosen(world, query.names)
+    over = counted(world, them, query.over)
+    partial, totals = bool(query.names), bricks(over.workers)
+    seen = Seen.of(world, found, workers, query.names)
+    active_ns = None if query.active_for is None else round(query.active_for * SECOND)
     slow = seen.slow
     document = {
         **begun(world),

@@ -13,7 +13,7 @@ from brickd.query.queries import StragglersQuery
 from brickd.views.common import Answer, begun, chosen
 
 
-def answer(world: World, question: StragglersQuery) -> Answer:
+def answer(world: World, query: StragglersQuery) -> Answer:
     """Report the findings about the selected workers.
 
     Raises:
@@ -22,7 +22,7 @@ def answer(world: World, question: StragglersQuery) -> Answer:
     judged = world.stragglers()
     if judged is None:
         raise NoDaemon("straggler detection needs a daemon (start one: brickd up -d)")
-    _, workers, words = chosen(world, question.names)
+    _, workers, words = chosen(world, query.names)
     mine = judged.about({worker.name for worker in workers})
     services = {worker.service for worker in workers}
     document = {

@@ -11,15 +11,15 @@ from brickd.query.queries import TreeQuery
 from brickd.views.common import Answer, begun, chosen, counted
 
 
-def answer(world: World, question: TreeQuery) -> Answer:
+def answer(world: World, query: TreeQuery) -> Answer:
     """Merge the workers' trees."""
-    them = chosen(world, question.names)
-    over = counted(world, them, question.over)
-    merged = tree(over.workers, layers=question.layers, depth=question.depth, least_percent=question.min)
+    them = chosen(world, query.names)
+    over = counted(world, them, query.over)
+    merged = tree(over.workers, layers=query.layers, depth=query.depth, least_percent=query.min)
     document = {
         **begun(world),
         **over.document(),
-        "layers": question.layers,
+        "layers": query.layers,
         "workers": len(them.workers),
         **merged.document(windowed=over.length_ns is not None),
     }

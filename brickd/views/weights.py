@@ -21,9 +21,9 @@ from brickd.views.weights_summary import held
 ROWS_MAX = 1_000
 
 
-def answer(world: World, question: WeightsQuery) -> Answer:
+def answer(world: World, query: WeightsQuery) -> Answer:
     """Compare the weights of the selected workers."""
-    _, workers, words = chosen(world, question.names)
+    _, workers, words = chosen(world, query.names)
     weights = world.weights(workers)
     judged = judge(weights, workers)
     rows = [row for each in judged for differing in each.differing for row in _rows(differing)]
@@ -37,7 +37,7 @@ def answer(world: World, question: WeightsQuery) -> Answer:
         "differing_count": len(rows),
         "differing": rows[:ROWS_MAX],
     }
-    if question.all:
+    if query.all:
         document["tensors"] = [_holding(each) for each in holdings(weights, workers)]
     return Answer(document, words)
 
@@ -104,23 +104,23 @@ def _rows(row: Differing) -> Iterator[Document]:
     """Return a row for each outlier, or for each worker without a majority, the reference first."""
     for name in row.agree if row.why == "disagree" else ():
         yield _row(row, name, row.wanted, None)
-    for odd in row.odd:
-        yield _row(row, odd.worker, odd.held, odd)
+    for outlier in row.outliers:
+        yield _row(row, outlier.worker, outlier.held, outlier)
 
 
-def _row(row: Differing, worker: str, content: TensorContent | None, odd: WeightOutlier | None) -> Document:
-    """Return the row of a worker; `odd`: its difference, if it is an outlier."""
-    of, wanted = held(content), held(None if odd is None else row.wanted)
+def _row(row: Differing, worker: str, content: TensorContent | None, outlier: WeightOutlier | None) -> Document:
+    """Return the row of a worker; `outlier`: its difference, if it is an outlier."""
+    of, wanted = held(content), held(None if outlier is None else row.wanted)
     return {
         **_tensor(row.service, row.shard, row.tensor, row.generation),
         "why": row.why,
         "worker": worker,
-        "against": row.agree[0] if row.agree and odd is not None else None,
-        "against_workers": len(row.agree) if odd is not None else 0,
-        "relative_error": None if odd is None else odd.error,
+        "against": row.agree[0] if row.agree and outlier is not None else None,
+        "against_workers": len(row.agree) if outlier is not None else 0,
+        "relative_error": None if outlier is None else outlier.error,
         "checksum": of["checksum"],
         "checksum_against": wanted["checksum"],
-        "changed_in_place": None if odd is None else odd.changed,
+        "changed_in_place": None if outlier is None else outlier.changed,
         "dtype": of["dtype"],
         "dtype_against": wanted["dtype"],
         "shape": of["shape"],

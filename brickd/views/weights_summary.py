@@ -37,7 +37,7 @@ def _finding(judged: WeightsVerdict, headline: Headline) -> dict[str, Any]:
     disagree = first is not None and first.why == "disagree"
     names = [*first.names] if first is not None and disagree else [headline.found.name]
     numbers = dict.fromkeys(("layer", "expert")) if first is None else first.tensor.numbers()
-    odd = None if first is None else next((each for each in first.odd if each.worker in names), None)
+    outlier = None if first is None else next((each for each in first.outliers if each.worker in names), None)
     return {
         "service": judged.service,
         "kernel": None if first is None else first.tensor.name,
@@ -51,8 +51,8 @@ def _finding(judged: WeightsVerdict, headline: Headline) -> dict[str, Any]:
         "outliers": {} if disagree else {headline.found.name: len(headline.rows)},
         "contradict_themselves": sorted(_changed(headline.rows, names)),
         "blame": Blame.UNKNOWN if disagree else Blame.CULPRIT,
-        "not_finite": None if first is None or odd is None else _not_finite(first, odd),
-        "relative_error": None if odd is None else odd.error,
+        "not_finite": None if first is None or outlier is None else _not_finite(first, outlier),
+        "relative_error": None if outlier is None else outlier.error,
         "command": f"brickd weights {as_argument(judged.service)}",
         "expert": numbers["expert"],
         "shard": headline.found.shard,
@@ -63,13 +63,13 @@ def _finding(judged: WeightsVerdict, headline: Headline) -> dict[str, Any]:
 
 
 def _changed(rows: Iterable[Differing], names: Collection[str]) -> set[str]:
-    return {odd.worker for row in rows for odd in row.odd if odd.changed and odd.worker in names}
+    return {outlier.worker for row in rows for outlier in row.outliers if outlier.changed and outlier.worker in names}
 
 
-def _not_finite(row: Differing, odd: WeightOutlier) -> NotFinite | None:
-    if odd.held is None or row.wanted is None:
+def _not_finite(row: Differing, outlier: WeightOutlier) -> NotFinite | None:
+    if outlier.held is None or row.wanted is None:
         return None
-    there, wanted = _holds_any(odd.held), _holds_any(row.wanted)
+    there, wanted = _holds_any(outlier.held), _holds_any(row.wanted)
     return None if there == wanted else NotFinite.BORN if there and row.why != "disagree" else NotFinite.UNKNOWN
 
 
@@ -97,14 +97,14 @@ class TensorSeen(NamedTuple):
         place: where they are recorded.
         held: the number of them in all workers.
         compared: how many of these were compared with another worker's.
-        odd: how many of these differ from the majority.
+        outliers: how many of these differ from the majority.
         differ: whether one differs from another worker's, or from its own earlier content.
     """
 
     place: ServiceSite
     held: int
     compared: int
-    odd: int
+    outliers: int
     differ: bool
 
 
@@ -119,9 +119,11 @@ def tensors(judged: Iterable[WeightsVerdict], held: Iterable[Holding]) -> list[T
     for (place, _), workers in counted.items():
         counts[place]["compared"] += workers if workers > 1 else 0
     for row in (row for each in judged for row in each.differing):
-        odd = sum(bool(each.content) for each in row.odd) if row.agree and row.reference else 0
-        counts[_place(row.service, row.tensor)].update(odd=odd, differ=1)
-    return [TensorSeen(place, of["held"], of["compared"], of["odd"], of["differ"] > 0) for place, of in counts.items()]
+        outliers = sum(bool(each.content) for each in row.outliers) if row.agree and row.reference else 0
+        counts[_place(row.service, row.tensor)].update(outliers=outliers, differ=1)
+    return [
+        TensorSeen(place, of["held"], of["compared"], of["outliers"], of["differ"] > 0) for place, of in counts.items()
+    ]
 
 
 def _place(service: str, tensor: Tensor) -> ServiceSite:
@@ -136,7 +138,7 @@ def summary(judged: WeightsVerdict) -> dict[str, Any] | None:
         "verdict": judged.verdict,
         "workers": len(judged.workers),
         "workers_equal": judged.equal,
-        "workers_odd": len(judged.odd),
+        "workers_odd": len(judged.unequal),
         "tensors": judged.tensors,
         "watched": max((worker.watched for worker in judged.workers), default=0),
         "unreadable": max((worker.unreadable for worker in judged.workers), default=0),

@@ -29,11 +29,11 @@ from brickd.views.problems import LISTED_MAX, Seen, active
 Entry = dict[str, Any]
 
 
-def answer(world: World, question: WorkersQuery) -> Answer:
+def answer(world: World, query: WorkersQuery) -> Answer:
     """Describe each of the workers."""
-    found, workers, words = chosen(world, question.names)
-    partial = bool(question.names)
-    seen = Seen.of(world, found, workers, question.names)
+    found, workers, words = chosen(world, query.names)
+    partial = bool(query.names)
+    seen = Seen.of(world, found, workers, query.names)
     document = {
         **begun(world),
         "ledger": whole_ledger(workers, seen.removed).document(),

@@ -145,8 +145,8 @@ def test_a_refusal_is_short_for_a_value_of_any_length() -> None:
 def test_the_command_line_and_query_strings_accept_the_same_values(kind: type[Query], text: str) -> None:
     @click.command()
     @asks(kind, recorded=False)
-    def verb(question: Query) -> Query:
-        return question
+    def verb(query: Query) -> Query:
+        return query
 
     for name, parameter in parameters(kind).items():
         key = key_of(name, parameter)

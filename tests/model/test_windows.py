@@ -17,7 +17,7 @@ from brickd.model.brick_totals import bricks
 from brickd.model.retained_workers import RetainedTotals
 from brickd.model.survey_snapshot import EVERY_NS, Snapshot
 from brickd.model.windows import SLOTS, Window, Windows, since
-from brickd.model.worker_origins import Lately, Origin
+from brickd.model.worker_origins import Origin, RecentlyMerged
 from brickd.model.worker_totals import Share, Slot, slot
 from brickd.model.workers import Survey, Worker
 from brickd.query.query import OVER
@@ -199,7 +199,7 @@ def test_a_worker_that_lost_its_segment_continues_in_the_window() -> None:
 
 def merged_workers(*gone: Worker, before: int = 0) -> Worker:
     """The sum of dead workers as a daemon shows it; its list lacks the first `before` of them."""
-    memory, lately = Memory("made-up"), Lately()
+    memory, lately = Memory("made-up"), RecentlyMerged()
     for number, each in enumerate(gone):
         into = memory.add_up(RetainedTotals(each.name, each.reading))
         if number >= before:
@@ -208,9 +208,9 @@ def merged_workers(*gone: Worker, before: int = 0) -> Worker:
     return shown(one, lately)
 
 
-def shown(older: RetainedTotals, lately: Lately) -> Worker:
+def shown(older: RetainedTotals, lately: RecentlyMerged) -> Worker:
     reading = replace(older.reading, pid=None)
-    added = lately.by_sum(0).get(reading.uuid, ())
+    added = lately.by_aggregate(0).get(reading.uuid, ())
     return Worker(older.name, reading, ledger_of(reading), older.workers, added=added)
 
 

@@ -18,7 +18,7 @@ from test_windows import shown, snapshot, work, worker
 from brickd.base.units import SECOND
 from brickd.model.retained_workers import RetainedTotals
 from brickd.model.windows import Windows
-from brickd.model.worker_origins import Lately, Origin
+from brickd.model.worker_origins import Origin, RecentlyMerged
 from brickd.model.workers import Worker
 from brickd.shm.ledger import Ledger
 from brickd.state.daemon_state import Memory
@@ -56,7 +56,7 @@ class Model:
     gone: dict[str, Life] = field(default_factory=dict)
     older: dict[str, list[Life]] = field(default_factory=dict)
     memory: Memory = field(default_factory=lambda: Memory("made-up"))
-    lately: Lately = field(default_factory=Lately)
+    lately: RecentlyMerged = field(default_factory=RecentlyMerged)
     windows: Windows = field(default_factory=Windows)
 
     def uuid(self) -> bytes:
@@ -104,7 +104,7 @@ class Model:
 
     def restart(self, which: int) -> None:
         """Restart the daemon: only its memory stays."""
-        self.lately, self.windows = Lately(), Windows()
+        self.lately, self.windows = RecentlyMerged(), Windows()
         self.look()
 
     def look(self, which: int = 0) -> None:

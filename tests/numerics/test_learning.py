@@ -17,7 +17,7 @@ from brickd.analysis.numerics import online_codec
 from brickd.analysis.numerics.comparison import EvidenceClass, Party, compare
 from brickd.analysis.numerics.coverage import SiteState, state_of
 from brickd.analysis.numerics.match import Class
-from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, JudgeTurns, are_two, classes_of, with_two
+from brickd.analysis.numerics.numeric_classes import TURNS_MAX, JudgeTurns, are_two, classes_of, with_two
 from brickd.analysis.numerics.online_state import WORKERS_MAX, Apart, Compared, ServiceSite
 
 
@@ -175,7 +175,7 @@ def test_a_flipped_bit_judged_too_early_is_judged_again() -> None:
 
 
 def test_a_look_answers_a_bounded_number_of_questions_and_starves_no_site() -> None:
-    sites = range(1, 4 * QUESTIONS_MAX + 1)
+    sites = range(1, 4 * TURNS_MAX + 1)
     service = Service(2)
     for content in range(3):
         for site in sites:
@@ -186,12 +186,12 @@ def test_a_look_answers_a_bounded_number_of_questions_and_starves_no_site() -> N
         asked.append(len(service.look().apart))
         for site in sites:
             service.workers[0].receive(records_of({turn % 3: USUAL}, site=site)[0].slots())
-    assert asked == [QUESTIONS_MAX * (turn + 1) for turn in range(4)]
+    assert asked == [TURNS_MAX * (turn + 1) for turn in range(4)]
     assert (service.look().findings, service.logged) == ({}, [])
 
 
 def test_the_longest_waiting_site_is_judged_first() -> None:
-    turns, places = JudgeTurns(), {number: ServiceSite("api", f"k{number}", 0) for number in range(3 * QUESTIONS_MAX)}
+    turns, places = JudgeTurns(), {number: ServiceSite("api", f"k{number}", 0) for number in range(3 * TURNS_MAX)}
     asked = []
     for _ in range(6):
         for number in dict.fromkeys((*turns.begin(), *places)):

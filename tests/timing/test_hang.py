@@ -232,7 +232,7 @@ def test_a_position_has_the_brick_directly_around_it(path: tuple[str, ...], with
 
 
 def names(verdict: HangVerdict) -> set[str]:
-    return {each.worker for each in verdict.odd}
+    return {each.worker for each in verdict.outliers}
 
 
 WORKER = st.tuples(st.lists(st.sampled_from(sorted(LANES)), max_size=3), st.booleans(), st.integers(2, 50) | st.none())
@@ -343,7 +343,7 @@ def test_of_bricks_with_equally_many_waiting_workers_the_latest_is_reported() ->
 @given(st.integers(0, 9), st.lists(st.sampled_from(sorted(LANES)), max_size=3), st.booleans())
 def test_no_worker_is_named_if_all_are_equal(count: int, lanes: list[str], alive: bool) -> None:
     verdict = judge([made(f"api/{number}", lanes, alive=alive) for number in range(count)])
-    assert verdict.odd == ()
+    assert verdict.outliers == ()
     assert sentence(verdict)
 
 
@@ -356,10 +356,10 @@ def test_the_order_of_workers_changes_nothing(workers: list[Watched], chance: An
 def test_outliers_are_fewer_than_half_of_three_or_more_workers(workers: list[Watched]) -> None:
     verdict = judge(workers)
     assert verdict.workers == len(workers)
-    assert (verdict.kind in ("most_wait", "some_stuck")) == bool(verdict.odd)
-    if verdict.odd:
+    assert (verdict.kind in ("most_wait", "some_stuck")) == bool(verdict.outliers)
+    if verdict.outliers:
         assert len(workers) >= 3
-        assert 2 * len(verdict.odd) < len(workers)
+        assert 2 * len(verdict.outliers) < len(workers)
     assert sentence(verdict)
 
 
@@ -378,7 +378,7 @@ def test_exactly_the_worker_that_does_not_wait_where_the_others_do_is_named(
     verdict = judge(workers)
     assert (verdict.kind, verdict.place, names(verdict)) == ("most_wait", PLACES["all_reduce"], {"odd"})
     if stuck := set(different) & (PLACES.keys() - {"serve"}):
-        assert {verdict.odd[0].place} == {PLACES[each] for each in stuck}
+        assert {verdict.outliers[0].place} == {PLACES[each] for each in stuck}
 
 
 @given(

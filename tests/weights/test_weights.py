@@ -36,7 +36,9 @@ def states(judged: WeightsVerdict) -> dict[str, str]:
 
 def odd(judged: WeightsVerdict) -> list[tuple[str, int, str, list[str]]]:
     """The tensors that differ: name, layer, why, workers."""
-    return [(row.tensor.name, row.tensor.layer, row.why, [each.worker for each in row.odd]) for row in judged.differing]
+    return [
+        (row.tensor.name, row.tensor.layer, row.why, [each.worker for each in row.outliers]) for row in judged.differing
+    ]
 
 
 def add_to_all(weighed: MadeUpWeights, names: tuple[str, ...] = THREE, tensors: int = 4, base: int = 100) -> None:
@@ -62,7 +64,7 @@ def test_the_majority_names_the_worker_and_the_tensor() -> None:
     judged = weighed.judged()
     assert odd(judged) == [("down", 17, "outlier", ["api/2"])]
     (row,) = judged.differing
-    assert (row.agree, row.odd[0].error, row.odd[0].changed) == (("api/0", "api/1"), 0.25, False)
+    assert (row.agree, row.outliers[0].error, row.outliers[0].changed) == (("api/0", "api/1"), 0.25, False)
     assert states(judged) == {"api/0": "equal", "api/1": "equal", "api/2": "differs"}
     ((found, text, rows),) = judged.headlines()
     assert (found.name, text) == ("api/2", "api/2 differs in down, layer 17, 1 of 5 tensors: relative error 0.25")
@@ -170,7 +172,7 @@ def test_a_tensor_of_another_dtype_or_shape_differs(other: Sums, error: float | 
     judged = weighed.judged()
     assert states(judged) == {"api/0": "equal", "api/1": "equal", "api/2": "differs"}
     assert (judged.verdict, judged.compared, judged.workers[2].reasons) == ("differ", 2, {})
-    assert judged.differing[0].odd[0].error == error
+    assert judged.differing[0].outliers[0].error == error
     assert [text for _, text, _ in judged.headlines()] == [f"api/2 differs in w, 1 of 2 tensors: {how}"]
 
 
@@ -215,8 +217,8 @@ def test_a_worker_with_the_weights_of_another_shard_is_found(replicas: int) -> N
         add_to_all(weighed, (name,), base=1000 * (rank + 1))
         weighed.add_weight(name, 5, "norm")  # the same in all shards
     judged = weighed.judged()
-    assert [worker.name for worker in judged.odd] == ["api/0.tp0"]
-    assert judged.odd[0].holds == "tp1"
+    assert [worker.name for worker in judged.unequal] == ["api/0.tp0"]
+    assert judged.unequal[0].holds == "tp1"
     assert {row.why for row in judged.differing} == {"outlier"}
     assert judged.workers[0].differing == 4
 
@@ -228,7 +230,7 @@ def test_a_worker_with_the_tensors_of_another_stage_is_found() -> None:
         rank = 1 if name == "api/0.pp0" else int(name[-1])
         weighed.add_weight(name, 10 + rank, "w", layer=rank)
     judged = weighed.judged()
-    assert [(worker.name, worker.holds) for worker in judged.odd] == [("api/0.pp0", "pp1")]
+    assert [(worker.name, worker.holds) for worker in judged.unequal] == [("api/0.pp0", "pp1")]
 
 
 def test_damage_is_not_taken_for_another_shard() -> None:
@@ -238,7 +240,7 @@ def test_damage_is_not_taken_for_another_shard() -> None:
         add_to_all(weighed, (name,), base=1000 * (int(name[-1]) + 1))
     for layer in range(4):
         weighed.add_weight("api/0.tp0", 9000 + layer, "w", layer)
-    assert [(worker.name, worker.holds) for worker in weighed.judged().odd] == [("api/0.tp0", None)]
+    assert [(worker.name, worker.holds) for worker in weighed.judged().unequal] == [("api/0.tp0", None)]
 
 
 # ---- workers with a wrong shard
@@ -265,7 +267,7 @@ def test_a_worker_claiming_the_place_of_another_is_named_alone() -> None:
     weighed.place("api/2.tp0#2", "2.tp0")
     add_as(weighed, "api/2.tp0#2", 1)
     judged = weighed.judged()
-    assert [(worker.name, worker.holds) for worker in judged.odd] == [("api/2.tp0#2", "tp1")]
+    assert [(worker.name, worker.holds) for worker in judged.unequal] == [("api/2.tp0#2", "tp1")]
     assert judged.equal == len(SHARDED)
 
 
@@ -291,7 +293,7 @@ def test_the_place_of_a_worker_is_its_latest_claim() -> None:
     weighed = sharded()
     for place, names in (("0.tp1", ["api/0.tp0"]), ("0.tp9", []), ("0.tp0", [])):
         weighed.place("api/0.tp0", place)
-        assert [worker.name for worker in weighed.judged().odd] == names
+        assert [worker.name for worker in weighed.judged().unequal] == names
 
 
 def test_two_disagreeing_workers_of_similar_shards_keep_their_places() -> None:
@@ -370,7 +372,7 @@ def lacking(*watched: int) -> MadeUpWeights:
 )
 def test_a_fully_read_worker_without_a_tensor_differs(watched: tuple[int, ...], odd_ones: list[str], text: str) -> None:
     judged = lacking(*watched).judged()
-    assert (judged.verdict, [worker.name for worker in judged.odd]) == ("differ", odd_ones)
+    assert (judged.verdict, [worker.name for worker in judged.unequal]) == ("differ", odd_ones)
     assert [reported.text for reported in judged.headlines()] == [text]
     (row,) = judged.differing
     assert row.lacking == watched.count(min(watched))
@@ -423,7 +425,7 @@ def test_experts_of_one_name_are_separate_tensors() -> None:
         for expert in range(3):
             weighed.add_weight(name, 50 + expert + (name == "api/1" and expert == 2), "experts.*.up", 0, expert)
     (row,) = weighed.judged().differing
-    assert (row.tensor, [each.worker for each in row.odd]) == (Tensor("experts.*.up", 0, 2), ["api/1"])
+    assert (row.tensor, [each.worker for each in row.outliers]) == (Tensor("experts.*.up", 0, 2), ["api/1"])
 
 
 def test_nan_is_reported_without_an_error() -> None:
@@ -432,7 +434,7 @@ def test_nan_is_reported_without_an_error() -> None:
         weighed.add_weight(name, reported)
     judged = weighed.judged()
     assert (judged.workers[2].nan, judged.workers[0].nan) == (1, 0)
-    assert judged.differing[0].odd[0].error is None
+    assert judged.differing[0].outliers[0].error is None
 
 
 def test_tensors_with_nan_or_infinities_are_counted_once_each() -> None:
@@ -467,7 +469,7 @@ def test_impossible_numbers_are_shown_unchanged() -> None:
     weighed.add_weight("api/0", Sums(3, l2=nan, sketch=(nan,) * 16, dtype=200, elements=most), ticks=most)
     judged = weighed.judged()
     assert odd(judged) == [("w", -1, "outlier", ["api/0"])]
-    assert judged.differing[0].odd[0].error is None
+    assert judged.differing[0].outliers[0].error is None
     assert judged.age_ns is not None
 
 
@@ -574,7 +576,7 @@ def test_the_outlier_is_a_worker_outside_of_the_majority(checksums: list[int]) -
     most = max(set(checksums), key=checksums.count)
     if 2 * checksums.count(most) > len(checksums) > 2 or len(set(checksums)) == 1:
         expected = [name for name, checksum in zip(names, checksums, strict=True) if checksum != most]
-        assert [worker.name for worker in judged.odd] == expected
+        assert [worker.name for worker in judged.unequal] == expected
         assert judged.equal == len(names) - len(expected)
     else:
         assert {worker.state for worker in judged.workers} == {"disagrees"}

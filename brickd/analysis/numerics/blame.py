@@ -164,11 +164,11 @@ def blame(site: Site, one: DecodedFingerprint, other: DecodedFingerprint, row: M
 
 def not_finite(one: DecodedFingerprint, other: DecodedFingerprint) -> NotFinite | None:
     """The origin of NaN and infinities if two outputs have different numbers of them."""
-    if _odd(one.output) == _odd(other.output):
+    if _not_finite(one.output) == _not_finite(other.output):
         return None
     if not (_given(one) and _given(other)) or len(one.inputs) != len(other.inputs):
         return NotFinite.UNKNOWN
-    alike = all(_odd(a) == _odd(b) for a, b in zip(one.inputs, other.inputs, strict=True))
+    alike = all(_not_finite(a) == _not_finite(b) for a, b in zip(one.inputs, other.inputs, strict=True))
     if alike and (_more(one) or _more(other)):
         return NotFinite.UNKNOWN
     return NotFinite.BORN if alike else NotFinite.PASSED_ON
@@ -193,5 +193,5 @@ def _equal(some: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]
     return one == other
 
 
-def _odd(tensor: Mapping[str, Any]) -> tuple[int, int, int]:
+def _not_finite(tensor: Mapping[str, Any]) -> tuple[int, int, int]:
     return tensor["nan"], tensor["pos_inf"], tensor["neg_inf"]

@@ -65,9 +65,9 @@ def headline(of: Comparison, site: Site | None) -> str:
             return f"by {of.evidence}: diverged: {listed(names)} disagree"
         case Verdict.INCOMPLETE:
             lost = sum(party.lost for party in of.parties)
-            odd = f"; {of.counts[Class.LOST]:,} differ, possibly because of them" if of.counts[Class.LOST] else ""
+            undecided = f"; {of.counts[Class.LOST]:,} differ, possibly because of them" if of.counts[Class.LOST] else ""
             why = f"incomplete, {plural(lost, 'record was', 'records were')} lost"
-            return f"by {of.evidence}: {why}; equal: {_equal(of)}{odd}"
+            return f"by {of.evidence}: {why}; equal: {_equal(of)}{undecided}"
         case Verdict.WITHIN:
             what = "of several numeric classes" if of.evidence == EvidenceClass.INPUT else "within tolerance"
             return f"by {of.evidence}: {what}, {listed(names)}: {_equal(of)}"

@@ -19,7 +19,7 @@ from brickd.analysis.numerics.evidence import add
 from brickd.analysis.numerics.online_state import CLASSES_MAX, WORKERS_MAX, Apart, Case, ServiceSite
 from brickd.shm import _reader
 
-QUESTIONS_MAX = 4  # checks per look: each reads all fingerprints once
+TURNS_MAX = 4  # checks per look: each reads all fingerprints once
 _OUTPUTS_MAX = 4  # compared outputs per group: the most frequent, and the judged one
 _NEAR_MAX = 16  # outputs per group to select them from
 _WAITING_MAX = 1_024
@@ -36,8 +36,8 @@ class JudgeTurns:
     look.
     """
 
-    def __init__(self, questions: int = QUESTIONS_MAX) -> None:
-        self._questions = questions
+    def __init__(self, turns: int = TURNS_MAX) -> None:
+        self._turns_max = turns
         self._waiting: dict[tuple[ServiceSite, bool], int] = {}
         self._left: Counter[ServiceSite] = Counter()  # turns left in this look
         self._asked = set[ServiceSite]()
@@ -47,9 +47,9 @@ class JudgeTurns:
     def begin(self) -> list[int]:
         """Begin another look; return the next fingerprints."""
         waiting = sorted(self._waiting.items(), key=lambda each: each[0][0] in self._asked)  # sorting is stable
-        first, self._waiting = waiting[: self._questions], dict(waiting[self._questions :])
+        first, self._waiting = waiting[: self._turns_max], dict(waiting[self._turns_max :])
         self._left = Counter(place for (place, _), _ in first)
-        self._others, self._asked, self.denied = self._questions - len(first), set(), False
+        self._others, self._asked, self.denied = self._turns_max - len(first), set(), False
         return [number for _, number in first]
 
     def take(self, place: ServiceSite) -> bool:

@@ -33,9 +33,9 @@ class PlaceLook:
         fingerprints: the number of judged fingerprints.
         workers: the uuids of the compared workers.
         contradict: the uuids of those that contradict themselves.
-        odd: the uuids of those that differ from the majority.
+        outliers: the uuids of those that differ from the majority.
         cases: the number of new cases.
-        times: how often each worker was odd in the new cases and in earlier cases without a majority.
+        times: how often each worker was an outlier in the new cases and in earlier cases without a majority.
         case: the first new case with a majority, or else the first one.
         contradiction: two outputs of a worker that contradicts itself.
     """
@@ -43,7 +43,7 @@ class PlaceLook:
     fingerprints: int = 0
     workers: set[str] = field(default_factory=set)
     contradict: set[str] = field(default_factory=set)
-    odd: set[str] = field(default_factory=set)
+    outliers: set[str] = field(default_factory=set)
     cases: int = 0
     times: Counter[str] = field(default_factory=Counter)
     case: Case | None = None
@@ -60,11 +60,11 @@ class PlaceLook:
         before = doubt or Doubt(frozenset(), frozenset())
         if finding is not None:
             before = Doubt(frozenset(finding.workers), finding.contradict)
-        workers = _more(_more(before.workers, self.odd, 2 * WORKERS_MAX), self.workers, WORKERS_MAX)
+        workers = _more(_more(before.workers, self.outliers, 2 * WORKERS_MAX), self.workers, WORKERS_MAX)
         contradict = before.contradict.union(self.contradict & workers)
-        odd = workers & self.odd.union(finding.outliers if finding is not None else ())
-        if 2 * len(odd.intersection(living)) > len(workers.union(present).intersection(living)):
-            contradict |= odd  # the outlier keeps changing: the kernel is the cause
+        outliers = workers & self.outliers.union(finding.outliers if finding is not None else ())
+        if 2 * len(outliers.intersection(living)) > len(workers.union(present).intersection(living)):
+            contradict |= outliers  # the outlier keeps changing: the kernel is the cause
         return Doubt(workers, contradict, before.case or self.contradiction)
 
 

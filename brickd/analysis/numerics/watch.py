@@ -15,7 +15,7 @@ from dataclasses import replace
 from brickd.analysis.numerics.birth_alarms import log_births
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.not_finite import BirthsWatch
-from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, JudgeTurns, Learning
+from brickd.analysis.numerics.numeric_classes import TURNS_MAX, JudgeTurns, Learning
 from brickd.analysis.numerics.online_state import Compared, DivergentSite, Latest
 from brickd.analysis.numerics.recent_counts import added
 from brickd.analysis.numerics.tally import Tally
@@ -33,7 +33,7 @@ class Watch:
         numerics: Numerics,
         log_event: LogEvent,
         before: Compared | None = None,
-        questions: int = QUESTIONS_MAX,
+        turns: int = TURNS_MAX,
     ) -> None:
         before = before or Compared()
         now_ns = time.time_ns() if numerics.bytes_max else 0
@@ -48,7 +48,7 @@ class Watch:
         self._numerics, self._log_event = numerics, log_event
         self._tally = Tally(numerics, before.sites)
         self._unlooked_before = before.unlooked
-        self._turns = JudgeTurns(questions)
+        self._turns = JudgeTurns(turns)
         self._births = BirthsWatch(numerics)
         self._judged_end = self._looked = 0
         # Cases of the last look: the reader reports a group again when one of its fingerprints repeats.

@@ -72,7 +72,7 @@ class WatchRound:
             self.learning.turns.wait(place, number, once=read.once)
         look.workers |= self._uuids(workers)
         look.contradict |= self._uuids(verdict.contradict)
-        look.odd |= self._uuids(verdict.outliers)
+        look.outliers |= self._uuids(verdict.outliers)
         if look.contradiction is None and verdict.contradiction is not None:
             look.contradiction = self._case(*verdict.contradiction)
         if verdict.against is not None and verdict.other is not None:
@@ -162,7 +162,7 @@ class WatchRound:
     def _found(
         self, place: ServiceSite, before: DivergentSite | None, look: PlaceLook, now: Doubt, *, repeats: bool
     ) -> DivergentSite | None:
-        """The finding with this look's cases; without any, a worker that contradicts itself is odd.
+        """The finding with this look's cases; without any, a worker that contradicts itself is an outlier.
 
         None: its contradiction was evicted.
         """

@@ -101,30 +101,30 @@ def place(roof: Roof, flops: float, size_bytes: float, time_ns: float) -> Roofli
     return RooflinePoint(achieved, intensity, allowed, limit, served_by)
 
 
-def chosen(devices: Sequence[Device], question: RooflineQuery) -> Device:
+def chosen(devices: Sequence[Device], query: RooflineQuery) -> Device:
     """The requested device; a BrickdError if it has no known peaks."""
     for device in devices:
-        if device.name == question.device:
+        if device.name == query.device:
             return device
     known = ", ".join(each.name for each in devices) or "none"
     raise BrickdError(
-        f"no peaks of device {question.device}, only of {known}: measure them (brickd calibrate), or give them"
+        f"no peaks of device {query.device}, only of {known}: measure them (brickd calibrate), or give them"
         " (brickd calibrate --device NAME --peak-flops N --bandwidth N)"
         if devices
         else "no peaks are saved: measure those of this machine (brickd calibrate)"
     )
 
 
-def roof_of(device: Device, question: RooflineQuery) -> Roof:
+def roof_of(device: Device, query: RooflineQuery) -> Roof:
     """The requested roof; a BrickdError if its peak or its bandwidth is unknown."""
-    kind = question.type if question.type in device.flops_per_second else ANY
+    kind = query.type if query.type in device.flops_per_second else ANY
     if kind not in device.flops_per_second:
-        raise BrickdError(_unknown(device, "--type", question.type, device.flops_per_second))
+        raise BrickdError(_unknown(device, "--type", query.type, device.flops_per_second))
     levels = [each.level for each in device.bandwidths]
-    if question.level not in levels:
-        raise BrickdError(_unknown(device, "--level", question.level, levels))
+    if query.level not in levels:
+        raise BrickdError(_unknown(device, "--level", query.level, levels))
     bounds = {level for level in levels if device.is_bound(level)} | ({COMPUTE} if device.is_bound(kind) else set())
-    return Roof(device.flops_per_second[kind], device.bandwidths, question.level, frozenset(bounds))
+    return Roof(device.flops_per_second[kind], device.bandwidths, query.level, frozenset(bounds))
 
 
 def _unknown(device: Device, option: str, value: str, known: Iterable[str]) -> str:
@@ -133,13 +133,13 @@ def _unknown(device: Device, option: str, value: str, known: Iterable[str]) -> s
     return f"{option} is {value}{why}, expected one that device {device.name} has: {expected}"
 
 
-def document(bricks: Document, device: Device, question: RooflineQuery, here: Machine) -> dict[str, Any]:
+def document(bricks: Document, device: Device, query: RooflineQuery, here: Machine) -> dict[str, Any]:
     """Return the document: each brick of the view `bricks`, with its position below the roof."""
-    roof = roof_of(device, question)
+    roof = roof_of(device, query)
     placed, unknown = [], []
     for brick in bricks["bricks"]:
         missing = [key for key in ("flops", "bytes", "total_ns") if not 1 <= brick[key] < math.inf]
-        kept = {key: brick[key] for key in ("name", "category", *([question.by] if question.by else []))}
+        kept = {key: brick[key] for key in ("name", "category", *([query.by] if query.by else []))}
         kept |= {key: brick[key] for key in ("count", "total_ns", "self_ns", "flops", "bytes", "bounded")}
         if missing:
             unknown.append({**kept, "missing": missing})
@@ -148,17 +148,17 @@ def document(bricks: Document, device: Device, question: RooflineQuery, here: Ma
             gain_ns = round(brick["total_ns"] * where.distance)
             placed.append({**kept, **where.document(roof), "to_gain_ns": gain_ns})
     placed.sort(key=lambda entry: -entry["to_gain_ns"])
-    top = len(placed) if question.top is None else question.top
+    top = len(placed) if query.top is None else query.top
     begun = {key: bricks[key] for key in ("schema_version", "source", "recording", "over", "over_ns") if key in bricks}
     return {
         **begun,
-        "by": question.by,
-        "category": question.category,
+        "by": query.by,
+        "category": query.category,
         "workers": bricks["workers"],
         "device": device.document(),
         "device_is_here": None if device.machine is None else device.machine == here,
-        "type": question.type,
-        "level": question.level,
+        "type": query.type,
+        "level": query.level,
         "peak_flops_per_second": roof.peak,
         "peak_bounded": COMPUTE in roof.bounds,
         "above": _above(placed, roof),

@@ -1,8 +1,8 @@
-"""Hangs: compares two looks at the same workers, and finds the odd worker.
+"""Hangs: compares two looks at the same workers, and finds the outliers.
 
-Owns: when a lane is stuck, and which workers of a service are odd. Must not know: how the looks were taken, screens.
-Invariants: a lane with any record between the looks is not stuck; no worker is named if all are alike, or if there are
-fewer than three; a place where all workers are does not hide another place; the order of workers changes nothing.
+Owns: when a lane is stuck, which workers are outliers. Must not know: how the looks were taken, screens. Invariants: a
+lane with any record between the looks is not stuck; no worker is named if all are alike, or if there are fewer than
+three; if all workers are in one place, workers in other places are still found; the order of workers changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FEWEST = 3
 class LanePosition(NamedTuple):
     """The position of a lane, to compare workers.
 
-    Spans further out do not count, because one of the workers may have a wrapper that the others lack.
+    Spans further out do not count: some workers may have a wrapper that others lack.
 
     Attributes:
         layer: the layer of the brick; None outside of layers.
@@ -100,7 +100,7 @@ class Watched:
 
 
 class HangOutlier(NamedTuple):
-    """An odd worker; `place`: where it is stuck, or None."""
+    """An outlier; `place`: where it is stuck; None: it is not stuck."""
 
     worker: str
     state: State
@@ -113,12 +113,12 @@ class HangVerdict:
     """The verdict on the workers of one service.
 
     Attributes:
-        kind: most_wait: more than half are stuck in the place, and the odd ones are not. some_stuck: the odd ones are
+        kind: most_wait: more than half are stuck in the place, and the outliers are not. some_stuck: the outliers are
             stuck where fewer than half are, while most move or are idle. all_wait: all live ones are stuck in the
             place. none_stuck, no_majority, too_few: as named.
         place: where most or all wait, or where the worker is that is stuck longest.
         since_ns: the shortest time of these workers there.
-        odd: the odd workers, the longest stuck first.
+        outliers: the longest stuck first.
         stuck: for each place, the number of workers and the shortest time; most workers first.
         states: the number of other workers in each state.
     """
@@ -126,14 +126,14 @@ class HangVerdict:
     kind: Kind
     place: LanePosition | None
     since_ns: Age
-    odd: tuple[HangOutlier, ...]
+    outliers: tuple[HangOutlier, ...]
     stuck: dict[LanePosition, tuple[int, Age]]
     states: Counter[State]
 
     @property
     def workers(self) -> int:
         """The number of all workers."""
-        return self.states.total() + len(self.odd)
+        return self.states.total() + len(self.outliers)
 
 
 def watched(worker: Worker, before: Reading | None, longer_ns: float) -> Watched:
@@ -173,31 +173,33 @@ def _state(before: LaneLook | None, after: LaneLook, longer_ns: float) -> State:
 
 
 def judge(workers: Sequence[Watched]) -> HangVerdict:
-    """Find the odd workers of one service."""
+    """Find the outliers of one service."""
     stuck = _places(workers)
 
-    def verdict(kind: Kind, place: LanePosition | None = None, odd: Sequence[HangOutlier] = ()) -> HangVerdict:
+    def verdict(kind: Kind, place: LanePosition | None = None, outliers: Sequence[HangOutlier] = ()) -> HangVerdict:
         since_ns = None if place is None else stuck[place][1]
-        apart = {each.worker for each in odd}
+        apart = {each.worker for each in outliers}
         states = Counter(worker.state for worker in workers if worker.name not in apart)
-        return HangVerdict(kind, place, since_ns, tuple(odd), stuck, states)
+        return HangVerdict(kind, place, since_ns, tuple(outliers), stuck, states)
 
     if len(workers) < _FEWEST:
         return verdict("too_few")
     living = [worker for worker in workers if worker.alive]
     everywhere = [place for place in stuck if stuck[place][0] == len(living)]
     elsewhere = {place: each for place, each in stuck.items() if place not in everywhere}
-    # If live workers also move elsewhere, it is normal that all are in one place, and a dead worker is not odd.
+    # If live workers also move elsewhere, it is normal that all are in one place, and a dead worker is not an outlier.
     candidates = elsewhere if any(worker.moves for worker in living) else stuck
     for place, (inside, _) in candidates.items():
         if len(workers) < 2 * inside < 2 * len(workers):
-            return verdict("most_wait", place, _odd((each for each in workers if place not in each.stuck), elsewhere))
+            return verdict(
+                "most_wait", place, _outliers((each for each in workers if place not in each.stuck), elsewhere)
+            )
     rare = {place: each for place, each in stuck.items() if 2 * each[0] < len(workers)}
     apart = [worker for worker in workers if rare.keys() & worker.stuck.keys()]
     others = [worker for worker in workers if not rare.keys() & worker.stuck.keys()]
     if apart and 2 * sum(worker.state in ("moving", "idle") for worker in others) > len(workers):
-        odd = _odd(apart, rare)
-        return verdict("some_stuck", odd[0].place, odd)
+        outliers = _outliers(apart, rare)
+        return verdict("some_stuck", outliers[0].place, outliers)
     if everywhere:
         return verdict("all_wait", everywhere[0])
     return verdict("no_majority" if stuck else "none_stuck")
@@ -213,24 +215,24 @@ def _places(workers: Iterable[Watched]) -> dict[LanePosition, tuple[int, Age]]:
     return dict(sorted(places.items(), key=lambda item: (-item[1][0], _length(item[1][1]), _order(item[0]))))
 
 
-def _odd(workers: Iterable[Watched], places: Mapping[LanePosition, tuple[int, Age]]) -> list[HangOutlier]:
-    """Describe these odd workers: stuck in the rarest place, else by state; the longest first."""
-    odd = []
+def _outliers(workers: Iterable[Watched], places: Mapping[LanePosition, tuple[int, Age]]) -> list[HangOutlier]:
+    """Describe outliers, the longest stuck first: each by the rarest place where it is stuck, else by its state."""
+    outliers = []
     for worker in workers:
         mine = [place for place in worker.stuck if place in places]
         if not mine and worker.state == "stuck":
             mine = list(worker.stuck)
         if not mine:
-            odd.append(HangOutlier(worker.name, worker.state, None, None))
+            outliers.append(HangOutlier(worker.name, worker.state, None, None))
             continue
         ranks = {(places.get(each, (0, 0))[0], -_length(worker.stuck[each]), _order(each)): each for each in mine}
         place = ranks[min(ranks)]
-        odd.append(HangOutlier(worker.name, "stuck", place, worker.stuck[place]))
-    return sorted(odd, key=lambda each: (-_length(each.since_ns), len(each.worker), each.worker))
+        outliers.append(HangOutlier(worker.name, "stuck", place, worker.stuck[place]))
+    return sorted(outliers, key=lambda each: (-_length(each.since_ns), len(each.worker), each.worker))
 
 
 def _length(age: Age) -> int:
-    """Return an age for comparison; an unknown age is the shortest, so it is never overstated."""
+    """Return a sort key for an age; an unknown age counts as the shortest, so no time is overstated."""
     return -1 if age is None else age
 
 

@@ -22,19 +22,21 @@ _DOES: dict[State, tuple[str, str]] = {
 
 def sentence(verdict: HangVerdict) -> str:
     """Format the verdict on the workers of one service."""
-    count, odd = verdict.workers, verdict.odd
+    count, outliers = verdict.workers, verdict.outliers
     everything = verdict.kind in ("no_majority", "too_few")
-    places = _named(verdict.stuck if everything else [verdict.place, *(each.place for each in odd)])
+    places = _named(verdict.stuck if everything else [verdict.place, *(each.place for each in outliers)])
     where = f"in {places.get(verdict.place)}{_for(verdict.since_ns)}"
     match verdict.kind:
         case "most_wait":
-            others = [_DOES[each.state][0] if each.place is None else f"is in {places[each.place]}" for each in odd]
-            apart = _listed([f"{each.worker} {does}" for each, does in zip(odd, others, strict=True)])
-            return f"{count - len(odd)} of {count} wait {where}; {apart}"
+            others = [
+                _DOES[each.state][0] if each.place is None else f"is in {places[each.place]}" for each in outliers
+            ]
+            apart = _listed([f"{each.worker} {does}" for each, does in zip(outliers, others, strict=True)])
+            return f"{count - len(outliers)} of {count} wait {where}; {apart}"
         case "some_stuck":
             (first, do), *rest = _counted(verdict, "moving", "idle", "stuck", "died")
             others = [f"{units.many(first, 'other')} {do}", *(f"{count} {do}" for count, do in rest)]
-            apart = _listed([f"{e.worker} is stuck in {places[e.place]}{_for(e.since_ns)}" for e in odd])
+            apart = _listed([f"{e.worker} is stuck in {places[e.place]}{_for(e.since_ns)}" for e in outliers])
             return f"{apart}; {', '.join(others)}"
         case "all_wait":
             elsewhere = " and continue in other threads" if verdict.states["moving"] else ""

@@ -102,8 +102,8 @@ class Field:
         row = self._rows[name]
         whole = self._over(row, 0)
         changed = self._changed(row, _trimmed(self._values[name][-SLOTS_MIN:]) - self.centre)
-        lately = self._over(row, changed) if 0 < changed <= len(row) - SLOTS_MIN else whole
-        return max(whole, lately, key=lambda standing: standing.score)
+        recent = self._over(row, changed) if 0 < changed <= len(row) - SLOTS_MIN else whole
+        return max(whole, recent, key=lambda standing: standing.score)
 
     def _changed(self, row: Sequence[float | None], level: float) -> int:
         """Return the first slot from which on its excess is at least half of the current one."""

@@ -69,9 +69,9 @@ class Scales:
         living = {each.service for each in workers if each.reading.alive}
         judged = [each for each in self._weighing.judged(workers) if each.service in living]
         new = {(each.service, line.found.uuid): line.found for each in judged for line in each.headlines()}
-        odd = {(each.service, found.uuid) for each in judged for found in each.odd}
+        unequal = {(each.service, found.uuid) for each in judged for found in each.unequal}
         before = self._differ
-        self._differ = {about: found for about, found in before.items() if about in odd} | new
+        self._differ = {about: found for about, found in before.items() if about in unequal} | new
         for each in judged:
             for found, text, _ in each.headlines():
                 if (each.service, found.uuid) not in before:

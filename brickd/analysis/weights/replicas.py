@@ -209,8 +209,8 @@ class _Shard:
             self.alike += all(each.changed(number) for each in classes)
             return
         why, reference = _decided(number, contents)
-        odd = [each for each in classes if each.now(number) != reference]
-        self._add_row(number, tensor, generation, why, reference, contents.get(reference, ()), odd)
+        outliers = [each for each in classes if each.now(number) != reference]
+        self._add_row(number, tensor, generation, why, reference, contents.get(reference, ()), outliers)
 
     def _add_row(
         self,
@@ -220,18 +220,20 @@ class _Shard:
         why: Why,
         reference: int,
         agree: Sequence[Alike],
-        odd: Sequence[Alike],
+        outliers: Sequence[Alike],
     ) -> None:
         expected = self._weights.contents[reference]
-        for each in odd if why != "disagree" else (*agree, *odd):
+        for each in outliers if why != "disagree" else (*agree, *outliers):
             each.counts["differing" if why != "disagree" else "disagreeing"] += 1
         found = []
-        for each in odd:
+        for each in outliers:
             other = self._weights.contents[each.now(number)]
             error = _reader.tensor_error(expected, other) if _of_one_shape(expected, other) else None
             found += [WeightOutlier(worker.name, other, error, each.changed(number)) for worker in each.workers]
         names = tuple(worker.name for each in agree for worker in each.workers)
-        self.rows.append(Differing(self._service, odd[0].shard, tensor, generation, why, expected, names, tuple(found)))
+        self.rows.append(
+            Differing(self._service, outliers[0].shard, tensor, generation, why, expected, names, tuple(found))
+        )
 
 
 def _of_one_shape(one: bytes, other: bytes) -> bool:

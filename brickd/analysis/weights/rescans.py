@@ -104,5 +104,5 @@ class WeightDoubts:
         judged = self._weighing.judged(snapshot.survey.workers)
         self._rescans.retain({each.service for each in judged})
         for each in judged:
-            odd = [found.uuid for found in each.workers if found.state in ("differs", "disagrees")]
-            self._rescans.name(each.service, each.service, odd, "weights differ")
+            unequal = [found.uuid for found in each.workers if found.state in ("differs", "disagrees")]
+            self._rescans.name(each.service, each.service, unequal, "weights differ")

@@ -1,7 +1,7 @@
 """The result of comparing workers' weights.
 
-Owns: its words. Must not know: how it was computed, screens. Invariant: the number of tensors not compared is shown
-next to the number compared.
+Owns: its words. Must not know: how it was computed, screens. Invariant: the number of compared tensors is never shown
+without the number of those that were not compared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class WeightOutlier(NamedTuple):
     """A worker whose tensor differs from the reference.
 
     Attributes:
-        content: its record; empty if it lacks the tensor after it has read all.
+        content: the record of the tensor; empty if the worker has read all weights and lacks it.
         error: the estimated relative error; None: unknown, or undefined, such as for another shape.
         changed: whether the tensor changed within this generation.
     """
@@ -48,11 +48,11 @@ class Differing(NamedTuple):
     """A tensor that differs between workers in content or form, or is missing in some of them.
 
     Attributes:
-        why: what identifies the outliers: the majority, a change in place, or nothing; with nothing, the first worker
-            is the reference.
+        why: what identifies the outliers: the majority ("outlier") or a change in place ("changed"). "disagree":
+            nothing does, and the first worker is the reference.
         reference: the content that the others are compared with; empty if most lack it.
         agree: the workers with the reference; empty if a worker without replicas changed in place.
-        odd: the other workers.
+        outliers: the other workers.
     """
 
     service: str
@@ -62,7 +62,7 @@ class Differing(NamedTuple):
     why: Why
     reference: bytes
     agree: tuple[str, ...]
-    odd: tuple[WeightOutlier, ...]
+    outliers: tuple[WeightOutlier, ...]
 
     @property
     def wanted(self) -> TensorContent | None:
@@ -72,16 +72,16 @@ class Differing(NamedTuple):
     @property
     def lacking(self) -> int:
         """The number of workers that lack it."""
-        return sum(not odd.content for odd in self.odd) + (0 if self.reference else len(self.agree))
+        return sum(not outlier.content for outlier in self.outliers) + (0 if self.reference else len(self.agree))
 
     @property
     def names(self) -> tuple[str, ...]:
         """All compared workers."""
-        return (*self.agree, *(each.worker for each in self.odd))
+        return (*self.agree, *(each.worker for each in self.outliers))
 
 
 class Holding(NamedTuple):
-    """A tensor's content in some workers of a shard; in all of them if they are equal."""
+    """Workers of a shard that have the same content of a tensor."""
 
     service: str
     key: int
@@ -98,19 +98,18 @@ class ComparedWorker(NamedTuple):
     Attributes:
         shard: the shard that the worker declares.
         known: tensors with a known content.
-        watched: the tensors that it watches.
+        watched: the number of tensors whose changes it reports.
         scans: how often it has read all of them.
-        generation: the newest of its weights.
+        generation: the newest generation of its weights.
         times: when it read them.
         key: the name of the key of its checksums.
         compared: tensors that were compared.
         differing: of these, those in which it is the outlier.
-        disagreeing: of these, those without a majority.
+        disagreeing: of these, those for which no content has a majority.
         changed: tensors that changed within this generation.
-        missing: tensors that replicas of its generation have, but that it lacks after it has read all.
+        missing: tensors that it lacks although it has read all, and that replicas of its generation have.
         nan: tensors with NaN.
         inf: tensors with an infinity.
-        inf: tensors with any.
         unreadable: tensors that it cannot read, as far as its counts show.
         refused: the number of its records that had no room.
         holds: the other shard whose tensors it holds; None: it holds its own.
@@ -165,7 +164,7 @@ class Headline(NamedTuple):
     """A sentence about what is wrong with a worker.
 
     Attributes:
-        found: the worker; if several disagree, the first one without an earlier headline.
+        found: the worker; if several disagree, the first one that has no headline yet.
         rows: its tensors, by layer and name.
     """
 
@@ -197,25 +196,25 @@ class WeightsVerdict(NamedTuple):
         return sum(worker.state == "equal" for worker in self.workers)
 
     @property
-    def odd(self) -> tuple[ComparedWorker, ...]:
+    def unequal(self) -> tuple[ComparedWorker, ...]:
         """The workers that differ or disagree."""
         return tuple(worker for worker in self.workers if worker.state in ("differs", "disagrees"))
 
     @property
     def verdict(self) -> Verdict:
         """The verdict on all workers."""
-        return "differ" if self.odd else "equal" if self.equal else "nothing"
+        return "differ" if self.unequal else "equal" if self.equal else "nothing"
 
     @property
     def age_ns(self) -> int | None:
-        """The time since the oldest reading of a tensor of the compared workers; None: unknown."""
+        """The time since the compared workers have all read all of their tensors; None: unknown."""
         ages = [times.age_ns for times in self._times()]
         known = [age for age in ages if age is not None]
         return max(known) if len(known) == len(ages) and known else None
 
     @property
     def rescanned_age_ns(self) -> int | None:
-        """The same of the tensors that are read again; None: unknown, or there are none."""
+        """The same for the tensors that are read again; None: unknown, or there are none."""
         ages = [times.rescanned_age_ns for times in self._times() if not times.overdue]
         return None if self.age_ns is None else max((age for age in ages if age is not None), default=None)
 
@@ -238,7 +237,7 @@ class WeightsVerdict(NamedTuple):
     def headlines(self) -> list[Headline]:
         """Return a sentence for each worker that differs, and for each group that disagrees.
 
-        Every worker that disagrees is in a headline. The worker `found` of a headline is in no earlier one.
+        Every worker that disagrees is in a headline. No headline has the worker `found` of another one.
         """
         headlines = [self._headline(each) for each in self.workers if each.state == "differs"]
         covered: set[str] = set()
@@ -258,10 +257,11 @@ class WeightsVerdict(NamedTuple):
             whose = found.holds or "workers without a shard"
             text = f"{found.name} has the weights of {whose} in all of its {found.known} tensors"
             return Headline(found, f"{text}: it loaded the wrong shard, or reports the wrong one", rows)
-        odd = next(each for each in rows[0].odd if each.worker == found.name)
+        outlier = next(each for each in rows[0].outliers if each.worker == found.name)
         verb = "changed in place in" if not rows[0].agree else "differs in"
-        text = f"{found.name} {verb} {_which(rows[0], len(rows), found.known + found.missing)}: {how_far(rows[0], odd)}"
-        if rows[0].agree and odd.changed:
+        which = _which(rows[0], len(rows), found.known + found.missing)
+        text = f"{found.name} {verb} {which}: {how_far(rows[0], outlier)}"
+        if rows[0].agree and outlier.changed:
             text += ", changed in place"
         return Headline(found, text, rows)
 
@@ -273,27 +273,27 @@ def _which(row: Differing, rows: int, tensors: int) -> str:
 
 
 def _how_unlike(row: Differing) -> str:
-    """Return the first disagreeing worker whose form differs from the reference's."""
-    unlike_rows = ((odd.worker, unlike(row, odd)) for odd in row.odd)
+    """Describe the first disagreeing worker whose dtype or shape differs from the reference's."""
+    unlike_rows = ((outlier.worker, unlike(row, outlier)) for outlier in row.outliers)
     return next((f" ({worker}: {form})" for worker, form in unlike_rows if form), "")
 
 
-def how_far(row: Differing, odd: WeightOutlier) -> str:
-    """Describe the worker's form if it differs, and the error, or why there is no error."""
-    form, of = unlike(row, odd), odd.held
+def how_far(row: Differing, outlier: WeightOutlier) -> str:
+    """Describe the outlier's dtype and shape if they differ, and its error, or say why no error is known."""
+    form, of = unlike(row, outlier), outlier.held
     if of is not None and (of.nan or of.pos_inf or of.neg_inf):
         counts = ((of.nan, "NaN"), (of.pos_inf, "+Inf"), (of.neg_inf, "-Inf"))
         far = f"it has {', '.join(f'{n:,} {what}' for n, what in counts if n)}"
-    elif odd.error is not None:
-        far = f"relative error {units.relative(odd.error)}"
+    elif outlier.error is not None:
+        far = f"relative error {units.relative(outlier.error)}"
     else:
         far = "" if form else "the error is unknown"
     return ", ".join(filter(None, (form, far)))
 
 
-def unlike(row: Differing, odd: WeightOutlier) -> str:
-    """Describe the form if it differs from the reference's, or say that the tensor is missing."""
-    of, wanted = odd.held, row.wanted
+def unlike(row: Differing, outlier: WeightOutlier) -> str:
+    """Describe dtype and shape if they differ from the reference's, or say that the tensor is missing."""
+    of, wanted = outlier.held, row.wanted
     if of is None:
         return "lacks it"
     if wanted is None:

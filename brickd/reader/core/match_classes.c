@@ -15,7 +15,7 @@
 #define PAIRS_MAX ((size_t)4096) /* per site: each pair visits all contents of the site */
 #define OUTPUTS_MAX 16u          /* outputs per content, the most frequent: only these may be of other classes */
 #define ONE_PLACE_MIN 8u         /* contents that differ in one place only: fewer: undecided; more: one wrong element */
-#define ODD_SHARE 8u             /* at most one content in this number may differ by more; only that one diverges */
+#define BEYOND_SHARE 8u          /* at most one content in this number may differ by more; only that one diverges */
 
 /* Contents that both workers had: */
 struct both {
@@ -29,7 +29,7 @@ struct pair {
     uint32_t one, other;
     uint64_t context;
     struct both here, all; /* in this context; in all contexts */
-    uint64_t odd;          /* in all contexts: contents where they differ by more, or where one contradicts itself */
+    uint64_t beyond;       /* in all contexts: contents where they differ by more, or where one contradicts itself */
 };
 
 /* An output at a content. */
@@ -71,8 +71,8 @@ static struct pair pair_of(uint32_t one, uint32_t other, uint64_t context)
  * if most of its differences are too small for a sketch. */
 static uint64_t contents_in(const struct pair *c, const struct both *b)
 {
-    if (b->equal > b->apart || ODD_SHARE * c->odd > c->all.apart)
-        return b->apart + b->equal < BRICK_CONTENTS_MIN && c->odd == 0 ? b->apart : 0;
+    if (b->equal > b->apart || BEYOND_SHARE * c->beyond > c->all.apart)
+        return b->apart + b->equal < BRICK_CONTENTS_MIN && c->beyond == 0 ? b->apart : 0;
     if (brick_is_spread(b->places))
         return b->apart;
     return b->apart < ONE_PLACE_MIN ? brick_least(b->apart, BRICK_CONTENTS_MIN - 1) : 0;
@@ -119,7 +119,7 @@ static void count_content(struct work *w, struct pair *c, size_t contexts)
         if (c[i].context == one->fingerprint->context)
             count_both(&c[i].here, apart, equal, places);
         count_both(&c[i].all, apart, equal, places);
-        c[i].odd += (uint64_t)(!apart && !equal);
+        c[i].beyond += (uint64_t)(!apart && !equal);
     }
 }
 

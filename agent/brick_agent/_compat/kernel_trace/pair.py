@@ -63,7 +63,7 @@ def compare_pair(
     if rtol > 0 and _is_float(a) and _is_float(b):
         if error is not None and error <= rtol:
             return pair(WITHIN, relative_error=error)
-        if error is None and _odd(a) == _odd(b):
+        if error is None and _not_finite_counts(a) == _not_finite_counts(b):
             return pair(NOT_COMPARABLE, "range")
     blame = _blame(expected, actual, rtol)
     born = born if blame == PROPAGATED else None
@@ -97,7 +97,7 @@ def _is_float(of: Fingerprint) -> bool:
     return "float" in of.dtype  # bfloat16 too
 
 
-def _odd(of: Fingerprint) -> tuple[int, int, int]:
+def _not_finite_counts(of: Fingerprint) -> tuple[int, int, int]:
     return of.nan, of.pos_inf, of.neg_inf
 
 
@@ -105,7 +105,7 @@ def relative_error(a: Fingerprint, b: Fingerprint) -> float | None:
     """Return the tensors' distance, relative to the first one's norm; None: unknown."""
     if _same(a, b):
         return 0.0
-    if a.elements != b.elements or _odd(a) != _odd(b):
+    if a.elements != b.elements or _not_finite_counts(a) != _not_finite_counts(b):
         return None
     distance = math.dist(a.sketch, b.sketch)
     norm = a.l2 if a.l2 > 0 else b.l2
@@ -126,8 +126,9 @@ def _blame(expected: KernelTrace, actual: KernelTrace, rtol: float) -> str:
 
 def _not_finite(expected: KernelTrace, actual: KernelTrace) -> str | None:
     a, b = expected.output, actual.output
-    if a is None or b is None or _odd(a) == _odd(b):
+    if a is None or b is None or _not_finite_counts(a) == _not_finite_counts(b):
         return None
     if not expected.inputs or len(expected.inputs) != len(actual.inputs):
         return UNKNOWN
-    return "born" if list(map(_odd, expected.inputs)) == list(map(_odd, actual.inputs)) else "passed_on"
+    inputs, others = (list(map(_not_finite_counts, each.inputs)) for each in (expected, actual))
+    return "born" if inputs == others else "passed_on"
