@@ -89,6 +89,101 @@ assert p.all_brick_stats() == []
     assert sum(lane["unmatched"] for _, lane, _ in got.lanes) == 0
 
 
+ORDERS = {
+    "a span begun after the brick": (
+        "p.graph_record_brick('a', 5)\nwith brick.span('b'): launch()",
+        {("a:node",), ("b:ticks", "k:launched")},
+    ),
+    "a brick recorded in the span": (
+        "with brick.span('b'):\n p.graph_record_brick('a', 5); launch()",
+        {("b:ticks", "a:node"), ("b:ticks", "a:node", "k:launched")},
+    ),
+    "a brick recorded after the span": (
+        "with brick.span('b'): pass\np.graph_record_brick('b', 5); launch()",
+        {("b:node",), ("b:node", "k:launched")},
+    ),
+    "a span ended since the brick": (
+        "p.graph_record_brick('a', 5)\nwith brick.span('b'): pass\nlaunch()",
+        {("a:node",), ("a:node", "k:launched")},
+    ),
+    "a brick recorded in a span that has ended": (
+        "with brick.span('b'): p.graph_record_brick('a', 5)\nlaunch()",
+        {("b:ticks", "a:node"), ("k:launched",)},
+    ),
+    "a brick recorded in an earlier span of the same name": (
+        "for _ in range(2):\n with brick.span('b'):\n  launch(); p.graph_record_brick('a', 5)",
+        {("b:ticks", "a:node"), ("b:ticks", "k:launched")},
+    ),
+    "kernels while each brick is timed, the bricks recorded afterwards": (
+        "for name in ('a', 'b'):\n t = p.start(name); launch(); p.stop(t); p.graph_record_brick(name, 5)",
+        {("a:node",), ("b:node",), ("a:ticks", "k:launched"), ("b:ticks", "k:launched")},
+    ),
+    "a span in a scope": (
+        "p.graph_push_scope(N.Brick('f', 5))\np.graph_record_brick('a', 5)\n"
+        "with brick.span('b'): launch()\nlaunch()",
+        {("f:node",), ("f:node", "a:node"), ("f:node", "b:ticks", "k:launched"), ("f:node", "a:node", "k:launched")},
+    ),
+    "a scope in a span": (
+        "p.graph_record_brick('a', 5)\nwith brick.span('b'):\n p.graph_push_scope(N.Brick('f', 5)); launch(); "
+        "p.graph_record_brick('c', 5)\n launch(); p.graph_pop_scope()\nlaunch()",
+        {("a:node",), ("a:node", "k:launched"), ("b:ticks", "f:node"), ("b:ticks", "f:node", "c:node")}
+        | {("b:ticks", "f:node", "k:launched"), ("b:ticks", "f:node", "c:node", "k:launched")},
+    ),
+    "a layer begun after the brick": (
+        "p.graph_record_brick('a', 5)\nwith brick.layer(3): launch()\nlaunch()",
+        {("a:node",), ("k@3:launched",), ("a:node", "k:launched")},
+    ),
+    "another layer begun after the brick": (
+        "with brick.layer(3):\n p.graph_record_brick('a', 5)\n with brick.layer(4): launch()",
+        {("a@3:node",), ("k@4:launched",)},
+    ),
+    "a layer begun again after the brick": (
+        "with brick.span('x'), brick.span('y'): pass\n"
+        "with brick.layer(3):\n p.graph_record_brick('a', 5)\n with brick.layer(3): launch()",
+        {("a@3:node",), ("a@3:node", "k@3:launched")},
+    ),
+    "a span of another thread": (
+        "p.graph_record_brick('a', 5)\nelsewhere(lambda: brick.brick('b').start())\nlaunch()",
+        {("a:node",), ("a:node", "k:launched")},
+    ),
+    "a brick of another thread": (
+        "elsewhere(lambda: p.graph_record_brick('a', 5))\nlaunch()",
+        {("a:node",), ("k:launched",)},
+    ),
+    "a span of another task": (
+        """
+import asyncio
+async def other(begun, done):
+    with brick.span("b"): begun.set(); await done.wait()
+async def main():
+    begun, done = asyncio.Event(), asyncio.Event()
+    p.graph_record_brick("a", 5)
+    task = asyncio.create_task(other(begun, done))
+    await begun.wait(); launch(); done.set(); await task
+asyncio.run(main())
+""",
+        {("a:node",), ("a:node", "k:launched")},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_brick_launches_the_kernels_recorded_after_it_in_the_same_place(
+    worker: Start, prefix: str, order: str
+) -> None:
+    program, expected = ORDERS[order]
+    launch = """
+import threading
+def launch(): p.graph_record_kernel("k", None, None, None)
+def elsewhere(call):
+    thread = threading.Thread(target=call); thread.start(); thread.join()
+p.enable()
+"""
+    got = recorded(worker, prefix, BEGIN + launch + program)
+    assert set(marks(got)) == expected
+    assert (ledger_of(got).marks["refused"], sum(lane["unmatched"] for _, lane, _ in got.lanes)) == (0, 0)
+
+
 def test_every_kind_of_node_is_a_scope(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,

@@ -245,6 +245,7 @@ static PyMethodDef core_methods[] = {
     {"_node_begin", core_node_begin, METH_O, "Open a node: what is recorded now is below it. Whether it is in itself."},
     {"_refused", core_refused, METH_NOARGS, "Count a call with wrong arguments."},
     {"_context", core_context, METH_NOARGS, "The running context: what is open in one must end in it."},
+    {"_place", core_place, METH_NOARGS, "What surrounds the next record: the start of the innermost open span, and the layer."},
     {"_node_end", core_node_end, METH_O, "Close a node."},
     {"_node_defined", core_node_defined, METH_VARARGS, "Record that the open node is a function, and where it is defined."},
     {"_node_task", core_node_task, METH_VARARGS, "Record that the open node is a task, and how often it was polled."},

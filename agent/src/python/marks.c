@@ -7,6 +7,7 @@
 
 #include "brick_graph.h"
 #include "../writer/lifecycle.h"
+#include "../writer/thread.h"
 
 #include <string.h>
 
@@ -213,6 +214,12 @@ PyObject *core_context(PyObject *module, PyObject *unused)
 {
     PyObject *context = (PyObject *)(uintptr_t)core_key();
     return context != NULL ? Py_NewRef(context) : PyErr_NoMemory();
+}
+
+PyObject *core_place(PyObject *module, PyObject *unused)
+{
+    const struct brick_place place = brick_place_of(core_key());
+    return Py_BuildValue("KI", (unsigned long long)place.begun, (unsigned)place.layer);
 }
 
 PyObject *core_node_end(PyObject *module, PyObject *node)

@@ -44,6 +44,7 @@ PyObject *core_node(PyObject *module, PyObject *args);
 PyObject *core_node_begin(PyObject *module, PyObject *node);
 PyObject *core_refused(PyObject *module, PyObject *unused);
 PyObject *core_context(PyObject *module, PyObject *unused);
+PyObject *core_place(PyObject *module, PyObject *unused);
 PyObject *core_node_end(PyObject *module, PyObject *node);
 PyObject *core_node_defined(PyObject *module, PyObject *args);
 PyObject *core_node_task(PyObject *module, PyObject *args);

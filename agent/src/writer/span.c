@@ -312,6 +312,25 @@ void brick_borrow(const void *key)
     brick_idle(t);
 }
 
+struct brick_place brick_place_of(const void *key)
+{
+    struct brick_place place = {0, BRICK_NO_LAYER};
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
+    if (t == NULL)
+        return place;
+    const struct brick_stack *s = brick_stack_open(t, key);
+    const struct brick_frame *f = s != NULL ? s->top : NULL;
+    if (f != NULL)
+        place.layer = f->layer;
+    while (f != NULL && f->scope)
+        f = f->below;
+    if (f != NULL)
+        place.begun = f->start;
+    brick_idle(t);
+    return place;
+}
+
 /* Opens a scope that inherits from the surrounding frame. NULL: no room. */
 static struct brick_frame *scope_push(struct brick_thread *t, const void *key, uint16_t scope, unsigned *outcome)
 {

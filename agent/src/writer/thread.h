@@ -100,6 +100,13 @@ struct brick_thread {
 
 extern BRICK_HIDDEN __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
 
+/* What surrounds a key's next record. */
+struct brick_place {
+    uint64_t begun; /* the start of its innermost open span; 0: none */
+    uint32_t layer;
+};
+/* In writer/span.c. */
+BRICK_HIDDEN struct brick_place brick_place_of(const void *key);
 /* In writer/mark.c: forgets the transfers of the lane's last thread. */
 BRICK_HIDDEN void brick_memories_forget(struct brick_thread *t);
 /* Returns the thread's lane; takes one if it has none. NULL: refused, and `spans` are counted. */

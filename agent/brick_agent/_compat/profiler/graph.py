@@ -14,9 +14,9 @@ A node and its time are marks (brick_graph.h), and no statistics include marks, 
 also timed counts once, and a graph changes no total, in any mode of the profiler.
 
 Differences from the predecessor. A scope of a brick, a function or a task without a given time has the time for which
-it is open, unless the mode is Off. A kernel recorded after a brick in the same scope counts as launched by that brick;
-in the predecessor, they are siblings. Ids are names. Calling and containing are one relation. The order creates no
-edges, because it has no meaning if work repeats; graph_add_dependency() adds edges.
+it is open, unless the mode is Off. A kernel recorded after a brick in the same scope, span and layer counts as launched
+by that brick; in the predecessor, they are siblings. Ids are names. Calling and containing are one relation. The order
+creates no edges, because it has no meaning if work repeats; graph_add_dependency() adds edges.
 
 Invariants: while the graph is disabled, nothing is recorded and calls return None; no call raises (except with
 BRICKD_STRICT=1); a refused call leaves no scope open; each thread and each task has separate scopes.
@@ -254,7 +254,7 @@ class Graphed(Timing):
     def graph_record_kernel(
         self, name: str, ptx_hash: int | None, grid: Extent, block: Extent, shared_mem: SupportsIndex = 0
     ) -> str | None:
-        """Record the launch of a kernel by the last brick of the open scope, or else by the scope.
+        """Record the launch of a kernel by the brick last recorded here, or else by the open scope or span.
 
         Returns its name. ptx_hash 0 or None: unknown.
 

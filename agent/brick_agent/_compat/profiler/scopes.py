@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from weakref import ref
 
 from brick_agent._compat.profiler.local_totals import now_ns
-from brick_agent._core import _context, _node, _node_begin, _node_end
+from brick_agent._core import _context, _node, _node_begin, _node_end, _place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,16 +68,25 @@ def _is_timed(node: Brick) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Launcher:
+    """The last brick recorded in a scope: it launches the kernels recorded in the same span and layer."""
+
+    owner: ref[object]
+    brick: Brick
+    place: tuple[int, int] = field(default_factory=_place)
+
+
+@dataclass(frozen=True, slots=True)
 class Scopes:
     """The open scopes of a context, of all profilers; immutable, because contexts inherit it.
 
-    `launchers` has the last recorded brick and its profiler, outside of scopes and in each scope: one more than `open`.
+    `launchers` has one entry more than `open`: the first is for records outside of scopes.
     """
 
     process: int
     context: ref[Context]  # not its address, which a later context may have
     open: tuple[Scope, ...] = ()
-    launchers: tuple[tuple[ref[object], Brick] | None, ...] = (None,)
+    launchers: tuple[Launcher | None, ...] = (None,)
 
     def pushed(self, scope: Scope) -> Scopes:
         """Return these and one more."""
@@ -95,11 +104,11 @@ class Scopes:
     def launcher(self, owner: object) -> Brick | None:
         """The brick that launches the next kernels of a profiler; None: the open scope does."""
         last = self.launchers[-1]
-        return last[1] if last is not None and last[0]() is owner else None
+        return last.brick if last is not None and last.owner() is owner and last.place == _place() else None
 
     def launched_by(self, owner: object, brick: Brick | None) -> Scopes:
         """Return these, with a brick of a profiler that launches its next kernels."""
-        return replace(self, launchers=(*self.launchers[:-1], None if brick is None else (ref(owner), brick)))
+        return replace(self, launchers=(*self.launchers[:-1], None if brick is None else Launcher(ref(owner), brick)))
 
 
 _inherited: ContextVar[Scopes | None] = ContextVar("brick_agent_scopes", default=None)
