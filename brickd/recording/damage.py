@@ -58,11 +58,6 @@ class End:
     skipped_more: int = 0
     refused: DroppedChunks = NOTHING
 
-    @property
-    def clean(self) -> bool:
-        """Whether all written data is there."""
-        return self.ended and not self.damages
-
     def words(self) -> list[str]:
         """Describe the missing data; empty if there is none."""
         notes = [f"damaged from byte {each.start} to {each.end}: {each.why}" for each in self.damages]

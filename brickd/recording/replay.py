@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from brickd.analysis.numerics.fingerprints import ALL_BYTES, Numerics
@@ -29,7 +29,6 @@ from brickd.model.windows import SLOTS, Window, Windows
 from brickd.model.workers import Survey, Worker
 from brickd.recording import recorded_fingerprints
 from brickd.recording.body_codec import Beginning, RecordingCounts, Shown
-from brickd.recording.checksum_records import Checked
 from brickd.recording.chunks import open_recording
 from brickd.recording.file_bytes import Reads, unreported
 from brickd.recording.file_index import FileIndex, RecordedEvents
@@ -202,10 +201,6 @@ class Replay:
     def values(self) -> bool:
         """Whether it has more data of tensors than their checksums."""
         return any(file.beginning is not None and file.beginning.values for file in self._files)
-
-    def checked(self, uuids: Set[str]) -> Checked:
-        """Return the checksums of some workers, from all files in order."""
-        return Checked(self._files, uuids)
 
     def now_ns(self) -> int:
         """The time of the shown snapshot, by the monotonic clock."""

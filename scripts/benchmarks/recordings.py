@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.workplace import Workplace
+from brickd.recording.checksum_records import Checked
+from brickd.recording.chunks import open_recording
+from brickd.recording.file_index import FileIndex
 from brickd.recording.replay import opened
 from brickd.shm import records
 
@@ -43,11 +46,11 @@ def recording(place: Workplace, name: str, *options: str) -> Iterator[Path]:
 
 def checksums(file: Path, name: str) -> list[dict[str, Any]]:
     """The checksums of a recorded worker, in the order in which they were sent."""
-    with opened([str(file)]) as world:
+    with opened([str(file)]) as world, open_recording(str(file)) as form:
         (worker,) = (each for each in world.survey().workers if each.name == name)
         return [
             each
-            for _, slots in world.checked({worker.reading.uuid})
+            for _, slots in Checked([FileIndex(form)], {worker.reading.uuid})
             for each in records.events(slots)[0]
             if not each["flags"] & _WEIGHT
         ]

@@ -8,7 +8,7 @@ import random
 import signal
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from watched_weights import SCANS
 from brickd.analysis.weights.contents import content
 from brickd.model.event_log import Event
 from brickd.recording import body_codec, redact
+from brickd.recording.checksum_records import Checked
 from brickd.recording.chunks import open_recording
 from brickd.recording.chunks import records as records_of
 from brickd.recording.file_index import FileIndex
@@ -437,10 +438,13 @@ def test_all_files_of_a_redacted_set_are_redacted_alike(worker: Start, tmp_path:
     files = sorted(tmp_path.glob("run*.brick"))
     assert len(files) > 1
     assert found(engine, files) == set()
-    with opened([str(file) for file in files]) as world:
+    with opened([str(file) for file in files]) as world, ExitStack() as forms:
         assert world.redacted
         uuid = world.survey().workers[0].reading.uuid
-        whole = world.checked({uuid})
+        by_number = sorted(
+            (forms.enter_context(open_recording(str(file))) for file in files), key=lambda form: form.title.number
+        )
+        whole = Checked([FileIndex(form) for form in by_number], {uuid})
         checks = [each for _, slots in whole for each in records.events(slots)[0]]
         assert (len(checks), whole.lost[uuid].cut) == (200, 0)
         for first, second in zip(checks[0::2], checks[1::2], strict=True):
@@ -464,9 +468,9 @@ def test_two_redacted_recordings_of_one_worker_have_nothing_in_common(worker: St
             recorder.communicate()
         process.go()
         assert process.end() == 0
-        with opened([str(file)]) as world:
+        with opened([str(file)]) as world, open_recording(str(file)) as form:
             (there,) = world.survey().workers
-            ((_, slots),) = world.checked({there.reading.uuid})
+            ((_, slots),) = Checked([FileIndex(form)], {there.reading.uuid})
             sums = {each["tensors"][0]["checksum"] for each in records.events(slots)[0]}
             seen.append((sums, there.reading.process["key"]))
     (one, its), (other, others) = seen

@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, Worker
 from faults import needs_namespaces
 from forge import GOLDEN
-from tapes import FIRST, begin, content, memory
+from tapes import FIRST, begin, clean, content, memory
 
 from brickd.errors import NotPermitted, RecordingRefused
 from brickd.recording.chunks import RingRecords, Title, open_recording, records
@@ -53,7 +53,7 @@ def test_a_recording_of_form_1_0_can_always_be_read() -> None:
         title = frozen["title"]
         assert form.title == Title(**{**title, "id": bytes.fromhex(title["id"])})
         *others, last = form
-        assert form.end.clean
+        assert clean(form.end)
         assert list(form.end.refused) == frozen["refused"]
     assert [(each.kind, each.at_ns, each.body) for each in others] == appended
     assert last.kind == _reader.CHUNK_RECORDS
@@ -159,7 +159,7 @@ report()
             assert len(bodies) >= seen
             seen = len(bodies)
         assert seen == 8001
-        assert form.end.clean
+        assert clean(form.end)
     process.next_report()
     assert process.end() == 0
 
@@ -178,7 +178,7 @@ def test_a_recording_truncated_during_the_read_is_read_up_to_there(tmp_path: Pat
                     os.ftruncate(fd, chunk.offset + 100)
             assert len(bodies) == 40
             assert numbered(bodies)
-            assert not form.end.clean
+            assert not clean(form.end)
 
 
 def test_an_unreadable_file_is_refused_with_the_reason() -> None:
@@ -194,7 +194,7 @@ FULL = """
 import sys; sys.path.insert(0, sys.argv[1])
 import json, os
 from rings import rings, spans
-from tapes import begin, flush, read_fd
+from tapes import begin, clean, flush, read_fd
 from brickd.shm import _reader
 import numpy as np
 fd = os.open("/mnt/F.brick", os.O_RDWR | os.O_CREAT, 0o600)
@@ -228,7 +228,7 @@ with rings(span_slots=1 << 12) as r:
     recording.close()
     seen = read_fd(fd)
     slots = sum(len(each.body) // 64 - 1 for each in seen.chunks if each.kind == _reader.CHUNK_RECORDS)
-    print(json.dumps([why, trouble, refused + slots, refused > 0, seen.end.clean, seen.end.refused, len(seen.chunks)]))
+    print(json.dumps([why, trouble, refused + slots, refused > 0, clean(seen.end), seen.end.refused, len(seen.chunks)]))
 """
 
 
@@ -242,8 +242,8 @@ def test_on_a_full_disk_dropped_slots_are_counted_and_the_drain_continues(kind: 
         stdout=subprocess.PIPE,
         check=True,
     )
-    why, trouble, slots, some, clean, refused, chunks = json.loads(done.stdout)
+    why, trouble, slots, some, whole, refused, chunks = json.loads(done.stdout)
     assert why == trouble == "No space left on device"
-    assert (slots, some, clean) == (3000, True, True)
+    assert (slots, some, whole) == (3000, True, True)
     assert refused[:2] == [1, 60000]
     assert chunks >= 20

@@ -18,6 +18,7 @@ from tapes import (
     MADE_NS,
     Written,
     begin,
+    clean,
     content,
     form,
     head,
@@ -65,7 +66,7 @@ def test_written_chunks_are_read_unchanged(chunks: list[Written], number: int) -
     assert seen.written == chunks
     assert [each.sequence for each in seen.chunks] == list(range(len(chunks)))
     assert [each.offset for each in seen.chunks] == [place.start for place in places(chunks)]
-    assert seen.end.clean
+    assert clean(seen.end)
     assert seen.end.words() == []
     assert seen.end.at == len(written) == FIRST + sum(size(body) for _, _, body in chunks) + END_BYTES
 
@@ -80,7 +81,7 @@ def test_a_recording_can_be_read_repeatedly_from_its_beginning() -> None:
         assert list(opened) == list(opened)
         next(iter(opened))
         assert [each.at_ns for each in opened] == [1, 2, 3, 4]
-        assert opened.end.clean
+        assert clean(opened.end)
 
 
 @given(CHUNKS)
@@ -92,7 +93,7 @@ def test_complete_chunks_of_an_unfinished_recording_are_read(chunks: list[Writte
             seen = read_fd(fd)
             assert seen.written == chunks[:count]
             assert seen.end.at == recording.bytes
-            assert not seen.end.clean
+            assert not clean(seen.end)
             (reported,) = seen.end.words()
             assert reported.startswith("has no end: its writer still runs or was killed")
         assert content(fd)[recording.bytes :].strip(b"\0") == b""
@@ -135,7 +136,7 @@ def test_a_changed_byte_loses_only_its_chunk_and_is_reported(mask: int) -> None:
         changed[at] ^= mask
         seen = read(bytes(changed))
         assert seen.written == [chunk for chunk, place in zip(SMALL, where, strict=True) if at not in place]
-        assert not seen.end.clean
+        assert not clean(seen.end)
         end_at = len(whole) - END_BYTES
         ((start, end, _),) = seen.end.damages
         assert start <= at < end
@@ -161,7 +162,7 @@ def test_a_truncated_recording_is_read_up_to_the_truncation() -> None:
         killed = read(whole[:length].ljust(len(whole) + 5000, b"\0"))
         assert [each for each in killed.written if each in SMALL] == killed.written
         assert killed.written[: len(seen.written)] == seen.written
-        assert not killed.end.clean or whole[length:].strip(b"\0") == b""
+        assert not clean(killed.end) or whole[length:].strip(b"\0") == b""
 
 
 def test_a_body_truncated_after_its_head_was_read_is_missing() -> None:
@@ -205,7 +206,7 @@ def test_removed_repeated_and_exchanged_chunks_are_reported_as_missing() -> None
     assert [each.why for each in seen.end.damages] == ["chunk 1 comes after chunk 1"]
     seen = read(title + one + three + two + four + end)
     assert seen.written == [SMALL[0], SMALL[2], SMALL[3]]
-    assert not seen.end.clean
+    assert not clean(seen.end)
 
 
 def test_chunks_of_another_file_do_not_belong_to_this_one() -> None:
@@ -228,7 +229,7 @@ def test_bytes_inside_a_damaged_body_are_not_taken_for_a_chunk() -> None:
 
 def test_bytes_after_the_end_are_reported_unless_zero() -> None:
     whole = tape(SMALL)
-    assert read(whole + bytes(10_000)).end.clean
+    assert clean(read(whole + bytes(10_000)).end)
     seen = read(whole + bytes(1000) + b"x" + bytes(1000))
     assert seen.written == SMALL
     assert seen.end.damages == [Damage(len(whole), len(whole) + 1001, "bytes after its end")]
@@ -239,7 +240,7 @@ def test_a_hole_of_any_length_in_a_file_takes_no_time() -> None:
     last = places(SMALL)[-1]
     with memory(whole) as fd:
         os.ftruncate(fd, huge)
-        assert read_fd(fd).end.clean
+        assert clean(read_fd(fd).end)
         os.pwrite(fd, b"x", 1 << 49)
         assert read_fd(fd).end.damages == [Damage(len(whole), (1 << 49) + 1, "bytes after its end")]
     with memory(whole[: last.start]) as fd:
@@ -338,7 +339,7 @@ def test_an_impossible_length_is_damage_and_takes_no_memory(length: int) -> None
     seen = read(whole[: place.start] + head(key, _reader.CHUNK_SNAPSHOT, length, 1) + whole[place.stop :])
     assert seen.written[0] == SMALL[0]
     assert seen.written[1:] in ([], SMALL[2:], SMALL[3:])
-    assert not seen.end.clean
+    assert not clean(seen.end)
 
 
 @given(st.binary(max_size=300), st.lists(st.tuples(st.integers(0, 900), st.binary(max_size=70)), max_size=4))
@@ -348,7 +349,7 @@ def test_any_file_gives_only_chunks_that_were_written(rest: bytes, changes: list
         changed[at + BLOCK : at + BLOCK + len(piece)] = piece
     seen = read(bytes(changed) + rest)
     assert [each for each in SMALL if each in seen.written] == seen.written
-    assert (seen.written == SMALL) or not seen.end.clean
+    assert (seen.written == SMALL) or not clean(seen.end)
     assert all(0 <= each.start <= each.end <= len(changed) + len(rest) for each in seen.end.damages)
 
 
@@ -362,7 +363,7 @@ def test_the_end_counts_the_chunks_that_did_not_fit() -> None:
         recording.close()
         assert os.fstat(fd).st_size <= 1000
         seen = read_fd(fd)
-    assert seen.end.clean
+    assert clean(seen.end)
     assert seen.end.refused == DroppedChunks(1, 1000, 0)
     assert seen.end.words() == ["had no room for 1 chunk of 1,000 bytes"]
 

@@ -73,34 +73,32 @@ def test_the_newest_events_are_kept_once_each_and_others_are_missed(
 
 
 @pytest.mark.parametrize(
-    ("end", "clean", "words"),
+    ("end", "words"),
     [
-        (End(ended=True), True, []),
-        (End(), False, []),
-        (End(why="cut"), False, ["cut"]),
-        (End(ended=True, damages=[Damage(1, 9, "odd")]), False, ["damaged from byte 1 to 9: odd"]),
-        (End(ended=True, damages_more=1), True, ["damaged in 1 more place"]),
-        (End(ended=True, missing=2), True, ["2 chunks of it lost"]),
+        (End(ended=True), []),
+        (End(), []),
+        (End(why="cut"), ["cut"]),
+        (End(ended=True, damages=[Damage(1, 9, "odd")]), ["damaged from byte 1 to 9: odd"]),
+        (End(ended=True, damages_more=1), ["damaged in 1 more place"]),
+        (End(ended=True, missing=2), ["2 chunks of it lost"]),
         (
             End(ended=True, skipped=Counter({9: 1, 7: 2}), skipped_more=3),
-            True,
             [
                 "2 chunks of kind 7, unknown to this brickd: ignored",
                 "1 chunk of kind 9, unknown to this brickd: ignored",
                 "3 chunks of further kinds: ignored",
             ],
         ),
-        (End(ended=True, refused=DroppedChunks(1, 2_000, 0)), True, ["had no room for 1 chunk of 2,000 bytes"]),
-        (End(ended=True, refused=DroppedChunks(0, 0, 1)), True, ["had no room for 1 slot of rings"]),
+        (End(ended=True, refused=DroppedChunks(1, 2_000, 0)), ["had no room for 1 chunk of 2,000 bytes"]),
+        (End(ended=True, refused=DroppedChunks(0, 0, 1)), ["had no room for 1 slot of rings"]),
         (
             End(ended=True, refused=DroppedChunks(2, 3, 4)),
-            True,
             ["had no room for 2 chunks of 3 bytes and 4 slots of rings"],
         ),
     ],
 )
-def test_missing_parts_of_a_file_are_described(end: End, clean: bool, words: list[str]) -> None:
-    assert (end.clean, end.words()) == (clean, words)
+def test_missing_parts_of_a_file_are_described(end: End, words: list[str]) -> None:
+    assert end.words() == words
 
 
 def test_all_defects_are_described_with_the_worst_first() -> None:

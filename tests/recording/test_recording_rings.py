@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rings import SLOT, Rings, events, refusal, rings, spans
-from tapes import Read, begin, flush, form, memory, read_fd
+from tapes import Read, begin, clean, flush, form, memory, read_fd
 
 from brickd.recording.chunks import records
 from brickd.shm import _reader
@@ -79,7 +79,7 @@ def test_rings_are_recorded_exactly_as_they_were(
         flush(recording, spool)
         recording.close()
         seen = read_fd(fd)
-        assert seen.end.clean
+        assert clean(seen.end)
         assert recorded(seen) == stood
 
 
@@ -214,7 +214,7 @@ def test_discarded_slots_are_counted_as_the_loss_of_the_current_file() -> None:
         seen = read_fd(fd)
         slots = sum(len(records(chunk.body).slots) // SLOT for chunk in seen.chunks)
         assert seen.end.refused == (0, 0, spool.refused_slots) == (0, 0, 30_000 - slots)
-        assert seen.end.clean
+        assert clean(seen.end)
 
 
 def test_a_closed_recording_or_detached_spool_receives_nothing() -> None:
@@ -303,7 +303,7 @@ def test_drains_are_recorded_while_their_thread_continues() -> None:
         flush(recording, spool)
         recording.close()
         seen = read_fd(fd)
-        assert seen.end.clean
+        assert clean(seen.end)
         if not spool.refused_slots:
             seen.chunks = [chunk for chunk in seen.chunks if chunk.kind == _reader.CHUNK_RECORDS]
             assert recorded(seen) == {(worker, lane, False): stood for worker in range(2) for lane in range(2)}

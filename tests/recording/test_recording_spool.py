@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rings import SLOT, Rings, rings
-from tapes import Read, begin, flush, memory, read_fd
+from tapes import Read, begin, clean, flush, memory, read_fd
 from test_recording_rings import numbered, taken
 
 from brickd.recording.chunks import records
@@ -67,7 +67,7 @@ def test_drained_slots_are_recorded_in_order_or_counted(
     def end(recording: _reader.Recording, fd: int) -> None:
         recording.close()
         seen = read_fd(fd)
-        assert seen.end.clean
+        assert clean(seen.end)
         nonlocal lost
         lost += seen.end.refused.slots
         for key, each in positions(seen).items():
@@ -123,7 +123,7 @@ def test_a_stuck_disk_loses_only_slots_beyond_the_spool() -> None:
         seen = read_fd(fd)
         kept = [*range(90), *range(155, 160)]
         assert positions(seen) == {(0, 0): kept}
-        assert (seen.end.clean, seen.end.refused) == (True, (0, 0, 65))
+        assert (clean(seen.end), seen.end.refused) == (True, (0, 0, 65))
 
 
 def test_a_pass_into_a_full_spool_never_waits_for_the_disk() -> None:
@@ -210,7 +210,7 @@ def test_a_second_thread_draining_into_a_spool_is_refused() -> None:
         flush(recording, spool)
         recording.close()
         seen = read_fd(fd)
-        assert seen.end.clean
+        assert clean(seen.end)
         assert sum(map(len, positions(seen).values())) + spool.refused_slots == 2 * 12 * 16_000
 
 
@@ -242,7 +242,7 @@ def test_of_two_threads_writing_at_once_one_is_refused_without_damage() -> None:
         flush(recording, spool)
         recording.close()
         seen = read_fd(fd)
-        assert seen.end.clean
+        assert clean(seen.end)
         snapshots = [chunk for chunk in seen.chunks if chunk.kind == _reader.CHUNK_SNAPSHOT]
         assert len(snapshots) + refused == 30
         seen.chunks = [chunk for chunk in seen.chunks if chunk.kind == _reader.CHUNK_RECORDS]

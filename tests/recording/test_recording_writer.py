@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tapes import BLOCK, END_BYTES, FIRST, ID, begin, content, memory, read_fd
+from tapes import BLOCK, END_BYTES, FIRST, ID, begin, clean, content, memory, read_fd
 
 from brickd.shm import _reader
 
@@ -68,7 +68,7 @@ def test_the_longest_chunk_is_recorded_and_a_longer_one_is_not() -> None:
         recording.close()
         seen = read_fd(fd)
         assert [len(each.body) for each in seen.chunks] == [_reader.CHUNK_BYTES_MAX]
-        assert seen.end.clean
+        assert clean(seen.end)
 
 
 def test_a_recording_keeps_to_its_limit_whatever_it_allocates_ahead() -> None:
@@ -80,7 +80,7 @@ def test_a_recording_keeps_to_its_limit_whatever_it_allocates_ahead() -> None:
             assert os.fstat(fd).st_size <= limit
             recording.close()
             assert os.fstat(fd).st_size <= limit
-            assert read_fd(fd).end.clean
+            assert clean(read_fd(fd).end)
 
 
 def test_a_closed_recording_accepts_and_counts_nothing() -> None:

@@ -81,6 +81,11 @@ def read(content: bytes) -> Read:
         return read_fd(fd)
 
 
+def clean(end: End) -> bool:
+    """Whether the writer closed the file and nothing in it is damaged."""
+    return end.ended and not end.damages
+
+
 def size(body: bytes) -> int:
     """The size of a chunk with this body in the file."""
     return BLOCK + -(-len(body) // BLOCK) * BLOCK
