@@ -12,7 +12,7 @@ difference or an unhealthy condition.
 from enum import IntEnum
 from typing import ClassVar
 
-from brickd.base.locks import process
+from brickd.base.files import process
 
 
 class Exit(IntEnum):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from brickd.base.machine import number, read
+from brickd.base.files import number, read
 
 # The root of the hierarchy, the files of limit and use, and the name of the memory that the kernel drops first.
 _V1 = ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from brickd.base.machine import read
+from brickd.base.files import read
 
 _PROCESSES_MAX = 65_536
 # Fields of /proc/PID/stat after the name: the time in user mode, the time in the kernel, and the last processor.

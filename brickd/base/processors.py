@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brickd.base import cgroups
-from brickd.base.machine import read
+from brickd.base.files import read
 
 CPUS = "sys/devices/system/cpu"
 

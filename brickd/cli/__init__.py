@@ -1,9 +1,9 @@
 """The command `brickd`: the group of all verbs, one file per verb.
 
 Owns: the translation of any error into one line and an exit code, the handling of a closed stdout. Must not know: the
-work of a verb; only the verb that runs is imported. Invariants: every exit code is one of `Exit` or 130, even for a
-defect (a plain traceback would exit 1, which means "differs"); only `run` exits like a shell that cannot start a
-command; a verb returns None or an `Exit`.
+work of a verb; only the verb that runs is imported, and `completion`. Invariants: every exit code is one of `Exit` or
+130, even for a defect (a plain traceback would exit 1, which means "differs"); only `run` exits like a shell that
+cannot start a command; a verb returns None or an `Exit`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from brickd.base import escape
+from brickd.cli.completion import VARIABLE, answer
 from brickd.cli.output import print_message
-from brickd.cli.shell_completion import VARIABLE, answer
 from brickd.errors import BrickdError, Exit
 from brickd.query.verbs import VERBS, meant
 
@@ -77,7 +77,7 @@ def _hint(word: str) -> str:
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:  # a completion prints only words
-        from brickd.base.installed_version import installed
+        from brickd.client.other_version import installed
 
         click.echo(f"brickd {installed('brickd') or 'not installed'}")
         context.exit()

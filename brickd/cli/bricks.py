@@ -12,10 +12,9 @@ from typing import Any
 import click
 
 from brickd.base import escape, units
+from brickd.cli import brick_columns, wording
 from brickd.cli import table as tables
-from brickd.cli import wording
 from brickd.cli.ask import asked
-from brickd.cli.more_columns import columns_option, with_columns
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
@@ -57,7 +56,7 @@ _WORST = (
 
 @click.command()
 @asks(BricksQuery)
-@columns_option
+@brick_columns.option
 @output_options
 def bricks(query: BricksQuery, recordings: Sequence[str], more: Sequence[str], output: str) -> None:
     """Show the totals of every brick.
@@ -79,19 +78,19 @@ def _render(document: dict[str, Any], screen: Screen, more: Sequence[str]) -> li
         return [wording.no_workers(document)]
     entries, rest = document["bricks"], document["rest"]
     if not entries:
-        return [wording.nothing(document)]
+        return [brick_columns.nothing(document)]
     # One worker is not the worst of several.
     figures = [
-        *wording.brick_figures(document),
-        *with_columns(_FIGURES, more),
+        *brick_columns.identity_columns(document),
+        *brick_columns.with_optional(_FIGURES, more),
         *(() if document["by"] == "worker" else _WORST),
     ]
     known = {key for entry in entries for key, value in entry.items() if value is not None}
     figures = [each for each in figures if each.key in known or each.key not in _SOMETIMES]
     sorted_by = SORTS[document["sort"]]
     kept = [each._replace(column=each.column._replace(spare=0)) if each.key == sorted_by else each for each in figures]
-    named = [entry | {"name": wording.brick(entry)} for entry in entries]
-    lines = tables.figures(kept, named, screen.width) + wording.bounds(entries, screen)
+    named = [entry | {"name": brick_columns.name(entry)} for entry in entries]
+    lines = tables.figures(kept, named, screen.width) + brick_columns.bounds(entries, screen)
     if rest["bricks"]:
         share = units.percent(rest["share_percent"])
         left_out = f"…{units.count(rest['bricks'])} more: {units.duration(rest['self_ns'])} self, {share}"

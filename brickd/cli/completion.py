@@ -1,13 +1,56 @@
-"""The verb `completion`.
+"""The verb `completion`, and what a shell completes.
 
-Owns: its argument. Must not know: the completions.
+Owns: the offered words. Must not know: the work of a verb. Each start of `brickd` loads this module, which imports a
+verb only to complete its arguments. Invariants: a completion prints words or nothing, never an error; a worker's name
+is offered only if every shell reads it literally without quotes, so a shell never executes a part of a name.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
 import click
 
-from brickd.cli.shell_completion import SHELLS, script
+from brickd.base import escape
+from brickd.errors import BrickdError, Exit
+
+if TYPE_CHECKING:
+    from click.shell_completion import ShellComplete
+
+# click's protocol: the shell sets this, runs `brickd`, and reads words from its stdout.
+VARIABLE = "_BRICKD_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+_PROGRAM = "brickd"
+_HARMLESS = frozenset("._/~+%-")
+_INSTALL = {
+    "bash": f'eval "$({_PROGRAM} completion bash)"   # at the end of ~/.bashrc',
+    "zsh": f'eval "$({_PROGRAM} completion zsh)"   # in ~/.zshrc, after compinit',
+    "fish": f"{_PROGRAM} completion fish > ~/.config/fish/completions/{_PROGRAM}.fish",
+}
+
+
+# Replaces click's script, which leaves variables in the user's shell, lets the shell expand offered words as patterns,
+# and shows errors in the middle of the line.
+_BASH = """\
+_brickd_completion() {
+    local IFS=$'\\n' line
+    COMPREPLY=()
+    while read -r line; do
+        case $line in
+            plain,*) COMPREPLY+=("${line#plain,}") ;;
+            file,*) compopt -o default ;;
+            dir,*) compopt -o dirnames ;;
+        esac
+    done < <(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD="$COMP_CWORD" _BRICKD_COMPLETE=bash_complete \\
+        "${1/#\\~\\//$HOME/}" 2>/dev/null)
+}
+complete -o nosort -F _brickd_completion brickd 2>/dev/null || complete -F _brickd_completion brickd
+"""
 
 
 @click.command()
@@ -19,3 +62,96 @@ def completion(context: click.Context, shell: str) -> None:
     A comment at the start of the script says how to install it.
     """
     click.echo(script(context.find_root().command, shell), nl=False)
+
+
+def script(command: click.Command, shell: str) -> str:
+    """Return the script for a shell, with a comment that says how to install it."""
+    source = _BASH if shell == "bash" else _shell(command, shell).source().strip("\n")
+    first, _, rest = source.partition("\n")
+    comment = f"# TAB completes {_PROGRAM}'s verbs, options and workers. To install:\n#   {_INSTALL[shell]}"
+    # zsh autoloads a script only if its first line has this mark.
+    lines = (first, comment, rest) if first.startswith("#compdef") else (comment, first, rest)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def answer(command: click.Command, instruction: str) -> Exit:
+    """Answer the shell: words on stdout, or the script."""
+    shell, _, action = instruction.partition("_")
+    if shell not in SHELLS or action not in ("source", "complete"):
+        known = ", ".join(f"{shell}_complete" for shell in SHELLS)
+        raise BrickdError(f"{VARIABLE} is {instruction!r}, expected one of {known} (unset {VARIABLE})")
+    if action == "source":
+        click.echo(script(command, shell), nl=False)
+        return Exit.OK
+    # Print nothing after an error: a message would appear in the middle of the user's line.
+    with contextlib.suppress(Exception):
+        if words := _shell(command, shell).complete():
+            click.echo(words)
+    return Exit.OK
+
+
+def _shell(command: click.Command, shell: str) -> ShellComplete:
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise BrickdError(f"the installed click has no completion for {shell} (pip install --upgrade click)")
+    return kind(command, {}, _PROGRAM, VARIABLE)
+
+
+def complete_workers(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Return the services and workers whose names begin with `incomplete`."""
+    from brickd.datasources.shared_memory import left_behind
+    from brickd.model.worker_survey import identities
+
+    found = identities(background=left_behind()[0])
+    return _offered([who.service for _, who in found] + [name for name, _ in found], incomplete)
+
+
+def complete_services(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """The services whose names begin with `incomplete`."""
+    from brickd.model.worker_survey import identities
+
+    return _offered([who.service for _, who in identities()], incomplete)
+
+
+def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Return workers whose names begin with `incomplete`; and segment files, if it is not empty."""
+    from brickd.datasources.shared_memory import left_behind
+    from brickd.model.worker_survey import identities
+    from brickd.shm.segment_files import find
+
+    found = identities(background=left_behind()[0])
+    return _offered([name for name, _ in found] + (find() if incomplete else []), incomplete)
+
+
+def complete_sources(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Return the hashes of stored sources that begin with `incomplete`."""
+    from brickd.base.paths import runtime
+    from brickd.model.kernel_sources.files import Filed
+
+    return _offered((f"{hash_:016x}" for hash_ in Filed(runtime().sources).hashes()), incomplete)
+
+
+def with_recordings(names: Complete | None) -> Complete:
+    """Complete both names and files of recordings."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        import glob
+
+        from brickd.recording.rotation import SUFFIX
+
+        found = sorted(glob.glob(f"{glob.escape(incomplete)}*"))
+        files = [each for each in found if each.endswith(SUFFIX) and _means_itself(each.lstrip("./"))]
+        return files + (names(context, parameter, incomplete) if names else [])
+
+    return complete
+
+
+def _offered(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name.startswith(incomplete) and _means_itself(name)]
+
+
+def _means_itself(name: str) -> bool:
+    """Whether every shell reads the name literally, as one word that is not an option."""
+    return name[:1].isalnum() and all(c.isalnum() or c in _HARMLESS for c in name) and escape.text(name) == name

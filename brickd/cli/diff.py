@@ -17,9 +17,9 @@ from brickd.base import escape, units
 from brickd.cli import progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import noted
+from brickd.cli.completion import complete_workers, with_recordings
 from brickd.cli.output import Screen, emit, output_options, print_message
 from brickd.cli.query_options import asks
-from brickd.cli.shell_completion import complete_workers, with_recordings
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit, NothingComparable
 from brickd.query.queries import REASONS, DiffQuery

@@ -12,7 +12,7 @@ import time
 
 import click
 
-from brickd.base.locks import holder
+from brickd.base.files import holder
 from brickd.base.paths import Runtime, runtime
 from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import ParameterType

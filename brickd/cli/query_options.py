@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from brickd.cli.shell_completion import Complete, complete_workers, with_recordings
+from brickd.cli.completion import Complete, complete_workers, with_recordings
 from brickd.query.parameters import Choice, Parameter, Switch
 from brickd.query.query import Query, default, key, parameters
 from brickd.query.verbs import VERBS

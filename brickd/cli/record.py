@@ -22,9 +22,9 @@ import click
 from brickd.base import escape, units
 from brickd.base.paths import runtime
 from brickd.cli import progress, recording_fetch
+from brickd.cli.completion import complete_workers
 from brickd.cli.output import emit, print_message
 from brickd.cli.query_options import asks
-from brickd.cli.shell_completion import complete_workers
 from brickd.client import client
 from brickd.client.client import NoAnswer
 from brickd.errors import BrickdError, Exit, NoDaemon

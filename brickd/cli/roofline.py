@@ -21,7 +21,7 @@ from brickd.analysis.roofline.roofline import chosen, document
 from brickd.base import escape, state_file, units
 from brickd.base.paths import runtime
 from brickd.base.processors import here
-from brickd.cli import peak_words, roofline_svg, wording
+from brickd.cli import brick_columns, peak_words, roofline_svg, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options, print_message
@@ -101,12 +101,12 @@ def _render(found: dict[str, Any], screen: Screen) -> list[str]:
         return [wording.no_workers(found)]
     entries, rest, unknown = found["bricks"], found["rest"], found["unknown"]
     if not entries and not unknown:
-        return [wording.nothing(found)]
+        return [brick_columns.nothing(found)]
     lines = escape.wrapped(_roof(found), screen.width)
     if entries:
         shown = _cells(entries, found["peak_bounded"])
-        lines += tables.figures([*wording.brick_figures(found), *_FIGURES], shown, screen.width)
-        lines += wording.bounds(entries, screen)
+        lines += tables.figures([*brick_columns.identity_columns(found), *_FIGURES], shown, screen.width)
+        lines += brick_columns.bounds(entries, screen)
     if rest["bricks"]:
         to_gain = peak_words.at_least(units.duration(rest["to_gain_ns"]), rest["roof_bounded"])
         lines.append(f"…{units.count(rest['bricks'])} more: {to_gain} to gain")
@@ -122,7 +122,7 @@ def _cells(entries: Sequence[dict[str, Any]], peak_bounded: bool) -> list[dict[s
     for entry in entries:
         bounded, distance = entry["roof_bounded"], units.percent(entry["distance_percent"])
         cells = {
-            "name": wording.brick(entry),
+            "name": brick_columns.name(entry),
             "total": total(entry["total_ns"]),
             "speed": speed(entry["flops_per_second"]),
             "roof": peak_words.at_least(roof(entry["roof_flops_per_second"]), bounded),

@@ -12,9 +12,9 @@ import click
 
 from brickd.base import escape, thresholds, units
 from brickd.cli.ask import ask_daemon
+from brickd.cli.completion import complete_services
 from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
-from brickd.cli.shell_completion import complete_services
 from brickd.query.orders import Setting, sentence
 from brickd.shm.sampling import ALL, DEFAULT
 

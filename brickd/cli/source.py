@@ -16,9 +16,9 @@ from brickd.base import escape, units
 from brickd.base.units import plural
 from brickd.cli import table as tables
 from brickd.cli.ask import asked
+from brickd.cli.completion import complete_sources
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
-from brickd.cli.shell_completion import complete_sources
 from brickd.cli.table import Column, Figure
 from brickd.query.queries import SourceQuery
 

@@ -14,12 +14,11 @@ from typing import Any
 import click
 
 from brickd.base import escape, units
-from brickd.cli import progress, wording
+from brickd.cli import brick_columns, progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import asked
 from brickd.cli.health import Bounds, living
 from brickd.cli.health import check as checked
-from brickd.cli.more_columns import columns_option, with_columns
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import ParameterType, asks
 from brickd.cli.table import Column, Figure
@@ -62,7 +61,7 @@ _BRICK_FIGURES = (
               metavar="[DURATION]", help="Repeat every DURATION (default: 2s).")  # fmt: skip
 @click.option("--check", is_flag=True, help="Print one line that says whether all is well. Exit 1 if not.")
 @asks(Bounds, keyword="bounds")
-@columns_option
+@brick_columns.option
 @output_options
 def status(
     *,
@@ -203,15 +202,15 @@ def _bricks(document: dict[str, Any], screen: Screen, room: int, more: Sequence[
     bricks, windowed = document["bricks"], document["over_ns"] is not None
     title, key = ("COUNT/S", "count_per_second") if windowed else ("COUNT", "count")
     figures = (
-        Figure(Column(f"BRICK (self time{wording.over(document)})"), "name", str),
+        Figure(Column(f"BRICK (self time{brick_columns.over(document)})"), "name", str),
         Figure(Column(title, "right"), key, units.count),
-        *with_columns(_BRICK_FIGURES, more),
+        *brick_columns.with_optional(_BRICK_FIGURES, more),
     )
     whole = sum(brick["self_ns"] for brick in bricks)
     most = min(_BRICKS, room - 2)
     rows = [
-        brick | {"name": wording.brick(brick), "share_percent": 100 * brick["self_ns"] / whole if whole else 0}
+        brick | {"name": brick_columns.name(brick), "share_percent": 100 * brick["self_ns"] / whole if whole else 0}
         for brick in bricks[:most]
     ]
-    lines = tables.figures(figures, rows, screen.width) if rows else [wording.nothing(document)]
+    lines = tables.figures(figures, rows, screen.width) if rows else [brick_columns.nothing(document)]
     return lines + wording.more(len(bricks) - most, "more brick", f": {_next(document, 'bricks')}")

@@ -15,9 +15,9 @@ from brickd.base import escape, units
 from brickd.cli import table as tables
 from brickd.cli import wording
 from brickd.cli.ask import asked
+from brickd.cli.completion import complete_services
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
-from brickd.cli.shell_completion import complete_services
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
 from brickd.query.queries import StragglersQuery

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import click
 
 from brickd.base import escape, units
+from brickd.cli import brick_columns, tree_notes, wording
 from brickd.cli import table as tables
-from brickd.cli import tree_notes, wording
 from brickd.cli.ask import asked
-from brickd.cli.more_columns import columns_option, with_columns
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.plain_tree import plain_tree
 from brickd.cli.query_options import asks
@@ -67,7 +66,7 @@ class _Line(NamedTuple):
 @click.option("--critical", is_flag=True, help="Show the critical path, and the slack of the other nodes.")
 @click.option("--plain", is_flag=True, help="Print the bare tree, in the order of recording, without figures.")
 @click.option("--dot", "as_dot", is_flag=True, help="Print the tree in the language of Graphviz.")
-@columns_option
+@brick_columns.option
 @output_options
 def tree(
     *,
@@ -117,7 +116,7 @@ def render(document: dict[str, Any], screen: Screen, *, critical: bool = False, 
     if not document["workers"]:
         return [wording.no_workers(document)]
     if not document["nodes"] and not document["hidden_nodes"]:
-        return [wording.nothing(document)]
+        return [brick_columns.nothing(document)]
     if critical:
         return tree_notes.critical(document, screen)
     return _tree(document, screen, more) + tree_notes.notes(document, screen)
@@ -135,11 +134,11 @@ def _tree(document: dict[str, Any], screen: Screen, more: Sequence[str]) -> list
     width = max(map(len, numbers))
     if screen.width is not None:
         levels = max(_FEWEST, (screen.width - width - 2 - name_width) // _INDENT)
-    drawn = [f"BRICK{wording.over(document)}", *_drawn(lines, levels)]
+    drawn = [f"BRICK{brick_columns.over(document)}", *_drawn(lines, levels)]
     finished = [
         escape.text(f"{left.ljust(width)}  {right}", screen.width) for left, right in zip(numbers, drawn, strict=True)
     ]
-    return finished + wording.bounds(document["nodes"], screen)
+    return finished + brick_columns.bounds(document["nodes"], screen)
 
 
 def _name_width(line: _Line) -> int:
@@ -155,7 +154,7 @@ def _shapes_width(lines: Iterable[_Line], most: int) -> int:
 
 def _figures(document: dict[str, Any], more: Sequence[str]) -> list[Figure]:
     """Return the columns left of the tree; layers and given times are optional."""
-    figures = with_columns(_FIGURES, more)
+    figures = brick_columns.with_optional(_FIGURES, more)
     if any(node["layers"] for node in document["nodes"]):
         figures.append(_LAYER if document["layers"] else _LAYERS)
     if any(node["given"] for node in document["nodes"]):

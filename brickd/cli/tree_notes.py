@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from brickd.base import escape, units
+from brickd.cli import brick_columns, wording
 from brickd.cli import table as tables
-from brickd.cli import wording
 from brickd.cli.output import Screen
 from brickd.cli.table import Column, Figure
 
@@ -39,7 +39,7 @@ _LOOSE = (
 
 def named(node: Entry) -> str:
     """Return a node's name with its details, except the times."""
-    name = wording.brick(node)
+    name = brick_columns.name(node)
     if node["kernel"] is not None:
         return "  ".join([name, *_kernel(node, node["kernel"])])
     if node["transfer"] is not None:
@@ -70,7 +70,7 @@ def _needed(needs: Sequence[Entry]) -> str:
 def shaped(node: Entry) -> str:
     """Return a kernel's name and its most frequent shape, without its source."""
     first = [shape["text"].removesuffix(f" @{shape['source_hash']}") for shape in node["kernel"]["shapes"][:1]]
-    return "  ".join([wording.brick(node), *first])
+    return "  ".join([brick_columns.name(node), *first])
 
 
 def counted(node: Entry) -> int | None:
@@ -152,7 +152,7 @@ def critical(document: Entry, screen: Screen) -> list[str]:
     # Workers run in parallel: the sum of their times is not wall time.
     of = f" of {document['workers']:,} workers added up" if document["workers"] > 1 else ""
     of_all = f"{units.duration(length_ns)} of {units.duration(document['recorded_ns'])} recorded"
-    lines = [escape.text(f"critical path{of}{wording.over(document)}: {of_all}", screen.width)]
+    lines = [escape.text(f"critical path{of}{brick_columns.over(document)}: {of_all}", screen.width)]
     lines += _steps([step for step in path["steps"] if step["own_ns"]], length_ns, screen)
     lines += _slack(document, screen)
     for circle in path["cycles"][:_CIRCLES]:

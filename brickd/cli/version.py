@@ -10,9 +10,9 @@ import sys
 import click
 
 from brickd.base import escape
-from brickd.base.installed_version import installed
 from brickd.base.paths import runtime
 from brickd.cli.output import Document, Screen, emit, output_options
+from brickd.client.other_version import installed
 from brickd.errors import BrickdError
 
 

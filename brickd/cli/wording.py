@@ -12,10 +12,8 @@ from typing import Any
 
 from brickd.base import escape, units
 from brickd.cli.output import Screen
-from brickd.cli.table import Column, Figure
 from brickd.views.next_command import command
 
-_BOUND = "≤"
 _UNSEEN = (
     ("lost", "lost", "lost"),
     ("unreadable", "tensor that cannot be read", "tensors that cannot be read"),
@@ -54,37 +52,6 @@ def identifier(number: int | str | None) -> str:
 def signed(percent: float | None) -> str:
     """Format a relative percentage, with its sign."""
     return f"{'+' if percent and percent > 0 else ''}{units.percent(percent)}"
-
-
-def brick(entry: dict[str, Any]) -> str:
-    """Return a brick's name; mark it if its times are bounds."""
-    return f"{entry['name']} {_BOUND}" if entry["bounded"] else str(entry["name"])
-
-
-def bounds(entries: Iterable[dict[str, Any]], screen: Screen) -> list[str]:
-    """Explain the mark in a finished line; [] if nothing is marked."""
-    note = f"{_BOUND} not measured: an upper bound, the time until the program waited for the device"
-    return [escape.text(note, screen.width)] if any(entry["bounded"] for entry in entries) else []
-
-
-def over(document: dict[str, Any]) -> str:
-    """Return the period of a document, to append to other words; "": everything."""
-    length_ns = document["over_ns"]
-    return "" if length_ns is None else f", last {length_ns / 1e9:.0f} s"
-
-
-def brick_figures(document: dict[str, Any]) -> list[Figure]:
-    """Return the columns that identify a row: the brick, and the worker, service or layer."""
-    name, by = Figure(Column(f"BRICK{over(document)}"), "name", str), document["by"]
-    if by is None:
-        return [name]
-    layer = by == "layer"
-    return [name, Figure(Column(by.upper(), "right" if layer else "left"), by, identifier if layer else str)]
-
-
-def nothing(document: dict[str, Any]) -> str:
-    """Return the text if no span was counted."""
-    return "no spans yet" if document["over_ns"] is None else f"no spans in the{over(document)[1:]}"
 
 
 def lost(entry: dict[str, Any]) -> str:

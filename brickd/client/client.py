@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from brickd.base.installed_version import installed
 from brickd.base.paths import runtime
 from brickd.client import protocol
-from brickd.client.other_version import decoded, other_version, remark
+from brickd.client.other_version import decoded, installed, other_version, remark
 from brickd.errors import BrickdError, NoDaemon, NotPermitted, OtherVersion, WrongQuestion
 from brickd.shm.segment_files import prefix
 

@@ -33,12 +33,12 @@ from brickd.analysis.weights.rescans import WeightDoubts
 from brickd.analysis.weights.shards import shards_of
 from brickd.analysis.weights.store import Weights
 from brickd.base.cpu_sharing import CpuSharing
-from brickd.base.installed_version import installed
-from brickd.base.locks import process
+from brickd.base.files import process
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.paths import runtime
 from brickd.base.thresholds import Thresholds
 from brickd.base.units import plural
+from brickd.client.other_version import installed
 from brickd.daemon.collector import Collector
 from brickd.daemon.epochs import EPOCH_NS, Epochs
 from brickd.daemon.loop import Loop

@@ -15,7 +15,7 @@ import psutil
 
 from brickd.base.cgroups import throttled_ns
 from brickd.base.cpu_sharing import only_cpu
-from brickd.base.machine import read
+from brickd.base.files import read
 from brickd.model.workers import Survey, Usage, Worker
 
 _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)

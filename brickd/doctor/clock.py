@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from brickd.base.machine import read
+from brickd.base.files import read
 from brickd.base.units import listed, plural
 from brickd.doctor.check import CheckResult, fine
 

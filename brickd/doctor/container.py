@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from brickd.base.machine import read
+from brickd.base.files import read
 
 _GIB = 1 << 30
 

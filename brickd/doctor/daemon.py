@@ -11,7 +11,7 @@ import shlex
 import stat
 from typing import NamedTuple
 
-from brickd.base.locks import holder, process
+from brickd.base.files import holder, process
 from brickd.base.paths import Runtime
 from brickd.client import client
 from brickd.client.other_version import is_newer

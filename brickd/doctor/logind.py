@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from brickd.base.machine import read
+from brickd.base.files import read
 from brickd.base.units import listed
 from brickd.doctor.check import CheckResult, fine
 

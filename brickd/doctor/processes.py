@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from brickd.base.machine import read
+from brickd.base.files import read
 
 _LONGEST_SECONDS = 1.0
 _EXTENSION = b"brick_agent/_core"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from brickd.base.cgroups import Limit
-from brickd.base.machine import read
+from brickd.base.files import read
 from brickd.doctor.check import CheckResult, fine, mib
 from brickd.doctor.container import Container, enlarged, more_memory
 

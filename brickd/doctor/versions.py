@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from brickd.base.installed_version import installed
+from brickd.client.other_version import installed
 from brickd.doctor.check import CheckResult, fine
 
 _WANTED = "brickd and its reader"

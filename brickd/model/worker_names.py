@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from brickd.base.units import listed
 from brickd.shm.segment_copy import Identity
@@ -48,10 +48,14 @@ def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NO_NAMES) -
             numbers = (f"{who.service}/{number}" for number in itertools.count())
             name = next(free for free in numbers if free not in reserved and free not in taken)
         if name in taken or (before is not None and holders[before] is not who):
-            name = f"{name}~{who.uuid[:6]}"
+            name = f"{name}{_mark(who.uuid)}"
         taken.add(name)
         result.append((name, who))
     return sorted(result, key=lambda pair: (pair[1].service, _natural(pair[0])))
+
+
+def _mark(uuid: str) -> str:
+    return f"~{uuid[:6]}"
 
 
 def _declared(who: Identity) -> str | None:
@@ -64,6 +68,29 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
     """A sort key that puts api/10 after api/9."""
     parts = ("".join(group) for _, group in itertools.groupby(name, str.isdecimal))
     return tuple((int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in parts)
+
+
+class KnownNames(NamedTuple):
+    """The names of workers in sentences about something found: no worker gets a name that another one has now.
+
+    Attributes:
+        names: the names of the known workers, by uuid; unique now, but perhaps not at the time of the finding.
+        ended: the uuids of workers that are not alive.
+    """
+
+    names: Mapping[str, str]
+    ended: Collection[str] = ()
+
+    def name(self, then: Mapping[str, str], uuid: str) -> str:
+        """Return the current name; else the one at that time, with a mark that makes it unique."""
+        if now := self.names.get(uuid):
+            return now
+        mark = _mark(uuid)
+        return f"{then[uuid].removesuffix(mark)}{mark}" if then.get(uuid) else uuid[:8]
+
+    def mention(self, then: Mapping[str, str], uuid: str) -> str:
+        """Return the name for a sentence, with a note if the worker has ended."""
+        return f"{self.name(then, uuid)}{' (ended)' if uuid in self.ended else ''}"
 
 
 def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:

@@ -24,7 +24,7 @@ from typing import NamedTuple, Self
 
 import posix_ipc
 
-from brickd.base.locks import holder, take
+from brickd.base.files import holder, take
 from brickd.base.users import as_user, user_name
 from brickd.errors import BrickdError, NoDescriptor, NotPermitted, SegmentRefused, SegmentUndrained, SegmentUnopened
 from brickd.shm import _reader

@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 from brickd.analysis.weights import codec
 from brickd.analysis.weights.store import Weights
 from brickd.base import state_file
-from brickd.base.locks import holder, process, take
+from brickd.base.files import holder, process, take
 from brickd.base.paths import Runtime
 from brickd.errors import CheckpointRefused, CheckpointTooNew, DaemonRefused
 from brickd.shm import removed_file

@@ -13,12 +13,12 @@ from brickd.analysis.numerics.coverage import SiteSeen, SiteState, bricks_withou
 from brickd.analysis.numerics.online_state import SITES_MAX, Compared, ServiceSite
 from brickd.analysis.numerics.watch import Watch
 from brickd.analysis.numerics.watch_round import Roll
-from brickd.analysis.numerics.worker_mentions import Called
 from brickd.analysis.weights.monitor import watching
 from brickd.analysis.weights.replicas import holdings, judge
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import or_none
 from brickd.datasources.world import World
+from brickd.model.worker_names import KnownNames
 from brickd.model.workers import Worker
 from brickd.query.queries import CoverageQuery
 from brickd.shm import _reader
@@ -86,7 +86,7 @@ def _instant(ns: int) -> str | None:
     return rfc3339(ns) if ns else None
 
 
-def _sites(seen: Sequence[SiteSeen], tensors: Sequence[TensorSeen], called: Called) -> list[Document]:
+def _sites(seen: Sequence[SiteSeen], tensors: Sequence[TensorSeen], called: KnownNames) -> list[Document]:
     """Return all sites in the order of their states, then weights without a site."""
     weights = {each.place for each in tensors}
     found = [_site(each, called) for each in seen if each.counts.fingerprints or each.place not in weights]
@@ -117,7 +117,7 @@ def _place(place: ServiceSite) -> Document:
     return {"service": place.service, "kernel": place.kernel or None, "layer": or_none(place.layer)}
 
 
-def _site(of: SiteSeen, called: Called) -> Document:
+def _site(of: SiteSeen, called: KnownNames) -> Document:
     counts = of.counts
     classes = ((called.names[uuid] for uuid in each if uuid in called.names) for each in of.classes)
     named = sorted(filter(None, map(sorted, classes)))

@@ -14,9 +14,8 @@ from brickd.analysis.evidence_verdicts import EvidenceVerdict, proof_of, uncompa
 from brickd.analysis.numerics.announce import command, headlines
 from brickd.analysis.numerics.comparison import Comparison
 from brickd.analysis.numerics.online_state import Compared
-from brickd.analysis.numerics.worker_mentions import Called
 from brickd.analysis.weights.verdicts import WeightsVerdict
-from brickd.model.worker_names import as_argument
+from brickd.model.worker_names import KnownNames, as_argument
 from brickd.model.workers import Worker
 from brickd.views.diff_weights import Weighed
 
@@ -39,7 +38,7 @@ class KnownFinding(NamedTuple):
 
 
 def known(
-    compared: Compared | None, weights: Sequence[WeightsVerdict], called: Called, workers: Collection[Worker]
+    compared: Compared | None, weights: Sequence[WeightsVerdict], called: KnownNames, workers: Collection[Worker]
 ) -> list[KnownFinding]:
     """Return the findings that name one of the workers as the outlier; weights come first."""
     return [*_by_weights(weights, workers), *_by_input(compared or Compared(), called, workers)][:_KNOWN_MAX]
@@ -54,11 +53,11 @@ def _by_weights(weights: Sequence[WeightsVerdict], workers: Collection[Worker]) 
                 yield KnownFinding("weights", [line.found.name], line.text, following)
 
 
-def _by_input(compared: Compared, called: Called, workers: Collection[Worker]) -> Iterator[KnownFinding]:
+def _by_input(compared: Compared, called: KnownNames, workers: Collection[Worker]) -> Iterator[KnownFinding]:
     uuids = {worker.reading.uuid for worker in workers}
     about = [finding for finding in compared.findings.values() if uuids.intersection(finding.outliers)]
     for finding, text in headlines(about, called, time.time_ns()):
-        named = [called.name(finding, uuid) for uuid in finding.named]
+        named = [called.name(finding.workers, uuid) for uuid in finding.named]
         yield KnownFinding("input", named, text, command(finding, called))
 
 

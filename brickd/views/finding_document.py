@@ -11,13 +11,13 @@ from brickd.analysis.numerics import blame
 from brickd.analysis.numerics.announce import command
 from brickd.analysis.numerics.announce import judged as of_case
 from brickd.analysis.numerics.online_state import Case, DivergentSite, KeptEvidence
-from brickd.analysis.numerics.worker_mentions import Called
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import or_none
+from brickd.model.worker_names import KnownNames
 from brickd.shm import records
 
 
-def finding(of: DivergentSite, called: Called, *, whole: bool = True) -> dict[str, Any]:
+def finding(of: DivergentSite, called: KnownNames, *, whole: bool = True) -> dict[str, Any]:
     """The JSON of a finding; `whole`: with its evidence."""
     found = of_case(of.place, of.category, of.shown)
     judgement = None if found is None else found.judgement
@@ -29,9 +29,9 @@ def finding(of: DivergentSite, called: Called, *, whole: bool = True) -> dict[st
         "since": rfc3339(of.first.at_ns),
         "latest": rfc3339(of.newest.at_ns),
         "cases": of.cases,
-        "workers": [called.name(of, uuid) for uuid in of.named],
-        "outliers": {called.name(of, uuid): times for uuid, times in of.outliers.items()},
-        "contradict_themselves": sorted(called.name(of, uuid) for uuid in of.contradict),
+        "workers": [called.name(of.workers, uuid) for uuid in of.named],
+        "outliers": {called.name(of.workers, uuid): times for uuid, times in of.outliers.items()},
+        "contradict_themselves": sorted(called.name(of.workers, uuid) for uuid in of.contradict),
         "blame": None if judgement is None else judgement.blame,
         "not_finite": None if judgement is None else judgement.not_finite,
         "relative_error": None if judgement is None else judgement.error,
@@ -40,7 +40,7 @@ def finding(of: DivergentSite, called: Called, *, whole: bool = True) -> dict[st
     }
 
 
-def _case(of: DivergentSite, case: Case, called: Called) -> dict[str, Any] | None:
+def _case(of: DivergentSite, case: Case, called: KnownNames) -> dict[str, Any] | None:
     found = of_case(of.place, of.category, case)
     if found is None:
         return None
@@ -52,10 +52,10 @@ def _case(of: DivergentSite, case: Case, called: Called) -> dict[str, Any] | Non
 
 
 def _evidence(
-    of: DivergentSite, kept: KeptEvidence, fingerprint: blame.DecodedFingerprint, called: Called
+    of: DivergentSite, kept: KeptEvidence, fingerprint: blame.DecodedFingerprint, called: KnownNames
 ) -> dict[str, Any]:
     return {
-        "worker": called.name(of, kept.worker),
+        "worker": called.name(of.workers, kept.worker),
         "uuid": kept.worker,
         **fingerprint.document(),
         "backend": kept.backend or None,

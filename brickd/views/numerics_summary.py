@@ -10,8 +10,8 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from brickd.analysis.numerics.worker_mentions import Called
 from brickd.base.timestamps import rfc3339
+from brickd.model.worker_names import KnownNames
 from brickd.model.workers import Worker
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ def about(compared: Compared, workers: Collection[Worker], *, partial: bool) -> 
     return [each for each in compared.findings.values() if not partial or uuids.intersection(each.named)]
 
 
-def called_now(workers: Iterable[Worker]) -> Called:
+def called_now(workers: Iterable[Worker]) -> KnownNames:
     """Return the names of all workers; workers in an aggregate no longer have a name."""
     known = {worker.reading.uuid: worker for worker in workers if worker.together == 1}
-    return Called(
+    return KnownNames(
         {uuid: worker.name for uuid, worker in known.items()},
         {uuid for uuid, worker in known.items() if not worker.reading.alive},
     )

@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from brickd.analysis.numerics.worker_mentions import Called
 from brickd.analysis.problem import WORKERS_MAX, Problem, merged
 from brickd.analysis.problem_book import Book, ended_with_its_workers, problem_document
 from brickd.base.units import duration, plural
 from brickd.datasources.world import DaemonStatus, World
 from brickd.errors import SegmentOverBudget, SegmentRefused, SegmentUnopened
-from brickd.model.worker_names import as_argument
+from brickd.model.worker_names import KnownNames, as_argument
 from brickd.model.workers import Survey, Worker
 from brickd.shm.losses import losses
 from brickd.shm.removed_workers import RemovedWorker
@@ -61,7 +60,7 @@ class Seen(NamedTuple):
     removed: Sequence[RemovedWorker] = ()
     compared: Compared | None = None
     differing: Sequence[DivergentSite] | None = None
-    called: Called = Called({})
+    called: KnownNames = KnownNames({})
     weighed: Sequence[JudgedWeights] = ()
     weights: Sequence[dict[str, Any]] | None = None
     living: Collection[str] = ()
@@ -149,7 +148,7 @@ def _differing_tensors(seen: Seen) -> Found:
     from brickd.analysis.numerics.announce import command, headlines
 
     for finding, text in headlines(seen.differing, seen.called, time.time_ns()):
-        workers = tuple(seen.called.name(finding, uuid) for uuid in finding.named)
+        workers = tuple(seen.called.name(finding.workers, uuid) for uuid in finding.named)
         first_ns, last_ns = finding.first.at_ns, finding.newest.at_ns
         following = command(finding, seen.called)
         yield Problem("numbers", finding.place.service, workers, text, following, "", last_ns, first_ns, last_ns)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from verbs import brickd, started
 
 from brickd.cli import brickd as group
-from brickd.cli.shell_completion import SHELLS, _means_itself, script
+from brickd.cli.completion import SHELLS, _means_itself, script
 from brickd.query.verbs import VERBS
 
 # What readline does for a completion: it sets these, calls the function, reads COMPREPLY. The arguments: the script,
@@ -199,10 +199,10 @@ def loaded_at(words: str, cword: int) -> set[str]:
 
 @pytest.mark.ci
 def test_tab_loads_a_verb_only_to_complete_its_arguments() -> None:
-    base = ("base", "base.escape", "base.locks", "errors")
-    words = {f"brickd.{each}" for each in (*base, "cli", "cli.output", "cli.shell_completion", "query", "query.verbs")}
+    base = ("base", "base.escape", "base.files", "errors")
+    words = {f"brickd.{each}" for each in (*base, "cli", "cli.output", "cli.completion", "query", "query.verbs")}
     assert loaded_at("brickd st", 1) == {"brickd"} | words
-    verbs = {f"brickd.cli.{verb}" for verb in VERBS}
+    verbs = {f"brickd.cli.{verb}" for verb in VERBS} - {"brickd.cli.completion"}  # which completes
     for verb in ("prune", "status"):
         assert loaded_at(f"brickd {verb} --", 2) & verbs == {f"brickd.cli.{verb}"}
 

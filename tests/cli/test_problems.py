@@ -11,13 +11,13 @@ from made_up_workers import MadeUp
 
 from brickd.analysis.numerics.not_finite import Birth, BornAt
 from brickd.analysis.numerics.online_state import Compared
-from brickd.analysis.numerics.worker_mentions import Called
 from brickd.analysis.problem_book import Book
 from brickd.analysis.timing.alarms import Alarm
 from brickd.analysis.timing.findings import STALE_NS, StragglerVerdict
 from brickd.base.timestamps import Moment, rfc3339
 from brickd.datasources.world import DaemonStatus
 from brickd.errors import SegmentOverBudget, SegmentRefused, SegmentUnopened
+from brickd.model.worker_names import KnownNames
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
@@ -148,7 +148,9 @@ def test_earlier_births_of_nan_are_shown_with_a_longer_time() -> None:
         for uuid in (one.reading.uuid, "another")
     }
     names = {one.reading.uuid: "api/0", "another": "api/9"}
-    seen = Seen([one], DAEMON, compared=Compared(births=births), called=Called(names), living={"api/0"}, book=Book())
+    seen = Seen(
+        [one], DAEMON, compared=Compared(births=births), called=KnownNames(names), living={"api/0"}, book=Book()
+    )
     assert active(seen, T).problems == []
     (shown,) = active(seen, T, ACTIVE_NS + 1).problems
     assert (shown["kind"], shown["workers"]) == ("nan", ["api/0"]), "and of the workers that were asked for"

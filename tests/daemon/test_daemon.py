@@ -15,10 +15,10 @@ from conftest import SHM, Worker
 from running import refused, running, until
 from verbs import brickd
 
-from brickd.base.installed_version import installed
 from brickd.base.paths import runtime
 from brickd.base.state_file import framed
 from brickd.cli.logfile import MOST_BYTES
+from brickd.client.other_version import installed
 from brickd.daemon.daemon import Daemon
 from brickd.shm.segment_files import find
 from brickd.state import checkpoint

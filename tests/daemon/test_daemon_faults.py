@@ -28,7 +28,7 @@ from running import Running, running, until
 from sandbox import apart, places, within
 from verbs import brickd
 
-from brickd.base.locks import holder
+from brickd.base.files import holder
 from brickd.daemon import segment_directory
 from brickd.daemon.collector import Collector
 from brickd.daemon.tick_pace import REST_NS

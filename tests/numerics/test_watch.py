@@ -37,7 +37,7 @@ from brickd.analysis.numerics.online_state import KeptEvidence as Fingerprint
 from brickd.analysis.numerics.place_state import judge_group
 from brickd.analysis.numerics.watch import Watch
 from brickd.analysis.numerics.watch_round import Roll
-from brickd.analysis.numerics.worker_mentions import Called
+from brickd.model.worker_names import KnownNames
 from brickd.shm import _reader, records
 from brickd.shm.sites import WorkerNames
 from brickd.state.daemon_state import Memory
@@ -566,7 +566,7 @@ def test_one_sentence_covers_all_differences_of_the_same_workers(sites: int, mor
     for site in range(1, 1 + sites):
         service.send(GOOD, BAD, GOOD, site=site)
     found = service.look()
-    ((first, reported),) = headlines(found.findings.values(), Called({"u1": "api/1"}), found.since_ns)
+    ((first, reported),) = headlines(found.findings.values(), KnownNames({"u1": "api/1"}), found.since_ns)
     assert first.place == HERE
     assert reported.startswith("api/1 differs from the others since ")
     assert reported.endswith(f"k1 layer 3, relative error 0.25; its inputs were {more}")
@@ -587,7 +587,7 @@ def test_a_named_worker_is_shown_by_its_present_name() -> None:
     found = service.look().findings[HERE]
 
     def messages(**names: str) -> tuple[str, str, list[str]]:
-        called = Called({"u2": "api/2", **names}, {"u1"} & names.keys())
+        called = KnownNames({"u2": "api/2", **names}, {"u1"} & names.keys())
         ((_, text),) = headlines([found], called, 0)
         return text.partition(" since ")[0], command(found, called), finding(found, called)["workers"]
 
@@ -801,7 +801,7 @@ def test_an_error_that_no_number_holds_is_unknown() -> None:
     service = Service(2)
     service.send(Tensor(1, l2=1e-308), Tensor(2, sketch=(1e38,) * 16))
     (found,) = service.look().findings.values()
-    assert finding(found, Called({}))["relative_error"] is None
+    assert finding(found, KnownNames({}))["relative_error"] is None
 
 
 @given(st.binary(min_size=6 * 64, max_size=6 * 64), st.binary(min_size=4 * 64, max_size=4 * 64), st.text(max_size=8))
@@ -822,4 +822,4 @@ def test_any_outputs_of_two_workers_are_judged_stored_and_shown(one: bytes, othe
     assert len(service.logged) == len(found.findings)
     assert again(found).findings == found.findings
     for each in found.findings.values():
-        json.dumps(finding(each, Called({})), allow_nan=False)
+        json.dumps(finding(each, KnownNames({})), allow_nan=False)

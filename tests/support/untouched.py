@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from sandbox import SHM, places, within
 
-from brickd.base.locks import holder
+from brickd.base.files import holder
 from brickd.base.paths import Runtime, runtime
 from brickd.errors import BrickdError
 from brickd.shm import segment_files

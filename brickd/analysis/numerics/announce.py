@@ -17,11 +17,10 @@ from brickd.analysis.numerics import blame
 from brickd.analysis.numerics.evidence import add
 from brickd.analysis.numerics.match import match
 from brickd.analysis.numerics.online_state import Case, DivergentSite, ServiceSite
-from brickd.analysis.numerics.worker_mentions import Called
 from brickd.base.timestamps import local
 from brickd.base.units import plural, relative
 from brickd.model.event_log import LogEvent
-from brickd.model.worker_names import as_argument, as_arguments
+from brickd.model.worker_names import KnownNames, as_argument, as_arguments
 from brickd.shm import _reader
 from brickd.shm.sites import Site
 
@@ -54,9 +53,9 @@ def where(place: ServiceSite) -> str:
     return place.kernel if place.layer < 0 else f"{place.kernel} layer {place.layer}"
 
 
-def who(finding: DivergentSite, called: Called) -> str:
+def who(finding: DivergentSite, called: KnownNames) -> str:
     """Name the workers that differ, and say how they differ."""
-    named = [called.mention(finding, uuid) for uuid in finding.named]
+    named = [called.mention(finding.workers, uuid) for uuid in finding.named]
     if not finding.outliers:
         workers = len(finding.workers)
         return f"{named[0]} and {named[1]} disagree{f', no majority among {workers} workers' if workers > 2 else ''}"
@@ -80,7 +79,7 @@ def what(finding: DivergentSite) -> str:
     return text
 
 
-def command(finding: DivergentSite, called: Called) -> str:
+def command(finding: DivergentSite, called: KnownNames) -> str:
     """Return the next command: `diff` if both workers have a name, else `coverage`."""
     pair = [finding.newest.against.worker, finding.newest.other.worker]
     names = list(dict.fromkeys(called.names.get(uuid, "") for uuid in pair))
@@ -89,7 +88,7 @@ def command(finding: DivergentSite, called: Called) -> str:
     return f"brickd diff {as_arguments(names)}"
 
 
-def headlines(findings: Iterable[DivergentSite], called: Called, now_ns: int) -> list[tuple[DivergentSite, str]]:
+def headlines(findings: Iterable[DivergentSite], called: KnownNames, now_ns: int) -> list[tuple[DivergentSite, str]]:
     """Choose the first finding about the same workers; write one sentence about all of them."""
     about: dict[tuple[str, tuple[str, ...]], list[DivergentSite]] = {}
     for finding in findings:
@@ -97,7 +96,7 @@ def headlines(findings: Iterable[DivergentSite], called: Called, now_ns: int) ->
     return [(found[0], _headline(found, called, now_ns)) for found in about.values()]
 
 
-def _headline(found: Sequence[DivergentSite], called: Called, now_ns: int) -> str:
+def _headline(found: Sequence[DivergentSite], called: KnownNames, now_ns: int) -> str:
     since = local(min(finding.first.at_ns for finding in found), now_ns)
     more = f" (and at {plural(len(found) - 1, 'more site')})" if len(found) > 1 else ""
     return f"{who(found[0], called)} since {since}: {what(found[0])}{more}"
@@ -105,8 +104,8 @@ def _headline(found: Sequence[DivergentSite], called: Called, now_ns: int) -> st
 
 def announce_finding(log_event: LogEvent, finding: DivergentSite) -> None:
     """Report a new finding."""
-    called = Called(finding.workers)
-    named = [called.name(finding, uuid) for uuid in finding.outliers]
+    called = KnownNames(finding.workers)
+    named = [called.name(finding.workers, uuid) for uuid in finding.outliers]
     worker = named[0] if len(named) == 1 else None
     text = f"{who(finding, called)}: {what(finding)}"
     log_event("diverged", text, service=finding.place.service, worker=worker, command=command(finding, called))
@@ -114,17 +113,17 @@ def announce_finding(log_event: LogEvent, finding: DivergentSite) -> None:
 
 def announce_joined(log_event: LogEvent, finding: DivergentSite, fresh: Sequence[str]) -> None:
     """Report more outliers of a known finding."""
-    called = Called(finding.workers)
+    called = KnownNames(finding.workers)
     for uuid in fresh:
-        text = f"{called.name(finding, uuid)} differs from the others: {where(finding.place)}"
+        text = f"{called.name(finding.workers, uuid)} differs from the others: {where(finding.place)}"
         name = finding.workers.get(uuid) or None
         log_event("diverged_more", text, service=finding.place.service, worker=name, command=command(finding, called))
 
 
 def announce_number(log_event: LogEvent, finding: DivergentSite, who: Sequence[str], places: int) -> None:
     """Report at how many places a worker differs, or two workers disagree."""
-    called = Called(finding.workers)
-    names = [called.name(finding, uuid) for uuid in who]
+    called = KnownNames(finding.workers)
+    names = [called.name(finding.workers, uuid) for uuid in who]
     verdict = f"{names[0]} differs from the others" if len(who) == 1 else f"{' and '.join(names)} disagree"
     service = finding.place.service
     name = finding.workers.get(who[0]) or None if len(who) == 1 else None

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from brickd.base import cgroups
-from brickd.base.machine import read
+from brickd.base.files import read
 
 # A thread never sleeps. If its processor time is less than the round by more than this part, it waited.
 _LOST = 0.01

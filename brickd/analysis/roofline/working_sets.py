@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from brickd.analysis.roofline.peaks import MEMORY, Skipped
 from brickd.base import cgroups
-from brickd.base.machine import read
+from brickd.base.files import read
 from brickd.base.processors import CPUS, listed
 
 PAGE = 4096

@@ -1,0 +1,68 @@
+"""The columns of tables of bricks, shared by several verbs.
+
+Owns: the brick's name, the columns that identify a row, optional columns and their option. Must not know: single verbs.
+Invariant: a requested column is shown on any screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from brickd.base import escape, units
+from brickd.cli import wording
+from brickd.cli.output import Screen
+from brickd.cli.table import Column, Figure
+
+_BOUND = "≤"
+_COLUMNS = {
+    "p95": Figure(Column("P95", "right"), "p95_ns", units.duration),
+    "cv": Figure(Column("CV", "right"), "cv", lambda cv: "-" if cv is None else f"{cv:.2f}"),
+}
+
+option = click.option(
+    "--column",
+    "more",
+    type=click.Choice(list(_COLUMNS)),
+    multiple=True,
+    help="Also show the 95th percentile (p95) or the coefficient of variation (cv). May be given several times.",
+)
+
+
+def with_optional(figures: Sequence[Figure], more: Sequence[str], before: str = "p99_ns") -> list[Figure]:
+    """Insert the requested columns before the one with the key `before`."""
+    at = next(place for place, each in enumerate(figures) if each.key == before)
+    return [*figures[:at], *(each for name, each in _COLUMNS.items() if name in more), *figures[at:]]
+
+
+def name(entry: dict[str, Any]) -> str:
+    """Return a brick's name; mark it if its times are bounds."""
+    return f"{entry['name']} {_BOUND}" if entry["bounded"] else str(entry["name"])
+
+
+def bounds(entries: Iterable[dict[str, Any]], screen: Screen) -> list[str]:
+    """Explain the mark in a finished line; [] if nothing is marked."""
+    note = f"{_BOUND} not measured: an upper bound, the time until the program waited for the device"
+    return [escape.text(note, screen.width)] if any(entry["bounded"] for entry in entries) else []
+
+
+def over(document: dict[str, Any]) -> str:
+    """Return the period of a document, to append to other words; "": everything."""
+    length_ns = document["over_ns"]
+    return "" if length_ns is None else f", last {length_ns / 1e9:.0f} s"
+
+
+def identity_columns(document: dict[str, Any]) -> list[Figure]:
+    """Return the columns that identify a row: the brick, and the worker, service or layer."""
+    brick, by = Figure(Column(f"BRICK{over(document)}"), "name", str), document["by"]
+    if by is None:
+        return [brick]
+    layer = by == "layer"
+    return [brick, Figure(Column(by.upper(), "right" if layer else "left"), by, wording.identifier if layer else str)]
+
+
+def nothing(document: dict[str, Any]) -> str:
+    """Return the text if no span was counted."""
+    return "no spans yet" if document["over_ns"] is None else f"no spans in the{over(document)[1:]}"
