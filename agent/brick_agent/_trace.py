@@ -3,8 +3,8 @@
 Owns: which kind of callable gets which wrapper, and which parts of its run are spans. Must not know: how a span is
 recorded. Invariants: a wrapped callable behaves as before for its callers, for `inspect` and for pickle, even with
 exceptions (only a generator or a coroutine refuses wrong arguments at its first step instead of at the call); no span
-of a generator is open while its consumer runs; frames here keep no value, which belongs to its consumer, and no
-exception or awaitable, which would keep the frame.
+of a generator is open while its consumer runs; a frame of this module keeps no value alive, because the value belongs
+to its consumer, and no exception or awaitable, because that would keep the frame alive.
 """
 
 from __future__ import annotations

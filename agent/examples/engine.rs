@@ -1,12 +1,12 @@
-// engine.rs - the engine of engine.c in Rust: the functions it calls, and guards that end what they began.
+// engine.rs - the engine of engine.c in Rust: guards end their spans by themselves.
 //
 //   $ mkdir -p objects && cd objects && gcc -O2 -pthread -I../../include -c ../../src/writer/*.c ../../src/fingerprint/*.c
 //   $ ar rcs libbrick.a objects/*.o
 //   $ rustc --edition 2021 -O -L . -l static=brick engine.rs
 //   $ ./engine 4 200
 //
-// What to copy: the module `brick`. Its spans cannot be sent to another thread, for a span ends where it began.
-// brick::init comes before the threads, so that none of them finds the segment half open.
+// What to copy: the module `brick`. A span cannot be sent to another thread, because it must end on its own thread.
+// Call brick::init before the threads start, so that the segment is completely open for them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -53,7 +53,7 @@ mod brick {
             }
             let length = self.name.to_bytes().len();
             let found = unsafe { brick_name(self.name.as_ptr(), length, self.category.as_ptr()) };
-            self.number.store(found, Relaxed); // the same whoever finds it
+            self.number.store(found, Relaxed); // every thread finds the same number
             found
         }
 
@@ -85,7 +85,7 @@ mod brick {
         Layer { layer: u32 },
     }
 
-    /// What is open until the end of its block, also when that panics or returns early.
+    /// A span or a layer that ends with its block, even if the block panics or returns early.
     #[must_use]
     pub struct Span {
         end: End,
@@ -143,7 +143,7 @@ fn forward(model: &[Matrix], x: &mut Batch) -> Result<(), &'static str> {
 
 fn serve(model: &[Matrix], request: u64) -> Result<(), &'static str> {
     let _step = REQUEST.step(request, ROWS as u64, ROWS as u64);
-    let from = Instant::now(); // as a library with a clock of its own; one request in fifty arrives damaged
+    let from = Instant::now(); // like a library with its own clock; one request in fifty arrives damaged
     let mut x = [[0f32; WIDTH]; ROWS];
     for (i, value) in x.iter_mut().flatten().enumerate() {
         *value = ((request + i as u64) % 17) as f32 - 8.0;
@@ -165,7 +165,7 @@ fn main() {
         *weight = (i as f32 % 13.0 - 6.0) / WIDTH as f32;
     }
 
-    brick::init(); // what it is called comes from the environment, else from the program's name
+    brick::init(); // the service's name comes from the environment, else from the program's name
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..threads {

@@ -134,7 +134,7 @@ struct brick_pieces {
 enum brick_pieces_state {
     BRICK_PIECES_DONE = 0,
     BRICK_PIECES_MORE = 1,
-    BRICK_PIECES_MOVED = 2 /* another tensor than at the begin: its address, shape or dtype differs */
+    BRICK_PIECES_MOVED = 2 /* another tensor than at the start: its address, shape or dtype differs */
 };
 
 /* Returns NULL, or an error text. */

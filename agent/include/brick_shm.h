@@ -317,7 +317,7 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
  * In reverse order, consecutive epochs differ in their upper bits. So among 64 epochs that begin at a multiple of 64, a
  * rate of 1/64 selects each step in exactly one, and a rate of 1/16 in one of each 16. In the next 64, it is a
  * different one, so a step that recurs only in every fourth epoch is also selected at some time. A step's epoch is that
- * of its begin, or that of the call that gives the step.
+ * of its beginning, or that of the call that gives the step.
  *
  * The consumer changes the epoch of all workers at the same time, every BRICK_EPOCH_SECONDS. This length has two
  * limits. While the pages are written, workers use different epochs (64 pages in one call: 0.05 ms, at worst 32 ms on a
@@ -386,7 +386,7 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
-    BRICK_REJECTED_CLOCK = 0, /* its end is before its begin, or its given time is invalid */
+    BRICK_REJECTED_CLOCK = 0, /* its end is before its start, or its given time is invalid */
     BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane, or a span below such a span */
     BRICK_REJECTED_REASONS = 2,
 };

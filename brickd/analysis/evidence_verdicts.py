@@ -48,9 +48,8 @@ class EvidenceVerdict(NamedTuple):
         service: None if the workers were chosen by name.
         evidence: one of PROVEN_BY, or `run`.
         recorded: whether the workers recorded such evidence.
-        looked_at: the number of recorded fingerprints, or of watched weights.
-        compared: the number of these that were compared.
-        not_comparable: the number that were not compared, by reason.
+        looked_at: the number of recorded fingerprints, or of watched weights. compared: how many of these were
+            compared. not_comparable: how many were not compared, by reason.
         window_ns: older comparisons do not count; None: all count.
         why: why the class is unproven, in words.
         command: the next command to run; None: the class is equal.
@@ -150,9 +149,9 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
 
 
 def _ages(worker: ComparedWorker) -> list[tuple[int | None, int]]:
-    """The age of its weights, and how long a reading counts: of those that it reads again, of those read at load only.
+    """The ages of its weights, each with the time for which a reading counts.
 
-    Neither the plan nor the time between scans is about weights that are read at load only.
+    Weights that are read at load only come first: the plan and the time between scans do not apply to them.
     """
     times, found = worker.times, list[tuple[int | None, int]]()
     if times.at_load:
@@ -164,7 +163,7 @@ def _ages(worker: ComparedWorker) -> list[tuple[int | None, int]]:
 
 
 def _late_ns(worker: ComparedWorker) -> int:
-    """How old the comparison of its weights is, if that is too old to count; else 0."""
+    """The age of the comparison of its weights if it is too old to count; else 0."""
     late = [age_ns for age_ns, window_ns in _ages(worker) if age_ns is not None and age_ns > window_ns]
     return max(late, default=0) if worker.compared else 0
 

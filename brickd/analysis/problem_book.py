@@ -23,7 +23,7 @@ ENTRIES_MAX = 512
 
 # Kinds that describe the current state of a process: they end with it.
 _OF_LIVING = frozenset({"weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "off"})
-# Kinds that are seen again when a counter grows. The counter restarts if the workers change.
+# Kinds whose cause is seen again when a counter grows. The counter restarts if the workers change.
 _COUNTED = frozenset({"died", "lost", "uncounted"})
 # A silence covers only the workers that the problem names at that time. A new worker ends it.
 _OF_NAMED = frozenset({"weights", "numbers", "nan"})
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
     Attributes:
         problem: its last state.
         ended_ns: when it ended; None: it is active.
-        notified: its begin was sent, so its end must be sent, too.
+        notified: its start was sent, so its end must be sent, too.
         silenced_until_ns: when its silence ends; None: it is not silenced.
         covered: the workers that it named when it was silenced.
     """
@@ -241,7 +241,7 @@ def _with_silence(entry: Entry, now_ns: int, changes: list[Change]) -> Entry:
 
 
 def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Change], *, sends: bool) -> Entry:
-    """Return the active entry; its begin is sent once, and not while it is silenced."""
+    """Return the active entry; its start is sent once, and not while it is silenced."""
     begins = before is None or before.ended_ns is not None
     send = sends and not entry.notified and not entry.silenced(now_ns)
     since_ns = now_ns if begins and before is not None else entry.since_ns
@@ -252,7 +252,7 @@ def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Chang
 
 
 def _over(before: Entry | None, entry: Entry, why: str, now_ns: int, changes: list[Change]) -> Entry:
-    """Return the ended entry; its end is sent if its begin was sent."""
+    """Return the ended entry; its end is sent if its start was sent."""
     if before is None:  # its cause is older than the book
         return entry._replace(ended_ns=entry.seen_ns)
     if before.ended_ns is not None:

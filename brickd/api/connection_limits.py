@@ -67,9 +67,9 @@ class ClientPlaces:
         self._closed = False
 
     def enter(self, newcomer: Connection) -> bool:
-        """Give a new client a place, possibly another client's; return whether it has one.
+        """Give a new client a place, possibly that of another client; return whether it has one.
 
-        Clients that only read share half of the places, so that a client that controls always finds one.
+        Clients that may only read share half of the places. So a client that may control the daemon always finds one.
         """
         self._taken.add(newcomer)
         self._empty.clear()

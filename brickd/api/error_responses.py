@@ -69,7 +69,7 @@ async def _gone(_: Request, error: Exception) -> Response:
 
 
 async def _defect(_: Request, error: Exception) -> Response:
-    with contextlib.suppress(OSError):  # if the log cannot be written, the client still gets its answer
+    with contextlib.suppress(OSError):  # if the log cannot be written, the client still gets an answer
         for line in "".join(traceback.format_exception(error)).splitlines():
             print(escape.text(line), file=sys.stderr, flush=True)
     message = "this is a defect of brickd: please report it with the end of the daemon's log"

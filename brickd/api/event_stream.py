@@ -58,7 +58,7 @@ class Streams:
         self._closed = False
 
     def enter(self, reader: Reader, role: Role) -> None:
-        """Add a reader, or raise HTTPException. Half of the places are for CONTROL, to record."""
+        """Add a reader, or raise HTTPException. Half of the places are reserved for clients that may record."""
         most = self._most if role is Role.CONTROL else self._most // 2
         if len(self._readers) >= most:
             text = f"{len(self._readers)} streams are open, the limit is {most} (end a brickd events --follow)"

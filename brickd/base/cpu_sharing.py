@@ -19,7 +19,7 @@ _USER, _KERNEL, _CPU = 11, 12, 36
 
 
 class Sharing(NamedTuple):
-    """A process's only processor, and the pid that ran there most besides it; None: unknown."""
+    """A process's only processor, and the pid of the other process that ran there most; None: unknown."""
 
     cpu: int
     pid: int | None
@@ -44,8 +44,8 @@ class CpuSharing:
     def of(self, cpus: Mapping[int, int]) -> dict[int, int]:
         """Return the other process that ran most on each process's processor since the last call.
 
-        `cpus`: the only processor of each process. The first call returns nothing; so does the call after one with
-        empty `cpus`.
+        `cpus`: the only processor of each process. The first call, and the call after one with empty `cpus`, return
+        nothing.
         """
         before, self._before = self._before, {}
         took: dict[int, dict[int, int]] = {}  # by processor and process

@@ -13,7 +13,7 @@ from brickd.errors import DaemonRefused
 WORKERS_MAX = 1_024
 CLIENTS_MIN, CLIENTS_MAX = 8, 100
 # Measured: an idle daemon has 12 open; one that records, writes its checkpoint and answers three clients has 17. The
-# others are for short uses: a draft, a source, a segment that is inspected, a connection that is closing.
+# rest is reserved for short uses: a draft of a file, a source, an inspected segment, a connection that is closing.
 RESERVED = 32
 _FILES_PER_CLIENT = 2  # its connection, and the recording that it fetches
 

@@ -1,7 +1,7 @@
 """The processors of this machine: which share a core, and which of them this process may use.
 
-Owns: how the kernel is asked for that. Must not know: what is measured on them. Invariants: equal machines and equal
-rights to use their processors give equal facts; a CPU limit of a control group is such a right, as a number of cores.
+Owns: how the kernel is asked for that. Must not know: what is measured on them. Invariants: equal machines with equal
+limits give equal facts; a CPU limit of a control group counts as a number of cores.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def cores(root: Path = Path("/")) -> list[int]:
 
 
 def chosen(cpus: Iterable[int], limit: float | None, core: Callable[[int], Collection[int]]) -> list[int]:
-    """One processor of each core, up to the limit; `core`: the processors of the same core."""
+    """One processor of each core, up to the limit; `core` returns the processors of the same core."""
     found: list[int] = []
     for cpu in sorted(cpus):
         if not set(core(cpu)) & set(found):

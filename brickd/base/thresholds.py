@@ -47,7 +47,7 @@ class Thresholds:
         "s",
         1,
         604_800,
-        "A span without a known p99, in a worker that completes nothing else, is reported as stuck after this time.",
+        "If a worker completes no span, a span whose p99 is unknown is reported as stuck after this time.",
     )
     memory_over: float = _row(
         600, "s", 300, 86_400, "The memory of a worker must only grow for this time before it is reported."

@@ -79,7 +79,8 @@ def parse_size(text: str) -> int:
     """Parse a size into bytes: a number with a unit of 1024 such as `M` or `MiB`, or a number of bytes.
 
     Raises:
-        ValueError: the text is not a size, or not a whole number of bytes. `MB` is none: some mean 1000 by it.
+        ValueError: the text is not a size, or not a whole number of bytes. `MB` is refused: for some it means a million
+            bytes.
 
     >>> [parse_size(text) for text in ("64MiB", "64m", "1.5K", "512B", "512", "0")]
     [67108864, 67108864, 1536, 512, 512, 0]

@@ -62,7 +62,7 @@ class _Group(click.Group):
 
 
 def _hint(word: str) -> str:
-    """What a person probably meant with a word that is no verb, as a sentence; "": unknown."""
+    """Suggest a verb for an unknown word, in a sentence; "": there is no similar verb."""
     from brickd.model.worker_names import as_argument
     from brickd.recording.mistaken_files import what_it_is
 

@@ -1,7 +1,7 @@
 """The columns of tables of bricks, shared by several verbs.
 
 Owns: the brick's name, the columns that identify a row, optional columns and their option. Must not know: single verbs.
-Invariant: a requested column is shown on any screen.
+Invariant: a requested column is shown on a screen of any width.
 """
 
 from __future__ import annotations

@@ -51,11 +51,11 @@ class Rate(click.ParamType[float]):
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Measure for a few seconds only, less exactly.")
+@click.option("--quick", is_flag=True, help="Measure for only a few seconds, less exactly.")
 @click.option("--replace", is_flag=True, help="Replace higher results of earlier measurements, too.")
 @click.option("--peak-flops", type=Rate(), metavar="N", help="Save this peak of a device: FLOP/s from its data sheet.")
 @click.option(
-    "--bandwidth", type=Rate(), metavar="N", help="Save this memory bandwidth of that device: bytes per second."
+    "--bandwidth", type=Rate(), metavar="N", help="Save this memory bandwidth of the device: bytes per second."
 )
 @click.option("--device", metavar="NAME", help="Save the values under this name.  [default: given]")
 @output_options
@@ -117,7 +117,7 @@ def _known(path: Path) -> Sequence[Device]:
 
 
 def _require_this_machine(known: Sequence[Device]) -> None:
-    """Raise a BrickdError if the saved peaks are another machine's and cannot be compared."""
+    """Raise a BrickdError if the saved peaks are of another machine, because they cannot be compared."""
     for device in known:
         if device.source == "measured" and device.machine is not None and device.machine != here():
             other, this = peak_words.machine(asdict(device.machine)), peak_words.machine(asdict(here()))

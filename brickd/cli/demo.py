@@ -92,7 +92,7 @@ def _place() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _running() -> Iterator[list[Process]]:
-    """Run workers and a daemon; the workers start after the daemon, so it misses nothing."""
+    """Run workers and a daemon; the workers start after the daemon, so it misses no record."""
     processes: list[Process] = []
     # One thread per worker for the math library, because four workers share this machine.
     environment = os.environ | dict.fromkeys(_VARIABLES, "1") | {"BRICKD_SERVICE": "demo"}

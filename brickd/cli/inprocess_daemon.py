@@ -90,7 +90,7 @@ def draining(
 
 @contextlib.contextmanager
 def guarded(here: Runtime, group: int | None) -> Iterator[None]:
-    """Start a guardian for the case that this process is killed; call it before threads start."""
+    """Start a guardian, which acts if this process is killed; call this before threads start."""
     try:
         guardian = _begin(here, group)
     except OSError:  # Linux before 5.3, or no room for a process: the next daemon ends the orders
@@ -135,7 +135,7 @@ def _guard(process: int, here: Runtime, group: int | None) -> None:
         if fd > 2 and fd != process:
             with contextlib.suppress(OSError):
                 os.close(fd)
-    select.select([process], [], [])  # its locks are free only after that
+    select.select([process], [], [])  # the locks of the guardian are free only after that
     # A daemon that already runs does the same.
     with contextlib.suppress(BrickdError), draining(here, group, stays=False):
         pass

@@ -45,7 +45,7 @@ def prune(query: WorkersQuery, dry_run: bool, refused: bool, output: str) -> Non
     """Remove the segments of workers that ended or died.
 
     A worker has died if its lock is free and its segment did not change for five seconds. The daemon also forgets its
-    totals of these workers. Each removed segment leaves a record, so its spans are still counted as removed.
+    totals of these workers. Each removed segment leaves a record, so its spans are still counted, as removed.
     """
     if refused and query.names:
         raise click.UsageError(f"--refused contradicts a worker's name, {query.names[0]}: give one of them")
@@ -54,11 +54,11 @@ def prune(query: WorkersQuery, dry_run: bool, refused: bool, output: str) -> Non
     left = left_behind()[0]
     kept = [each for each in (*left.gone.values(), *left.older) if uuids is None or each.reading.uuid in uuids]
     noted = 0 if dead is not None else asked("status", StatusQuery())["removed"]["unasked_workers"]
-    # Do this first: the records of the removals below need room.
+    # Do this first: the removals below need room for their records.
     wanted = bool(kept or noted or removed_file.look(prefix()).full)
     forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(dead, wanted)
     outcome = pruning.prune(remove=not dry_run, refused_too=refused, uuids=uuids, wait=watch)
-    if outcome.removed and not dry_run:  # the checkpoint may have listed these workers as live
+    if outcome.removed and not dry_run:  # until now the checkpoint may have listed these workers as live
         forgotten += _forget(dead, runtime().checkpoint.exists())
     document = {
         "schema_version": 1,

@@ -77,7 +77,7 @@ def _emitted(document: Document, complete: bool, as_json: bool) -> Exit | None:
 
 
 def _require_free(out: Path) -> None:
-    """Refuse paths that would fail later, when the first file is full or at the end."""
+    """Refuse paths that would cause a failure later: when the first file is full, or at the end."""
     for taken in [out] if os.path.lexists(out) else _following(out):
         raise BrickdError(f"{taken}: already exists: remove it, or use another -o FILE")
     if not os.access(out.parent, os.W_OK | os.X_OK):

@@ -115,7 +115,7 @@ def _render(found: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _cells(entries: Sequence[dict[str, Any]], peak_bounded: bool) -> list[dict[str, Any]]:
-    """The entries with their cells, of which those computed from a lower bound are marked; a column has one unit."""
+    """The entries with their cells. Cells that were computed from a lower bound are marked; a column has one unit."""
     total, to_gain = (units.durations(entry[of] for entry in entries) for of in ("total_ns", "to_gain_ns"))
     speed, roof = (units.counts(entry[of] for entry in entries) for of in ("flops_per_second", "roof_flops_per_second"))
     shown = []
@@ -173,7 +173,7 @@ def _too_low(found: dict[str, Any]) -> list[str]:
 
 
 def _above(found: dict[str, Any]) -> list[str]:
-    """Say that the bytes of some bricks may have come from a nearer level."""
+    """Say that some bricks may have read their bytes from a nearer level."""
     return [
         f"{units.plural(number, 'brick is', 'bricks are')} above this roof and below that of {level}: the bytes may "
         f"have come from there"

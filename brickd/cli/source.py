@@ -23,7 +23,7 @@ from brickd.cli.table import Column, Figure
 from brickd.query.queries import SourceQuery
 
 _TAB = 8
-_UNUSED = 10  # shown sources that no kernel refers to; JSON has all
+_UNUSED = 10  # sources on the screen that no kernel refers to; JSON has all
 _NOT_KEPT = {
     "dropped": ("source", "incomplete for lack of room in a ring"),
     "refuted": ("source", "with a text that does not match its hash"),
@@ -89,7 +89,7 @@ def _first(names: Sequence[str]) -> str:
 
 
 def _lost(counts: dict[str, int]) -> list[str]:
-    """Count sent sources that were not kept; another text with the same hash has its own line."""
+    """Count sources that were sent but not kept. A different text with the same hash has its own line."""
     reasons = [f"{plural(counts[what], one)} {why}" for what, (one, why) in _NOT_KEPT.items() if counts[what]]
     return [f"not kept: {', '.join(reasons)} (brickd events)"] if reasons else []
 

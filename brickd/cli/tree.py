@@ -34,7 +34,7 @@ _FIGURES = (
     Figure(Column("TOTAL", "right"), "total_ns", units.duration),
     Figure(Column("SHARE", "right", spare=2), "share_percent", units.percent),
     Figure(Column("SELF", "right"), "self_ns", units.duration),
-    Figure(Column("COUNT", "right", spare=1), "count", units.count),  # the only number of a launch without a time
+    Figure(Column("COUNT", "right", spare=1), "count", units.count),  # a launch may have only this
     Figure(Column("MEDIAN", "right", spare=4), "p50_ns", units.duration),
     Figure(Column("P99", "right", spare=5), "p99_ns", units.duration),
 )

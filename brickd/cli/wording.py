@@ -69,8 +69,8 @@ def lost(entry: dict[str, Any]) -> str:
 def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
     """The entry of a worker with its cells STATE, SPANS, LOST and OPEN NOW.
 
-    The state is marked if the worker does not record as usual. OPEN NOW is the innermost span of a thread; among all
-    threads, the one that is open the longest.
+    The state is marked if the worker does not record as usual. OPEN NOW shows the innermost open span of the thread in
+    which that span is open the longest.
     """
     setting = worker["set"] or {}
     mark = ", off" if setting.get("recording") == "off" else ", spans" if setting.get("spans") == "on" else ""
@@ -183,7 +183,7 @@ def _by_weights(services: Sequence[dict[str, Any]]) -> str:
 
 
 def weights_read(services: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How old the readings of compared weights are: of those that are read again, and of those read at load only."""
+    """The age of the compared weights that are read again, and of those that are read at load only."""
     once = sum(service.get("load_only", 0) for service in services)  # an older daemon does not know
     if not once:
         return _ago([service["age_ns"] for service in services])
@@ -195,7 +195,7 @@ def weights_read(services: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _ago(ages: Sequence[int | None]) -> list[str]:
-    """The largest age; nothing if one is unknown."""
+    """Format the largest age; "" if one is unknown."""
     known = [age for age in ages if age is not None]
     return [f"{units.duration(max(known))} ago"] if known and len(known) == len(ages) else []
 

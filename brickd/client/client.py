@@ -63,7 +63,7 @@ class TurnedAway(NotPermitted):
     """The daemon refuses this user."""
 
 
-_answering: set[Path] = set()  # the sockets of the daemons that sent this process an answer
+_answering: set[Path] = set()  # the sockets of the daemons that answered this process
 
 
 class Asked:
@@ -179,7 +179,7 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
 
 
 def unlike(error: Exception) -> OtherVersion | None:
-    """Why a daemon of another version may be the cause of an error; None: no such daemon answered this process."""
+    """Return the error to raise if a daemon of another version may have caused this one; else None."""
     place = runtime().socket
     if place not in _answering or (theirs := _version()) == installed("brickd"):
         return None

@@ -43,7 +43,7 @@ def other_version(daemon: str, theirs: str | None, what: str) -> OtherVersion:
 
 
 def advice(theirs: str | None, ours: str | None) -> str:
-    """What to upgrade; two builds may have the same version, and then the process that runs is the older one.
+    """Say what to upgrade. If two builds have the same version, the daemon, which already runs, is the older one.
 
     >>> advice("0.9.0", "0.10.0")
     'restart the daemon with this version: brickd down && brickd up -d'
@@ -61,7 +61,7 @@ def is_newer(theirs: str | None, ours: str | None) -> bool:
 
 
 def remark(theirs: str | None) -> str:
-    """What to add to a daemon's refusal, if a version that does not know the query may be the cause."""
+    """A hint to add to a daemon's refusal, if the daemon's version may not know the query; else ""."""
     ours = installed("brickd")
     return "" if theirs == ours else f" (the daemon is brickd {theirs}, this is brickd {ours})"
 
@@ -71,7 +71,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def decoded(body: bytes, refused: Callable[[str], OtherVersion]) -> dict[str, Any]:
-    """Decode a daemon's answer; `refused` makes the error about it.
+    """Decode a daemon's answer; `refused` creates the error about it.
 
     Raises:
         OtherVersion: it has another schema; also later, when a key is read that it lacks.

@@ -40,7 +40,7 @@ class Admission:
         self._give_up, self._bury = give_up, bury
 
     def admit(self, file: str, now_ns: int, *, marks: bool) -> Attached | None:
-        """Lock and open a file; None: there is nothing of it to drain. Raises SegmentRefused.
+        """Lock and open a file; None: it has nothing to drain. Raises SegmentRefused.
 
         With `marks` its worker leaves the segment for a daemon when it ends.
         """
@@ -73,7 +73,7 @@ class Admission:
                 raise SegmentRefused(file, str(error)) from None
             took = segment.process()["took"]
             if marks:
-                with suppress(SegmentRefused):  # a worker that cannot be told is drained nevertheless
+                with suppress(SegmentRefused):  # a worker that cannot be informed is drained, too
                     segment.mark_attached()
         except BaseException:
             segment.close()

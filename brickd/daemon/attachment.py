@@ -27,7 +27,7 @@ from brickd.shm.segment_codec import together
 from brickd.shm.segment_copy import Reading, begins
 
 _COMPLEMENT = 2**64 - 1
-_LANES_KEPT = 64  # paths of a dead worker; a larger number is added up, because each takes 1 KB of every checkpoint
+_LANES_KEPT = 64  # a dead worker with more paths is added to an aggregate: each path takes 1 KB of every checkpoint
 _BEGINNING = Cursor(0, 0, 0, 0, 0)
 # The limits of reading a dead worker's rings: per pass (20 ms for copying the bytes), and in total, in multiples of the
 # file's memory. A ring has all its memory before its first record, so there is never more to read.

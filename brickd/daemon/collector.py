@@ -137,7 +137,7 @@ class Collector:
         return rest(fill, elapsed_ns, hurried=hurried, spans=self.roster.wants_spans)
 
     def _for_a_tick(self) -> Callable[[], bool]:
-        """Whether the time of a tick that begins now goes on."""
+        """Return a function that returns whether the tick that begins now has time left."""
         until_ns = self._clock() + TICK_NS
         return lambda: self._clock() < until_ns and not self.ending.is_set()
 
@@ -223,7 +223,7 @@ class Collector:
         with self.roster.lock:
             for each in self.roster.attached.values():
                 each.known.cursors = each.cursors()
-            # A watch that waits must look again, even if nothing comes.
+            # A watch with unfinished work must look again, even if no record arrives.
             self._unsaved.dirty = self.watch is not None and self.watch.waits
             self._unsaved.urgent = False
             memory = self.memory.copy()

@@ -92,7 +92,7 @@ class Daemon:
         With `stays` False, it drains only temporarily: workers that end after it remove their own segments.
         """
         self.prefix, self.shelf = prefix(), Shelf(runtime().recordings)
-        self._version = installed("brickd")  # of the code that it runs, whatever is installed later
+        self._version = installed("brickd")  # the version of the running code, even if another one is installed later
         memory, broken = home.memory(self.prefix)
         weights, unweighed = home.weights(self.prefix)
         self._memory = memory
@@ -203,7 +203,7 @@ class Daemon:
         return self._usages.laid_over(self._found())
 
     def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
-        """What workers recorded lately."""
+        """The work of these workers in the last `length_ns`; None: unknown."""
         return self._windows.over(of, time.monotonic_ns(), length_ns)
 
     def stragglers(self) -> StragglerVerdict:

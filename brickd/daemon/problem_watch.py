@@ -24,7 +24,7 @@ from brickd.query.orders import Silencing
 from brickd.state.daemon_state import Memory
 from brickd.views.problems import Seen, living, problems
 
-# Problems of other kinds already have their own event at the begin.
+# When a problem of another kind starts, another module already logs an event.
 _REPORTED_HERE = ("lost", "unread")
 
 

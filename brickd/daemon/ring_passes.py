@@ -22,13 +22,12 @@ HELD_MAX = 0.5  # share of an event ring that may wait for the next regular chec
 
 @dataclass(slots=True)
 class Unsaved:
-    """Whether the memory has something that the checkpoint lacks.
+    """Whether the checkpoint lacks changes of the memory.
 
-    Other threads set both, too: clear them before the work that they ask for, never after it.
+    Other threads set these flags, too: clear a flag before the work that it requests, never after it.
 
     Attributes:
-        dirty: it is saved at the next regular time.
-        urgent: it is saved at once.
+        dirty: the memory must be saved at the next regular time. urgent: it must be saved at once.
     """
 
     dirty: bool = False
@@ -45,8 +44,8 @@ class RingPasses:
 
     def __init__(self, roster: Roster, unsaved: Unsaved) -> None:
         self._roster, self._unsaved = roster, unsaved
-        # What each pass drains, until segments come or go. A pass finds the caches cold: looking at a segment costs
-        # more than processing it.
+        # What each pass drains, until segments come or go. It is prepared once, because at each pass the processor's
+        # caches are cold and looking at a segment costs more than draining it.
         self._turns: list[DrainTurns] = []  # of each user
         self.drains: list[_reader.Drain] = []
         self.unsettled: set[Attached] = set()

@@ -102,7 +102,7 @@ class Roster:
 
     @property
     def wants_spans(self) -> bool:
-        """Whether workers are told to record every span in detail."""
+        """Whether the daemon asks workers to record every span in detail."""
         with self.lock:
             recorded = self.rings is not None and self.rings.spans
             return recorded or any(wish.spans for wish in self.memory.wishes.values())
@@ -129,7 +129,7 @@ class Roster:
             return
         if self._came:
             with self.lock:
-                for each in self._came:  # all are attached now, so a known worker that is not among them has no segment
+                for each in self._came:  # all are attached: a known worker that is not among them has no segment
                     if each.stage is Stage.DRAINED:  # do not give it up for another new segment
                         each.known.file = each.segment.identifier
                         self._inherit(each)
@@ -157,7 +157,7 @@ class Roster:
         self.changed = True
 
     def _inherit(self, each: Attached) -> None:
-        """Take over the state of segments that its worker lost and whose totals it has."""
+        """Take over the state of the worker's lost segments whose totals are in this one."""
         memory = self.memory
         memory.supersede({each.lost})
         for gone in [gone for gone in memory.gone if each.has_taken(gone)]:

@@ -31,7 +31,7 @@ class DaemonFacts(NamedTuple):
 
     Attributes:
         directory: the directory of the daemon's state.
-        owner: another user, who owns it and whose daemon answers; None: it is this user's.
+        owner: another user, if that user owns it and runs a daemon that answers; None: it is this user's.
         wrong: what is wrong with that directory.
         missing: why it cannot be created.
         pid: the process that holds the daemon's lock; 0: in another pid namespace; None: none.
@@ -166,6 +166,6 @@ def _kept(daemon: DaemonFacts) -> CheckResult:
         return CheckResult(name, "broken", f"cannot be written: {daemon.trouble}", wanted, fix, "retried every second")
     if daemon.damage:
         seen, path = f"{daemon.checkpoint}: {daemon.damage}", shlex.quote(daemon.checkpoint)
-        why = "the totals of ended workers and the deferred work in it are lost; a daemon that starts does the same"
+        why = "the totals of ended workers and the deferred work in it are lost; a daemon that starts moves it, too"
         return CheckResult(name, "broken", seen, wanted, f"mv {path} {path}.refused", why)
     return fine(name, daemon.checkpoint or "none yet", wanted)

@@ -4,9 +4,9 @@ Owns: which finalize closes which start, and the resulting duration. Must not kn
 
 When a worker hands work to a device, it records only the start. A finalize records that the host has waited for a
 stream, so the work that had started there is over. The first finalize of its stream that is not earlier closes a start.
-If the device's clock measured the work, this is the duration, unless it is longer than the time since the start.
-Otherwise only bounds are known: the time up to the next start of the stream (these parts add up to the elapsed time),
-and the latency to the sync.
+If the device's clock measured the work, the measurement is its duration, unless it is longer than the time since the
+start. Otherwise only bounds are known: the time up to the next start of the stream (these parts add up to the elapsed
+time), and the latency to the sync.
 
 Records of several lanes arrive in any order. A finalize settles when every lane was read to its end after the finalize
 was read, because all earlier records have arrived by then.
@@ -44,7 +44,7 @@ _RECORD = struct.Struct("<QIHH6Q")
 
 @dataclass(slots=True)
 class Finalize:
-    """The host has waited for a stream, or for all (None); `again`: repeated for a late start."""
+    """The host has waited for a stream, or for all streams (None); `again`: repeated for a late start."""
 
     ticks: int
     stream: int | None
@@ -89,8 +89,8 @@ class Deferred:
         self.latency = _reader.Summaries()
         self.counts: Counter[str] = Counter()
         self._streams: dict[int, DeferredStream] = {}
-        self._closed = -1  # on every stream
-        self._waiting: dict[int, Start] = {}  # by id: those without a measurement
+        self._closed = -1  # up to this time every start of any stream has ended
+        self._waiting: dict[int, Start] = {}  # the starts without a measurement, by id
         # Records that arrived after the last complete pass over the lanes, and before its end.
         self._fresh, self._ripe = Batch(), Batch()
 

@@ -98,7 +98,7 @@ def event(of: Event) -> bytes:
 
 
 def tables(of: Snapshot, written: set[int]) -> bytes | None:
-    """Encode a snapshot's names, paths and sites that are not written yet; None: there are none.
+    """Encode the names, paths and sites of a snapshot that are not written yet; None: all are written.
 
     Adds their numbers to `written`. If `written` is empty, the body starts new tables: later snapshots need no earlier
     ones.

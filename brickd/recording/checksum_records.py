@@ -2,7 +2,7 @@
 
 Owns: how a checksum in two chunks is joined, and the count of missing ones. Must not know: the meaning of checksums,
 their sites. Invariants: each complete checksum is returned once, in the order of its lane, and no incomplete one; each
-file is read once for all workers; for any content of the files, memory has one chunk and less than a record of each
+file is read once for all workers; whatever the files contain, memory holds one chunk, and less than one record of each
 lane.
 """
 
@@ -23,8 +23,7 @@ _SEQUENCE, _SLOTS, _TICKS = slice(0, 8), slice(12, 14), slice(16, 24)  # fields 
 class Lost:
     """The missing records of a worker.
 
-    Attributes:
-        cut: checksums that begin but do not end: before a gap, damage or the end of the last file.
+    Attributes: cut: checksums that begin but do not end, because of a gap, damage or the end of the last file.
         missing: missing sequence numbers of a lane: events of any kind that had no room in a ring, in memory or on the
             disk, or were damaged.
         rejected: invalid checksums, and records after which the next one cannot be found.

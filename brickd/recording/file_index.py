@@ -108,7 +108,7 @@ class FileIndex:
             return None
 
     def weights(self) -> Weights | None:
-        """Return the state of weights at the begin of the file; None: not recorded."""
+        """Return the state of weights at the start of the file; None: not recorded."""
         if self._weights is None or (chunk := self.form.again(self._weights)) is None:
             return None
         try:

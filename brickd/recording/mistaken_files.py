@@ -1,6 +1,6 @@
-"""Files that a person gave as recordings and that are none.
+"""Files that a user gave as recordings, but that are not recordings.
 
-Owns: what such a file is, in words. Must not know: verbs, workers. Invariants: nothing is raised, and nothing waits: a
+Owns: the description of such a file. Must not know: verbs, workers. Invariants: nothing is raised, and nothing waits: a
 pipe is not opened; at most a KiB is read.
 """
 

@@ -1,7 +1,7 @@
 """The fingerprints and weights of a recording, with the number of those that are missing.
 
-Owns: the account of missing records. Must not know: how a checksum is joined, which snapshot is shown. Invariant: what
-is missing is counted as lost, so that it is never taken for equal.
+Owns: the account of missing records. Must not know: how a checksum is joined, which snapshot is shown. Invariant:
+missing records are counted as lost, so they are never reported as equal.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def add(files: Sequence[FileIndex], of: Sequence[Worker], numerics: Numerics, ma
 def _unrecorded(checked: Checked, readings: Mapping[str, Reading]) -> dict[str, int]:
     """The number of missing records of any kind, by uuid, without those that a ring dropped.
 
-    Each attempt has a number, and the worker counts the ones that a ring had no room for. The others that are
-    missing were in the ring, but were damaged or had no room in memory or on the disk.
+    Each attempt to record has a number, and the worker counts the attempts for which a ring had no room. All other
+    missing records were in the ring, but were damaged or had no room in memory or on the disk.
     """
     missing: dict[str, int] = {}
     for uuid, lost in checked.lost.items():

@@ -1,7 +1,7 @@
 """A worker's segment as a recording shows it, in place of the file.
 
 Owns: the part of a segment's interface that a recording can answer. Must not know: which snapshot is shown. Invariant:
-what was not recorded is 0 or missing, and never taken from this machine.
+a value that was not recorded is 0 or missing, and never comes from this machine.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RecordedSegment:
         }
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
-        """The newest slots that were recorded without a gap: the number of the first, and the slots."""
+        """Return the newest slots that were recorded without a gap: the number of the first one, and the slots."""
         if self._tails is None or self._tails.newest < newest:
             self._tails = self._read_tails(newest)
         return self._tails.ring(lane, events=events)

@@ -1,6 +1,6 @@
 """The rings of a recording, and the numbers of their workers.
 
-Owns: these numbers, and their form in a file. Must not know: files, the way of the records. Invariants: a number
+Owns: these numbers, and their form in a file. Must not know: files, how records reach them. Invariants: a number
 belongs to the same worker in all files of a recording, and is assigned before the first record with it is drained.
 """
 

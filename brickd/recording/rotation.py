@@ -175,7 +175,7 @@ class Volumes:
         self._close(self.file, ending)
 
     def leave(self) -> None:
-        """Close and so unlock all files in any state; after this, other processes may use them."""
+        """Close all files in any state, which unlocks them; after this, other processes may use them."""
         for each in self.kept:
             with contextlib.suppress(OSError):
                 each.file.close()

@@ -27,8 +27,8 @@ from brickd.recording.writer import RecordingInput, Writer
 from brickd.shm import _reader
 
 _WAITING_MAX = 4  # snapshots that may wait for a disk
-_LOOK_MS, _LOOK_WITH_SPANS_MS = 1_000, 100  # the interval of rounds, which write pending data and check for the end
-_STILL_NS = 10_000_000_000  # a round that takes longer waits for its disk
+_LOOK_MS, _LOOK_WITH_SPANS_MS = 1_000, 100  # the interval of rounds: each writes pending data and checks whether to end
+_STILL_NS = 10_000_000_000  # a round that takes longer is waiting for its disk
 
 _ENDS: dict[Why, str] = {
     "asked": "a client ended it",

@@ -32,7 +32,7 @@ def original(twins: Sequence[Twin], known: Identifier | None) -> Twin | None:
 
     Args:
         twins: at least one file, in the order of the names.
-        known: the file of this uuid that a daemon drained, according to its checkpoint.
+        known: the file with this uuid that a daemon has drained, according to its checkpoint.
     """
     for twin in twins:
         if twin.identifier == known:

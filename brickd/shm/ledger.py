@@ -3,8 +3,8 @@
 Owns: how a segment's counters become a ledger, and how ledgers are added up. Must not know: files, screens. Invariants:
 every term comes from a stored counter; for every worker and every sum of workers, begun = summarized + rejected + open
 + abandoned + unpublished, and started = measured + bounded + pending + orphaned; the open spans of a dead process are
-abandoned; summaries have the attempted marks minus the refused ones. `removed` is part of no other term: it counts
-removed workers without other known data.
+abandoned; summaries have the attempted marks minus the refused ones. `removed` is in no other term: it counts workers
+of which nothing else is known, because their segments were removed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The losses of a worker, and the settings that would make room.
 
 Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of lost
-data is reported; an end without a begin (a child that is forked within a span has one) and a cut name are not losses; a
-setting to raise has its new value, which counts what was refused, and is never one that the agent lowers.
+data is reported; a cut name is no loss, and neither is an end without a begin, as in a child that is forked within a
+span; the suggested value of a setting has room for what was refused, and is never above the agent's limit.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
 
 
 def _slots(reading: Reading) -> int:
-    """Return the slots that the dropped events of the worst lane would have taken, by those of its other events."""
+    """Return the number of slots that the dropped events of the worst lane needed, estimated from its other events."""
     return max(
         (
             sum(lane["event_dropped"]) * lane["event_head"] // max(1, lane["event_records"])
@@ -165,6 +165,6 @@ def _slots(reading: Reading) -> int:
 
 
 def _raised(what: str, room: int, most: int, refused: int) -> tuple[str, ...]:
-    """Return the setting with room for what was refused, at least for twice the room; empty at the limit `most`."""
+    """Return the setting with room for what was refused, at least doubled; empty if it is at the limit `most`."""
     wanted = min(max(room + refused, 2 * room), _TIMES_MAX * room, most)
     return (f"BRICKD_{what.upper()}={wanted}",) if room < most else ()

@@ -29,7 +29,7 @@ _BLOCK_BYTES = 64 * (_reader.SUMMARY_BYTES + 2 * 8)  # summaries, and their sequ
 
 # The interval between readings of totals that are too expensive for each look.
 SELDOM_NS = 60_000_000_000
-SELDOM = 6  # readings of other segments in this interval: at least one every ten seconds
+SELDOM = 6  # readings of other segments in this interval: one every ten seconds or more often
 
 
 class Cost(NamedTuple):
@@ -126,7 +126,7 @@ def packed_size(table: bytes | _reader.Packed) -> int:
 class Account:
     """The ration of one segment over all readings; `why`: why it is not larger.
 
-    Detail that was refused once is never read again, because its cost is unknown after that.
+    Once its detail was refused, it is never read again, because its cost is then unknown.
     """
 
     pending: Callable[[], int] = lambda: 0

@@ -7,8 +7,8 @@ raises `SegmentRefused` with a reason, never another exception; a name that no w
 is opened, so that file is never removed.
 
 posix_ipc unlinks segments: shm_unlink is the counterpart of the agent's shm_open. It does not open them, because
-shm_open has no O_NONBLOCK and waits for the other end of a FIFO. Its semaphores are no locks for workers: they stay
-taken when a process is killed.
+shm_open has no O_NONBLOCK and waits for the other end of a FIFO. Its semaphores cannot lock a worker, because they stay
+locked when a process is killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from brickd.shm import _reader
 # A file's identity, independent of its name: device and inode.
 Identifier = tuple[int, int]
 
-# What may follow the prefix: a worker writes hexadecimal digits. A name of these characters is text and no path.
+# What may follow the prefix: a worker writes hexadecimal digits. So a name is text, and contains no slash.
 _BEHIND_PREFIX = re.compile(r"[A-Za-z0-9._-]*")
 
 

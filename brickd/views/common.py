@@ -66,7 +66,7 @@ def begun(world: Sourced) -> Document:
 
 
 def no_workers(world: Sourced) -> str:
-    """The reason why there are no workers."""
+    """The reason why no workers are shown."""
     return NONE_RECORDED if world.source == "recording" else NO_WORKERS
 
 

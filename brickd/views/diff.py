@@ -1,9 +1,9 @@
 """The view `diff`: where workers' numbers differ first, and which worker is at fault.
 
 Owns: which workers are compared, the leading evidence if the query names none. Must not know: how rows are made, the
-schema of the document, screens. Invariants: a verdict names its kind of evidence; if nothing can be compared, this is a
-separate verdict with the reason, never "equal"; steps are paired only if the query requests evidence by run; unexamined
-data is reported.
+schema of the document, screens. Invariants: a verdict names its kind of evidence; if nothing can be compared, the
+verdict says so with the reason, and is never "equal"; steps are paired only if the query requests evidence by run;
+unexamined data is reported.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Weighed(NamedTuple):
 
     Attributes:
         judged: the verdict on each service.
-        behind: the number of tensors that a worker has not yet read again in its current generation, by uuid.
+        behind: by uuid, the number of a worker's tensors that were not yet read in its current generation.
     """
 
     judged: Sequence[WeightsVerdict]

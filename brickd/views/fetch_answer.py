@@ -84,7 +84,7 @@ def find(
                 meanwhile(pending.arrives)
             return received(pending.document())
         except NoAnswer as error:
-            # No daemon, or a daemon of other segments: not missing.
+            # There is no daemon, or it drains other segments: it is not missing.
             if error.why not in ("none", "elsewhere"):
                 missing = Missing(error.what, ended=error.why == "stale")
         except TurnedAway as error:
@@ -99,7 +99,7 @@ def find(
 
 @contextmanager
 def _naming_files(query: Query) -> Iterator[None]:
-    """Say of a name that no worker has that it is a file, and no recording."""
+    """Explain that an unknown name is a file that is not a recording."""
     try:
         yield
     except NoSuchWorker as error:

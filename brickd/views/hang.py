@@ -1,4 +1,4 @@
-"""The view `hang`: the open spans of each thread, and which worker is the outlier.
+"""The view `hang`: the open spans of each thread, and which workers are outliers.
 
 Owns: the schema of its document, which of the two looks each part comes from. Must not know: how a verdict is reached,
 how the time between the looks passes, screens. Invariants: the verdicts come first; a service is judged by all of its
@@ -87,7 +87,7 @@ def _row(worker: Watched, lane: Lane | None) -> dict[str, Any]:
         "lane": lane.number if lane is not None else None,
         "thread": lane.look.thread if lane is not None else None,
         "state": lane.state if lane is not None else worker.state,
-        # Only the start of a dead worker's span is known, not how long the worker was in it.
+        # Of a dead worker's span only the start is known, so its duration is unknown.
         "since_ns": span.since_ns if span is not None and worker.alive else None,
         "brick": span.brick if span is not None else None,
         "layer": span.layer if span is not None else None,

@@ -1,4 +1,4 @@
-"""The view `weights`: whether replicas hold the same parameters, and which worker does not.
+"""The view `weights`: whether replicas hold the same parameters, and which workers differ.
 
 Owns: the schema of its document. Must not know: how weights are compared, screens. Invariants: tensors that were not
 compared are counted by reason; at most ROWS_MAX differing rows are listed, and all are counted.

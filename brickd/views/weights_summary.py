@@ -95,10 +95,10 @@ class TensorSeen(NamedTuple):
 
     Attributes:
         place: where they are recorded.
-        held: the number of them in all workers.
-        compared: how many of these were compared with another worker's.
-        outliers: how many of these differ from the majority.
-        differ: whether one differs from another worker's, or from its own earlier content.
+        held: the number of these tensors in all workers. compared: how many of them were compared with another
+            worker's.
+        outliers: how many of these differ from the majority. differ: whether any of them differs from another worker's
+            tensor, or from its own earlier content.
     """
 
     place: ServiceSite
@@ -131,7 +131,7 @@ def _place(service: str, tensor: Tensor) -> ServiceSite:
 
 
 def summary(judged: WeightsVerdict) -> dict[str, Any] | None:
-    """Return how much of a service was compared; None: workers have given no tensor."""
+    """Return how much of a service was compared; None: no worker has recorded a tensor."""
     if not any(worker.known or worker.watched for worker in judged.workers):
         return None
     return {

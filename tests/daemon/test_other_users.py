@@ -113,7 +113,8 @@ def test_with_only_another_users_segments_every_verb_names_the_user_and_the_comm
     for number in range(3):
         foreign_file(SHM / f"{prefix}{number}", with_header(uid=4321, uuid=os.urandom(16)), uid=4321)
     foreign_file(SHM / f"{prefix}junk", uid=1234)
-    reported = "user root has no segments here, and brickd reads only those of its own user: #4321 has 3 segments, "
+    reported = "user root has no segments here, and brickd reads only the segments of its own user: "
+    reported += "#4321 has 3 segments, "
     for verb in ("status", "workers", "bricks", "tree"):
         ended = brickd(verb)
         assert ended.returncode == 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TENSORS_MAX = 16
 _DEPTH_MAX = 4
 _ITEMS_MAX = 64
-_PLAIN = (str, bytes, int, float, bool, complex, slice, range, enum.Enum)  # and torch's dtypes and devices
+_PLAIN = (str, bytes, int, float, bool, complex, slice, range, enum.Enum)  # torch's dtypes and devices count, too
 _CACHES = ("past_key_value", "kv_cache", "layer_past", "cache_params")
 
 

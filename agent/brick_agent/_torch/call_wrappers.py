@@ -1,8 +1,8 @@
-"""The wrappers of what torch calls of a module, and their removal.
+"""The wrappers of the callable of a module that torch calls, and their removal.
 
-Owns: where a module keeps what torch calls, and what copies it. Must not know: what a wrapper records. Invariants: a
-module's forward stays the host's, which may read, keep and replace it; copies and pickles contain no wrapper; torch
-compiles a module as before, without its wrapper; nothing here keeps a module alive.
+Owns: in which attribute a module keeps this callable, and which methods copy it. Must not know: what a wrapper records.
+Invariants: a module's forward is not changed, so that the host may read, keep and replace it; copies and pickles
+contain no wrapper; torch compiles a module as before, without its wrapper; nothing here keeps a module alive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PLACES = ("_compiled_call_impl", "_call_impl", *_COPIED_BY)
 
 
 def wrap(module: Any, first: _Wrap | None, then: _Make | None) -> None:
-    """Replace what torch calls of a module: `first` gets what `then` makes of it, or either one alone."""
+    """Wrap the callable of a module that torch calls: by `then`, and around that by `first`; None: no wrapper."""
 
     def make(plain: Callable[..., Any], of: This) -> Callable[..., Any]:
         inner = _bound(plain, of) if then is None else then(plain, of)
@@ -34,7 +34,8 @@ def wrap(module: Any, first: _Wrap | None, then: _Make | None) -> None:
 
     held = vars(module)
     name = "_call_impl" if held.get("_compiled_call_impl") is None else "_compiled_call_impl"
-    # An attribute that torch's compiler or other code set; else the class's, which gets the module as its argument.
+    # Wrap an attribute that torch's compiler or other code set, or else the class's function, whose argument is the
+    # module.
     held[name] = (_Around(held[name], make) if name in held else _Called(module, make)).call
     for each in _COPIED_BY:
         of_class: Any = getattr(type(module), each, None)
@@ -79,7 +80,7 @@ class _Wrapper:
 
 
 class _Called(_Wrapper):
-    """The wrapper of what torch calls of a module, which calls the current forward."""
+    """The wrapper of the class's callable that torch calls; it calls the current forward."""
 
     def __init__(self, module: Any, make: _Make) -> None:
         plain, this = type(module)._call_impl, weakref.ref(module)

@@ -158,7 +158,7 @@ class _Site:
 
 
 def _transformed(torch: Any) -> bool:
-    """Whether arguments represent many tensors or derivatives, without values."""
+    """Whether arguments stand for many tensors, or for derivatives, and have no values."""
     inside = getattr(torch._C._functorch, "peek_interpreter_stack", None)
     return inside is not None and inside() is not None
 

@@ -154,7 +154,7 @@ def _drops(this: weakref.ReferenceType[Any]) -> bool:
 
 
 def _several_tokens(tensors: Sequence[Any]) -> bool:
-    """Whether a call gets complete sequences; other tokens attend to kept state."""
+    """Whether a call gets complete sequences; if not, its tokens attend to kept state."""
     if not tensors:
         return False
     first = tensors[0]

@@ -1,8 +1,8 @@
 /* python/buffer.c - a Python object's memory as a tensor: by the buffer protocol, else by DLPack.
  *
- * Owns the types and shapes of buffers, and the hold on the memory until core_tensor_release. Must not know the use of
- * the tensor. A numpy array with a dtype of another package (bfloat16, float8 of ml_dtypes) has neither protocol: its
- * bits are read by the dtype's name, without a call into that package.
+ * Owns the types and shapes of buffers, and holds their memory until core_tensor_release. Must not know the use of the
+ * tensor. A numpy array with a dtype of another package (bfloat16, float8 of ml_dtypes) has neither protocol: its bits
+ * are read by the dtype's name, without a call into that package.
  */
 #include "tensor.h"
 

@@ -12,7 +12,7 @@ int core_open(struct brick_config *config);
 int core_open_once(void);
 /* Opens the segment if needed, and gives the handle its number. */
 int core_resolve(Brick *b);
-/* The same without the interpreter lock; these raise nothing. */
+/* The same without the interpreter lock; they raise nothing. */
 void core_open_unlocked(void);
 void core_resolve_unlocked(Brick *b);
 

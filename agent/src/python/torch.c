@@ -1,9 +1,9 @@
-/* python/torch.c - what DLPack does not say of torch's tensors.
+/* python/torch.c - facts about torch's tensors that DLPack does not give.
  *
- * Owns what keeps their memory in place, whether memory has their numbers, and which tensors have none. Must not know
- * DLPack, or the use of a tensor. Invariants: our calls run between core_torch_enter and core_torch_leave, invisible to
- * every TorchFunctionMode and every class with __torch_function__; it does not import torch, because a caller with a
- * tensor has done that.
+ * Owns which object keeps their memory in place, whether the memory has their numbers, and which tensors have no
+ * numbers. Must not know DLPack, or the use of a tensor. Invariants: our calls run between core_torch_enter and
+ * core_torch_leave, invisible to every TorchFunctionMode and every class with __torch_function__; it does not import
+ * torch, because a caller with a tensor has done that.
  */
 #include "tensor.h"
 
@@ -88,7 +88,7 @@ bool core_torch_fake(PyObject *tensor)
 {
     static PyObject *module, *watched;
     static const char fakes[] = "torch._subclasses."; /* FakeTensor, FunctionalTensor */
-    const CoreRaised raised = core_put_aside(); /* the reason why the tensor could not be held: a look-up would drop it */
+    const CoreRaised raised = core_put_aside(); /* why the tensor could not be held; a look-up would drop it */
     const bool is_watched = core_of_type(tensor, &watched, "__torch_function__") != NULL;
     PyObject *of = is_watched ? core_of_type(tensor, &module, "__module__") : NULL;
     const char *text = of != NULL && PyUnicode_Check(of) ? PyUnicode_AsUTF8(of) : NULL;

@@ -32,7 +32,7 @@ const char core_weights_doc[] = PyDoc_STR(
 "Tensors of torch on a CUDA device are copied to the host, one at a time, by this call and when a daemon asks for it.\n\n"
 "Never raises. A tensor that cannot be read (on another device, sparse, of an unknown type) is counted, and the first one\n"
 "reported once. A tensor that changes while it is read has a fingerprint of neither state. A module's buffers named cache\n"
-"(`k_cache`) are left out, since requests write to them; for other such buffers give a mapping without them.\n\n"
+"(`k_cache`) are left out, because requests write to them; for other such buffers give a mapping without them.\n\n"
 ">>> from array import array\n"
 ">>> brick.weights({\"model.layers.0.up.weight\": array(\"f\", [1, 2])}, rescan_s=3600)\n");
 
@@ -45,7 +45,7 @@ struct entry {
 
 struct CoreWeights {
     struct brick_weights weights;
-    unsigned users; /* calls that currently use it */
+    unsigned users; /* running calls that use it */
     PyThreadState *loader; /* the thread of a running load; in a forked child it may be the parent's */
     uint64_t generation;
     PyObject *mapping; /* NULL: a module's */

@@ -28,7 +28,7 @@ struct place {
     uint64_t value; /* its number and flags; 0: none */
     uint64_t step;
     uint32_t has_step; /* 0 or 1; step 0 is also a step */
-    uint32_t has_draw; /* whether its step is open; the step was drawn at its begin */
+    uint32_t has_draw; /* whether its step is open; the step was drawn at its start */
     uint32_t draw;
 };
 

@@ -40,7 +40,8 @@ int brick_segment_account(const struct brick_segment *s, const char *prefix)
 #define REMOVED_AT_ONCE 32u
 
 /* Returns whether the worker of this file, another process, has ended: no process holds a lock and its pid does not
- * exist. A wrong "no" is harmless (`brickd prune` watches longer); a wrong "yes" is not. */
+ * exist. A wrong "no" is harmless, because `brickd prune` watches longer; a wrong "yes" loses a live worker's
+ * segment. */
 static int is_dead(int fd)
 {
     struct brick_header h;

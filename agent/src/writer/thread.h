@@ -15,11 +15,11 @@ enum brick_scope { BRICK_SCOPE_LAYER = 1, BRICK_SCOPE_NODE = 2 };
 /* An open span, or an open scope: a layer or a node. */
 struct brick_frame {
     struct brick_frame *below;         /* the frame around it, for the same key */
-    struct brick_frame *older, *newer; /* by time of begin, for all keys; spans only */
+    struct brick_frame *older, *newer; /* by start time, for all keys; spans only */
     uint64_t start, child, step;
     uint16_t brick, path;
     uint32_t layer;
-    uint32_t draw;     /* the step's draw at its begin */
+    uint32_t draw;     /* the step's draw at its start */
     uint16_t scope;    /* enum brick_scope; 0: a span */
     uint16_t inherits; /* enum brick_frame_bits: these also apply to all frames above it */
 };

@@ -19,7 +19,7 @@ from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.match import Class, Matched, MatchRow, match
 from brickd.shm.sites import plain
 
-ROWS_MAX = 1024  # that are judged
+ROWS_MAX = 1024  # rows that are judged
 _BORN = (Blame.CULPRIT, Blame.HERE_OR_CACHE)
 
 
@@ -68,7 +68,7 @@ class Difference(NamedTuple):
 
     @property
     def agree(self) -> list[int]:
-        """The parties that agree with the reference; only the equal ones if a near one is undecided."""
+        """The parties that agree with the reference; if any near party is undecided, only the equal ones."""
         both = self.members(Class.IDENTICAL, Class.WITHIN)
         return both if len(both) == self.row.agree else self.members(Class.IDENTICAL)
 

@@ -207,7 +207,7 @@ def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:
 
 
 def _bricks(paths: Sequence[CallPath | None]) -> set[int]:
-    """The names of bricks: not those of kernels, transfers, functions, tasks and files, which compute no outputs."""
+    """The names of bricks, without kernels, transfers, functions, tasks and files: these compute no outputs."""
     known = [(number, path) for number, path in enumerate(paths) if number and path is not None]
     functions = {path.parent for _, path in known if path.unit == _reader.UNIT_DEFINED}
     kernels = {(path.parent, path.name) for _, path in known if path.unit == _reader.UNIT_LAUNCHED}

@@ -45,7 +45,7 @@ def document(numerics: Numerics) -> dict[str, Any]:
 
 
 def add_exported(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> None:
-    """Add a document's fingerprints; `mark` goes before their uuids."""
+    """Add a document's fingerprints; put `mark` before their uuids."""
     numerics.gone += document["evicted"]
     for each in document["workers"]:
         tables = partial(WorkerNames, _rows(each["names"]), _rows(each["sites"]))

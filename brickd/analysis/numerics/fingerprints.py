@@ -19,7 +19,7 @@ from brickd.shm.sites import Site, Sites, WorkerNames, digest
 WINDOW_BYTES = 64 << 20
 ALL_BYTES = 1 << 30  # the bytes of fingerprints received for one query
 PRODUCERS_MAX = 4_096
-GONE = -1  # `began` of a worker whose first fingerprints were evicted before it was known
+GONE = -1  # `began` of a worker whose first fingerprints were evicted before the worker was known
 _VAIN_MAX = 1_023
 _UNKNOWN = 2**32 - 2  # a number that no service has
 
@@ -44,7 +44,7 @@ class FingerprintProducer:
         number: the count of its fingerprints.
         lost: checksums for which it had no room.
         lost_before: the count of its service's fingerprints when `lost` last grew.
-        newest_end: the same count at its last fingerprint; 0: it has none.
+        newest_end: the count of its service's fingerprints at its last one; 0: it has none.
         latest: the count of all services' fingerprints at its last one.
         began: the count of its service's fingerprints before its first one; negative if some of its own are already
             evicted.
@@ -230,5 +230,5 @@ class Numerics:
         return number
 
     def service(self, number: int) -> str:
-        """Return the service with this number, if it has a known worker. Sites without room have 0."""
+        """Return the service with this number, if it has a known worker. Sites that had no room have service 0."""
         return next((service for service, each in self._services.items() if each == number), "")

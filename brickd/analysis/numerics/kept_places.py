@@ -1,4 +1,4 @@
-"""The places that are kept after a look: findings, doubts, and which findings keep evidence.
+"""The places that are remembered after a look: findings, doubts, and which findings keep evidence.
 
 Owns: the limits, and which finding leaves when there is no more room. Must not know: how a place is judged, when.
 Invariants: no worker takes the room of all others; what had no room is counted, and its place can be judged again.
@@ -23,7 +23,7 @@ from brickd.analysis.numerics.tally import Tally
 
 
 class KeptPlaces:
-    """What is kept of all places, within limits; each method returns whether there was room."""
+    """The findings and doubts about all places, within limits; each method returns whether there was room."""
 
     def __init__(self, before: Compared, tally: Tally) -> None:
         self.findings, self.doubts = dict(before.findings), dict(before.doubts)
@@ -78,5 +78,5 @@ class KeptPlaces:
 
 
 def _whose(finding: DivergentSite) -> str:
-    """The worker to which a place is counted: the one that differs in the newest case."""
+    """The worker whose room a place takes: the one that differs in the newest case."""
     return finding.newest.other.worker

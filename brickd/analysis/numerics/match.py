@@ -68,9 +68,9 @@ class MatchRow(NamedTuple):
         inputs_error: the largest error of its inputs; 0: they are equal; None: unknown.
         tolerance: the largest accepted error.
         rounding: the expected error of rounding; it is not accepted by input.
-        contents: by input, the number of contents at which the worst and the reference differ as two numeric classes
-            do; below CONTENTS_MIN: undecided; 0: not two classes.
-        before: in the first row that differs, the comparisons before it.
+        contents: by input, the number of contents (groups of equal inputs) at which the worst and the reference differ
+            as two numeric classes do; below CONTENTS_MIN: undecided; 0: not two classes.
+        before: the numbers of earlier comparisons; only known for the first row that differs.
     """
 
     class_: int
@@ -123,7 +123,7 @@ class WorkerFound(NamedTuple):
 
 
 class StepOverlap(NamedTuple):
-    """The numbers of steps: of several workers, of one worker only, of different work."""
+    """The numbers of steps that several workers have, that only one worker has, and that did different work."""
 
     shared: int
     lone: int

@@ -83,7 +83,8 @@ class Known(NamedTuple):
     """All known births.
 
     Attributes:
-        by_design: births since a worker's first fingerprints; stored, because restarted counts may not show that again.
+        by_design: births that a worker has had since its first fingerprints. They are stored, because counts that
+            restart may not show that they are by design.
         new: new findings of this look.
         unkept: the number of findings without room.
     """

@@ -182,10 +182,9 @@ def _folded(
     apart: Mapping[int, set[int]],
     near: Collection[int],
 ) -> Group:
-    """Merge outputs that differ from the same other outputs; drop rows that decide nothing.
+    """Merge outputs that differ from the same other outputs; drop rows that cannot decide.
 
-    If some outputs differ, an output that differs from no other decides nothing. An output near one of them decides
-    nothing either.
+    If some outputs differ, an output cannot decide if it differs from no other output, or if it is near one of them.
     """
     any_apart = any(apart.values())
     first: dict[frozenset[int], _Output] = {}

@@ -69,7 +69,7 @@ class SiteCounts(NamedTuple):
 
     @property
     def repeats(self) -> bool:
-        """Whether enough comparisons were equal to exclude the kernel as a contradiction's cause."""
+        """Whether enough comparisons were equal to show that the kernel does not cause a contradiction."""
         equal = self.met - self.unlike
         return equal >= _EQUAL_MIN and equal >= _EQUAL_TIMES * self.unlike
 

@@ -43,9 +43,9 @@ class PlaceQuota:
             self._shares[place.service, worker] -= 1
 
     def make(self, place: ServiceSite, worker: str) -> ServiceSite | None:
-        """Make room for a place; return the dropped place, or None if no worker has two more.
+        """Make room for a place; return the dropped place, or None.
 
-        The worker with the most places loses its newest.
+        The worker with the most places loses its newest one, if it has at least two places more than `worker`.
         """
         full_service = self._services[place.service] >= self._of_a_service
         shares = {who: n for who, n in self._shares.items() if not full_service or who[0] == place.service}

@@ -36,7 +36,7 @@ class FingerprintCounts(NamedTuple):
 
     @property
     def compared(self) -> int:
-        """Return how many comparable ones were compared; some counterparts come after their slot."""
+        """Return how many comparable fingerprints were compared. A counterpart may arrive in a later slot."""
         return min(self.met, max(0, self.fingerprints - self.without_inputs - self.stateful))
 
     @property

@@ -162,9 +162,9 @@ class WatchRound:
     def _found(
         self, place: ServiceSite, before: DivergentSite | None, look: PlaceLook, now: Doubt, *, repeats: bool
     ) -> DivergentSite | None:
-        """The finding with this look's cases; without any, a worker that contradicts itself is an outlier.
+        """The finding after this look; None: its fingerprints were evicted.
 
-        None: its contradiction was evicted.
+        If the look has no case, workers that contradict themselves are the outliers.
         """
         outliers = Counter(before.outliers if before is not None else {})
         if look.case is not None:

@@ -51,8 +51,8 @@ class Calibration:
     def evidence(self, device: Device) -> dict[str, Evidence]:
         """The evidence of each rate of a device.
 
-        No round on a unit that other processors share is undisturbed while other work runs, or while it may run unseen:
-        other virtual machines have the same memory and the caches between the cores.
+        If other processors share a unit, a round on it is undisturbed only while no other work runs. In a virtual
+        machine that is unknown, because other virtual machines may use the same memory and the shared caches.
         """
         evidence = {}
         rounds = [self.rounds[device.name, of] for of in device.rates]

@@ -32,8 +32,8 @@ ANY = "any"
 _LEAST, _MOST = 1.0, 1e30
 
 # If other work takes at least this many processors, on average, shared memory or clock rates can be slower. Work that
-# takes less leaves half of the rounds alone, and the best of all counts. Not a share of the machine: 5 % of 128
-# processors are six that are never idle.
+# takes less leaves half of the rounds undisturbed, and the best round counts. This is a number of processors, not a
+# share of the machine: 5 % of 128 processors are six busy ones.
 _BUSY_PROCESSORS = 0.5
 # Rates of undisturbed rounds differ by less than this factor.
 _SAME = 0.98

@@ -174,7 +174,6 @@ def document(bricks: Document, device: Device, query: RooflineQuery, here: Machi
 
 
 def _above(placed: Iterable[Mapping[str, Any]], roof: Roof) -> dict[str, Any]:
-    """Count the bricks above their roof: above the peak, above every level's roof, or by level."""
     above = [entry for entry in placed if entry["above_roof"]]
     over = [entry for entry in above if entry["flops_per_second"] > roof.peak]
     levels = Counter(entry["served_by"] for entry in above if entry["served_by"] is not None)

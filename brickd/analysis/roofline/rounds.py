@@ -98,7 +98,7 @@ def _round(parts: Collection[SlotWork], losses: Iterable[tuple[int, int, str]]) 
 
 
 def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, enough: int) -> list[Round]:
-    """Run a thread on each processor until enough undisturbed rounds, or until the deadline.
+    """Run a thread on each processor until there are enough undisturbed rounds, or until the deadline.
 
     Args:
         cpus: the processors.
@@ -141,7 +141,7 @@ def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, e
 
 
 class ProcessorUse(NamedTuple):
-    """Seconds that passed, processor seconds that anything took, and those of this process."""
+    """The time, the processor time of all processes, and the processor time of this one, in seconds."""
 
     passed: float
     taken: float

@@ -65,7 +65,7 @@ def working_sets(
     below = 0
     for level, size_bytes, shared in found:
         mine = size_bytes // max(1, len(shared & set(cpus)))
-        # Larger than the nearer level by the factor by which it is smaller than this one. Half of the first level.
+        # The geometric mean of the sizes of the nearer level and this one; for the first level, half of its size.
         between = math.isqrt(below * mine) if below else mine // 2
         if mine <= 2 * below:
             yield Skipped(

@@ -1,8 +1,8 @@
-"""Alarms about single workers, and the events of their begin and end.
+"""Alarms about single workers, and the events of their start and end.
 
 Owns: the form of an alarm, which ones are active, their events. Must not know: how a worker is judged, what takes
 snapshots. Invariants: the active alarms are replaced as a whole, so any thread may read them; an alarm that lasts logs
-one event at its begin and one at its end.
+one event at its start and one at its end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Stragglers among running workers: compares successive snapshots and reports changes.
 
-Owns: the last looks, the named workers and their start times, the events of begin and end. Must not know: how a
+Owns: the last looks, the named workers and their start times, the events of their start and end. Must not know: how a
 straggler is judged, what takes snapshots. Invariants: the verdict is immutable, so any thread may read it; it is
 bounded by the rows of a look and the number of looks.
 """

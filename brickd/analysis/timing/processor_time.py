@@ -30,9 +30,9 @@ from brickd.analysis.timing.compared_brick import ComparedBrick, Ran
 from brickd.analysis.timing.stats import THRESHOLD, Field, Standing
 from brickd.analysis.timing.worker_series import Stretch
 
-_CHOSEN = 2.0  # a difference of logarithms of likelihoods
+_CHOSEN = 2.0  # the smallest lead, as a difference of log-likelihoods
 _WORTH = THRESHOLD / 2  # a named worker stays named above half of the threshold
-_ERRORS = 2  # the true excess may be above the measured one by this number of errors
+_ERRORS = 2  # the true excess may exceed the measured one by this many errors of measurement
 _SHARE_MIN = 0.001  # processor time shows nothing about a brick with a smaller share
 _LEAST, _ERROR_MIN, _EXPONENT_MAX = -0.99, 0.001, 100.0
 

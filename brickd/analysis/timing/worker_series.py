@@ -87,7 +87,7 @@ class SlotLook:
     """A compared slot.
 
     Attributes:
-        slot: the slot, without its bricks and bounds.
+        slot: the slot, without its bricks.
         lives: the live workers at its end, by name.
         bricks: each worker's part, by service and brick.
         hosts: the kernel's accounting of the workers, if known.

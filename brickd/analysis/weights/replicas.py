@@ -14,8 +14,8 @@ Invariants:
 - The order of workers changes only the order of the findings.
 
 A missing tensor counts as a difference, because nothing else shows that a worker loaded a model without its scales. A
-correct worker can lack a tensor, too: a pipeline stage that does not declare its coordinates, or a replica of a worker
-with an adapter. Such workers should declare coordinates or name the generation.
+correct worker can lack a tensor, too: it is a pipeline stage that does not declare its coordinates, or only its replica
+has an adapter. Such workers should declare coordinates or name the generation.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """When a worker read its weights: which of them it reads again, and how far apart its scans are.
 
-Owns: the estimate of the time between scans, the limits of what a worker says of its plan. Must not know: contents of
-tensors, other workers, screens. Invariants: tensors that are read at load only make the others seem neither old nor
-rarely read; no time between scans is longer than an agent can plan.
+Owns: the estimate of the time between scans, the limits of the plan in a worker's segment. Must not know: contents of
+tensors, other workers, screens. Invariants: tensors that are read at load only do not affect the times of the others;
+no time between scans is longer than an agent can plan.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple
 from brickd.analysis.weights.worker_tensors import Holds
 from brickd.model.workers import Worker
 
-RESCAN_NS = 300_000_000_000  # in brick_agent: the time from one scan to the next, unless the host sets another
-_RESCAN_TIMES = 200  # in brick_agent: or this many times the length of the last scan, if that is longer
-# In brick_agent: the longest time that a host can set, 1e9 s. A worker's memory can hold any number.
+RESCAN_NS = 300_000_000_000  # the agent's time from one scan to the next, unless the host sets another
+_RESCAN_TIMES = 200  # or this many times the length of the last scan, if that is longer
+# The longest time that a host can set, 1e9 s. A longer one in a worker's memory is limited to this.
 PERIOD_MAX_NS = 1_000_000_000_000_000_000
 
 
@@ -26,11 +26,11 @@ class ScanTimes(NamedTuple):
 
     Attributes:
         age_ns: the time since the oldest reading of a tensor; None: unknown.
-        rescanned_age_ns: of the tensors that are not `at_load`; None: unknown, or there are none.
+        rescanned_age_ns: the same for the tensors that are not `at_load`; None: unknown, or there are none.
         every_ns: the time from one scan to the next that its host set; 0: none set.
         interval_ns: the time from one scan to the next that its readings show.
-        at_load: the set of known tensors that its host reads only at load.
-        unrepeated: the set of those that it did not read again after their load.
+        at_load: the set of known tensors that its host reads only at load. unrepeated: the set of tensors that it did
+            not read again after their load.
     """
 
     age_ns: int | None = None
@@ -47,7 +47,7 @@ class ScanTimes(NamedTuple):
 
     @property
     def overdue(self) -> bool:
-        """Whether it did not read all tensors again that it planned to."""
+        """Whether some tensors that it planned to read again were not read again."""
         return self.rescanned_age_ns is not None and self.rescanned_age_ns > 2 * self.period_ns
 
     @property
@@ -99,7 +99,7 @@ def _set(flags: Iterable[bool]) -> int:
 
 
 def _oldest(holds: Holds, count: int) -> int:
-    """The known tensors that were not read for longest: the others were read again since."""
+    """The known tensors whose last reading is the oldest: all others were read again since."""
     flags = bytearray(len(holds))
     for number in sorted(holds.numbers(), key=holds.ticks.__getitem__)[:count] if count else ():
         flags[number] = 1
@@ -109,8 +109,8 @@ def _oldest(holds: Holds, count: int) -> int:
 def _interval(ticks: list[int], first: list[int], scans: int, *, planned: bool) -> float:
     """The ticks from one scan to the next, estimated from the times of its readings; 0: unknown.
 
-    After a load they are not known: if its host planned none, the next scan begins after 200 times the length of the
-    load. A scan that shares its time with the worker's steps can last as long as the time between two scans.
+    Just after a load no reading shows it. If the host set no time, the next scan begins after 200 times the length of
+    the load. A scan that runs between the worker's steps can last as long as the time from one scan to the next.
     """
     if scans < 2 or ticks == first:  # the next scan may have begun: the length of the load is in the first readings
         return 0 if planned else _RESCAN_TIMES * (max(first) - min(first))

@@ -70,14 +70,14 @@ class Alike:
         return self.whole == generation and self.elsewhere is None and not self.now(number)
 
     def shared(self, other: Alike) -> float:
-        """Return the fraction of its tensors that the other also holds."""
+        """Return the part of its tensors that the other group also holds."""
         theirs = other.holds.now
         mine = [(number, now) for number, now in enumerate(self.holds.now) if now]
         return sum(number < len(theirs) and theirs[number] == now for number, now in mine) / max(1, len(mine))
 
 
 def without_gone(holds: Holds, watched: int) -> Holds:
-    """Return the tensors; if the worker now watches fewer, drop those unread for longest."""
+    """Return the tensors; if the worker now watches fewer, drop those whose last reading is the oldest."""
     if not 0 < watched < holds.known:
         return holds
     left = holds.copy()

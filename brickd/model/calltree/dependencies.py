@@ -14,7 +14,7 @@ class Graph(GraphNeeds):
     """The dependencies of the nodes of many workers."""
 
     def needs_document(self, number: int, shown: dict[int, int]) -> list[dict[str, Any]]:
-        """The JSON documents of the needs of a node; `shown`: the ids of the shown nodes, by number."""
+        """The JSON documents of what a node needs; `shown`: the ids of the shown nodes, by number."""
         return [
             {
                 "name": need.name,

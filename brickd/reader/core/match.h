@@ -8,14 +8,14 @@
  * context with another worker gets a row with one of them, and the reason why they are not comparable.
  *
  * A row has at most one fingerprint per worker, and a reference. The reference is the output of most workers (by run,
- * the one that most are near), else that of the first worker in the list. A comparison is one other worker in a row
+ * the one that most are near), else that of the first worker in the list. A comparison compares another worker in a row
  * with the reference. Only the choice of the reference depends on the set of compared workers.
  *
  * By input, two workers are of two numeric classes at a site and in a context if their outputs differ, within rounding,
  * at BRICK_CONTENTS_MIN or more of the contents that both had, at half of these or more, and in more than one place of
  * the sketch. The cause is a different number of threads or another choice of kernel. If both had fewer contents there,
  * all contexts of the site may decide together. Outputs of two classes are within tolerance if rounding explains their
- * difference; by input, no other difference is.
+ * difference; by input, no other difference is within tolerance.
  *
  * A larger difference is always a divergence. If there are more than a few of these, or a worker contradicts itself,
  * the two are not of two classes (core/match_classes.c). This does not depend on other workers, with one exception: a
@@ -83,13 +83,13 @@ struct brick_match_row {
     float rounding;     /* the expected rounding error for the dtype and the size of the reduction */
     uint32_t contents;  /* by input: contents at which worst and reference differ like two classes; below
                          * BRICK_CONTENTS_MIN: undecided; 0: not two classes */
-    uint8_t class;      /* diverged if any member is, else the greatest of its members' */
+    uint8_t class;      /* diverged if any member is, else the greatest class of a member */
 };
 
 struct brick_match_step {
     uint64_t step;
-    uint32_t workers; /* that have it */
-    uint32_t other;   /* that did other work in it */
+    uint32_t workers; /* the number of workers that have it */
+    uint32_t other;   /* the number of those that did other work in it */
 };
 
 struct brick_match_site {

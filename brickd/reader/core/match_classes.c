@@ -14,8 +14,9 @@
 
 #define PAIRS_MAX ((size_t)4096) /* per site: each pair visits all contents of the site */
 #define OUTPUTS_MAX 16u          /* outputs per content, the most frequent: only these may be of other classes */
-#define ONE_PLACE_MIN 8u         /* contents that differ in one place only: fewer: undecided; more: one wrong element */
-#define BEYOND_SHARE 8u          /* at most one content in this number may differ by more; only that one diverges */
+/* If all contents differ in the same place: below this number undecided, else one wrong element. */
+#define ONE_PLACE_MIN 8u
+#define BEYOND_SHARE 8u /* at most one content in this many may differ by more; that one diverges */
 
 /* Contents that both workers had: */
 struct both {

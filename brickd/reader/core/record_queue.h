@@ -37,7 +37,7 @@ struct brick_spool {
     uint64_t refused_slots; /* slots without room */
     uint8_t more_padding[BRICK_BLOCK];
     uint64_t tail;
-    uint64_t charged; /* of these, counted by files; used by the consumer */
+    uint64_t charged; /* slots of these that files have counted; used by the consumer */
     enum brick_left left; /* the degree of redaction of records that leave it */
     struct brick_redactor redactor; /* used by the consumer; unused with BRICK_LEFT_ALL */
 };

@@ -1,8 +1,8 @@
 """The comparison of two traces: its verdict, and where a difference was born.
 
-Owns: the verdicts and their rules. Must not know: which traces are compared. Invariants: only what was compared is
-equal; a kernel is the culprit only if its inputs are known to be equal. Words and rules are those of `brickd diff
---by run`, except that there is no tolerance by default.
+Owns: the verdicts and their rules. Must not know: which traces are compared. Invariants: a value that was not compared
+is never reported as equal; a kernel is the culprit only if its inputs are known to be equal. Words and rules are those
+of `brickd diff --by run`, except that there is no tolerance by default.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TracePair:
 def compare_pair(
     expected: KernelTrace, actual: KernelTrace, occurrence: int, rtol: float, born: TracePair | None, uneven: bool
 ) -> TracePair:
-    """Compare two traces; `born`: the first culprit; `uneven`: whether one run has more of them."""
+    """Compare two traces; `born`: the first culprit; `uneven`: whether one run has more such traces."""
     pair = partial(TracePair, expected, actual, occurrence)
     a, b = expected.output, actual.output
     reason = _incomparable(expected, actual)

@@ -21,10 +21,10 @@ _REASONS = {
     "unchecked": "without an output checksum",
     "key": "fingerprinted under another key",
     "shape": "of another shape",
-    "valid": "of other valid rows",
+    "valid": "with another number of valid rows",
     "params": "with other params",
     "dtype": "of another dtype",
-    "repeats": "not as often in each",
+    "repeats": "recorded a different number of times",
     "range": "of numbers too large for a sketch",
 }
 

@@ -142,7 +142,7 @@ class KernelTrace:
         fingerprints = tuple(each for each, _ in results if each is not None)
         self.inputs = (
             fingerprints if len(fingerprints) == len(tensors) else ()
-        )  # all or none: some would explain nothing
+        )  # all inputs or none: a part of them explains nothing
         self._inputs_taken = tuple(taken for _, taken in results)
         return self
 

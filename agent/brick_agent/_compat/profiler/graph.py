@@ -154,7 +154,7 @@ class Graphed(Timing):
         self._graphed.begin()
 
     def _opened(self, node: Node) -> Scope | None:
-        """Open a scope; return None if it was refused, without an open rest."""
+        """Open a scope completely, or refuse it and return None."""
         scope = Scope(self)
         try:
             name = self._open(scope, node)

@@ -30,8 +30,8 @@ class GraphNeeds:
     """The dependencies of nodes, which are in preorder.
 
     Attributes:
-        needs: of each node.
-        own_ns: of each node, its time without that of the nodes below it. Device work does not reduce it.
+        needs: for each node, what it needs. own_ns: for each node, its time without that of the nodes below it. Device
+            work does not reduce it.
     """
 
     def __init__(self, order: Sequence[TreeNode[Any]]) -> None:
@@ -61,8 +61,8 @@ class GraphNeeds:
 
     def _needs(self) -> list[list[Need]]:
         # A level is the number of the nearest node above that is not a layer, or -1.
-        levels: list[int] = []  # of each node
-        layers: list[int | None] = []  # of each node
+        levels: list[int] = []  # one for each node
+        layers: list[int | None] = []  # one for each node
         first: dict[str, int] = {}
         nearest: dict[tuple[int, str], int] = {}
         same_layer: dict[tuple[int, str, int | None], int] = {}

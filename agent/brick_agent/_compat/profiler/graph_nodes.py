@@ -1,10 +1,10 @@
-"""The nodes of a call tree, made of its rows: the paths of one name, layer and unit in one place, added up.
+"""The nodes of a call tree, made of rows; a row adds up the paths with one name, layer and unit in one place.
 
 Owns: which paths are one row, which rows are one node, which mark belongs to which node, totals while spans are open.
 Must not know: where rows come from, what is shown. brickd links to this file: its rows are those of many workers, the
 agent's those of its own segment. Invariants: the self times of nodes add up to the recorded time; launches add up to
-those of the marks; a time and the mark of its work share a node, if only one mark is possible; an unknown time stays
-unknown; neither separate layers nor the order of rows change a sum; the walk uses no recursion.
+those of the marks; a time is in the same node as the mark of its work, if only one mark is possible; an unknown time
+stays unknown; neither separate layers nor the order of rows change a sum; the walk uses no recursion.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class GraphNodes(Generic[F]):
                 rows[number].node = node
 
     def _find(self) -> None:
-        """Find the rows that are there; a node that has only a need is, too."""
+        """Find the rows with records; a node that has only a need counts, too."""
         for row in reversed(self._rows):
             row.there |= row.key.unit in _PLACES and row.totals["count"] > 0
             if row.there and row.key.above >= 0:
@@ -158,7 +158,7 @@ class GraphNodes(Generic[F]):
         return mark.key.unit in _OF_BRICKS and above >= 0 and self._rows[above].key.unit in (*_TIMES, NODE)
 
     def _marked(self, mark: TreeRow[F]) -> TreeNode[F] | None:
-        """The node of a mark: that of its path, or the one of another unit if only that is there."""
+        """The node of a mark: that of its path, or that of another unit if only that one has records."""
         above = mark.key.above
         numbers = (above, *self._at_place[self._rows[above].key[:3]])
         return next((self._rows[number].node for number in numbers if self._rows[number].there), None)

@@ -1,9 +1,9 @@
 """The open scopes of a graph, and the brick that launches the next kernels.
 
-Owns: which scopes are open in which thread or task, and what ends with each. Must not know: kinds of nodes, what a host
-may state. Invariants: a scope ends once, in the context that opened it: a task, a thread or a forked child begins with
-none, even though it inherits the variables of its parent; a scope that cannot be opened leaves nothing open; if one end
-raises (in strict mode), the others still end.
+Owns: which scopes are open in which thread or task, and which spans and nodes end with a scope. Must not know: kinds of
+nodes, what a host may state. Invariants: a scope ends once, in the context that opened it; a task, a thread or a forked
+child begins without scopes, although it inherits the variables of its parent; a scope that cannot be opened leaves
+nothing open; if the end of one scope raises (in strict mode), the others still end.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Scope:
 
     owner: object
     name: str = ""
-    timed: Brick | None = None  # the node whose time is that for which it is open
+    timed: Brick | None = None  # the node whose time is the time for which the scope is open
     elements: SupportsIndex = 0
-    _since_ns: int | None = None  # None: the time is part of an outer one
-    _ends: ExitStack = field(default_factory=ExitStack)  # of what was opened for it
+    _since_ns: int | None = None  # None: its time is part of an outer scope's
+    _ends: ExitStack = field(default_factory=ExitStack)  # end the spans and nodes that were opened for it
 
     def enter(self, layer: Layer) -> None:
         """Open a layer."""
@@ -89,7 +89,7 @@ class Scopes:
     launchers: tuple[Launcher | None, ...] = (None,)
 
     def pushed(self, scope: Scope) -> Scopes:
-        """Return these and one more."""
+        """Return these scopes and one more."""
         return replace(self, open=(*self.open, scope), launchers=(*self.launchers, None))
 
     def popped(self, owner: object) -> tuple[Scope | None, Scopes]:

@@ -41,7 +41,7 @@ _MODES = {"None": SyncMode.Off, **SyncMode.__members__}
 
 
 class SyncModes(Timing):
-    """Whether and how what is started is timed."""
+    """Whether and how started bricks are timed."""
 
     def __init__(self, sync: Callable[[], object] | None, mode: SyncMode | str) -> None:
         super().__init__()
