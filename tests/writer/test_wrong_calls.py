@@ -11,7 +11,7 @@ from faults import Start
 from verbs import brickd, document, started
 
 BEGIN = """
-brick.init(service="first")
+brick.init(service="first", worker=0)
 p = brick.BrickProfiler.enabled()
 p.enable_graph()
 """
@@ -23,6 +23,15 @@ CALLS = {
         "init must have the service that this process already records as, not 'second'",
         "amounts",
     ),
+    "brick.init(service='fir')": (
+        "init must have the service that this process already records as, not 'fir'",
+        "amounts",
+    ),
+    "brick.init('first', worker='0.tp1')": (
+        "init must have the worker that this process already records as, not '0.tp1'",
+        "amounts",
+    ),
+    "brick.init(worker=4)": ("init must have the worker that this process already records as, not 4", "amounts"),
     "brick.brick('x').record(5, -1)": (
         "an amount must be an integer from 0 to 2^48, not -1",
         "amounts",
@@ -58,8 +67,20 @@ def test_a_wrong_call_raises_in_strict_mode(worker: Start, call: str) -> None:
 
 
 def test_naming_the_same_service_again_is_accepted(worker: Start) -> None:
-    process = worker("for name in ('a/b', 'a/b', 'a_b', None): brick.init(service=name)\nbrick.init()\n")
+    process = worker("for name in ('a/b', 'a/b', 'a_b', '', None): brick.init(service=name)\nbrick.init()\n")
     assert (process.end(), process.stderr) == (0, "")
+
+
+def test_naming_the_same_worker_again_is_accepted(worker: Start) -> None:
+    process = worker("for name in ('3.a/b', '3.a_b', '', None): brick.init(worker=name)\nbrick.init()\n")
+    assert (process.end(), process.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("argument", ["service", "worker"])
+def test_a_name_without_text_is_not_given(worker: Start, argument: str) -> None:
+    program = f"for _ in range(2): report(brick.init({argument}='\\udcff'))\n"
+    process = worker(program, BRICKD_SERVICE="api", BRICKD_WORKER="3")
+    assert (process.next_report(), process.next_report(), process.end(), process.stderr) == (True, True, 0, "")
 
 
 VALUES = {

@@ -41,10 +41,21 @@ static uint32_t power_of_two(uint32_t n, uint32_t most)
 static void label(uint8_t *to, size_t size, const char *text)
 {
     size_t length = strlen(text);
+    memset(to, 0, size);
     if (length >= size)
         length = brick_whole_characters(text, size - 1);
     for (size_t i = 0; i < length; i++)
         to[i] = (uint8_t)text[i] < 0x20 || text[i] == 0x7F || text[i] == '/' ? '_' : (uint8_t)text[i];
+}
+
+/* A number, or coordinates such as "0.tp3.pp1", or a name. */
+static void worker_label(struct brick_header *h, const char *worker)
+{
+    char *rest;
+    const long index = strtol(worker, &rest, 10);
+    const int numbered = rest != worker && index >= 0 && index <= INT32_MAX && (*rest == 0 || *rest == '.');
+    h->index = numbered ? (int32_t)index : -1;
+    label(h->coordinates, sizeof h->coordinates, *rest != 0 ? worker : ""); /* more than a number */
 }
 
 /* Returns the rate of steps: "off", "all" or "1/16". Returns 0 if it is not set; sets *wrong for other values. */
@@ -90,19 +101,17 @@ const char *brick_plan_make(struct brick_plan *plan, const struct brick_config *
     h->span_slots = c->span_slots != 0 ? c->span_slots : 4096;
     h->buckets = BRICK_BUCKETS;
     label(h->service, sizeof h->service, setting(c->service, "BRICKD_SERVICE", program_invocation_short_name));
-    const char *worker = setting(c->worker, "BRICKD_WORKER", "");
-    char *rest;
-    long index = strtol(worker, &rest, 10);
-    int numbered = rest != worker && index >= 0 && index <= INT32_MAX && (*rest == 0 || *rest == '.');
-    h->index = numbered ? (int32_t)index : -1;
-    if (*rest != 0) /* "0.tp3.pp1", or a name: more than a number */
-        label(h->coordinates, sizeof h->coordinates, worker);
+    worker_label(h, setting(c->worker, "BRICKD_WORKER", ""));
     return NULL;
 }
 
-int brick_plan_is_of(const struct brick_plan *plan, const char *service)
+int brick_plan_is_of(const struct brick_plan *plan, const char *service, const char *worker)
 {
-    uint8_t labelled[sizeof plan->header.service] = {0};
-    label(labelled, sizeof labelled, service);
-    return memcmp(labelled, plan->header.service, sizeof labelled) == 0;
+    struct brick_header h;
+    memcpy(&h, &plan->header, sizeof h);
+    if (service != NULL && *service != 0)
+        label(h.service, sizeof h.service, service);
+    if (worker != NULL && *worker != 0)
+        worker_label(&h, worker);
+    return memcmp(&h, &plan->header, sizeof h) == 0;
 }

@@ -6,8 +6,8 @@
 
 /* BRICKD=0: do not record this process. */
 BRICK_HIDDEN int brick_config_is_off(void);
-/* Whether a segment of this plan has this service. */
-BRICK_HIDDEN int brick_plan_is_of(const struct brick_plan *plan, const char *service);
+/* Whether a segment of this plan has this service and this worker. NULL or empty: not given. */
+BRICK_HIDDEN int brick_plan_is_of(const struct brick_plan *plan, const char *service, const char *worker);
 /* Returns NULL, or a constant text that says what is wrong with the configuration. */
 BRICK_HIDDEN const char *brick_plan_make(struct brick_plan *plan, const struct brick_config *config);
 

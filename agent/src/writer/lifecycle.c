@@ -166,7 +166,10 @@ enum brick_state brick_init(const struct brick_config *config)
     return brick_state();
 }
 
-int brick_service_is(const char *service) { return brick_plan_is_of(&brick_agent.plan, service); }
+int brick_segment_is_of(const char *service, const char *worker)
+{
+    return brick_plan_is_of(&brick_agent.plan, service, worker);
+}
 
 int brick_agent_ready(unsigned spans)
 {

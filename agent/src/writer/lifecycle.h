@@ -35,8 +35,8 @@ static inline int brick_agent_owns(void) { return brick_agent.gate[1] != 0; }
 
 /* Opens the segment if needed. Returns 1 if the caller may record. During another thread's opening, counts `spans`. */
 BRICK_HIDDEN int brick_agent_ready(unsigned spans);
-/* Whether the segment has this service. */
-BRICK_HIDDEN int brick_service_is(const char *service);
+/* Whether the segment has this service and this worker. NULL or empty: not given. */
+BRICK_HIDDEN int brick_segment_is_of(const char *service, const char *worker);
 /* Counts a call that a binding refused. */
 BRICK_HIDDEN void brick_count_refused(const void *key);
 /* Opens another segment to replace a lost one. */
