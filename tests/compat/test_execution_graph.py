@@ -316,12 +316,60 @@ report({graph.nodes[number]["name"]: distance for number, distance in graph.roof
     assert distances["over"] == 0
 
 
+BAD_PEAKS = {
+    "0, 1008": "peak_tflops must be a finite number above 0, not 0",
+    "-1.5, 1008": "peak_tflops must be a finite number above 0, not -1.5",
+    "float('nan'), 1008": "peak_tflops must be a finite number above 0, not nan",
+    "'83', 1008": "peak_tflops must be a finite number above 0, not '83'",
+    "83, None": "bandwidth_gb_s must be a finite number above 0, not None",
+    "83, float('inf')": "bandwidth_gb_s must be a finite number above 0, not inf",
+}
+
+
+@pytest.mark.parametrize("peaks", BAD_PEAKS)
+def test_peaks_that_are_not_numbers_above_0_are_refused(worker: Start, peaks: str) -> None:
+    program = f"""
+p.graph_push_scope(N.Kernel("k", None, 128, 256, 16384, 150_000, 50.0, 42.0)); p.graph_pop_scope()
+try: p.execution_graph().roofline_distance({peaks})
+except ValueError as error: raised = str(error)
+report([raised, p.roofline_distance({peaks}), p.roofline_distance({peaks})])
+"""
+    process = worker(BEGIN + program)
+    assert process.next_report() == [BAD_PEAKS[peaks], {}, {}]
+    assert process.end() == 0
+    assert process.stderr == f"brickd: {BAD_PEAKS[peaks]}\n", "once"
+
+
+def test_a_scope_that_raises_when_it_is_cleared_keeps_nothing_open(worker: Start, prefix: str) -> None:
+    program = """
+os.environ["BRICKD_STRICT"] = "1"
+p.graph_push_scope(N.Brick("outer", 5))
+with brick.span("span"): p.graph_push_scope(N.Brick("abandoned", 5))
+try: p.graph_clear(); raise SystemExit("accepted")
+except RuntimeError: pass
+report([p.graph_is_scope_balanced(), p.execution_graph().nodes])
+p.graph_record_brick("next", 5)
+report(p.graph_to_ascii_tree())
+"""
+    process = worker(BEGIN + program)
+    assert process.next_report() == [True, []]
+    assert process.next_report() == "next  0.0µs\n"
+    assert process.end() == 0
+
+
 def test_a_cleared_graph_starts_again_and_keeps_the_segment(worker: Start) -> None:
-    process = worker(BEGIN + "p.graph_record_brick('old', 5)\np.graph_clear()\np.graph_record_brick('new', 5)\n"
-                     "report(p.graph_to_ascii_tree())\npause()")  # fmt: skip
+    program = """
+p.graph_record_brick("old", 5)
+p.graph_push_scope(N.Brick("open"))
+p.graph_clear()
+p.graph_record_brick("new", 5)
+report(p.graph_to_ascii_tree())
+pause()
+"""
+    process = worker(BEGIN + program)
     assert process.next_report() == "new  0.0µs\n"
     process.paused()
-    assert sorted(node["name"] for node in document("tree")["nodes"]) == ["new", "old"]
+    assert sorted(node["name"] for node in document("tree")["nodes"]) == ["new", "old", "open"]
     process.go()
 
 

@@ -363,6 +363,27 @@ p.graph_record_kernel("later", None, None, None)
     }  # fmt: skip
 
 
+def test_clearing_a_graph_ends_the_scopes_of_its_profiler_from_the_innermost(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        BEGIN
+        + """
+q = brick.BrickProfiler(); q.enable_graph()
+q.graph_push_scope(N.Brick("of q", 5))
+p.graph_push_scope(N.Brick("outer")); p.graph_push_scope(N.Brick("inner"))
+p.graph_clear()
+q.graph_record_brick("next", 5)
+assert q.graph_pop_scope() == "of q"
+""",
+    )
+    above = ("of q:node",)
+    assert marks(got) == dict.fromkeys(
+        [above, (*above, "outer:node"), (*above, "outer:node", "inner:node"), (*above, "next:node")], 1
+    )
+    assert sum(lane["unmatched"] for _, lane, _ in got.lanes) == 0
+
+
 def test_a_scope_left_open_keeps_its_children_and_its_late_pop_is_counted(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,

@@ -95,13 +95,14 @@ def test_true_is_not_a_brick_and_a_timer_shows_its_state(worker: Start, prefix: 
         """
 t = p.start_brick(2); shown = [repr(t)]; p.stop_brick(t); shown.append(repr(t))
 none = p.start_brick(True)
-report([*shown, repr(none), p.brick_stats(1).count])
+report([*shown, repr(none), none.name, p.brick_stats(1).count])
 """,
     )
     assert found == [
         "BrickTimer('QkvProjection', running)",
         "BrickTimer('QkvProjection', stopped)",
-        "BrickTimer('RmsNorm', not timed)",
+        "BrickTimer(not timed)",
+        "other",
         0,
     ]
 

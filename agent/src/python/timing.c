@@ -60,8 +60,9 @@ static PyObject *timer_name(PyObject *self, void *unused) { return Py_NewRef(((B
 static PyObject *timer_repr(PyObject *self)
 {
     const BrickTimer *t = (BrickTimer *)self;
-    const char *state = t == core_state.idle ? "not timed" : t->owner == 0 ? "stopped" : "running";
-    return PyUnicode_FromFormat("BrickTimer(%R, %s)", t->brick->name, state);
+    if (t == core_state.idle)
+        return PyUnicode_FromString("BrickTimer(not timed)");
+    return PyUnicode_FromFormat("BrickTimer(%R, %s)", t->brick->name, t->owner == 0 ? "stopped" : "running");
 }
 
 static PyGetSetDef timer_getset[] = {
@@ -90,7 +91,7 @@ PyObject *core_know(PyObject *module, PyObject *args)
     Py_XSETREF(core_state.known, Py_NewRef(known));
     Py_XSETREF(core_state.named, Py_NewRef(named));
     if (core_state.idle == NULL)
-        core_state.idle = timer_new((Brick *)PyTuple_GET_ITEM(known, 0));
+        core_state.idle = timer_new(core_state.other);
     return core_state.idle != NULL ? Py_NewRef(Py_None) : NULL;
 }
 

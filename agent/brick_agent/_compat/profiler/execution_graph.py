@@ -6,9 +6,12 @@ Invariants: nodes have the order and the keys of `brickd tree --json`; nothing i
 
 from __future__ import annotations
 
+import math
+
 from brick_agent._compat.profiler.graph_needs import GraphNeeds
 from brick_agent._compat.profiler.graph_nodes import GraphNodes
 from brick_agent._compat.profiler.graph_rows import rows_of
+from brick_agent._compat.profiler.local_totals import shown
 from brick_agent._compat.profiler.own_segment import OwnTotals
 from brick_agent._compat.profiler.plain_tree import micros, plain_tree, stated_or_measured_ns
 from brick_agent._compat.profiler.report import printable
@@ -23,6 +26,16 @@ _COLOURS = {
 }  # fmt: skip
 _RULE = "─" * 50
 _SHOWN = 5
+
+
+def _peak(name: str, value: float) -> float:
+    try:
+        peak = math.nan if isinstance(value, str) else float(value)
+    except Exception:
+        peak = math.nan
+    if 0 < peak < math.inf:
+        return peak
+    raise ValueError(f"{name} must be a finite number above 0, not {shown(value)}")
 
 
 class ExecutionGraph:
@@ -99,6 +112,8 @@ class ExecutionGraph:
 
     def roofline_distance(self, peak_tflops: float, bandwidth_gb_s: float) -> dict[int, float]:
         """Return each kernel's distance from the roofline, 0 (on it) to 1, by id."""
+        peak_tflops = _peak("peak_tflops", peak_tflops)
+        bandwidth_gb_s = _peak("bandwidth_gb_s", bandwidth_gb_s)
         distances = {}
         for node in self.kernel_nodes():
             time_ns = node["total_ns"]

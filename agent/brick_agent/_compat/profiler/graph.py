@@ -24,6 +24,8 @@ BRICKD_STRICT=1); a refused call leaves no scope open; each thread and each task
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from brick_agent._compat.profiler.local_totals import amount, member, shown
 from brick_agent._compat.profiler.node import ExecutionNode, TransferDirection
 from brick_agent._compat.profiler.own_segment import Recorded
@@ -148,10 +150,14 @@ class Graphed(Timing):
         >>> profiler.graph_is_scope_balanced()
         True
         """
-        while not self.graph_is_scope_balanced():
-            self.graph_pop_scope()
-        set_scopes(scopes_here().launched_by(self, None))
-        self._graphed.begin()
+        with ExitStack() as ends:  # the others also end if one raises (in strict mode)
+            ends.callback(self._graphed.begin)
+            for scope in scopes_here().open:
+                if scope.owner is self:
+                    ends.callback(scope.end)
+            while not self.graph_is_scope_balanced():
+                set_scopes(scopes_here().popped(self)[1])
+            set_scopes(scopes_here().launched_by(self, None))
 
     def _opened(self, node: Node) -> Scope | None:
         """Open a scope completely, or refuse it and return None."""

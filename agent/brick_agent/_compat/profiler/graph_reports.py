@@ -70,4 +70,8 @@ class GraphReports(Graphed):
         >>> brick.BrickProfiler().roofline_distance(83.0, 1008.0)
         {}
         """
-        return self.execution_graph().roofline_distance(peak_tflops, bandwidth_gb_s)
+        try:
+            return self.execution_graph().roofline_distance(peak_tflops, bandwidth_gb_s)
+        except ValueError as error:
+            self._local.refuse("peaks", str(error))
+            return {}
