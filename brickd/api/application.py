@@ -25,7 +25,16 @@ from brickd.api.responses import FileResponse, Reply, encoded
 from brickd.client import protocol
 from brickd.datasources.world import World
 from brickd.query import queries
-from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recording, Rescanning, Setting, Silencing, Wish
+from brickd.query.orders import (
+    EndRecording,
+    Forgetting,
+    RecordedFile,
+    Rescanning,
+    Setting,
+    Silencing,
+    StartRecording,
+    Wish,
+)
 from brickd.query.parameters import Duration
 from brickd.query.queries import (
     ACTIVE_FOR,
@@ -91,7 +100,7 @@ class Application:
             self._control("/notify/test", NoParameters, self._test_notify, "Send a test to the targets of alarms."),
             self._control("/forget", Forgetting, self._forget, "Forget the totals of workers that ended or died."),
             self._control(
-                "/record", Recording, self._record, "Record until the client disconnects, or for a given time."
+                "/record", StartRecording, self._record, "Record until the client disconnects, or for a given time."
             ),
             self._control("/record/end", EndRecording, self._end_recording, "End a recording."),
             Endpoint("GET", "/record", NoParameters, self._recordings, "The recordings that were not fetched yet."),
@@ -195,7 +204,7 @@ class Application:
     async def _rescan(self, order: Rescanning) -> Response:
         return self._done(workers=await self._in_thread(self._served.orders.rescan, order))
 
-    async def _record(self, order: Recording) -> Response:
+    async def _record(self, order: StartRecording) -> Response:
         def begin() -> Awaitable[Recorder]:
             return self._in_thread(self._served.record, order)
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from brickd.base.thresholds import Thresholds
 from brickd.datasources.world import DaemonStatus, World
 from brickd.model.event_log import Log
-from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting, Silencing
+from brickd.query.orders import EndRecording, Forgetting, Obeyed, Rescanning, Setting, Silencing, StartRecording
 from brickd.recording.library import Shelf
 from brickd.recording.session import Recorder
 
@@ -60,7 +60,7 @@ class Served(World, Protocol):
     def test_notify(self) -> list[dict[str, Any]]:
         """Send a test to the targets of alarms; return their answers. BrickdError: no targets."""
 
-    def record(self, order: Recording) -> Recorder:
+    def record(self, order: StartRecording) -> Recorder:
         """Begin a recording; it ends when its last owner ends it.
 
         Raises:

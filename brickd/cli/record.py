@@ -29,7 +29,7 @@ from brickd.client import client
 from brickd.client.client import NoAnswer
 from brickd.errors import BrickdError, Exit, NoDaemon
 from brickd.model.worker_names import as_argument
-from brickd.query.orders import EndRecording, Recording
+from brickd.query.orders import EndRecording, StartRecording
 from brickd.query.query import to_query
 from brickd.recording.library import ENDING, NO_DAEMON, unfetched
 from brickd.recording.rotation import SUFFIX
@@ -45,10 +45,10 @@ Messages = Iterator[tuple[str, Document]]
 @click.option(
     "-o", "--output", "file", metavar="FILE", help="Write to FILE (default: brickd-DATE-TIME.brick in this directory)."
 )
-@asks(Recording, complete_workers, keyword="order")
+@asks(StartRecording, complete_workers, keyword="order")
 @click.option("--fetch", metavar="RECORDING", help="Record nothing; fetch this recording from the daemon.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def record(order: Recording, file: str | None, fetch: str | None, as_json: bool) -> Exit | None:
+def record(order: StartRecording, file: str | None, fetch: str | None, as_json: bool) -> Exit | None:
     """Record the workers into a file.
 
     The daemon makes the recording. Without a daemon, this process makes it. Ctrl-C ends the recording and keeps the
@@ -65,7 +65,7 @@ def record(order: Recording, file: str | None, fetch: str | None, as_json: bool)
     _require_free(out)
     if fetch is None:
         return _emitted(*_recorded(order, out), as_json)
-    if order != Recording():
+    if order != StartRecording():
         raise click.UsageError("--fetch records nothing: leave out the options of a new recording")
     found = _unfetched(fetch)
     return _emitted(found, _fetched(found, out), as_json)
@@ -97,7 +97,7 @@ def _following(first: Path) -> list[Path]:
 # ---- the daemon or this process
 
 
-def _recorded(order: Recording, out: Path) -> tuple[Document, bool]:
+def _recorded(order: StartRecording, out: Path) -> tuple[Document, bool]:
     """Record; return the recording's document, and whether all of its files are at `out`."""
     complete = True
     try:
@@ -113,7 +113,7 @@ def _recorded(order: Recording, out: Path) -> tuple[Document, bool]:
     return document, complete
 
 
-def _by_daemon(order: Recording) -> Document:
+def _by_daemon(order: StartRecording) -> Document:
     messages = client.ask("record", to_query(order), post=True).events()
     name, begun = next(messages)
 
@@ -124,7 +124,7 @@ def _by_daemon(order: Recording) -> Document:
     return _followed(order, [(name, begun)], messages, end)
 
 
-def _here(order: Recording, out: Path) -> Document:
+def _here(order: StartRecording, out: Path) -> Document:
     from brickd.cli import inprocess_daemon
 
     here, group = runtime(), inprocess_daemon.group()
@@ -140,7 +140,7 @@ def _here(order: Recording, out: Path) -> Document:
 
 
 def _followed(
-    order: Recording, begun: Iterable[tuple[str, Document]], messages: Messages, end: Callable[[], None]
+    order: StartRecording, begun: Iterable[tuple[str, Document]], messages: Messages, end: Callable[[], None]
 ) -> Document:
     """Show progress until the recording is over; return its document.
 
@@ -204,7 +204,7 @@ def _fetched(document: Document, out: Path) -> bool:
 # ---- messages
 
 
-def _begun(order: Recording, document: Document) -> str:
+def _begun(order: StartRecording, document: Document) -> str:
     until = "until they end" if order.until_exit else ""
     if order.duration is not None:
         until += f"{' or ' if until else ''}for {order.duration:g} s"

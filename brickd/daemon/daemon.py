@@ -57,7 +57,7 @@ from brickd.model.survey_snapshot import Takes
 from brickd.model.windows import Window, Windows
 from brickd.model.worker_survey import survey
 from brickd.model.workers import Survey, Worker, select
-from brickd.query.orders import EndRecording, Recording, Silencing
+from brickd.query.orders import EndRecording, Silencing, StartRecording
 from brickd.recording.library import ROOM, Shelf
 from brickd.recording.ring_taps import Rings
 from brickd.recording.session import Recorder, Recordings
@@ -301,7 +301,7 @@ class Daemon:
 
     # ---- recordings
 
-    def record(self, order: Recording, first: Path | None = None) -> Recorder:
+    def record(self, order: StartRecording, first: Path | None = None) -> Recorder:
         """Begin a recording in the file `first`; None: a new file in the state directory."""
         found = self.survey()
         select(found.workers, order.names, foreign=found.foreign)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from brickd.base.units import or_none
-from brickd.model.summary_fold import Fold
+from brickd.model.summary_fold import SummaryFold
 from brickd.model.workers import Worker
 from brickd.query.queries import By
 from brickd.shm import _reader
@@ -72,8 +72,8 @@ class BrickTotals(NamedTuple):
 
 def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]:
     """Return every recorded brick, the largest self time first."""
-    fold: Fold[_Key] = Fold()
-    latencies: Fold[_Key] = Fold()
+    fold: SummaryFold[_Key] = SummaryFold()
+    latencies: SummaryFold[_Key] = SummaryFold()
     categories: dict[str, str] = {}
     workers = list(workers)
     names = sorted(worker.name for worker in workers)  # on equal means, the last name is the worst
@@ -118,7 +118,7 @@ def _launched(
     workers: Iterable[Worker], categories: dict[str, str], by: By | None
 ) -> dict[tuple[str, str | int | None], _Launched]:
     """Return the launches of each kernel, by name and group."""
-    fold: Fold[tuple[str, str | int | None, int]] = Fold(marks=True)
+    fold: SummaryFold[tuple[str, str | int | None, int]] = SummaryFold(marks=True)
     for worker in workers:
         reading = worker.reading
         if any(path is not None and path.unit == _reader.UNIT_LAUNCHED for path in reading.paths):

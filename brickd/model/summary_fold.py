@@ -40,7 +40,7 @@ class Sums(NamedTuple):
     usual_ns: float | None = None
 
 
-class Fold(Generic[Key]):
+class SummaryFold(Generic[Key]):
     """The totals of every key; a row's number is its index in `keys`.
 
     With `marks`, marks also have rows; these only count, and contribute to no other row. Without `marks`, a span below

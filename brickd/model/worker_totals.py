@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from brickd.base.timestamps import Moment
 from brickd.model.brick_totals import names_in
-from brickd.model.summary_fold import Fold
+from brickd.model.summary_fold import SummaryFold
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.windows import since
 from brickd.shm import _reader
@@ -68,7 +68,7 @@ def slot(before: Snapshot, after: Snapshot, usual_from: float = math.inf) -> Slo
     """
     from_ns = usual_from * (after.now_ns - before.now_ns)
     alive = [worker for worker in after.survey.workers if worker.reading.alive]
-    fold: Fold[tuple[str, bool]] = Fold()
+    fold: SummaryFold[tuple[str, bool]] = SummaryFold()
     categories: dict[str, dict[str, str]] = {}
     bricks: dict[tuple[str, str], list[Share]] = {}
     bounds: set[tuple[str, str]] = set()

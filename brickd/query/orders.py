@@ -117,7 +117,7 @@ class Silencing(Query):
             raise WrongQuestion("off needs the id of a silenced problem: give it (brickd silence lists them)")
 
 
-class Recording(Query):
+class StartRecording(Query):
     """Record workers."""
 
     names: tuple[str, ...] = given(

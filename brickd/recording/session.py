@@ -19,7 +19,7 @@ from typing import Any
 from brickd.base.timestamps import rfc3339
 from brickd.errors import BrickdError
 from brickd.model.survey_snapshot import Snapshot
-from brickd.query.orders import Recording
+from brickd.query.orders import StartRecording
 from brickd.recording.body_codec import Why
 from brickd.recording.ring_taps import Rings
 from brickd.recording.rotation import Volumes
@@ -43,7 +43,7 @@ _ENDS: dict[Why, str] = {
 class Recorder:
     """One recording; `over` is set after its end, when all data is in its files."""
 
-    def __init__(self, order: Recording, first: Path, source: RecordingInput) -> None:
+    def __init__(self, order: StartRecording, first: Path, source: RecordingInput) -> None:
         """Begin the first file with the current totals. BrickdError: this failed."""
         self.over = threading.Event()
         self._order, self._source = order, source
@@ -214,7 +214,7 @@ class Recordings:
         self._current: Recorder | None = None
         self._closed = False
 
-    def begin(self, order: Recording, first: Path) -> Recorder:
+    def begin(self, order: StartRecording, first: Path) -> Recorder:
         """Begin a recording. BrickdError: another one runs, or nothing can be written."""
         with self._lock:
             running = self.running

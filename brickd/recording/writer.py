@@ -22,7 +22,7 @@ from brickd.model.kernel_sources.launches import referred
 from brickd.model.kernel_sources.store import KnownSources
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey, Worker
-from brickd.query.orders import Recording
+from brickd.query.orders import StartRecording
 from brickd.recording import body_codec, redact
 from brickd.recording.body_codec import Beginning, RecordingCounts, RecordingEnd, Why
 from brickd.recording.ring_taps import Rings
@@ -71,7 +71,7 @@ class Writer:
     """
 
     def __init__(
-        self, order: Recording, source: RecordingInput, rings: Rings, spool: _reader.Spool, volumes: Volumes
+        self, order: StartRecording, source: RecordingInput, rings: Rings, spool: _reader.Spool, volumes: Volumes
     ) -> None:
         """Begin the first file with the current totals."""
         self.volumes = volumes

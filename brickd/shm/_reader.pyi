@@ -112,7 +112,7 @@ class Header(TypedDict):
     coordinates: bytes
     rate: int
 
-class Process(TypedDict):
+class ProcessCounters(TypedDict):
     names: int
     paths: int
     sites: int
@@ -217,11 +217,11 @@ class Row(TypedDict):
     spread: float
 
 @final
-class Segment:
+class SegmentCopier:
     fetched: int
-    def __new__(cls, fd: int) -> Segment: ...
+    def __new__(cls, fd: int) -> SegmentCopier: ...
     def header(self) -> Header: ...
-    def process(self) -> Process: ...
+    def process(self) -> ProcessCounters: ...
     def control(self) -> Control: ...
     def lanes(self) -> list[tuple[int, Lane, Consumer]]: ...
     def removed(self, reason: int, now_ns: int, /) -> bytes: ...
@@ -269,7 +269,7 @@ class Drain:
 _Error = float | None
 _Member = tuple[int, int, int]
 
-class Matched(TypedDict):
+class MatchColumns(TypedDict):
     fingerprints: int
     rows_count: int
     rows: list[tuple[int, int, int, int, _Error, _Error, _Error, _Error, int, tuple[int, int, int], list[_Member]]]
@@ -317,7 +317,7 @@ class Fingerprints:
         rows_max: int = 4096,
         lost: Iterable[int] | None = None,
         worn: list[bool] | None = None,
-    ) -> Matched: ...
+    ) -> MatchColumns: ...
 
 @final
 class Spool:

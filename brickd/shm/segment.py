@@ -51,7 +51,7 @@ class Segment(SegmentFile):
         with _refusing(name):
             if not self.published():
                 raise SegmentUnpublished(name, "not published yet: its worker is starting, or died while it started")
-            self._copier = _reader.Segment(fd)
+            self._copier = _reader.SegmentCopier(fd)
             self.header = self._copier.header()
             if self.header["uid"] != self.uid:
                 raise ValueError(f"names user {self.header['uid']} as its creator, but user {self.uid} owns it")
@@ -81,7 +81,7 @@ class Segment(SegmentFile):
         with _refusing(self.name):
             return Extent(*self._copier.extent())
 
-    def process(self) -> _reader.Process:
+    def process(self) -> _reader.ProcessCounters:
         """Return the counters of the worker."""
         with _refusing(self.name):
             return self._copier.process()

@@ -228,7 +228,7 @@ def added(one: Reading, other: Reading) -> Reading:
         latency=_merged(one.latency, other.latency, rows),
         sites=[],
         lanes=together(one.lanes + other.lanes),
-        process=cast("_reader.Process", _sum([one.process, other.process]) | _NO_TABLES | ended),
+        process=cast("_reader.ProcessCounters", _sum([one.process, other.process]) | _NO_TABLES | ended),
         deferred={name: _total([count]) for name, count in (Counter(one.deferred) + Counter(other.deferred)).items()},
         odd=_total([one.odd, other.odd]),
         moving=_total([one.moving, other.moving]),

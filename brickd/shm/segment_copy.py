@@ -102,7 +102,7 @@ class Reading(Identity):
         left_out: the sites without requested checksums, one bit for each number.
     """
 
-    process: _reader.Process
+    process: _reader.ProcessCounters
     lanes: list[tuple[int, _reader.Lane, _reader.Consumer]]
     names: list[tuple[str, int] | None]
     paths: list[CallPath | None]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from brickd.analysis.timing.hang import HangVerdict, Lane, LanePosition, Watched, judge, watched
+from brickd.analysis.timing.hang import ComparedLane, HangVerdict, LanePosition, Watched, judge, watched
 from brickd.analysis.timing.hang_text import sentence
 from brickd.base import units
 from brickd.datasources.world import World
@@ -79,7 +79,7 @@ def _rows(workers: Iterable[Watched]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (_STATES.index(row["state"]), -(row["since_ns"] or 0)))
 
 
-def _row(worker: Watched, lane: Lane | None) -> dict[str, Any]:
+def _row(worker: Watched, lane: ComparedLane | None) -> dict[str, Any]:
     span = lane.look.youngest if lane is not None else None
     return {
         "worker": worker.name,

@@ -56,7 +56,7 @@ class _Consumer:
 
     def make_room(self) -> None:
         """Consume all records in the rings."""
-        for lane, line, _ in _reader.Segment(self._fd).lanes():
+        for lane, line, _ in _reader.SegmentCopier(self._fd).lanes():
             tails = (_TAIL.pack(head, head ^ (1 << 64) - 1) for head in (line["span_head"], line["event_head"]))
             os.pwrite(self._fd, b"".join(tails), _CONSUMER_OFFSET + 64 * lane)
 

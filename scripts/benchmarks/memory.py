@@ -67,7 +67,7 @@ def main() -> None:
         worker.start()
     for worker in workers:
         worker.join()
-    lanes = sum(line["begun"] >= paths for _, line, _ in _reader.Segment(segment).lanes())
+    lanes = sum(line["begun"] >= paths for _, line, _ in _reader.SegmentCopier(segment).lanes())
     if lanes != threads:
         raise RuntimeError(f"{lanes} lanes have {paths} spans, expected {threads} lanes")
     print(json.dumps(os.fstat(segment).st_blocks * 512))

@@ -105,7 +105,7 @@ class _Files(NamedTuple):
 class _Room:
     """Wait until the event ring has room for a step, so that nothing is lost."""
 
-    def __init__(self, segment: _reader.Segment) -> None:
+    def __init__(self, segment: _reader.SegmentCopier) -> None:
         self._segment = segment
         slots = segment.header()["event_slots"]
         self._most = slots - slots // 8 - _STEP_SLOTS  # an eighth is reserved for other records
@@ -135,7 +135,7 @@ def _work(service: Service, worker: int, weights: dict[str, Array]) -> Report:
         in_parts(weights) if worker in service.split else weights,
         fault if isinstance(fault, OperatorFault) else as_it_should,
     )
-    room = _Room(_reader.Segment(_core._segment_fd()))
+    room = _Room(_reader.SegmentCopier(_core._segment_fd()))
     tokens = []
     for number, prompt in enumerate(service.prompts):
         for token in islice(model.generate(prompt, step=number * service.steps), service.steps):

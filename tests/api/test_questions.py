@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from brickd.cli.query_options import asks
 from brickd.errors import WrongQuestion
-from brickd.query.orders import Forgetting, RecordedFile, Recording
+from brickd.query.orders import Forgetting, RecordedFile, StartRecording
 from brickd.query.parameters import Switch
 from brickd.query.queries import (
     SORTS,
@@ -29,7 +29,7 @@ from brickd.query.query import key as key_of
 
 KINDS: list[type[Query]] = [
     BricksQuery, HangQuery, InspectQuery, StatusQuery, TreeQuery, WeightsQuery,
-    WorkersQuery, Recording,
+    WorkersQuery, StartRecording,
 ]  # fmt: skip
 TEXTS = [
     "", "0", "1", "7", "-1", "+1", " 1", "1.5", "0.01", "1e2", "1e999", "nan", "inf", "-0", "٣", "9" * 25, "self",
@@ -50,7 +50,7 @@ QUESTIONS: st.SearchStrategy[Query] = st.one_of(
         TreeQuery, NAMES, st.booleans(), st.none() | st.integers(1, 10**6), st.floats(0, 100),
         st.just("start") | st.floats(10, 60),
     ),
-    st.builds(Recording, NAMES, max_size=st.integers(1 << 16, 1 << 40)),
+    st.builds(StartRecording, NAMES, max_size=st.integers(1 << 16, 1 << 40)),
     st.builds(WeightsQuery, NAMES, st.booleans()),
     st.builds(HangQuery, NAMES, st.floats(0.01, 3600), st.floats(0, 86400)),
     st.builds(InspectQuery, st.none() | st.text(min_size=1), st.integers(0, 100_000)),
@@ -98,8 +98,8 @@ def test_default_values_are_left_out_of_a_query_string() -> None:
         ),
         (BricksQuery, "over=ever", "over is 'ever', expected a duration of 10s to 1m"),
         (BricksQuery, "sort=max over=10s", "sort max contradicts over 10s"),
-        (Recording, "max-size=64MB", "max-size is '64MB', expected a size of 64KiB to 1TiB (such as 512KiB, 64MiB"),
-        (Recording, "max-size=1K", "max-size is 1024, expected a size of 64KiB to 1TiB"),
+        (StartRecording, "max-size=64MB", "max-size is '64MB', expected a size of 64KiB to 1TiB (such as 512KiB, 64M"),
+        (StartRecording, "max-size=1K", "max-size is 1024, expected a size of 64KiB to 1TiB"),
         (TreeQuery, "layers=yes", "layers is 'yes', expected true or false"),
         (InspectQuery, "records=100001", "expected a whole number of 0 to 100000"),
     ],
@@ -129,9 +129,9 @@ def test_a_period_is_a_duration_or_the_whole_time() -> None:
 
 def test_a_size_has_a_unit_of_1024_or_is_in_bytes() -> None:
     texts = ("65536", "64K", "64KiB", "0.0625M", "65536B")
-    assert {from_query(Recording, [("max-size", text)]).max_size for text in texts} == {1 << 16}
-    assert to_query(Recording(max_size=64 << 20)) == [("max-size", "64MiB")]
-    assert to_query(Recording(max_size=(1 << 16) + 1)) == [("max-size", "65537")]
+    assert {from_query(StartRecording, [("max-size", text)]).max_size for text in texts} == {1 << 16}
+    assert to_query(StartRecording(max_size=64 << 20)) == [("max-size", "64MiB")]
+    assert to_query(StartRecording(max_size=(1 << 16) + 1)) == [("max-size", "65537")]
 
 
 def test_a_refusal_is_short_for_a_value_of_any_length() -> None:

@@ -12,7 +12,7 @@ from made_up_workers import MadeUp, named, programs
 from verbs import brickd, document, sheet, started
 
 from brickd.model.brick_totals import bricks, names_in
-from brickd.model.summary_fold import Fold
+from brickd.model.summary_fold import SummaryFold
 from brickd.query.queries import By
 
 SPANS = """
@@ -255,7 +255,7 @@ def test_a_group_has_the_totals_of_its_workers(made: list[MadeUp], by: By) -> No
 
 @given(st.lists(programs(), max_size=5))
 def test_cached_keys_of_a_reading_serve_only_equal_readings(made: list[MadeUp]) -> None:
-    shared, own = Fold[str](), Fold[str]()
+    shared, own = SummaryFold[str](), SummaryFold[str]()
     for each in [*made, *made]:
         reading = each.reading()
         name_of = names_in(reading, {})

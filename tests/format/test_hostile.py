@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from brickd.daemon.prune import prune
 from brickd.errors import BrickdError, NotPermitted, SegmentRefused
-from brickd.model.summary_fold import Fold
+from brickd.model.summary_fold import SummaryFold
 from brickd.model.worker_survey import survey
 from brickd.shm import _reader, records
 from brickd.shm.ledger import ledger_of
@@ -41,7 +41,7 @@ def digest(segment: Segment) -> Reading | None:
     except SegmentRefused:
         return None
     ledger_of(reading).document()
-    fold: Fold[tuple[object, ...]] = Fold()
+    fold: SummaryFold[tuple[object, ...]] = SummaryFold()
     fold.add(reading, lambda path, above: (above, *path))
     for row in map(fold.row, range(len(fold.keys))):
         assert all(math.isfinite(value) and value >= 0 for value in row.values() if isinstance(value, float | int))

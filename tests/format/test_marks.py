@@ -11,7 +11,7 @@ from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.model.summary_fold import Fold
+from brickd.model.summary_fold import SummaryFold
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
 from brickd.shm.losses import losses
@@ -100,7 +100,7 @@ def test_marks_are_neither_rows_of_a_fold_nor_part_of_a_time(worker: Start, pref
         prefix,
         "with brick.span('norm'):\n    brick.kernel('k', 1, 1)\n    brick.needs('x')\n    brick.transfer('H2D', 9)",
     )
-    fold: Fold[str] = Fold()
+    fold: SummaryFold[str] = SummaryFold()
     fold.add(got, lambda path, _: got.name(path.name))
     rows = {key: fold.row(number) for number, key in enumerate(fold.keys)}
     assert {key for key, row in rows.items() if row["count"]} == {"norm"}

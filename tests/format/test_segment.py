@@ -142,7 +142,7 @@ def test_a_lane_without_a_thread_has_no_summaries() -> None:
             )
             os.pwrite(r.fd, struct.pack("<Q", 2), regions(r.page)["area"] + lane * regions(r.page)["stride"])
             r.put("lane", lane, opened=int(lane < 2))
-        of = _reader.Segment(r.fd)
+        of = _reader.SegmentCopier(r.fd)
         totals = [dtypes.summaries(of.summaries(*only)[0])["total"].tolist() for only in ((), (0,), (1,), (2,))]
     assert totals == [[300], [100], [200], [0]]
 
@@ -160,7 +160,7 @@ def test_a_path_with_an_unknown_unit_is_refused(prefix: str) -> None:
 def test_a_table_truncated_since_it_was_opened_is_refused(prefix: str, table: str) -> None:
     image = golden("1.7")
     with opened(prefix, image) as segment:
-        copier = _reader.Segment(segment.fd)
+        copier = _reader.SegmentCopier(segment.fd)
         os.truncate(SHM / f"{prefix}a", forge.regions(image)[table] + 8)
         with pytest.raises(ValueError, match="the file was truncated"):
             getattr(copier, f"{table}s")()

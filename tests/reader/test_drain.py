@@ -56,7 +56,7 @@ def test_span_records_add_up_to_the_workers_own_totals(worker: Start, prefix: st
     process.paused()
     with only_segment(prefix) as fd:
         ask_for_spans(fd)
-        drain, segment, rounds = _reader.Drain(fd), _reader.Segment(fd), []
+        drain, segment, rounds = _reader.Drain(fd), _reader.SegmentCopier(fd), []
         for _ in range(4):
             process.go()
             process.paused()

@@ -16,7 +16,7 @@ from verbs import brickd
 
 from brickd.analysis.numerics import blame
 from brickd.errors import WrongQuestion
-from brickd.query.orders import Recording
+from brickd.query.orders import StartRecording
 from brickd.query.query import from_query
 from brickd.recording.replay import opened
 from brickd.shm import records
@@ -79,7 +79,7 @@ def test_values_and_redact_exclude_each_other(tmp_path: Path) -> None:
     assert (reported.returncode, reported.stdout) == (2, "")
     assert "values contradicts redact: give one of them" in reported.stderr
     with pytest.raises(WrongQuestion, match="give one of them"):
-        from_query(Recording, [("values", "true"), ("redact", "true")])
+        from_query(StartRecording, [("values", "true"), ("redact", "true")])
 
 
 def test_the_report_of_a_recording_names_its_level_of_redaction(worker: Start, tmp_path: Path) -> None:

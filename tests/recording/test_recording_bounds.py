@@ -18,7 +18,7 @@ from brickd.errors import BrickdError
 from brickd.model.event_log import Event
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey, Worker
-from brickd.query.orders import Recording
+from brickd.query.orders import StartRecording
 from brickd.recording.body_codec import read_tables
 from brickd.recording.chunks import RingRecords
 from brickd.recording.damage import DAMAGES_MAX, End
@@ -135,7 +135,7 @@ def test_an_old_file_is_followed_by_another_once_it_has_a_snapshot(path: Path) -
 def test_four_snapshots_wait_for_a_disk_and_a_fifth_is_counted(path: Path) -> None:
     machine, written = Machine(), threading.Event()
     machine.log_event = lambda *_, **__: written.wait()  # type: ignore[assignment,method-assign]
-    recorder = Recorder(Recording(), path, machine)
+    recorder = Recorder(StartRecording(), path, machine)
     for number in range(5):
         recorder.take(Snapshot.of(machine.survey(), number, number))
     recorder.end("asked")

@@ -35,7 +35,7 @@ from brickd.model.event_log import KEPT, Event, Log, Page
 from brickd.model.survey_snapshot import EVERY_NS, Snapshot
 from brickd.model.worker_origins import Origin
 from brickd.model.workers import Survey, Usage, Worker
-from brickd.query.orders import Recording
+from brickd.query.orders import StartRecording
 from brickd.query.queries import BricksQuery, InspectQuery
 from brickd.recording import body_codec as bodies
 from brickd.recording.chunks import open_recording
@@ -93,7 +93,7 @@ class Machine(SharedMemory):
 def recorded(path: Path, snapshots: int = 1, **order: Any) -> Recorder:
     """A finished recording of this machine, with snapshots ten seconds apart between its ends."""
     machine = Machine()
-    recorder = Recorder(Recording(**order), path, machine)
+    recorder = Recorder(StartRecording(**order), path, machine)
     now_ns, at_ns = time.monotonic_ns(), time.time_ns()
     for number in range(1, snapshots + 1):
         later = number * EVERY_NS
@@ -512,7 +512,7 @@ def test_the_rings_of_a_worker_are_read_in_two_passes_whatever_their_number(work
 
 
 def test_a_watcher_that_stopped_is_not_woken(tmp_path: Path) -> None:
-    recorder, woken = Recorder(Recording(), tmp_path / "run.brick", Machine()), threading.Event()
+    recorder, woken = Recorder(StartRecording(), tmp_path / "run.brick", Machine()), threading.Event()
     with suppress(RuntimeError), recorder.watched(woken.set):
         raise RuntimeError
     recorder.end("asked")
@@ -529,7 +529,7 @@ def spools() -> int:
 @pytest.mark.parametrize("redact", [False, True])
 def test_an_ended_recording_leaves_neither_spool_nor_key(tmp_path: Path, redact: bool) -> None:
     before = spools()
-    recorder = Recorder(Recording(redact=redact), tmp_path / "run.brick", Machine())
+    recorder = Recorder(StartRecording(redact=redact), tmp_path / "run.brick", Machine())
     assert spools() == before + 1
     recorder.end("asked")
     recorder.join()
@@ -546,7 +546,7 @@ def test_a_recording_ended_by_a_defect_leaves_no_spool(tmp_path: Path) -> None:
             raise RuntimeError("a defect")
 
     before = spools()
-    recorder = Recorder(Recording(until_exit=True), tmp_path / "run.brick", Broken())
+    recorder = Recorder(StartRecording(until_exit=True), tmp_path / "run.brick", Broken())
     recorder.join()
     assert (spools(), recorder.document()["why"]) == (before, None)
 
@@ -554,7 +554,7 @@ def test_a_recording_ended_by_a_defect_leaves_no_spool(tmp_path: Path) -> None:
 def test_a_recording_can_be_read_while_it_is_written(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     machine, path = Machine(), tmp_path / "run.brick"
-    recorder = Recorder(Recording(), path, machine)
+    recorder = Recorder(StartRecording(), path, machine)
     try:
         reported = brickd("status", "--over", "start", str(path))
         assert "200 spans" in reported.stdout
@@ -570,7 +570,7 @@ def test_windows_of_a_recording_match_the_daemons(worker: Start, tmp_path: Path)
         worker, "norm = brick.brick('norm')\npause()\nfor _ in range(60):\n    with norm: pass\npause()", **STILL
     )
     machine, path = Machine(), tmp_path / "run.brick"
-    recorder = Recorder(Recording(), path, machine)
+    recorder = Recorder(StartRecording(), path, machine)
     process.go()
     process.paused()
     recorder.end("asked")

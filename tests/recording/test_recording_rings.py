@@ -316,7 +316,7 @@ def test_a_ring_returns_the_slots_that_its_consumer_has_not_taken(lane: int) -> 
             for ring in ("span", "event"):
                 r.add(each, ring, numbered(8))
                 r.tail(each, ring, 2 * each + (ring == "event"))
-        segment = _reader.Segment(r.fd)
+        segment = _reader.SegmentCopier(r.fd)
         for ring in ("span", "event"):
             taken = 2 * lane + (ring == "event")
             assert segment.ring(lane, ring == "event") == (taken, numbered(8).tobytes()[taken * SLOT :])
@@ -326,7 +326,7 @@ def test_a_ring_returns_the_slots_that_its_consumer_has_not_taken(lane: int) -> 
 
 def test_summaries_of_a_lane_beyond_the_last_are_refused() -> None:
     with rings(lanes=2) as r:
-        segment = _reader.Segment(r.fd)
+        segment = _reader.SegmentCopier(r.fd)
         for lane in (-1, 0, 1):
             assert segment.summaries(lane) == segment.summaries()
         with pytest.raises(IndexError, match="lane 2 of 2"):

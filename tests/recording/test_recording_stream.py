@@ -13,7 +13,7 @@ from test_recording_files import Machine
 
 from brickd.api import event_stream
 from brickd.errors import BrickdError
-from brickd.query.orders import Recording
+from brickd.query.orders import StartRecording
 from brickd.recording.session import Recorder
 
 
@@ -21,7 +21,7 @@ from brickd.recording.session import Recorder
 def recorder(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     """A running recording; its progress is sent when its reader wakes, or after an hour."""
     monkeypatch.setattr(event_stream, "_PROGRESS_SECONDS", 3600)
-    recorder = Recorder(Recording(), tmp_path / "run.brick", Machine())
+    recorder = Recorder(StartRecording(), tmp_path / "run.brick", Machine())
     yield recorder
     recorder.end("asked")
     recorder.join()

@@ -24,7 +24,7 @@ from brickd.errors import BrickdError
 from brickd.model.kernel_sources.store import Sources
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey, Worker
-from brickd.query.orders import Recording
+from brickd.query.orders import StartRecording
 from brickd.recording import body_codec
 from brickd.recording.chunks import records
 from brickd.recording.library import Shelf
@@ -52,7 +52,7 @@ class Written:
     """A writer without a thread."""
 
     def __init__(self, path: Path, machine: Many, spool_bytes: int = 1 << 20, **order: Any) -> None:
-        whole = Recording(**{"max_size": SMALL, "files": 1000} | order)
+        whole = StartRecording(**{"max_size": SMALL, "files": 1000} | order)
         self.machine, self.spool = machine, _reader.Spool(spool_bytes)
         self.rings = Rings(whole.names, spans=True)
         self.rings.into(self.spool)
@@ -218,7 +218,7 @@ def test_a_writer_stuck_at_its_disk_is_reported_by_other_threads(
             return super().survey()
 
     monkeypatch.setattr("brickd.recording.session._STILL_NS", 0)
-    recorder = Recorder(Recording(), tmp_path / "run.brick", Slow())
+    recorder = Recorder(StartRecording(), tmp_path / "run.brick", Slow())
     recorder.end("asked")
     asked.wait()
     assert recorder.trouble == "its disk has not answered for 0 s"
@@ -268,7 +268,7 @@ def test_a_recording_whose_thread_cannot_start_leaves_no_file(tmp_path: Path, mo
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(BrickdError, match=r"nothing can be recorded: can't start new thread \(raise ulimit -u"):
-        Recorder(Recording(spans=True), tmp_path / "run.brick", Watched())
+        Recorder(StartRecording(spans=True), tmp_path / "run.brick", Watched())
     assert into[-1] is None
     assert os.listdir(tmp_path) == []
 
@@ -279,7 +279,7 @@ def test_a_recording_ended_by_a_defect_can_be_fetched(tmp_path: Path) -> None:
         def lives(self, names: tuple[str, ...]) -> bool:
             raise RuntimeError("a defect")
 
-    recorder = Recorder(Recording(until_exit=True), tmp_path / "run.brick", Broken())
+    recorder = Recorder(StartRecording(until_exit=True), tmp_path / "run.brick", Broken())
     recorder.join()
     assert recorder.document()["why"] is None
     (shelved,) = Shelf(tmp_path).all()
@@ -382,7 +382,7 @@ def test_sources_fill_at_most_a_quarter_of_a_file_and_others_are_counted(tmp_pat
 
 def test_failing_and_resuming_are_each_reported_once(tmp_path: Path) -> None:
     machine = Many()
-    recorder = Recorder(Recording(max_size=SMALL), tmp_path / "run.brick", machine)
+    recorder = Recorder(StartRecording(max_size=SMALL), tmp_path / "run.brick", machine)
     now_ns, at_ns = time.monotonic_ns(), time.time_ns()
     for number, length in enumerate((2 * SMALL, 2 * SMALL, 0, 0, 0, 2 * SMALL, 0)):
         recorder.take(Snapshot.of(Survey([], [], words=("x" * length,)), now_ns + number, at_ns + number))
@@ -400,11 +400,11 @@ def test_failing_and_resuming_are_each_reported_once(tmp_path: Path) -> None:
 
 def test_a_recording_with_a_duration_ends_exactly_then(tmp_path: Path) -> None:
     machine = Machine()
-    recorder = Recorder(Recording(duration=0.01), tmp_path / "short.brick", machine)
+    recorder = Recorder(StartRecording(duration=0.01), tmp_path / "short.brick", machine)
     recorder.join()
     answer = recorder.document()
     assert (answer["why"], answer["elapsed_ns"] >= 10_000_000) == ("over", True)
-    recorder = Recorder(Recording(duration=3600), tmp_path / "long.brick", machine)
+    recorder = Recorder(StartRecording(duration=3600), tmp_path / "long.brick", machine)
     for _ in range(2):  # the thread ends a round between the two
         recorder.take(Snapshot.of(Survey([], []), time.monotonic_ns(), time.time_ns()))
         machine.events.until_read(machine.events.add("looked", "").number)

@@ -14,11 +14,11 @@ import pytest
 
 from brickd.analysis.roofline import _peaks
 from brickd.analysis.roofline.measure import Plan, computing, fastest, reading
-from brickd.analysis.roofline.rounds import ProcessorUse, Round, Rounds, SlotWork, Taken, judged, rounds
+from brickd.analysis.roofline.rounds import LostTime, ProcessorUse, Round, Rounds, SlotWork, judged, rounds
 
 CPUS = sorted(os.sched_getaffinity(0))
 BEGIN = 1_000_000_000
-QUIET = (Taken(0, 0, 0), Taken(2 * BEGIN, 0, 0))
+QUIET = (LostTime(0, 0, 0), LostTime(2 * BEGIN, 0, 0))
 
 
 def soon(seconds: float = 0.01) -> int:
@@ -30,7 +30,7 @@ def part(*, slot: int = 1, amount: int = 900, late_ns: int = 0, took_ns: int = 9
     return SlotWork(slot, amount, begun_ns, begun_ns + took_ns, took_ns - lost_ns)
 
 
-def one(*parts: SlotWork, taken: Sequence[Taken] = QUIET) -> Round:
+def one(*parts: SlotWork, taken: Sequence[LostTime] = QUIET) -> Round:
     (found,) = judged(parts, len(parts), taken)
     return found
 
@@ -81,7 +81,7 @@ def test_a_round_is_undisturbed_if_each_thread_had_its_processor_throughout(
 def test_a_round_near_stolen_or_throttled_time_is_disturbed(
     since_ns: int, until_ns: int, hit: bool, more: tuple[int, int], why: str | None
 ) -> None:
-    taken = [Taken(0, 7, 7), Taken(since_ns, 7, 7), Taken(until_ns, 7 + more[0], 7 + more[1])]
+    taken = [LostTime(0, 7, 7), LostTime(since_ns, 7, 7), LostTime(until_ns, 7 + more[0], 7 + more[1])]
     assert one(part(), taken=taken).disturbed_by == (why if hit else None)
 
 
@@ -95,9 +95,9 @@ def test_only_time_taken_from_the_measured_processors_counts(tmp_path: Path) -> 
     (group / "cpu.stat").write_text("throttled_usec 5\n")
     (tmp_path / f"proc/{os.getpid()}").mkdir()
     (tmp_path / f"proc/{os.getpid()}/cgroup").write_text("0::/\n")
-    assert Taken.now([0, 1], tmp_path)[1:] == (7, 5_000)
-    assert Taken.now([1], tmp_path)[1:] == (4, 5_000)
-    assert Taken.now([0], tmp_path / "none")[1:] == (0, 0)
+    assert LostTime.now([0, 1], tmp_path)[1:] == (7, 5_000)
+    assert LostTime.now([1], tmp_path)[1:] == (4, 5_000)
+    assert LostTime.now([0], tmp_path / "none")[1:] == (0, 0)
 
 
 # ---- many rounds

@@ -66,7 +66,7 @@ def _segment() -> object:
     with rings.rings(lanes=2) as made:
         made.path(0, _reader.UNIT_TICKS)
         made.add(0, "span", _SPAN)
-        of = _reader.Segment(made.fd)
+        of = _reader.SegmentCopier(made.fd)
         tables = of.names(), of.paths(), of.sites(), of.lanes(), of.summaries(), of.summaries(0), of.ring(0, False)
         return of.header(), of.process(), of.control(), of.extent(), of.sums(), tables
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from conftest import Worker, reading, readings
 
-from brickd.model.summary_fold import Fold
+from brickd.model.summary_fold import SummaryFold
 from brickd.shm import _reader, records
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment import open_segment
@@ -20,7 +20,7 @@ Site = tuple[str, int, bool]
 
 def summaries(of: Reading) -> dict[tuple[str, ...], _reader.Row]:
     """The totals of each path, by the names from the root; a name ends with its layer."""
-    fold: Fold[tuple[str, ...]] = Fold()
+    fold: SummaryFold[tuple[str, ...]] = SummaryFold()
 
     def names(path: CallPath, above: int) -> tuple[str, ...]:
         name = of.name(path.name) + (f"[{path.layer}]" if path.layer >= 0 else "")

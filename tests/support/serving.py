@@ -27,7 +27,7 @@ from brickd.datasources.shared_memory import SharedMemory
 from brickd.datasources.world import DaemonStatus, Source
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.model.event_log import Log
-from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting, Silencing, Wish
+from brickd.query.orders import EndRecording, Forgetting, Obeyed, Rescanning, Setting, Silencing, StartRecording, Wish
 from brickd.recording.library import Shelf
 from brickd.recording.session import Recorder
 from brickd.shm.segment import open_segment
@@ -103,7 +103,7 @@ class Daemon(SharedMemory):
     def test_notify(self) -> list[dict[str, Any]]:
         return []
 
-    def record(self, order: Recording) -> Recorder:
+    def record(self, order: StartRecording) -> Recorder:
         raise BrickdError("nothing is recorded here")
 
     def end_recording(self, order: EndRecording) -> None:

@@ -312,7 +312,7 @@ class Writer:
     def _leave(self, prefix: str, consumed: Callable[[], bool]) -> Generator[None, None, None]:
         try:
             yield
-            marked = _reader.Segment(self.fd).control()["attached"]
+            marked = _reader.SegmentCopier(self.fd).control()["attached"]
             if not marked and not consumed():
                 yield
                 if append(prefix, self.fd):
@@ -361,7 +361,7 @@ class Writer:
 
 def append(prefix: str, fd: int) -> bool:
     """Append a record of a segment."""
-    return _reader.append_removed(prefix, _reader.Segment(fd).removed(_reader.REMOVED_ROOM, 0))
+    return _reader.append_removed(prefix, _reader.SegmentCopier(fd).removed(_reader.REMOVED_ROOM, 0))
 
 
 # ---- the daemon's world

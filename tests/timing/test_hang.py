@@ -14,7 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verbs import brickd, document, started
 
-from brickd.analysis.timing.hang import HangVerdict, Lane, LaneLook, LanePosition, State, Watched, compared, judge
+from brickd.analysis.timing.hang import (
+    ComparedLane,
+    HangVerdict,
+    LaneLook,
+    LanePosition,
+    State,
+    Watched,
+    compared,
+    judge,
+)
 from brickd.analysis.timing.hang_text import sentence
 from brickd.shm.open_spans import Open
 
@@ -227,7 +236,7 @@ def made(name: str, lanes: Iterable[str], *, alive: bool = True, age_s: float | 
     ("path", "within"), [(("gemm",), None), (("mlp", "gemm"), "mlp"), (("step", "mlp", "gemm"), "mlp")]
 )
 def test_a_position_has_the_brick_directly_around_it(path: tuple[str, ...], within: str | None) -> None:
-    lane = Lane(0, LaneLook(1, (), 1, Open("gemm", 3, 9, path)), "stuck")
+    lane = ComparedLane(0, LaneLook(1, (), 1, Open("gemm", 3, 9, path)), "stuck")
     assert Watched("api/0", "api", True, (lane,)).stuck == {LanePosition("gemm", 3, within): 9}
 
 

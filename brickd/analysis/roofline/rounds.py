@@ -47,7 +47,7 @@ class SlotWork(NamedTuple):
 Work = Callable[[int], list[tuple[int, int, int, int, int]]]
 
 
-class Taken(NamedTuple):
+class LostTime(NamedTuple):
     """Processor time that the hypervisor and our control groups' limits have taken so far."""
 
     at_ns: int
@@ -55,7 +55,7 @@ class Taken(NamedTuple):
     throttled_ns: int
 
     @classmethod
-    def now(cls, cpus: Collection[int], root: Path = Path("/")) -> Taken:
+    def now(cls, cpus: Collection[int], root: Path = Path("/")) -> LostTime:
         """Read the current values; 0 if the kernel does not say."""
         wanted = {f"cpu{cpu}" for cpu in cpus}
         lines = (line.split() for line in (read(root / _STAT) or "").splitlines() if line.startswith("cpu"))
@@ -70,7 +70,7 @@ class Round(NamedTuple):
     disturbed_by: str | None
 
 
-def judged(parts: Iterable[SlotWork], threads: int, taken: Sequence[Taken]) -> list[Round]:
+def judged(parts: Iterable[SlotWork], threads: int, taken: Sequence[LostTime]) -> list[Round]:
     """Return the rounds in which all threads worked, each with its disturbance."""
     slots: dict[int, list[SlotWork]] = defaultdict(list)
     for part in parts:
@@ -81,7 +81,7 @@ def judged(parts: Iterable[SlotWork], threads: int, taken: Sequence[Taken]) -> l
     return [_round(each, losses) for each in slots.values() if len(each) == threads]
 
 
-def _why(before: Taken, after: Taken) -> str | None:
+def _why(before: LostTime, after: LostTime) -> str | None:
     if after.throttled_ns > before.throttled_ns:
         return "throttled"
     return "stolen" if after.stolen_ticks > before.stolen_ticks else None
@@ -127,12 +127,12 @@ def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, e
         for ready in [threads.submit(work, cpu, 0) for cpu in cpus]:
             ready.result()
         while sum(each.disturbed_by is None for each in found) < enough:
-            taken = [Taken.now(cpus)]
+            taken = [LostTime.now(cpus)]
             end_ns = min(taken[0].at_ns + trial_ns, until_ns)
             ended = [threads.submit(work, cpu, end_ns) for cpu in cpus]
             while wait(ended, _LOOK_SECONDS).not_done:
-                taken.append(Taken.now(cpus))
-            taken.append(Taken.now(cpus))
+                taken.append(LostTime.now(cpus))
+            taken.append(LostTime.now(cpus))
             found += judged((part for each in ended for part in each.result()), len(cpus), taken)
             trial_ns = min(2 * trial_ns, _TRIAL_NS_MAX)
             if time.monotonic_ns() >= until_ns:

@@ -58,7 +58,7 @@ class LaneLook(NamedTuple):
 Looks = Mapping[int, LaneLook]
 
 
-class Lane(NamedTuple):
+class ComparedLane(NamedTuple):
     """One lane in two looks: the later look, and the state of the lane."""
 
     number: int
@@ -73,7 +73,7 @@ class Watched:
     name: str
     service: str
     alive: bool
-    lanes: tuple[Lane, ...]
+    lanes: tuple[ComparedLane, ...]
 
     @property
     def moves(self) -> bool:
@@ -155,10 +155,10 @@ def _looks(reading: Reading) -> Looks:
     }
 
 
-def compared(before: Looks, after: Looks, *, alive: bool, longer_ns: float) -> tuple[Lane, ...]:
+def compared(before: Looks, after: Looks, *, alive: bool, longer_ns: float) -> tuple[ComparedLane, ...]:
     """Return the state of each lane; `alive`: the worker was alive at the later look."""
     return tuple(
-        Lane(number, look, _state(before.get(number), look, longer_ns) if alive else "died")
+        ComparedLane(number, look, _state(before.get(number), look, longer_ns) if alive else "died")
         for number, look in after.items()
     )
 

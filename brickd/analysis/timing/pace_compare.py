@@ -32,7 +32,7 @@ from typing import Any, Literal, NamedTuple
 
 from brickd.analysis.timing.stats import ranks
 from brickd.model.brick_totals import names_in, percent_of
-from brickd.model.summary_fold import Fold
+from brickd.model.summary_fold import SummaryFold
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
 
@@ -126,7 +126,7 @@ class Paces:
 
 def paces(a: Iterable[Reading], b: Iterable[Reading]) -> Paces:
     """Compare two groups by the readings of their workers."""
-    fold: Fold[_Key] = Fold()
+    fold: SummaryFold[_Key] = SummaryFold()
     categories: dict[str, str] = {}
     shifts = _add(fold, a, b, categories)
     rows = {key: number for number, key in enumerate(fold.keys) if fold.row(number)["count"]}
@@ -145,7 +145,7 @@ def paces(a: Iterable[Reading], b: Iterable[Reading]) -> Paces:
 
 
 def _add(
-    fold: Fold[_Key], a: Iterable[Reading], b: Iterable[Reading], categories: dict[str, str]
+    fold: SummaryFold[_Key], a: Iterable[Reading], b: Iterable[Reading], categories: dict[str, str]
 ) -> Mapping[str, Set[float]]:
     """Add all readings; return the shifts of the histograms in buckets, by brick."""
     sides: list[tuple[Side, Reading]] = [*(("a", each) for each in a), *(("b", each) for each in b)]
@@ -188,7 +188,7 @@ class _Test(NamedTuple):
     worth: bool
 
 
-def _tested(fold: Fold[_Key], a: int, b: int, shifts: Set[float]) -> _Test | None:
+def _tested(fold: SummaryFold[_Key], a: int, b: int, shifts: Set[float]) -> _Test | None:
     """Compare two rows; None if one has too few calls."""
     rows = fold.row(a), fold.row(b)
     if min(row["count"] for row in rows) < CALLS_MIN:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from brickd.base.units import or_none
 from brickd.model.brick_totals import names_in
 from brickd.model.calltree.graph_nodes import GraphNodes, RowKey, TreeRow, key_of
-from brickd.model.summary_fold import Fold
+from brickd.model.summary_fold import SummaryFold
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
@@ -37,7 +37,7 @@ class MergedTree:
         self._apart = layers
         self._layers: dict[RowKey, set[int]] = defaultdict(set)
         self._first: dict[RowKey, int] = {}
-        fold: Fold[RowKey] = Fold(marks=True)
+        fold: SummaryFold[RowKey] = SummaryFold(marks=True)
         self._keys = fold.keys
         for worker in workers:
             fold.add(worker.reading, self._key_of(worker.reading))

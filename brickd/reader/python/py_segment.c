@@ -1,4 +1,4 @@
-/* python/py_segment.c - brickd.shm._reader.Segment: an open file with a valid header.
+/* python/py_segment.c - brickd.shm._reader.SegmentCopier: an open file with a valid header.
  *
  * Each method makes fresh copies, large ones without the interpreter lock. An inconsistency is a ValueError with the
  * reason.
@@ -364,4 +364,4 @@ static PyType_Slot segment_slots[] = {
     {Py_tp_doc, "Segment(fd): a segment with a valid header; ValueError gives the reason."},
     {0, NULL},
 };
-PyType_Spec segment_spec = {"brickd.shm._reader.Segment", sizeof(Segment), 0, Py_TPFLAGS_DEFAULT, segment_slots};
+PyType_Spec segment_spec = {"brickd.shm._reader.SegmentCopier", sizeof(Segment), 0, Py_TPFLAGS_DEFAULT, segment_slots};

@@ -29,6 +29,6 @@ def cases(folder: Path) -> list[Case]:
         raise RuntimeError("no segment could be opened: see the line that the writer wrote")
 
     def recorded() -> int:
-        return sum(line["summarized"] for _, line, _ in _reader.Segment(segment).lanes())
+        return sum(line["summarized"] for _, line, _ in _reader.SegmentCopier(segment).lanes())
 
     return [Case(PAIR, native=needs.loop(native.batch), recorded=recorded)]

@@ -31,7 +31,7 @@ from brick_agent._compat.profiler.node import ExecutionNode, TransferDirection
 from brick_agent._compat.profiler.own_segment import Recorded
 from brick_agent._compat.profiler.scopes import Scope, scopes_here, set_scopes
 from brick_agent._compat.profiler.sync_modes import SyncMode
-from brick_agent._compat.profiler.timing import Timing, by_name
+from brick_agent._compat.profiler.timing import TimedWork, by_name
 from brick_agent._core import _node, _node_defined, _node_task, brick, kernel, layer, needs, transfer
 from brick_agent._kernel_source import source
 
@@ -54,7 +54,7 @@ def _name(of: object) -> str:
     return of if isinstance(of, str) else f"<{type(of).__name__}>"
 
 
-class Graphed(Timing):
+class Graphed(TimedWork):
     """Launches, transfers and needs, in scopes."""
 
     _graphing = False

@@ -34,7 +34,7 @@ class LayerScope:
 
     __slots__ = ("_layer", "_profiler")
 
-    def __init__(self, profiler: Timing, index: SupportsIndex) -> None:
+    def __init__(self, profiler: TimedWork, index: SupportsIndex) -> None:
         self._profiler = profiler
         self._layer = layer(index)
 
@@ -52,7 +52,7 @@ class LayerScope:
             self._layer.__exit__(kind, error, traceback)
 
 
-class Timing(SyncModes):
+class TimedWork(SyncModes):
     """Records elapsed, deferred and tiled work."""
 
     _tiling = False
