@@ -6,6 +6,7 @@ import ast
 import functools
 import gc
 import graphlib
+import os
 import pickle
 import re
 import subprocess
@@ -32,16 +33,20 @@ ROOMS = (
 )
 # Public modules outside of the rooms, and the rooms that they may import from.
 FLAT = {"brickd": 0, "brickd.errors": 1, "brickd.divergence": ROOMS.index("views") + 1, "brickd.__main__": len(ROOMS)}
-# The modules of programs that run in their own processes.
-PROGRAMS = {"brickd.demo.transformer", "brickd.demo.worker"}
+# What other processes than brickd's load: the demonstration's workers, and each Python that `brickd run` starts.
+PROGRAMS = {"brickd.demo.transformer", "brickd.demo.worker", "brickd.launch.site.sitecustomize"}
+
+
+def sources(folder: Path) -> Iterator[Path]:
+    """The Python files and stubs in a folder, also in folders to which it has links."""
+    for root, _, names in os.walk(folder, followlinks=True):
+        yield from (Path(root, name) for name in names if name.endswith((".py", ".pyi")))
 
 
 @functools.cache
 def modules() -> dict[str, Path]:
     found = {}
-    for path in (ROOT / "brickd").rglob("*.py*"):
-        if path.suffix not in (".py", ".pyi"):
-            continue
+    for path in sources(ROOT / "brickd"):
         parts = path.relative_to(ROOT).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
@@ -137,9 +142,7 @@ def test_only_modules_that_are_found_by_their_names_have_less_than_40_lines() ->
 
 def test_a_public_class_name_means_one_thing() -> None:
     homes = defaultdict(list)
-    for path in (path for root in ("brickd", "agent/brick_agent") for path in (ROOT / root).rglob("*.py*")):
-        if path.suffix not in (".py", ".pyi"):
-            continue
+    for path in (path for root in ("brickd", "agent/brick_agent") for path in sources(ROOT / root)):
         for name in imports_and_classes(path)[1]:
             if not name.startswith("_"):
                 homes[name].append(path.resolve())  # brickd links to some files of the agent
@@ -148,13 +151,23 @@ def test_a_public_class_name_means_one_thing() -> None:
 
 
 def test_brickd_and_the_agent_never_import_each_other() -> None:
+    for name in modules().keys() - PROGRAMS:
+        assert not {each for each in imported(modules()[name]) if each.startswith("brick_agent")}, name
+    for path in sources(ROOT / "agent/brick_agent"):
+        assert not {each for each in imported(path) if each.startswith("brickd")}, path
+
+
+def test_programs_and_brickd_never_import_each_other() -> None:
     for name, path in modules().items():
-        assert name in PROGRAMS or not any(each.startswith("brick_agent") for each in imported(path)), name
+        of_brickd = {each for each in imported(path) if each.startswith("brickd")}
+        assert of_brickd <= PROGRAMS if name in PROGRAMS else not of_brickd & PROGRAMS, name
 
 
-def test_a_program_of_the_demo_imports_nothing_of_brickd() -> None:
-    for program in PROGRAMS:
-        assert {name for name in imported(modules()[program]) if name.startswith("brickd")} <= PROGRAMS
+def test_the_files_that_brickd_and_the_agent_share_import_only_each_other() -> None:
+    shared = {name for name, path in modules().items() if (ROOT / "agent") in path.resolve().parents}
+    assert {"brickd.launch", "brickd.launch.site.sitecustomize", "brickd.model.calltree.graph_nodes"} < shared
+    for name in shared - PROGRAMS:
+        assert imported(modules()[name]) <= shared - PROGRAMS, name
 
 
 def test_every_public_name_of_the_agent_is_defined_once() -> None:
