@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from brickd.analysis.roofline import peaks
+from brickd.analysis.roofline import peaks, peaks_file
 from brickd.analysis.roofline.peaks import ANY, MEMORY, Bandwidth, Device, Kept, Skipped
 from brickd.base import escape, units
 from brickd.base.paths import runtime
@@ -84,9 +84,9 @@ def calibrate(
         raise click.UsageError("--replace contradicts --peak-flops: give one of them")
     if device == "":
         raise click.UsageError("--device is empty, expected a name")
-    path = peaks.place(runtime())
+    path = peaks_file.place(runtime())
     known = _known(path)
-    peaks.may_save(path)
+    peaks_file.may_save(path)
     if not giving and not replace:
         _require_this_machine(known)
     skipped: list[Skipped] = []
@@ -97,7 +97,7 @@ def calibrate(
         found, skipped = _measured(quick)
     devices, kept = peaks.merged(found, [each for each in known if each.source == "given"] if replace else known)
     _refuse(devices)
-    peaks.save(path, devices)
+    peaks_file.save(path, devices)
     document = {
         "schema_version": 1,
         "path": str(path),
@@ -110,7 +110,7 @@ def calibrate(
 
 def _known(path: Path) -> Sequence[Device]:
     try:
-        return peaks.load(path)
+        return peaks_file.load(path)
     except PeaksRefused as error:
         print_message(f"{error}; this measurement replaces it")
         return ()

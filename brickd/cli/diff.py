@@ -1,34 +1,27 @@
 """The verb `diff`.
 
-Owns: the human screen of a comparison, the exit code. Must not know: how workers are compared. Invariants: the first
-line has the evidence and the verdict; the number of unexamined fingerprints is shown; by default the screen has 24
-lines.
+Owns: its options, the exit code. Must not know: how workers are compared, the screen. Invariant: without anything to
+compare, it never exits as if workers were equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from brickd.analysis.timing.pace_compare import CALLS_MIN
-from brickd.base import escape, units
-from brickd.cli import progress, wording
-from brickd.cli import table as tables
+from brickd.cli import progress
 from brickd.cli.ask import noted
 from brickd.cli.completion import complete_workers, with_recordings
-from brickd.cli.output import Screen, emit, output_options, print_message
+from brickd.cli.diff_screen import DIFFER, render
+from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import asks
-from brickd.cli.table import Column, Figure
 from brickd.errors import Exit, NothingComparable
-from brickd.query.queries import REASONS, DiffQuery
+from brickd.query.queries import DiffQuery
 from brickd.views import diff_operands
 
-_LINES = 24
-_BEFORE, _SITES_MIN, _APART = 2, 3, 5
-_BRICKS = 3
-_DIFFER = ("diverged", "routing")
 _FAILS = ("diverged", "within", "incomplete", "unproven", "slower")
 
 
@@ -81,7 +74,7 @@ def diff(
     emit(
         document,
         output,
-        table=lambda screen: _render(document, screen, every, context, times="slower" in fails),
+        table=lambda screen: render(document, screen, every, context, times="slower" in fails),
         rows="sites",
     )
     is_slower = "slower" in fails and _is_slower(document, percent)
@@ -94,7 +87,7 @@ def diff(
     elif document["verdict"] == "not_comparable":
         print_message(f"only times are compared: {document['reasons'][0]}")
     fail = is_slower or any(document[each] for each in ("within", "incomplete") if each in fails)
-    return Exit.DIFFERS if fail or document["verdict"] in (*_DIFFER, *fails) else Exit.OK
+    return Exit.DIFFERS if fail or document["verdict"] in (*DIFFER, *fails) else Exit.OK
 
 
 def _is_slower(document: dict[str, Any], percent: float) -> bool:
@@ -120,199 +113,3 @@ def _is_unproven(document: dict[str, Any]) -> bool:
     classes = document["evidence_classes"]
     outputs = [each for each in classes if each["evidence"] != "weights"]
     return all(each["verdict"] == "unproven" for each in outputs or classes)
-
-
-def _render(document: dict[str, Any], screen: Screen, every: bool, context: int | None, *, times: bool) -> list[str]:
-    if document["verdict"] == "not_comparable":  # the final error says that
-        return _times(document["timing"], screen, every)[1:] if times else []
-    title, *more = document["headlines"]
-    bad = document["verdict"] in _DIFFER
-    lines = [escape.text(title, screen.width)]
-    if document["verdict"] != "identical":
-        lines = [screen.paint(lines[0], "red" if bad else "yellow")]
-    lines += [escape.text(f"  {headline}", screen.width) for headline in more]
-    lines += _both(document["first"], screen) if document["first"] else []
-    rest = [escape.text(line, screen.width) for line in (*_counted(document), *_unseen(document["coverage"]))]
-    rest += _times(document["timing"], screen, every)
-    sites = [site for site in document["sites"] if site["compared"] or not site["not_comparable"]]
-    room = _LINES - len(lines) - len(rest) - 3  # an empty line, titles, and the line of omissions
-    apart = _apart(document["sites"], screen, None if every else room - _SITES_MIN)
-    room = max(_SITES_MIN, room - len(apart))
-    at = _place(document["first"], sites)
-    shown = sites if every else _near(sites, at, room) if context is None else _around(sites, at, context)
-    return lines + _sites(shown, len(sites), screen) + apart + rest
-
-
-def _both(first: dict[str, Any], screen: Screen) -> list[str]:
-    held = [side for side in (first["a"], first["b"]) if side["checksum"] is not None]  # a worker may lack a weight
-    return tables.figures(_STATISTICS, held, screen.width)
-
-
-def _sites(shown: Sequence[dict[str, Any]], among: int, screen: Screen) -> list[str]:
-    if not shown:
-        return []
-    more = wording.more(among - len(shown), "more site", ": --all")
-    return ["", *tables.figures(_SITES_OF, shown, screen.width), *more]
-
-
-def _apart(sites: Sequence[dict[str, Any]], screen: Screen, room: int | None) -> list[str]:
-    """Say where fingerprints could not be compared, and why; [] without enough room."""
-    rows = [{**site, "times": sum(site["not_comparable"].values())} for site in sites if site["not_comparable"]]
-    most = len(rows) if room is None else min(_APART, room - 4)  # an empty line, titles, and the line of omissions
-    if not rows or most < 1:
-        return []
-    title = f"not comparable: {units.count(sum(row['times'] for row in rows))} at {units.many(len(rows), 'site')}"
-    more = wording.more(len(rows) - most, "more site", ": --all")
-    return ["", title, *tables.figures(_SITES_APART, rows[:most], screen.width), *more]
-
-
-def _place(first: dict[str, Any] | None, sites: Sequence[dict[str, Any]]) -> int | None:
-    """Return the index of the first difference among the sites."""
-    if first is None:
-        return None
-    where = first["kernel"], first["layer"]
-    return next((n for n, site in enumerate(sites) if (site["kernel"], site["layer"]) == where), None)
-
-
-def _near(sites: Sequence[dict[str, Any]], at: int | None, room: int) -> Sequence[dict[str, Any]]:
-    """Return the sites around the first difference, or all sites with a verdict or missing."""
-    if at is None:
-        return [site for site in sites if site["verdict"] is not None or site["missing"]][:room]
-    begin = max(0, min(at - _BEFORE, len(sites) - room))
-    return sites[begin : begin + room]
-
-
-def _around(sites: Sequence[dict[str, Any]], at: int | None, context: int) -> Sequence[dict[str, Any]]:
-    return sites[max(0, (at or 0) - context) : (at or 0) + context + 1]
-
-
-def _counted(document: dict[str, Any]) -> Iterator[str]:
-    figures = [f"{units.many(document['compared'], 'comparison')}: {units.count(document['identical'])} identical"]
-    figures += [f"{units.count(document[key])} {key}" for key in ("within", "diverged", "incomplete") if document[key]]
-    reasons = document["not_comparable"]
-    if reasons:
-        why = ", ".join(f"{key} {units.count(n)}" for key, n in reasons.items())
-        figures.append(f"{units.count(sum(reasons.values()))} not comparable ({why})")
-    yield ", ".join(figures)
-    lacking = [f"{units.count(each['missing'])} in {each['worker']}" for each in document["workers"] if each["missing"]]
-    if lacking:
-        where = "" if document["evidence"] == "weights" else ", in common steps"
-        yield f"missing{where}: {', '.join(lacking[:4])}"
-    yield from _other_classes(document)
-
-
-def _other_classes(document: dict[str, Any]) -> Iterator[str]:
-    """Return the other verdicts; the headlines report outputs that were not compared."""
-    for each in document["evidence_classes"]:
-        if each["verdict"] == "unproven" and each["evidence"] == "weights" != document["evidence"]:
-            yield f"by weights: unproven: {each['why']}"
-    for other in document["others"]:
-        if other["verdict"] == "not_comparable":
-            continue
-        count = f", {units.count(other['diverged'])} diverged" if other["diverged"] else ""
-        compared = units.many(other["compared"], "comparison")
-        yield f"by {other['evidence']}: {_spell(other['verdict'])}, {compared}{count}"
-
-
-def _unseen(seen: dict[str, Any]) -> Iterator[str]:
-    """Count what was not compared."""
-    steps = seen["steps"] or {}
-    counts = [
-        (seen["lone"], "fingerprint without a counterpart", "fingerprints without a counterpart"),
-        (seen["bare"], "fingerprint without inputs", None),
-        (seen["uncertain"], "fingerprint at an edge of the window", "fingerprints at an edge of the window"),
-        (seen["unreadable"], "tensor that cannot be read", "tensors that cannot be read"),
-        (steps.get("lone", 0), "step of one worker only", "steps of one worker only"),
-        (steps.get("other", 0), "step of different work", "steps of different work"),
-        (seen["off_sites"], "site that is off", "sites that are off"),
-        (seen["evicted"], "fingerprint without room", "fingerprints without room"),
-        (seen["lost"], "fingerprint lost", "fingerprints lost"),
-    ]
-    if any(n for n, _, _ in counts):
-        yield f"unseen: {', '.join(units.many(n, one, more) for n, one, more in counts if n)}"
-
-
-def _times(timing: dict[str, Any] | None, screen: Screen, every: bool) -> list[str]:
-    """Return the bricks whose times differ; `~`: perhaps by chance."""
-    if timing is None or not timing["bricks"]:
-        return []
-    a, b = (units.listed(timing[side], most=1) for side in ("a", "b"))
-    rows = timing["bricks"] if every else timing["bricks"][:_BRICKS]
-    significant = sum(row["significant"] for row in timing["bricks"])
-    title = f"time: {units.many(significant, 'brick differs', 'bricks differ')}, of {len(timing['bricks']):,}"
-    shown = [{**row, "shown": _difference(row)} for row in rows]
-    return ["", title, *tables.figures(_paces(a, b), shown, screen.width)]
-
-
-def _difference(row: dict[str, Any]) -> str:
-    percent = row["difference_percent"]
-    return "~" if not row["significant"] or percent is None else wording.signed(percent)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.6g}"
-
-
-def _error(value: float | None) -> str:
-    return units.relative(value) if value else "-"
-
-
-def _layer(layer: int | None) -> str:
-    return "" if layer is None else str(layer)
-
-
-def _spell(value: str | None) -> str:
-    return "" if value is None else value.replace("_", " ")
-
-
-def _why(reasons: dict[str, int]) -> str:
-    return ", ".join(REASONS[key] if len(reasons) == 1 else f"{n:,} {REASONS[key]}" for key, n in reasons.items())
-
-
-def _shape(shape: Sequence[int]) -> str:
-    return "×".join(map(str, shape)) or "scalar"
-
-
-def _median(side: dict[str, Any]) -> str:
-    return units.duration(side["median_ns"])
-
-
-_STATISTICS = (
-    Figure(Column("  WORKER"), "worker", lambda name: f"  {name}"),
-    Figure(Column("CHECKSUM"), "checksum", str),
-    Figure(Column("DTYPE", spare=2), "dtype", str),
-    Figure(Column("SHAPE", spare=3), "shape", _shape),
-    Figure(Column("MEAN", "right", spare=1), "mean", _number),
-    Figure(Column("L2", "right", spare=1), "l2", _number),
-    Figure(Column("NAN", "right"), "nan", units.count),
-    Figure(Column("+INF", "right", spare=4), "pos_inf", units.count),
-    Figure(Column("-INF", "right", spare=4), "neg_inf", units.count),
-)
-_SITES_OF = (
-    Figure(Column("SITE"), "kernel", str),
-    Figure(Column("LAYER", "right"), "layer", _layer),
-    Figure(Column("COMPARED", "right"), "compared", units.count),
-    Figure(Column("IDENTICAL", "right", spare=1), "identical", units.count),
-    Figure(Column("DIVERGED", "right"), "diverged", units.count),
-    Figure(Column("MISSING", "right", spare=3), "missing", units.count),
-    Figure(Column("ERROR", "right", spare=2), "relative_error", _error),
-    Figure(Column("VERDICT"), "verdict", _spell),
-    Figure(Column("BLAME"), "blame", _spell),
-)
-_SITES_APART = (
-    Figure(Column("SITE"), "kernel", str),
-    Figure(Column("LAYER", "right"), "layer", _layer),
-    Figure(Column("TIMES", "right"), "times", units.count),
-    Figure(Column("MISSING", "right", spare=1), "missing", units.count),
-    Figure(Column("WHY"), "not_comparable", _why),
-)
-
-
-def _paces(a: str, b: str) -> tuple[Figure, ...]:
-    """The columns of times, under the names of the workers."""
-    return (
-        Figure(Column("BRICK"), "brick", str),
-        Figure(Column(a, "right"), "a", _median),
-        Figure(Column(b, "right"), "b", _median),
-        Figure(Column("DIFFERENCE", "right"), "shown", str),
-    )

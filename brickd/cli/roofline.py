@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from brickd.analysis.roofline import peaks
+from brickd.analysis.roofline import peaks_file
 from brickd.analysis.roofline.roofline import chosen, document
 from brickd.base import escape, state_file, units
 from brickd.base.paths import runtime
@@ -67,7 +67,7 @@ def roofline(query: RooflineQuery, recordings: Sequence[str], svg: Path | None, 
     """  # noqa: D301
     bricks = BricksQuery(query.names, by=query.by, category=query.category, over=query.over)
     totals = asked("bricks", bricks, recordings=recordings)
-    device = chosen(peaks.load(peaks.place(runtime())), query)
+    device = chosen(peaks_file.load(peaks_file.place(runtime())), query)
     found = document(totals, device, query, here())
     for line in (*_elsewhere(found), *_too_low(found)):
         print_message(line)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import accumulate, takewhile
+from itertools import takewhile
 
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.weights.shards import shard_of
@@ -20,6 +20,7 @@ from brickd.daemon.admission import Admission
 from brickd.daemon.attachment import Attached, Stage
 from brickd.daemon.segment_directory import Directory
 from brickd.errors import NotPermitted, SegmentRefused
+from brickd.model import retained_workers
 from brickd.model.background import Background
 from brickd.model.deferred_overlay import lifted
 from brickd.model.event_log import LogEvent
@@ -30,12 +31,8 @@ from brickd.model.workers import Held
 from brickd.query.orders import Wish
 from brickd.recording.ring_taps import Rings
 from brickd.shm.ledger import ledger_of
-from brickd.shm.memory_budget import MIB, kept_of
 from brickd.shm.removed_workers import RemovedWorker, uncounted
 from brickd.state.daemon_state import Memory
-
-GONE_MAX = 64  # older ones are added up
-GONE_BYTES = 96 * MIB  # fewer, if reading them takes more than this: 64 with 1,024 shared paths take 72 MiB
 
 
 class Roster:
@@ -267,7 +264,7 @@ class Roster:
                 self._let_go(each)
         with self.lock:
             # Only now: after the sum, a segment that still exists would not be recognised by its uuid.
-            oldest = self._too_many()
+            oldest = retained_workers.beyond_limits(self.memory.gone)
             added = 0
             for uuid in takewhile(lambda _: goes_on(), oldest):
                 gone = self.memory.gone.pop(uuid)
@@ -275,13 +272,6 @@ class Roster:
                 added += 1
             self.crowded = added < len(oldest)
         return added > 0
-
-    def _too_many(self) -> list[str]:
-        """Return the oldest gone workers beyond the limits."""
-        gone = list(self.memory.gone.items())[::-1]
-        kept = accumulate(kept_of(each.reading for _, each in gone))
-        few = sum(1 for number, taken in enumerate(kept) if number < GONE_MAX and taken <= GONE_BYTES)
-        return [uuid for uuid, _ in gone[few:]][::-1]
 
     def release(self) -> None:
         """Release all segments."""

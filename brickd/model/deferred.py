@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from brickd.base.json_values import flag, optional, pieces, plain, require, text, unicode, whole
-from brickd.model.deferred_starts import Start, WaitingStarts
+from brickd.base.json_values import pieces, plain, require, text, unicode, whole
+from brickd.model.deferred_waiting import Batch, Finalize, Start, WaitingStarts
 from brickd.shm import _reader
 from brickd.shm.clock import Now
 from brickd.shm.segment_codec import packed, packed_text
@@ -43,31 +43,11 @@ _RECORD = struct.Struct("<QIHH6Q")
 
 
 @dataclass(slots=True)
-class Finalize:
-    """The host has waited for a stream, or for all streams (None); `again`: repeated for a late start."""
-
-    ticks: int
-    stream: int | None
-    again: bool = False
-
-
-@dataclass(slots=True)
 class DeferredStream:
     """A stream: the starts that wait for their end, and the time up to which every start has ended."""
 
     waiting: WaitingStarts = field(default_factory=WaitingStarts)
     closed: int = -1
-
-
-@dataclass(slots=True)
-class Batch:
-    """Finalizes, and measurements without a start, that wait for another pass over the lanes."""
-
-    finalizes: list[Finalize] = field(default_factory=list)
-    measurements: dict[int, int] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.finalizes) + len(self.measurements)
 
 
 class Deferred:
@@ -237,15 +217,11 @@ class Deferred:
 
     def members(self) -> dict[str, str]:
         """Return the JSON texts of all fields, as members of an object."""
-        batches = [
-            [[[each.ticks, each.stream, each.again] for each in batch.finalizes], list(batch.measurements.items())]
-            for batch in (self._ripe, self._fresh)
-        ]
         return {
             "counts": plain(self.counts),
             "closed": plain(self._closed),
             "streams": self._streams_text(),
-            "batches": plain(batches),
+            "batches": plain([batch.document() for batch in (self._ripe, self._fresh)]),
             **{name: packed_text(getattr(self, name).packed()) for name in _TABLES},
         }
 
@@ -279,18 +255,11 @@ class Deferred:
             self._waiting |= {each.id: each for each in unmeasured}
             pending += len(unmeasured)
         require(len(self._waiting) == pending, "each start once", pending)
-        self._ripe, self._fresh = (_batch(*each) for each in document["batches"])
+        self._ripe, self._fresh = (Batch.of(*each) for each in document["batches"])
         return self
 
 
 _TABLES = ("measured", "bound", "latency")
-
-
-def _batch(finalizes: Any, measurements: Any) -> Batch:
-    return Batch(
-        [Finalize(whole(ticks), optional(stream, whole), flag(again)) for ticks, stream, again in finalizes],
-        {whole(id): whole(ns) for id, ns in measurements},
-    )
 
 
 def _too_long(elapsed_ns: int, start: Start, now: Now) -> bool:

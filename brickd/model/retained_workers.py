@@ -1,21 +1,26 @@
 """A daemon's state about workers: cursors, deferred work, totals of removed segments.
 
-Owns: that state, and its form as JSON. Must not know: how it is stored in a file, how it changes. Invariants: a worker
-is identified by its uuid.
+Owns: that state, its form as JSON, how many totals are kept. Must not know: how it is stored in a file, how it changes.
+Invariant: a worker is identified by its uuid.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 from brickd.base.json_values import U64_MAX, listed, optional, plain, unicode, whole
 from brickd.model.deferred import Deferred
 from brickd.shm import _reader, segment_codec
+from brickd.shm.memory_budget import MIB, kept_of
 from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import Identifier
+
+GONE_MAX = 64  # older ones are added up
+GONE_BYTES = 96 * MIB  # fewer, if reading them takes more than this: 64 with 1,024 shared paths take 72 MiB
 
 _UID_MAX = 2**32 - 1
 
@@ -106,6 +111,14 @@ class RetainedTotals:
         header = {**self.reading.header, "index": -1, "coordinates": b""}
         reading = replace(segment_codec.added(self.reading, other.reading), header=cast("_reader.Header", header))
         return RetainedTotals(f"{reading.service}/older", reading, self.workers + other.workers)
+
+
+def beyond_limits(gone: Mapping[str, RetainedTotals]) -> list[str]:
+    """Return the workers whose totals must be added up, the oldest first; `gone`: by uuid, the oldest first."""
+    newest = list(gone.items())[::-1]
+    taken = accumulate(kept_of(each.reading for _, each in newest))
+    kept = sum(1 for number, size in enumerate(taken) if number < GONE_MAX and size <= GONE_BYTES)
+    return [uuid for uuid, _ in newest[kept:]][::-1]
 
 
 def _identifier(file: Any) -> Identifier:

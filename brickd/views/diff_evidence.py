@@ -14,6 +14,7 @@ from brickd.analysis.evidence_verdicts import EvidenceVerdict, proof_of, uncompa
 from brickd.analysis.numerics.announce import command, headlines
 from brickd.analysis.numerics.comparison import Comparison
 from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.weights.headlines import headlines as weights_headlines
 from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.model.worker_names import KnownNames, as_argument
 from brickd.model.workers import Worker
@@ -47,7 +48,7 @@ def known(
 def _by_weights(weights: Sequence[WeightsVerdict], workers: Collection[Worker]) -> Iterator[KnownFinding]:
     names = {worker.name for worker in workers}
     for judged in weights:
-        for line in judged.headlines():
+        for line in weights_headlines(judged):
             if line.found.state == "differs" and line.found.name in names:
                 following = f"brickd weights {as_argument(judged.service)}"
                 yield KnownFinding("weights", [line.found.name], line.text, following)

@@ -13,9 +13,10 @@ from typing import NamedTuple
 from brickd.analysis.numerics.blame import Blame, Verdict
 from brickd.analysis.numerics.comparison import EvidenceClass
 from brickd.analysis.numerics.diagnosis import listed
+from brickd.analysis.weights.headlines import how_far, unlike
 from brickd.analysis.weights.replicas import judge
 from brickd.analysis.weights.store import Weights
-from brickd.analysis.weights.verdicts import ComparedWorker, Differing, WeightsVerdict, how_far, unlike
+from brickd.analysis.weights.verdicts import ComparedWorker, Differing, WeightsVerdict
 from brickd.base.units import called, plural
 from brickd.model.workers import Worker
 from brickd.shm.sites import Site

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from brickd.analysis.weights.contents import TensorContent
+from brickd.analysis.weights.headlines import headlines
 from brickd.analysis.weights.replicas import holdings, judge
 from brickd.analysis.weights.tensors import Tensor
 from brickd.analysis.weights.verdicts import ComparedWorker, Differing, Holding, Verdict, WeightOutlier, WeightsVerdict
@@ -30,7 +31,7 @@ def answer(world: World, query: WeightsQuery) -> Answer:
     document = {
         **begun(world),
         "verdict": _verdict(judged),
-        "headlines": [headline.text for each in judged for headline in each.headlines()],
+        "headlines": [headline.text for each in judged for headline in headlines(each)],
         "services": [_service(each) for each in judged],
         "not_comparable": dict(sum((each.reasons() for each in judged), Counter[str]())),
         "workers": [_worker(found) for each in judged for found in each.workers],

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from brickd.analysis.numerics.blame import Blame, NotFinite
 from brickd.analysis.numerics.online_state import ServiceSite
 from brickd.analysis.weights.contents import TensorContent
+from brickd.analysis.weights.headlines import Headline, headlines
 from brickd.analysis.weights.tensors import Tensor
-from brickd.analysis.weights.verdicts import Differing, Headline, Holding, WeightOutlier, WeightsVerdict
+from brickd.analysis.weights.verdicts import Differing, Holding, WeightOutlier, WeightsVerdict
 from brickd.model.worker_names import as_argument
 from brickd.model.workers import Worker
 
@@ -28,7 +29,7 @@ def findings(
     if all(each.verdict == "nothing" for each in of):
         return None
     named = {worker.name for worker in workers}
-    found = [_finding(each, headline) for each in of for headline in each.headlines()]
+    found = [_finding(each, headline) for each in of for headline in headlines(each)]
     return [each for each in found if not partial or named.intersection(each["workers"])]
 
 

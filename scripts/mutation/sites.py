@@ -25,6 +25,7 @@ SOURCES = (
     "brickd/state/checkpoint.py",
     "brickd/state/daemon_state.py",
     "brickd/model/deferred.py",
+    "brickd/model/retained_workers.py",
     "brickd/model/windows.py",
     "brickd/analysis/timing/stragglers.py",
     "brickd/analysis/numerics/*.py",

@@ -14,10 +14,11 @@ from forge import empty, header_value, put, seal
 from rings import Rings, events, spans
 
 from brickd.base.units import SECOND
-from brickd.daemon import attachment, drain_order, roster
+from brickd.daemon import attachment, drain_order
 from brickd.daemon.attachment import Attached
 from brickd.daemon.collector import STILL_NS, Collector
 from brickd.errors import DaemonEnds
+from brickd.model import retained_workers
 from brickd.model.worker_survey import survey
 from brickd.model.workers import Survey
 from brickd.shm import memory_budget
@@ -245,7 +246,7 @@ def test_many_lanes_of_dead_workers_are_merged(prefix: str, loop: Loop) -> None:
 def test_the_oldest_dead_workers_are_merged_over_the_limit(
     prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch, bytes_max: int, kept: int
 ) -> None:
-    monkeypatch.setattr(roster, "GONE_BYTES", bytes_max)
+    monkeypatch.setattr(retained_workers, "GONE_BYTES", bytes_max)
     loop.tick(0)
     for second in range(1, 5):
         with segment(prefix, "died", lanes=1) as r:
@@ -277,7 +278,7 @@ def test_no_more_dead_workers_are_read_until_earlier_ones_are_merged(
     died("abcdef")
     while len(loop.memory.gone) < 6:
         loop.tick(next(seconds) * SECOND)
-    monkeypatch.setattr(roster, "GONE_MAX", 1)
+    monkeypatch.setattr(retained_workers, "GONE_MAX", 1)
     loop.keep(next(seconds) * SECOND)
     assert loop.roster.crowded, "one tick has no time for all"
     before = len(loop.memory.gone)
@@ -303,7 +304,7 @@ def test_a_loop_that_ends_merges_no_workers(prefix: str, loop: Loop, monkeypatch
             record(r, 1)
             r.put("process", 0, ended=1)
     loop.tick(1, look=True)
-    monkeypatch.setattr(roster, "GONE_MAX", 0)
+    monkeypatch.setattr(retained_workers, "GONE_MAX", 0)
     loop.collector.ending.set()
     loop.collector.end(2 * SECOND)
     assert (len(loop.collector.memory.gone), loop.collector.memory.older) == (2, {})

@@ -14,7 +14,7 @@ from machines import machine
 from running import running
 from verbs import brickd
 
-from brickd.daemon import roster
+from brickd.model import retained_workers
 from brickd.model.brick_totals import bricks
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.windows import Windows
@@ -171,7 +171,7 @@ def test_a_worker_first_read_after_its_death_is_in_no_window(worker: Start, pref
 def test_merging_and_forgetting_dead_workers_removes_nothing_from_a_window(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "GONE_MAX", 1)
+    monkeypatch.setattr(retained_workers, "GONE_MAX", 1)
     with machine(prefix) as here:
         processes = [late(worker) for _ in range(6)]
         here.tick()
@@ -202,7 +202,7 @@ def test_merging_and_forgetting_dead_workers_removes_nothing_from_a_window(
 def test_a_recorded_window_is_unchanged_after_its_dead_workers_are_forgotten(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "GONE_MAX", 1)
+    monkeypatch.setattr(retained_workers, "GONE_MAX", 1)
     taken: list[Snapshot] = []
     with machine(prefix) as here:
         processes = [late(worker) for _ in range(5)]

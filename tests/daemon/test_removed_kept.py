@@ -15,9 +15,9 @@ from removals import RECORD, file_of, record_of, records, takes_along
 from verbs import brickd, document, started
 
 from brickd.base.paths import runtime
-from brickd.daemon import roster
 from brickd.daemon.collector import STILL_NS
 from brickd.datasources.shared_memory import SharedMemory
+from brickd.model import retained_workers
 from brickd.model.background import Background
 from brickd.model.worker_survey import survey
 from brickd.shm import _reader, removed_file, removed_workers
@@ -182,7 +182,7 @@ def buried(worker: Start, prefix: str, daemon: Machine, spans: int) -> bytes:
 def test_a_record_adds_only_counts_missing_from_the_retained_totals(
     worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "GONE_MAX", 1)
+    monkeypatch.setattr(retained_workers, "GONE_MAX", 1)
     with machine(prefix) as daemon:
         one = buried(worker, prefix, daemon, 10)
         append(prefix, one, 10)
@@ -251,7 +251,7 @@ def test_a_record_of_a_lost_segment_adds_nothing_after_its_successor_is_merged(
         append(prefix, ONE, 7)
         daemon.tick()
         assert counted(daemon) == (200, 0)
-        monkeypatch.setattr(roster, "GONE_MAX", 0)
+        monkeypatch.setattr(retained_workers, "GONE_MAX", 0)
         buried(worker, prefix, daemon, 10)
         assert [each.workers for each in daemon.loop.memory.older.values()] == [2]
         assert without_a_daemon(prefix, daemon.kept) == counted(daemon) == (210, 0)

@@ -18,10 +18,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precon
 from removals import dead_image
 from sandbox import PREFIX
 
-from brickd.daemon import roster
 from brickd.daemon.collector import STILL_NS, Collector
 from brickd.daemon.prune import prune
-from brickd.model import worker_survey
+from brickd.model import retained_workers, worker_survey
 from brickd.model.background import Background
 from brickd.model.worker_survey import survey
 from brickd.model.workers import Survey
@@ -175,7 +174,7 @@ class RemovedMachine(RuleBasedStateMachine):
 
 
 def test_every_span_of_a_dead_worker_is_shown_or_removed_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster, "GONE_MAX", 2)
+    monkeypatch.setattr(retained_workers, "GONE_MAX", 2)
     monkeypatch.setattr(removed_workers, "ALONE_MAX", 2)
     monkeypatch.setattr(worker_survey, "_WATCH_SECONDS", 0.0)  # all workers are dead
     quick = settings(stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])

@@ -16,7 +16,7 @@ from brickd.daemon import roster
 from brickd.daemon.collector import Collector
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.errors import NotPermitted
-from brickd.model import worker_survey
+from brickd.model import retained_workers, worker_survey
 from brickd.model.background import Background
 from brickd.model.worker_survey import survey
 from brickd.model.workers import Survey
@@ -80,7 +80,7 @@ def test_a_forgotten_worker_stays_forgotten_while_its_segment_cannot_be_removed(
 def test_a_dead_worker_with_an_irremovable_segment_counts_once_whatever_else_dies(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "GONE_MAX", 1)
+    monkeypatch.setattr(retained_workers, "GONE_MAX", 1)
     kept = bytearray()
 
     def keep(content: bytes) -> None:

@@ -15,10 +15,11 @@ from forge import golden
 from test_roster import segment
 
 from brickd.base.units import SECOND
-from brickd.daemon import admission, roster
+from brickd.daemon import admission
 from brickd.daemon.attachment import Stage
 from brickd.daemon.collector import Collector
 from brickd.errors import SegmentRefused, SegmentUndrained
+from brickd.model import retained_workers
 from brickd.model.retained_workers import Cursor
 from brickd.model.worker_survey import survey
 from brickd.query.orders import Wish
@@ -183,9 +184,9 @@ def test_the_oldest_dead_workers_over_the_limit_are_merged(
         life.tick()
     gone, taken = life.loop.memory.gone, sum(kept_of([each.reading for each in life.loop.memory.gone.values()]))
     first, *others = gone
-    monkeypatch.setattr(roster, "GONE_BYTES", taken)
+    monkeypatch.setattr(retained_workers, "GONE_BYTES", taken)
     assert not life.loop.roster.remove_read(0, lambda: True)
-    monkeypatch.setattr(roster, "GONE_BYTES", taken - 1)
+    monkeypatch.setattr(retained_workers, "GONE_BYTES", taken - 1)
     assert not life.loop.roster.remove_read(0, lambda: False), "there is no time for it now"
     assert (list(gone), life.loop.roster.crowded) == ([first, *others], True)
     assert life.loop.roster.remove_read(0, lambda: True), "the memory changed, and is to be kept"

@@ -25,11 +25,11 @@ from removals import records
 from sandbox import PREFIX
 from simulation import Killed, World, Writer
 
-from brickd.daemon import admission, collector, ring_passes, roster
+from brickd.daemon import admission, collector, ring_passes
 from brickd.daemon.attachment import Attached, Stage
 from brickd.daemon.collector import Collector
 from brickd.daemon.roster import Roster
-from brickd.model import worker_survey
+from brickd.model import retained_workers, worker_survey
 from brickd.model.deferred import Deferred
 from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.workers import Worker
@@ -467,7 +467,7 @@ def test_each_mutant_is_caught(mutant: str, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_totals_of_long_dead_workers_are_merged_without_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster, "GONE_MAX", 2)
+    monkeypatch.setattr(retained_workers, "GONE_MAX", 2)
     world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(7))
     try:
         for number in range(6):
@@ -554,7 +554,7 @@ def test_deferred_work_survives_a_segment_that_was_removed_without_a_daemon(
 def test_workers_that_died_together_count_once_after_a_crash_before_their_removal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roster, "GONE_MAX", 1)
+    monkeypatch.setattr(retained_workers, "GONE_MAX", 1)
     world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(2))
     try:
         for number in range(4):

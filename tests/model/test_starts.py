@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.model.deferred_starts import Start, WaitingStarts
+from brickd.model.deferred_waiting import Start, WaitingStarts
 from brickd.shm import _reader
 
 WORD, PATH = st.integers(0, 2**64 - 1), st.integers(0, _reader.NUMBERS_MAX - 1)

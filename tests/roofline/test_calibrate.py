@@ -27,10 +27,9 @@ from brickd.analysis.roofline.peaks import (
     Evidence,
     Kept,
     Skipped,
-    load,
     merged,
-    save,
 )
+from brickd.analysis.roofline.peaks_file import load, save
 from brickd.analysis.roofline.rounds import Rounds
 from brickd.analysis.roofline.working_sets import CpuCache, WorkingSet, caches, working_sets
 from brickd.base.paths import runtime

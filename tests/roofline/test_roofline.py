@@ -21,7 +21,8 @@ from running import running
 from test_record import recording
 from verbs import brickd, document, sheet, started
 
-from brickd.analysis.roofline.peaks import Bandwidth, Device, Evidence, save
+from brickd.analysis.roofline.peaks import Bandwidth, Device, Evidence
+from brickd.analysis.roofline.peaks_file import save
 from brickd.analysis.roofline.roofline import Roof, chosen, place, roof_of
 from brickd.analysis.roofline.roofline import document as roofline_document
 from brickd.base.paths import runtime

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from made_up_weights import NOW, SECOND, MadeUpWeights, several
 
 from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.analysis.weights.headlines import headlines
 from brickd.analysis.weights.replicas import judge
 from brickd.analysis.weights.scan_times import PERIOD_MAX_NS
 from brickd.analysis.weights.shards import shard_of
@@ -66,7 +67,7 @@ def test_the_majority_names_the_worker_and_the_tensor() -> None:
     (row,) = judged.differing
     assert (row.agree, row.outliers[0].error, row.outliers[0].changed) == (("api/0", "api/1"), 0.25, False)
     assert states(judged) == {"api/0": "equal", "api/1": "equal", "api/2": "differs"}
-    ((found, text, rows),) = judged.headlines()
+    ((found, text, rows),) = headlines(judged)
     assert (found.name, text) == ("api/2", "api/2 differs in down, layer 17, 1 of 5 tensors: relative error 0.25")
     assert rows == [row]
     assert judged.later(5).age_ns == NOW - SECOND + 5
@@ -79,7 +80,7 @@ def test_two_workers_disagree() -> None:
     judged = weighed.judged()
     assert odd(judged) == [("w", -1, "disagree", ["api/1"])]
     assert states(judged) == {"api/0": "disagrees", "api/1": "disagrees"}
-    assert [text for _, text, _ in judged.headlines()] == ["api/0 and api/1 disagree in w, 1 of 1 tensor"]
+    assert [text for _, text, _ in headlines(judged)] == ["api/0 and api/1 disagree in w, 1 of 1 tensor"]
 
 
 def test_every_disagreeing_worker_is_in_a_headline() -> None:
@@ -87,7 +88,7 @@ def test_every_disagreeing_worker_is_in_a_headline() -> None:
     for tensor, names in (("a", THREE[:2]), ("b", THREE[1:]), ("c", THREE[:2])):
         for checksum, name in enumerate(names):
             weighed.add_weight(name, checksum, tensor)
-    assert [(found.name, text, len(rows)) for found, text, rows in weighed.judged().headlines()] == [
+    assert [(found.name, text, len(rows)) for found, text, rows in headlines(weighed.judged())] == [
         ("api/0", "api/0 and api/1 disagree in 2 of 3 tensors, first in a", 2),
         ("api/2", "api/1 and api/2 disagree in b, 1 of 3 tensors", 1),
     ]
@@ -173,14 +174,14 @@ def test_a_tensor_of_another_dtype_or_shape_differs(other: Sums, error: float | 
     assert states(judged) == {"api/0": "equal", "api/1": "equal", "api/2": "differs"}
     assert (judged.verdict, judged.compared, judged.workers[2].reasons) == ("differ", 2, {})
     assert judged.differing[0].outliers[0].error == error
-    assert [text for _, text, _ in judged.headlines()] == [f"api/2 differs in w, 1 of 2 tensors: {how}"]
+    assert [text for _, text, _ in headlines(judged)] == [f"api/2 differs in w, 1 of 2 tensors: {how}"]
 
 
 def test_disagreeing_forms_of_a_tensor_are_reported() -> None:
     weighed = several("api/0", "api/1")
     weighed.add_weight("api/0", 1)
     weighed.add_weight("api/1", Sums(2, dtype=10))
-    assert [text for _, text, _ in weighed.judged().headlines()] == [
+    assert [text for _, text, _ in headlines(weighed.judged())] == [
         "api/0 and api/1 disagree in w, 1 of 1 tensor (api/1: float16 and not float32)"
     ]
 
@@ -373,7 +374,7 @@ def lacking(*watched: int) -> MadeUpWeights:
 def test_a_fully_read_worker_without_a_tensor_differs(watched: tuple[int, ...], odd_ones: list[str], text: str) -> None:
     judged = lacking(*watched).judged()
     assert (judged.verdict, [worker.name for worker in judged.unequal]) == ("differ", odd_ones)
-    assert [reported.text for reported in judged.headlines()] == [text]
+    assert [reported.text for reported in headlines(judged)] == [text]
     (row,) = judged.differing
     assert row.lacking == watched.count(min(watched))
 

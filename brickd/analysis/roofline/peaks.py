@@ -1,29 +1,19 @@
-"""Peaks: the most that a device computes and reads per second; the file of peaks.
+"""Peaks: the most that a device computes and reads per second.
 
-Owns: the properties of a device, which rates are only lower bounds, the file's form. Must not know: methods of
-measurement, bricks, screens. Invariants: values given by the user are never shown as measured; a rate that undisturbed
-rounds do not confirm is a lower bound; a lower rate never replaces a higher one of the same device; a damaged or
-invalid file is refused; the file is replaced atomically.
+Owns: the properties of a device, which rates are only lower bounds. Must not know: methods of measurement, files,
+bricks, screens. Invariants: values given by the user are never shown as measured; a rate that undisturbed rounds do not
+confirm is a lower bound; a lower rate never replaces a higher one of the same device.
 """
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
-from brickd.base import state_file
-from brickd.base.json_values import number, optional, parsed, text, validating, whole
-from brickd.base.paths import Runtime
 from brickd.base.processors import Machine
-from brickd.base.state_file import framed, unframed
-from brickd.errors import BrickdError, CheckpointRefused, CheckpointTooNew, PeaksRefused
 
-VERSION = 1
 MEMORY = "memory"
 # The type of a peak that the user gave without a type of number.
 ANY = "any"
@@ -222,104 +212,6 @@ def _pooled(device: Device, before: Device) -> tuple[Device, list[Kept]]:
     skipped = tuple(each for each in device.skipped if each.what not in evidence)
     ordered = tuple(bandwidths[level] for level in sorted(bandwidths))  # "L1" < "L2" < "memory"
     return replace(device, flops_per_second=flops, bandwidths=ordered, skipped=skipped, evidence=evidence), kept
-
-
-def place(runtime: Runtime) -> Path:
-    """Return the file's path in the current user's state directory."""
-    return runtime.state / "peaks"
-
-
-def may_save(path: Path) -> None:
-    """Raise a BrickdError if the file cannot be written; called before measuring takes time."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-def save(path: Path, devices: Sequence[Device]) -> None:
-    """Replace the file's devices; on a BrickdError the file is unchanged."""
-    body = json.dumps({"devices": [each.document() for each in devices]}, indent=1).encode()
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state_file.replace(path, framed("peaks", VERSION, [body]))
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-def _unwritable(path: Path, error: OSError) -> BrickdError:
-    why = f"{path}: cannot be written: {error.strerror}"
-    return BrickdError(f"{why} (set BRICKD_STATE_DIR to a directory of yours)")
-
-
-def load(path: Path) -> tuple[Device, ...]:
-    """Return the devices in the file; none if there is no file.
-
-    Raises:
-        PeaksRefused: the file is damaged.
-        BrickdError: it cannot be read, or was written by a later version.
-    """
-    try:
-        content = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    except OSError as error:
-        raise BrickdError(f"{path}: cannot be read: {error.strerror} (check its mode, or remove it)") from None
-    try:
-        body = unframed("peaks", VERSION, content)
-        with validating():
-            return tuple(_device(each) for each in parsed(body)["devices"])
-    except CheckpointTooNew as error:
-        raise BrickdError(f"{path}: {error}, or remove it and measure again (brickd calibrate)") from None
-    except (CheckpointRefused, ValueError) as error:
-        raise PeaksRefused(f"{path}: {error}: measure again (brickd calibrate)") from None
-
-
-def _device(document: dict[str, Any]) -> Device:
-    machine, source = document["machine"], document["source"]
-    if source not in get_args(Source):
-        raise ValueError(f"source is {source}, expected one of {', '.join(get_args(Source))}")
-    device = Device(
-        text(document["name"]),
-        source,
-        text(document["at"]),
-        optional(document["by"], text),
-        None if machine is None else Machine(text(machine["cpu_model"]), whole(machine["cpus"])),
-        {text(kind): rate(value) for kind, value in document["flops_per_second"].items()},
-        tuple(
-            Bandwidth(text(each["level"]), rate(each["bytes_per_second"]), optional(each["working_set_bytes"], whole))
-            for each in document["bandwidths"]
-        ),
-        tuple(Skipped(text(each["what"]), text(each["why"])) for each in document["skipped"]),
-    )
-    if len(device.rates) < len(device.flops_per_second) + len(device.bandwidths):
-        raise ValueError(f"two rates of one name, of {', '.join(device.rates)}")
-    # An earlier brickd stored no evidence: nothing confirms its rates.
-    without = Evidence(device.at, None)
-    if source == "given":
-        return device
-    written = document.get("evidence", {})
-    return replace(
-        device,
-        evidence={of: _evidence(written[of], per) if of in written else without for of, per in device.rates.items()},
-    )
-
-
-def _evidence(document: dict[str, Any], per_second: float) -> Evidence:
-    rounds, undisturbed = whole(document["rounds"]), whole(document["undisturbed_rounds"])
-    reached = optional(document["undisturbed_per_second"], rate)
-    if undisturbed > rounds or (reached is None) != (not undisturbed) or (reached or 0) > per_second:
-        raise ValueError(f"{undisturbed} of {rounds} rounds do not confirm {reached}, the best is {per_second}")
-    return Evidence(
-        text(document["at"]),
-        optional(document.get("others_processors"), number),  # an earlier brickd stored a share of the machine
-        rounds,
-        undisturbed,
-        reached,
-        {text(what): whole(count) for what, count in document["disturbed_by"].items()},
-    )
 
 
 def rate(value: object) -> float:

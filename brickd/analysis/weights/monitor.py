@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from brickd.analysis.weights.headlines import headlines
 from brickd.analysis.weights.replicas import judge, refused
 from brickd.analysis.weights.scan_times import plan
 from brickd.analysis.weights.store import Weights
@@ -68,12 +69,12 @@ class Scales:
         workers = snapshot.survey.workers
         living = {each.service for each in workers if each.reading.alive}
         judged = [each for each in self._weighing.judged(workers) if each.service in living]
-        new = {(each.service, line.found.uuid): line.found for each in judged for line in each.headlines()}
+        new = {(each.service, line.found.uuid): line.found for each in judged for line in headlines(each)}
         unequal = {(each.service, found.uuid) for each in judged for found in each.unequal}
         before = self._differ
         self._differ = {about: found for about, found in before.items() if about in unequal} | new
         for each in judged:
-            for found, text, _ in each.headlines():
+            for found, text, _ in headlines(each):
                 if (each.service, found.uuid) not in before:
                     command = f"brickd weights {as_argument(each.service)}"
                     self._log_event("weights_differ", text, service=each.service, worker=found.name, command=command)

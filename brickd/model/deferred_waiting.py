@@ -1,8 +1,8 @@
-"""Waiting starts of deferred work, and their encoding for restarts.
+"""The records of deferred work that wait, and their encoding for restarts.
 
-Owns: the list of starts, its form in a document. Must not know: streams, how a start ends. Invariants: decoding
-reverses encoding; an invalid text raises ValueError; each start is encoded only once, because a checkpoint is written
-every second and many starts may never end.
+Owns: the list of starts without an end, the records of a pass over the lanes, their form in a document. Must not know:
+streams, how a start ends. Invariants: decoding reverses encoding; an invalid text raises ValueError; each start is
+encoded only once, because a checkpoint is written every second and many starts may never end.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import struct
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress, groupby
 from operator import attrgetter, not_
-from typing import Self
+from typing import Any, Self
 
-from brickd.base.json_values import whole
+from brickd.base.json_values import flag, optional, whole
 from brickd.shm import _reader
 
 _ROW = struct.Struct("<QQIQQ")  # start, id, path, elements, bytes
@@ -86,12 +86,44 @@ class WaitingStarts:
         return self
 
 
+@dataclass(slots=True)
+class Finalize:
+    """The host has waited for a stream, or for all streams (None); `again`: repeated for a late start."""
+
+    ticks: int
+    stream: int | None
+    again: bool = False
+
+
+@dataclass(slots=True)
+class Batch:
+    """Finalizes, and measurements without a start, that wait for another pass over the lanes."""
+
+    finalizes: list[Finalize] = field(default_factory=list)
+    measurements: dict[int, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.finalizes) + len(self.measurements)
+
+    def document(self) -> list[Any]:
+        """The JSON of the batch."""
+        return [[[each.ticks, each.stream, each.again] for each in self.finalizes], list(self.measurements.items())]
+
+    @classmethod
+    def of(cls, finalizes: Any, measurements: Any) -> Self:
+        """Decode the output of `document`."""
+        return cls(
+            [Finalize(whole(ticks), optional(stream, whole), flag(again)) for ticks, stream, again in finalizes],
+            {whole(id): whole(ns) for id, ns in measurements},
+        )
+
+
 def _runs(flags: Iterable[bool]) -> Iterator[tuple[int, int]]:
     """Return the (begin, end) of each run of set flags."""
     end = 0
-    for flag, run in groupby(flags):
+    for is_set, run in groupby(flags):
         begin, end = end, end + len(list(run))
-        if flag:
+        if is_set:
             yield begin, end
 
 
