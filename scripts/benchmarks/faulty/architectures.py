@@ -181,18 +181,18 @@ class _UNet(nn.Module):  # type: ignore[misc]
         return self.conv_out(self.blocks[3](torch.cat((wide, high), 1), time))
 
 
+def _mixtral() -> Any:
+    config = MixtralConfig(**_TEXT, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)
+    return MixtralForCausalLM(config)
+
+
 _DECODER = ("model.layers.{}", ("mlp", "self_attn"))
 ARCHITECTURES: Mapping[str, Architecture] = {
     "llama_fp32": Architecture(_llama, _generated, *_DECODER),
     "llama_bf16": Architecture(lambda: _llama().to(torch.bfloat16), _generated, *_DECODER),
     "llama_int8": Architecture(_quantized, _generated, *_DECODER),
-    "mixtral": Architecture(
-        lambda: MixtralForCausalLM(
-            MixtralConfig(**_TEXT, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)
-        ),
-        _generated,
-        *_DECODER,
-    ),
+    "mixtral": Architecture(_mixtral, _generated, *_DECODER),
+    "mixtral_bf16": Architecture(lambda: _mixtral().to(torch.bfloat16), _generated, *_DECODER),
     "vit": Architecture(
         lambda: ViTModel(ViTConfig(**_SIZE, image_size=32, patch_size=8)), _seen, "layers.{}", ("mlp", "attention")
     ),

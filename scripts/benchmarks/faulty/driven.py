@@ -70,18 +70,23 @@ class Worker:
 
 
 @contextmanager
-def fleet(place: Workplace, architecture: str, seed: int) -> Iterator[Sequence[Worker]]:
-    """The workers of one service under `brickd run`; each has answered once."""
-    workers, theirs = [], []
+def fleet(
+    place: Workplace, server: Sequence[str], first: dict[str, Any], *, sampling: str = SAMPLING, threads: int = 1
+) -> Iterator[Sequence[Worker]]:
+    """The workers of one service under `brickd run`; each has answered the first command, with its `number`.
+
+    `server`: a module that forks them, and its arguments before the pipes.
+    """
+    workers, theirs, count = [], [], str(threads)
     for _ in range(WORKERS):
         (read_command, command), (answer, write_answer) = os.pipe(), os.pipe()
         workers.append(Worker(command, answer))
         theirs.append((read_command, write_answer))
-    arguments = [architecture, str(seed), *(f"{read},{write}" for read, write in theirs)]
-    begin = ("-m", "brickd", "run", "--service", SERVICE, "--fingerprints", SAMPLING, "--")
+    arguments = [*server, *(f"{read},{write}" for read, write in theirs)]
+    begin = ("-m", "brickd", "run", "--service", SERVICE, "--fingerprints", sampling, "--")
     process = subprocess.Popen(
-        [sys.executable, *begin, sys.executable, "-m", "benchmarks.faulty.workers", *arguments],
-        env=place.environment | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        [sys.executable, *begin, sys.executable, "-m", *arguments],
+        env=place.environment | {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "HF_HUB_OFFLINE": "1"},
         cwd=place.folder,
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
@@ -93,8 +98,8 @@ def fleet(place: Workplace, architecture: str, seed: int) -> Iterator[Sequence[W
     with process:
         try:
             for number, worker in enumerate(workers):
-                if worker.ask({"do": "answer", "number": number}, _START_SECONDS) is None:
-                    raise RuntimeError(f"no worker of {architecture} answers within {_START_SECONDS:g} s")
+                if worker.ask({**first, "number": number}, _START_SECONDS) is None:
+                    raise RuntimeError(f"no worker of {' '.join(server)} answers within {_START_SECONDS:g} s")
             yield workers
         finally:
             for worker in workers:

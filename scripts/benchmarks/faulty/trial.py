@@ -116,12 +116,12 @@ def tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
     """Run one cell to its end; return its result for the file."""
     began, load = time.monotonic(), os.getloadavg()[0]
     lengths = frozen.QUICK if quick else frozen.FULL
-    model_seed = cell.seed % _NUMBERS
+    model_seed = str(cell.seed % _NUMBERS)
     with (
         workplace("verdicts") as place,
         running(place),
         asking(place) as ask,
-        fleet(place, cell.architecture, model_seed) as workers,
+        fleet(place, ("benchmarks.faulty.workers", cell.architecture, model_seed), {"do": "answer"}) as workers,
     ):
         running_cell = _Cell(cell, ask, workers)
         running_cell.settle()

@@ -1,0 +1,137 @@
+"""One replica's engine: requests arrive, the scheduler plans, the model computes, tokens are sampled.
+
+Owns: the tensors of a step, padding, sampling, the digest of what was served. Must not know: brickd, faults, processes.
+Invariants: the served tokens depend only on the settings and on what the model computes; padding repeats the first
+token of a row, so that no row is equal to another replica's only because both are padding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from benchmarks.engine.model import KeysAndValues, PagedCache
+from benchmarks.engine.prefix_cache import BLOCK
+from benchmarks.engine.scheduler import Scheduler, Shape, Slice
+from benchmarks.engine.traffic import Traffic, longest
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a replica serves, and how.
+
+    Attributes:
+        kind: the architecture and its dtype, one of `model.KINDS`.
+        seed: of the weights, the system prompt and all requests.
+        system: the length of the system prompt.
+        batch: the largest number of requests of a step.
+        chunk: the largest number of tokens of a request in a step of prefill.
+        threads: of torch.
+        load: the share of its capacity that is used on average.
+    """
+
+    kind: str
+    seed: int
+    system: int = 20
+    batch: int = 8
+    chunk: int = 32
+    threads: int = 1
+    load: float = 0.5
+
+    @property
+    def blocks(self) -> int:
+        """The blocks of the cache: enough for the longest request, too few for a batch of long ones."""
+        return 2 + -(-longest(self.system) // BLOCK) + 3 * self.batch
+
+
+Looked = Callable[[Sequence[Slice], Shape], None]
+
+
+class Engine:
+    """The engine of one replica."""
+
+    def __init__(self, whole: Any, settings: Settings, replica: int, looked: Looked | None = None) -> None:
+        """Begin without requests; `looked` gets each step before the model computes it."""
+        self._whole, self._looked = whole, looked
+        self.cache = KeysAndValues(whole.config, settings.blocks, whole.dtype)
+        self.scheduler = Scheduler(blocks=settings.blocks, batch=settings.batch, chunk=settings.chunk)
+        self._traffic = Traffic(
+            settings.seed,
+            replica,
+            vocabulary=whole.config.vocab_size,
+            system=settings.system,
+            batch=settings.batch,
+            load=settings.load,
+        )
+        self._most_waiting = 2 * settings.batch
+        self._served = hashlib.blake2b(digest_size=8)
+        self.steps = 0
+
+    @property
+    def served(self) -> str:
+        """A digest of all served tokens and of the logits from which they were drawn, in order."""
+        return self._served.hexdigest()
+
+    def step(self) -> bool:
+        """Do one step; return whether there was work."""
+        self.steps += 1
+        for request in self._traffic.arrivals():
+            if self.scheduler.waiting < self._most_waiting:
+                self.scheduler.add(request)
+        slices = self.scheduler.plan()
+        if not slices:
+            return False
+        for generation in self.scheduler.advance(slices, _shape(slices), self._compute(slices)):
+            self._served.update(repr((generation.request.number, generation.tokens)).encode())
+        return True
+
+    def _compute(self, slices: Sequence[Slice]) -> list[int]:
+        shape = _shape(slices)
+        ids, positions, slots, tables = (
+            torch.zeros(shape.rows, width, dtype=torch.long)
+            for width in (shape.tokens, shape.tokens, shape.tokens, shape.keys)
+        )
+        for row, (generation, start, count) in enumerate(slices):
+            own = torch.tensor(generation.blocks)[:, None] * BLOCK + torch.arange(BLOCK)
+            own = own.flatten()[: shape.keys]
+            padding, end = shape.tokens - count, start + count
+            tables[row, : len(own)] = own
+            ids[row, :padding] = generation.tokens[start]
+            ids[row, padding:] = torch.tensor(generation.tokens[start:end])
+            positions[row, :padding] = start
+            positions[row, padding:] = torch.arange(start, end)
+            slots[row, padding:] = own[start:end]
+        mask = torch.arange(shape.keys) <= positions[:, None, :, None]
+        if self._looked is not None:
+            self._looked(slices, shape)
+        with torch.inference_mode():
+            found = self._whole(
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=positions,
+                cache=PagedCache(self.cache, slots, tables),
+                use_cache=True,
+                logits_to_keep=1,
+            )
+        self._served.update(found.logits.contiguous().view(torch.uint8).numpy())
+        return [_sampled(found.logits[row, -1], each) for row, each in enumerate(slices)]
+
+
+def _shape(slices: Sequence[Slice]) -> Shape:
+    """The shape of a step, with padding; keys come in whole blocks."""
+    keys = max(-(-(each.start + each.length) // BLOCK) * BLOCK for each in slices)
+    return Shape(len(slices), max(each.length for each in slices), keys)
+
+
+def _sampled(logits: Any, of: Slice) -> int:
+    """A token at random, by the request's seed and the position."""
+    generation, start, count = of
+    if start + count < len(generation.tokens):
+        return 0  # nobody needs it
+    chance = torch.Generator().manual_seed(generation.request.seed + start + count)
+    noise = -torch.rand(logits.shape, generator=chance).log().neg().log()
+    return int((logits.float() + noise).argmax())

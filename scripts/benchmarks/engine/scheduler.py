@@ -1,0 +1,178 @@
+"""Which tokens of which requests the next step computes: continuous batching with chunked prefill and preemption.
+
+Owns: waiting and running generations, their blocks, what is computed, the history and lineage of each row. Must not
+know: tensors, models, brickd. Invariants: a step is all prefill or all decode, in turns if both wait; a generation
+without room takes it from the one that was admitted last, which is computed again later; nothing depends on time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from benchmarks.engine.prefix_cache import BLOCK, PrefixCache, keys
+from benchmarks.engine.traffic import END, Request
+from benchmarks.engine.truth import NOTHING, Lineage, chained
+
+_PREFILLS_MAX = 4  # generations in a step of prefill
+
+
+@dataclass(eq=False)
+class Generation:
+    """A request that is answered.
+
+    Attributes:
+        tokens: of the prompt and of the answer so far.
+        histories: for each token, a digest of all tokens up to it.
+        computed: the number of tokens whose keys and values are in `blocks`.
+        lineage: how they were computed.
+    """
+
+    request: Request
+    tokens: list[int]
+    histories: list[int] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
+    computed: int = 0
+    lineage: Lineage = NOTHING
+
+    @property
+    def left(self) -> int:
+        """The number of tokens that are not computed."""
+        return len(self.tokens) - self.computed
+
+    def append(self, token: int) -> None:
+        """Add a token of the answer."""
+        self.histories.append(chained(self.histories[-1] if self.histories else 0, len(self.histories), token))
+        self.tokens.append(token)
+
+
+class Slice(NamedTuple):
+    """Tokens of a generation that one step computes; the last one gives a new token if none is left."""
+
+    generation: Generation
+    start: int
+    length: int
+
+
+class Shape(NamedTuple):
+    """The shape of a step: rows of the batch, tokens of a row, keys of a row."""
+
+    rows: int
+    tokens: int
+    keys: int
+
+
+@dataclass
+class Counts:
+    """What happened so far."""
+
+    finished: int = 0
+    tokens: int = 0
+    reused: int = 0
+    preempted: int = 0
+
+
+class Scheduler:
+    """The generations of a replica."""
+
+    def __init__(self, *, blocks: int, batch: int, chunk: int) -> None:
+        self._cache: PrefixCache[Lineage] = PrefixCache(blocks)
+        self._batch, self._chunk = batch, chunk
+        self._waiting: deque[Generation] = deque()
+        self._running: list[Generation] = []  # the last admitted last
+        self._decoded = False  # whether the last step was a decode
+        self.counts = Counts()
+
+    @property
+    def waiting(self) -> int:
+        """The number of generations that wait."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> Sequence[Generation]:
+        """The generations with blocks."""
+        return self._running
+
+    def add(self, request: Request) -> None:
+        """Let a request wait."""
+        generation = Generation(request, [])
+        for token in request.prompt:
+            generation.append(token)
+        self._waiting.append(generation)
+
+    def plan(self) -> list[Slice]:
+        """The next step; empty: nothing to do."""
+        self._admit()
+        prefills = [each for each in self._running if each.left > 1]
+        decodes = [each for each in self._running if each.left == 1]
+        prefill = bool(prefills) and (self._decoded or not decodes)
+        slices = []
+        for generation in prefills[:_PREFILLS_MAX] if prefill else decodes:
+            count = min(generation.left, self._chunk) if prefill else 1
+            # An earlier one may have taken its room, never a later one.
+            if generation in self._running and self._has_room(generation, generation.computed + count):
+                slices.append(Slice(generation, generation.computed, count))
+        self._decoded = not prefill
+        return slices
+
+    def _admit(self) -> None:
+        while self._waiting and len(self._running) < self._batch:
+            generation = self._waiting[0]
+            generation.blocks = self._cache.reuse(generation.tokens)
+            generation.computed = len(generation.blocks) * BLOCK
+            if self._cache.free * BLOCK < min(generation.left, self._chunk) and self._running:
+                self._release(generation)
+                return
+            if generation.blocks:
+                generation.lineage = self._cache.note(generation.blocks[-1]) or NOTHING
+                self.counts.reused += generation.computed
+            self._running.append(self._waiting.popleft())
+
+    def _has_room(self, generation: Generation, tokens: int) -> bool:
+        """Take blocks for its first tokens; preempt others, or itself."""
+        while len(generation.blocks) * BLOCK < tokens:
+            block = self._cache.take()
+            if block is not None:
+                generation.blocks.append(block)
+                continue
+            last = self._running.pop()
+            self._release(last)
+            self._waiting.appendleft(last)
+            self.counts.preempted += 1
+            if last is generation:
+                return False
+        return True
+
+    def _release(self, generation: Generation) -> None:
+        self._cache.release(generation.blocks)
+        generation.blocks, generation.computed, generation.lineage = [], 0, NOTHING
+
+    def advance(self, slices: Sequence[Slice], shape: Shape, sampled: Sequence[int]) -> list[Generation]:
+        """Note a computed step with one new token for each slice; return the finished generations."""
+        finished = []
+        for each, token in zip(slices, sampled, strict=True):
+            generation = each.generation
+            generation.lineage = generation.lineage.after(each.start, each.length, shape)
+            self._publish(generation, each.start, each.start + each.length)
+            generation.computed = each.start + each.length
+            if generation.left:
+                continue
+            generation.append(token)
+            answer = len(generation.tokens) - len(generation.request.prompt)
+            if token == END or answer == generation.request.answer_max:
+                self._running.remove(generation)
+                self._release(generation)
+                self.counts.finished += 1
+                self.counts.tokens += answer
+                finished.append(generation)
+        return finished
+
+    def _publish(self, generation: Generation, start: int, end: int) -> None:
+        """Let others reuse the blocks that these tokens filled."""
+        if start // BLOCK == end // BLOCK:
+            return
+        for number, key in enumerate(keys(generation.tokens[:end])):
+            if number >= start // BLOCK:
+                self._cache.publish(generation.blocks[number], key, generation.lineage)

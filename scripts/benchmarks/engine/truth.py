@@ -1,0 +1,78 @@
+"""What the harness knows for certain: where a fault is and when, and how each row was computed.
+
+Owns: digests of histories and lineages, the record of a fault. Must not know: torch, brickd. Invariants: equal digests
+mean equal tokens at equal positions, or equal steps; every fault has a time at which it was put in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+_ALL = (1 << 64) - 1
+
+
+def chained(*numbers: int) -> int:
+    """A 64-bit digest of numbers, the first of which may be the digest of others."""
+    state = 0x9E3779B97F4A7C15
+    for number in numbers:
+        state = ((state ^ number) * 0xBF58476D1CE4E5B9) & _ALL
+        state ^= state >> 29
+        state = (state * 0x94D049BB133111EB) & _ALL
+        state ^= state >> 32
+    return state
+
+
+class Lineage(NamedTuple):
+    """How the cache of a row was filled, from the least to the most exact.
+
+    Attributes:
+        borders: a digest of the first and last token of each step.
+        widths: also of the tokens and keys of a row, with padding.
+        shapes: also of the rows of the batch.
+    """
+
+    borders: int
+    widths: int
+    shapes: int
+
+    def after(self, start: int, count: int, shape: Sequence[int]) -> Lineage:
+        """The lineage of the rows of the next step."""
+        rows, tokens, keys = shape
+        borders = chained(self.borders, start, count)
+        widths = chained(self.widths, start, count, tokens, keys)
+        return Lineage(borders, widths, chained(self.shapes, start, count, tokens, keys, rows))
+
+
+NOTHING = Lineage(0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault that was put into a replica.
+
+    Attributes:
+        kind: one of the engine's faults.
+        replica: its number.
+        site: the path of the module that computes wrong.
+        watched: the paths of row-wise modules that contain it, from the outermost to itself: each is exact.
+        detail: a description.
+        step, at_s: when it was put in: the engine's step, and seconds since 1970.
+        removed_step, removed_at_s: when it was taken out.
+    """
+
+    kind: str
+    replica: int
+    site: str
+    watched: tuple[str, ...]
+    detail: str
+    step: int
+    at_s: float
+    removed_step: int | None = None
+    removed_at_s: float | None = None
+
+    def removed(self, step: int) -> dict[str, Any]:
+        """Its JSON, after it was taken out."""
+        return asdict(self) | {"removed_step": step, "removed_at_s": time.time()}

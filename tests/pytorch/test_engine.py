@@ -1,0 +1,151 @@
+"""The reference engine computes what its model computes, and its rows and faults are what its truth says."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+for needed in ("torch", "transformers"):
+    pytest.importorskip(needed, reason=f"{needed} is not installed: .ci/run does it")
+
+import torch  # noqa: E402
+from benchmarks.engine.engine import Engine, Settings  # noqa: E402
+from benchmarks.engine.faults import EngineFaults  # noqa: E402
+from benchmarks.engine.model import KINDS, built, row_wise  # noqa: E402
+from benchmarks.engine.rows import Rows, compared  # noqa: E402
+from benchmarks.engine.scheduler import Generation, Shape, Slice  # noqa: E402
+from benchmarks.faulty.architectures import ARCHITECTURES  # noqa: E402
+
+STEPS = 80
+
+
+def settings(kind: str = "llama_fp32") -> Settings:
+    return Settings(kind, 7, system=20, batch=4, chunk=16)
+
+
+class Seen:
+    """All generations of an engine."""
+
+    def __init__(self) -> None:
+        self.generations: dict[int, Generation] = {}
+
+    def looked(self, slices: Sequence[Slice], _: Shape) -> None:
+        self.generations |= {each.generation.request.number: each.generation for each in slices}
+
+
+def whole_logits(model: Any, tokens: Sequence[int]) -> Any:
+    with torch.inference_mode():
+        return model(torch.tensor([tokens])).logits[0]
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("kind", ["llama_fp32", "mixtral"])
+def test_chunks_reuse_and_preemption_give_the_logits_of_the_whole_prompt(kind: str) -> None:
+    model, seen = built(kind, 7), Seen()
+    engine = Engine(model, Settings(kind, 7, batch=8, chunk=16, load=0.8), 0, seen.looked)
+    for _ in range(STEPS):
+        engine.step()
+    counts = engine.scheduler.counts
+    assert counts.reused > 0
+    assert counts.preempted > 0
+    assert counts.finished > 5
+    checked = 0
+    for generation in list(seen.generations.values())[:8]:
+        answer = generation.tokens[len(generation.request.prompt) :]
+        logits = whole_logits(model, generation.tokens)
+        for position, token in enumerate(answer, len(generation.request.prompt)):
+            chance = torch.Generator().manual_seed(generation.request.seed + position)
+            noise = -torch.rand(logits[0].shape, generator=chance).log().neg().log()
+            assert int((logits[position - 1] + noise).argmax()) == token
+            checked += 1
+    assert checked > 50
+
+
+def served(replica: int) -> str:
+    engine = Engine(built("llama_fp32", 7), settings(), replica)
+    for _ in range(STEPS):
+        engine.step()
+    return engine.served
+
+
+@pytest.mark.ci
+def test_the_same_seed_and_replica_serve_the_same_bits_and_others_differ() -> None:
+    assert served(0) == served(0)
+    assert len({served(replica) for replica in range(3)}) == 3
+
+
+def table(of: Settings, replica: int, fault: str = "", seed: int = 0) -> tuple[Any, Any]:
+    """The rows of some steps, and the truth about a fault that is in the replica during them."""
+    model = built(of.kind, of.seed)
+    rows = Rows(model)
+    engine = Engine(model, of, replica, rows.looked)
+    for _ in range(10):
+        engine.step()
+    faults = EngineFaults(model, ARCHITECTURES[of.kind], 0, engine, replica)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    frequencies = model.model.rotary_emb.inv_freq.clone()
+    truth, remove = faults.put_in(fault, seed) if fault else (None, lambda: None)
+    with rows.recording():
+        for _ in range(STEPS):
+            engine.step()
+    remove()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(model.model.rotary_emb.inv_freq, frequencies)
+    assert rows.sites == [name for name, _ in model.named_modules() if row_wise(name)]
+    return rows, truth
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.nightly) for kind in KINDS])
+def test_rows_with_equal_inputs_in_calls_of_as_many_rows_are_equal_in_all_replicas(kind: str) -> None:
+    tables = [table(settings(kind), replica)[0] for replica in range(3)]
+    by_key = {each["case"]: each for each in compared([rows.table() for rows in tables], tables[0].sites)}
+    for case in ("equal input row, calls of as many rows", "equal history, lineage with shapes"):
+        found = by_key[case]
+        assert found["keys_equal"] == found["keys"] > 100
+        assert found["outlier_keys"] == 0
+
+
+@functools.cache
+def healthy(kind: str) -> list[Any]:
+    return [table(settings(kind), replica)[0].table() for replica in (1, 2)]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["llama_fp32", "mixtral_bf16"])
+@pytest.mark.parametrize("fault", ["late_channel", "one_weight", "eps", "swapped_expert"])
+def test_a_fault_changes_rows_with_equal_inputs_only_at_its_site(kind: str, fault: str) -> None:
+    if fault == "swapped_expert" and kind == "llama_fp32":
+        pytest.skip("it has no experts")
+    exposed = 0
+    for seed in range(3):
+        faulty, truth = table(settings(kind), 0, fault, seed)
+        wrong = outside(faulty.table(), healthy(kind))
+        assert {faulty.sites[site] for site in wrong} <= set(truth.watched)
+        assert truth.site == truth.watched[-1]
+        exposed += bool(wrong)
+    assert exposed >= 2
+
+
+def outside(table: Any, others: Sequence[Any]) -> set[int]:
+    """The sites at which an output is in no other table that has its input in a call of as many rows."""
+    known: dict[tuple[int, ...], set[int]] = {}
+    for each in np.concatenate(others):
+        known.setdefault((each["site"], each["called"], each["input"]), set()).add(each["output"])
+    return {
+        int(each["site"])
+        for each in table
+        if each["output"] not in known.get((each["site"], each["called"], each["input"]), {each["output"]})
+    }
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", ["rotary", "cached_value"])
+def test_a_fault_of_attention_changes_what_is_served(fault: str) -> None:
+    clean, (faulty, truth) = table(settings(), 0)[0].table(), table(settings(), 0, fault, 1)
+    changed = clean["output"] != faulty.table()["output"]
+    assert changed.any()
+    assert truth.watched == ()
