@@ -165,9 +165,28 @@ def test_a_program_that_recorded_nothing_prints_one_line_at_its_end(by: str) -> 
 
 
 @pytest.mark.usefixtures("prefix")
+@pytest.mark.parametrize("call", ["init()", "brick('a')", "BrickProfiler().start('a')", "shutdown()"])
+def test_a_program_that_only_opened_its_segment_prints_one_line_at_its_end(call: str) -> None:
+    (line,) = lines_at_end(f"import brick_agent\nbrick_agent.init()\nbrick_agent.{call}")
+    assert ": it did not import torch, and only models of torch are timed without a change; name its parts" in line
+
+
+RECORDS = [
+    "with brick_agent.span('a'): pass",
+    "brick_agent.brick('a').start()",
+    "brick_agent.kernel('a')",
+    "brick_agent.brick('a').defer()",
+    "brick_agent.checksum('a', b'1234')",
+    "brick_agent.init(); brick_agent.disable()",
+    "import os; brick_agent.init(); os.pwrite(brick_agent._core._segment_fd(), b'\\1', 4096)",  # as a daemon does
+]
+
+
+@pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize("then", ["", "brick_agent.shutdown()"])
-def test_a_program_that_recorded_something_prints_nothing_at_its_end(then: str) -> None:
-    assert lines_at_end(f"import brick_agent\nwith brick_agent.span('a'): pass\n{then}") == []
+@pytest.mark.parametrize("record", RECORDS)
+def test_a_program_that_recorded_something_prints_nothing_at_its_end(record: str, then: str) -> None:
+    assert lines_at_end(f"import brick_agent\n{record}\n{then}") == []
 
 
 @pytest.mark.parametrize(

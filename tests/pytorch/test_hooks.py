@@ -125,6 +125,12 @@ def test_the_rank_of_a_process_is_its_index(
     assert found.reading.header["index"] == index
 
 
+def test_the_rank_does_not_rename_a_worker_that_the_host_has_named(worker: Start, prefix: str) -> None:
+    found = recorded(worker, prefix, MODEL + HOOKED + "brick.init(worker=7); model(x)", RANK="3", LOCAL_RANK="1")
+    assert found.reading.header["index"] == 7
+    assert sum(lane["amounts"] for _, lane, _ in found.reading.lanes) == 0, "no wrong argument"
+
+
 STOPPED = """
 import signal
 import subprocess

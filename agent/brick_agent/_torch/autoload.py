@@ -158,12 +158,14 @@ def _outermost(module: Any, kind: Any) -> Any:
 
 
 def _name() -> None:
-    """Number the worker by the rank that a launcher gives to each process.
+    """Number the worker by the rank that a launcher gives to each process, unless the host has named it.
 
     A scheduler's rank is not enough, because all processes of a server have the same one.
     """
-    from brick_agent._core import init
+    from brick_agent._core import _segment_name, init
 
+    if _segment_name():
+        return
     rank = os.environ.get("RANK", "") if "LOCAL_RANK" in os.environ else ""
     init(worker=rank if rank.isdecimal() and "BRICKD_WORKER" not in os.environ else None)
 

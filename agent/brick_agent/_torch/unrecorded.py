@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from brick_agent._core import _segment_name
+from brick_agent._core import _recorded
 
 RUN = "_BRICKD_RUN"  # the process that `brickd run` became
 _OTHERS = ("jax", "tensorflow", "onnxruntime", "mlx", "tensorrt", "openvino", "paddle", "ctranslate2", "llama_cpp")
@@ -28,8 +28,8 @@ def report() -> None:
 
 
 def _why_nothing() -> str | None:
-    """The reason; None if something was recorded, or no reason is certain."""
-    if _segment_name():
+    """The reason; None if something was recorded or recording was turned off, or if no reason is certain."""
+    if _recorded():
         return None
     if others := [name for name in _OTHERS if name in sys.modules]:
         return f"it loaded {', '.join(others)}, and only models of torch are timed without a change; {_NEXT}"

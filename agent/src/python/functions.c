@@ -255,6 +255,7 @@ static PyMethodDef core_methods[] = {
     {"_source_hash", core_source_hash, METH_O, "The hash of a source's text."},
     {"_send_source", core_send_source, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on; return the next piece, or -1 after the last one. None: count a drop."},
     {"_totals", core_totals, METH_O, "The records of this process: the length of a tick, torn entries, paths, the ledger; True: also marks."},
+    {"_recorded", core_recorded, METH_NOARGS, "Whether this process has recorded anything, or recording was turned off in it."},
     {"_deferred", core_deferred, METH_VARARGS, "Defer work that began at a time of CLOCK_MONOTONIC_RAW; its id, or 0; None while recording is off."},
     {"_know", core_know, METH_VARARGS, "Set the bricks of the old profiler's ids, names and aliases."},
     {"_by_name", core_by_name, METH_VARARGS, "The brick of a name or an alias; for other names, the result of brick()."},

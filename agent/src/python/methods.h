@@ -27,6 +27,7 @@ PyObject *core_native(void);
 
 /* own_totals.c */
 PyObject *core_totals(PyObject *module, PyObject *marks);
+PyObject *core_recorded(PyObject *module, PyObject *unused);
 
 /* deferred.c */
 extern const char core_defer_doc[], core_finalize_doc[], core_pending_doc[];

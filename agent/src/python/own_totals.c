@@ -151,3 +151,18 @@ PyObject *core_totals(PyObject *module, PyObject *marks)
     }
     return Py_BuildValue("(dINN)", brick_clock_tick_ns(s->header), torn, rows, ledger_of(s));
 }
+
+PyObject *core_recorded(PyObject *module, PyObject *unused)
+{
+    if (!brick_agent_owns())
+        Py_RETURN_FALSE;
+    const struct brick_segment *s = brick_segment_now();
+    uint64_t records = brick_load_relaxed(&brick_process_of(s)->no_lane);
+    for (uint32_t n = 0; n < s->header->lanes; n++) {
+        const struct brick_lane *line = brick_lane_of(s, n);
+        records += brick_load_relaxed(&line->begun) + brick_load_relaxed(&line->event_attempts)
+                   + brick_load_relaxed(&line->reserved2[BRICK_LANE_MARKS]);
+    }
+    const uint32_t flags = brick_load_relaxed32(&brick_control_of(s)->flags);
+    return PyBool_FromLong(records != 0 || brick_agent.wanted_off || (flags & BRICK_CONTROL_OFF) != 0);
+}
