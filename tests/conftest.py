@@ -147,7 +147,7 @@ class Worker:
         return self.process.wait()
 
 
-# What takes longer to load than the rest of a worker, and by what a program that needs it is recognized.
+# Modules that take longer to load than the rest of a worker, and the text that shows that a program needs them.
 _LOADED = {
     "torch": "import torch",
     "numpy": "import numpy",

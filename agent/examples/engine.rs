@@ -1,4 +1,4 @@
-// engine.rs - the engine of engine.c in Rust: guards end their spans by themselves.
+// engine.rs - the engine of engine.c in Rust: declarations of the C functions, and guards that end spans.
 //
 //   $ mkdir -p objects && cd objects && gcc -O2 -pthread -I../../include -c ../../src/writer/*.c ../../src/fingerprint/*.c
 //   $ ar rcs libbrick.a objects/*.o

@@ -80,8 +80,8 @@ class Collector:
     ) -> None:
         """Begin without drained segments.
 
-        `keep` saves the checkpoint. `starve` frees file descriptors when there is none left to open a segment. Without
-        `numerics`, fingerprints are dropped.
+        `keep` saves the checkpoint. `starve` frees file descriptors when no descriptor is left to open a segment.
+        Without `numerics`, fingerprints are dropped.
         """
         self.memory = memory
         self._clock = clock

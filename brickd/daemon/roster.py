@@ -158,7 +158,7 @@ class Roster:
         memory = self.memory
         memory.supersede({each.lost})
         for gone in [gone for gone in memory.gone if each.has_taken(gone)]:
-            # It is not dead: it had lost its lock.
+            # The worker is not dead: it had lost its lock.
             before = memory.gone.pop(gone)
             each.known.deferred.absorb(lifted(before.reading))
             each.known.name = each.known.name or before.name

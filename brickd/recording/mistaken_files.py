@@ -39,7 +39,7 @@ def what_it_is(word: str) -> str | None:
 
 
 def _content(begin: bytes) -> str:
-    """What a file with this beginning is.
+    """Describe the file that begins with these bytes.
 
     >>> _content(b""), _content("größe".encode()), _content(b"import os"), _content(bytes(9))
     ('an empty file', 'a text file', 'a text file', 'a binary file')

@@ -32,7 +32,7 @@ from brickd.shm import _reader
 # A file's identity, independent of its name: device and inode.
 Identifier = tuple[int, int]
 
-# What may follow the prefix: a worker writes hexadecimal digits. So a name is text, and contains no slash.
+# The characters after the prefix; a worker uses hexadecimal digits. So a name is text, and contains no slash.
 _BEHIND_PREFIX = re.compile(r"[A-Za-z0-9._-]*")
 
 

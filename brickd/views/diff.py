@@ -53,7 +53,7 @@ class Comparable(Sourced, Protocol):
 
 
 class NothingCompared(NamedTuple):
-    """Nothing is comparable: the reason, the attempted comparison, whether keys differ."""
+    """A failed comparison: why nothing is comparable, the attempted comparison, whether keys differ."""
 
     why: str
     tried: Comparison | None = None

@@ -1,4 +1,4 @@
-"""Many queries to brickd in one interpreter: starting a verb takes ten times its answer.
+"""Many queries to brickd in one interpreter: starting a verb takes ten times as long as its answer.
 
 As a module (`python -m benchmarks.asking`) it reads lines from stdin, each a JSON list of command lines, and prints for
 each line the list of their outputs. The verbs are the real ones, from their arguments to the JSON that they print.

@@ -27,13 +27,13 @@ from brickd.demo.transformer import OF_A_LAYER, drawn
 
 HELP = "replicas of a transformer, one of them silently damaged: found, located, no false alarms"
 
-RUNS, QUICK_RUNS = 1_000, 16  # of each class with damage, and as many without
-CONTENTS = 4  # prompts that prove another numeric class, and one more
+RUNS, QUICK_RUNS = 1_000, 16  # damaged services of each class; the same number is healthy
+CONTENTS = 4  # one prompt more than a numeric class needs
 PROMPTS, QUICK_PROMPTS = 5, 1  # per worker: gives more than a million comparisons of healthy workers
 
-_AT_ONCE = 32  # services of two or three workers: the daemon's window has no room for more
-_OF_FOUR = 8  # services of four workers with as many fingerprints
-_BATCHES = 8  # under one daemon
+_AT_ONCE = 32  # services of two or three workers at a time: the daemon's window has no room for more
+_OF_FOUR = 8  # services of four workers at a time: they have the same number of fingerprints
+_BATCHES = 8  # batches under one daemon
 _CHECKED = SIZE.layers * len(OF_A_LAYER) + 1  # per step
 _COVERED = 0.9  # this share of the healthy workers' records must be compared; otherwise the run proves nothing
 _ERROR_MIN = 1e-6  # the smallest error that a sketch shows

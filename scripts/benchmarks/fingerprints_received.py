@@ -57,7 +57,7 @@ CASES = (
     Case("that all differ", 64, lambda w, n: n, lambda w, n: n * 100 + w),
     Case("that meet", 1_024, lambda w, n: n, lambda w, n: n, each_sends=_FEW),
     Case("at 16,000 sites", 64, lambda w, n: n, lambda w, n: n, 16_000),
-    Case("that contradict themselves in one place", 64, lambda w, n: n * 0 + 7, lambda w, n: n * 100 + w, 1),
+    Case("that contradict themselves at one site", 64, lambda w, n: n * 0 + 7, lambda w, n: n * 100 + w, 1),
 )
 
 

@@ -1,7 +1,6 @@
 """The daemon's share of a core while workers record at a rate, and any loss of records.
 
-A row counts only if all was read: after the end of the workers, every record is consumed, or the row says how many are
-not.
+A row counts only if every record was read after the end of the workers. Otherwise, the row says how many were not.
 """
 
 from __future__ import annotations

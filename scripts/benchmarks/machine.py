@@ -1,4 +1,4 @@
-"""Facts about the machine, without which a number means little."""
+"""Facts about the machine, which a reader needs to judge the numbers."""
 
 from __future__ import annotations
 

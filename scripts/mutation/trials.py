@@ -62,7 +62,8 @@ class Known:
         return chosen
 
     def parts(self, chosen: Sequence[str]) -> Iterator[dict[str, float]]:
-        """Return the tests in growing parts: collecting all costs more than the first failing one."""
+        """Return the tests in growing parts, because collecting all of them takes longer than finding the first failing
+        one."""
         spent, end, part = 0.0, FIRST_SECONDS, dict[str, float]()
         for test in chosen:
             part[test] = self.seconds[test]

@@ -22,8 +22,8 @@ from soaking.samples import Samples
 
 SAMPLE_S = 3.0
 _GONE_MAX = 32  # workers that may end between two looks: brickd shows 64 dead ones separately
-SECOND_HALF = 0.5  # from here on no daemon is killed
-_BIRTHS_MAX = 8  # ordered at once
+SECOND_HALF = 0.5  # after this part of the time, no daemon is killed
+_BIRTHS_MAX = 8  # workers that are ordered at once
 _DEAD_MAX = 32  # dead segments without a daemon: in a small /dev/shm a new worker would remove more
 _LATEST_S = 0.1  # the interval of checks whether workers may end
 _PATIENCE_S = 120.0

@@ -56,7 +56,7 @@ class Herd:
         self.ordered += 1
 
     def signal(self, pids: Collection[int], number: signal.Signals) -> None:
-        """Send a signal to some of the living."""
+        """Send a signal to some live workers."""
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.living[pid], number)

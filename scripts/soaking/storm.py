@@ -191,7 +191,7 @@ class _Storm:
         self._herd.wait(self._draw.uniform(0.0, 0.3))
 
     def _some(self, share: float) -> Sequence[int]:
-        """The pids of a random share of the living."""
+        """The pids of a random share of the live workers."""
         living = list(self._herd.living)
         return self._draw.sample(living, min(len(living), round(share * len(living))))
 

@@ -1,4 +1,4 @@
-"""A daemon of another version: what it answers is used where it can be, and never a defect of brickd."""
+"""A daemon of another version: its answers are used if possible, and never reported as a defect of brickd."""
 
 from __future__ import annotations
 

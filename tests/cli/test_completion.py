@@ -21,8 +21,8 @@ from brickd.cli import brickd as group
 from brickd.cli.completion import SHELLS, _means_itself, script
 from brickd.query.verbs import VERBS
 
-# What readline does for a completion: it sets these, calls the function, reads COMPREPLY. The arguments: the script,
-# the position of the cursor, the line.
+# Does what readline does for a completion: sets these variables, calls the function, reads COMPREPLY. The arguments:
+# the script, the position of the cursor, the line.
 ASK = """
 eval "$1"; shift
 type=mine value=mine line=mine completion=mine

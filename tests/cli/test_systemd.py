@@ -1,4 +1,4 @@
-"""The units: systemd's judgement of them, and a daemon confined as they say."""
+"""The systemd units: systemd-analyze accepts them, and a daemon works with their restrictions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def analyze(tmp_path: Path) -> Callable[..., str]:
     """Run `systemd-analyze` for a unit as installed for a user; returns its output."""
 
     def run(unit: Path, *arguments: str, drop_in: Path | None = None) -> str:
-        # It needs an existing program, a name with an instance, and a place of the user's manager.
+        # systemd-analyze needs an existing program, a name with an instance, and a folder of the user's manager.
         installed = tmp_path / unit.name.replace("@", "@alice")
         texts = {installed: unit.read_text()}
         if drop_in is not None:
@@ -246,7 +246,7 @@ def test_with_the_drop_in_for_a_url_the_service_posts_alarms(place: Path, nobody
         assert "Address family not supported" in done.stderr
 
 
-# What an attacker in the daemon would try, next to its normal work: each as "what: how it went".
+# The attempts of an attacker in the daemon, next to its normal work; prints a line "attempt: result" for each.
 TRIES = """
 import ctypes, json, mmap, os, socket, sys, tempfile
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""What holds for every verb that takes workers."""
+"""The rules for every verb that takes workers."""
 
 from __future__ import annotations
 

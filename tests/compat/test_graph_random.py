@@ -58,7 +58,7 @@ def way(nodes: list[dict[str, Any]], number: int | None) -> tuple[str, ...]:
 
 
 def figures(nodes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """What both must have of each node."""
+    """The keys of a node that must be equal in both graphs."""
     found = [
         (
             way(nodes, node["id"]),

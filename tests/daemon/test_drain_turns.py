@@ -99,7 +99,7 @@ def test_the_cheapest_segments_up_to_half_of_a_tick_are_cheap(monkeypatch: pytes
         quiet = quiet_bytes(order)
 
         def unreached(limit: int) -> list[str]:
-            """The segments not reached by a tick after one in which the first read a full ring."""
+            """The segments that a tick does not reach if the tick before read a full ring of the first one."""
             fill(made[0])
             write_event(made[1:])
             monkeypatch.setattr(drain_order, "TICK_BYTES", 1 << 30)

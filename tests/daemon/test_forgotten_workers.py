@@ -35,7 +35,7 @@ BOTH, ODD, ALONE, UNSURE, SURE = (
 
 
 def remembered() -> Memory:
-    """A memory of a live worker and two dead ones, which differ from it and from themselves."""
+    """A memory of a live worker and two dead ones, which differ from it and contradict themselves."""
     memory = Memory("brickd-", known={ONE: RetainedWorker("api/0")})
     memory.gone = {uuid: RetainedTotals(f"api/{n}", read(uuid)) for n, uuid in ((1, TWO), (2, THREE))}
     lives = {place: made_up(place, uuids=(TWO, ONE)) for place in (BOTH,)}

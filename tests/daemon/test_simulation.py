@@ -108,7 +108,7 @@ def judge(world: World) -> None:
 
 
 def judge_after_a_break(writer: Writer, worker: Worker | None) -> None:
-    """What only a lost checkpoint had is lost; a segment's own totals count once."""
+    """Data that only a lost checkpoint had is lost; a segment's own totals count once."""
     assert worker is not None or not writer.alive
     counts = Counter(worker.reading.deferred) if worker is not None else Counter()
     assert counts["started"] <= len(writer.history.starts)

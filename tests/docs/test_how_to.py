@@ -49,7 +49,7 @@ def test_the_python_on_a_page_compiles(page: str) -> None:
             compile(block.text, page, "exec")
 
 
-# What the snippets of the pages presuppose.
+# Names that the snippets of the pages use without a definition.
 GIVEN = """
 from array import array
 request_id, elapsed_ns, ns, handle, n, k, m = 7, 1000, 100, 1, 2, 3, 4

@@ -300,7 +300,7 @@ def _keys(tree: ast.AST) -> set[str]:
 
 
 def keys_written() -> set[str]:
-    """The JSON keys in the code: in views, in `document`, and at the begin of a document."""
+    """The JSON keys in the code: in views, in `document`, and at the start of a document."""
     found: set[str] = set()
     for path in (ROOT / "brickd").rglob("*.py"):
         text = path.read_text()

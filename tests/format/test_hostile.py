@@ -590,8 +590,8 @@ def test_values_in_the_consumers_lines_change_no_total() -> None:
 
 
 @pytest.fixture
-def odd_files(prefix: str) -> dict[str, str]:
-    """One of everything that a name in /dev/shm may be other than a segment."""
+def files_of_other_kinds(prefix: str) -> dict[str, str]:
+    """One file of each kind that has a segment's name but is not a segment."""
     names = {kind: f"{prefix}{kind}" for kind in ("link", "hard", "fifo", "folder", "real", "empty")}
     forge.placed(names["real"], golden())
     os.link(SHM / names["real"], SHM / names["hard"])
@@ -605,9 +605,11 @@ def odd_files(prefix: str) -> dict[str, str]:
     return names
 
 
-def test_anything_but_a_regular_file_is_refused_without_blocking(odd_files: dict[str, str], prefix: str) -> None:
-    assert set(find(prefix)) == set(odd_files.values())
-    for kind, name in odd_files.items():
+def test_anything_but_a_regular_file_is_refused_without_blocking(
+    files_of_other_kinds: dict[str, str], prefix: str
+) -> None:
+    assert set(find(prefix)) == set(files_of_other_kinds.values())
+    for kind, name in files_of_other_kinds.items():
         if kind in ("real", "hard"):
             continue
         with pytest.raises((SegmentRefused, NotPermitted)) as caught:
@@ -615,10 +617,10 @@ def test_anything_but_a_regular_file_is_refused_without_blocking(odd_files: dict
         assert name in str(caught.value), kind
 
 
-def test_a_file_with_two_names_is_one_worker(odd_files: dict[str, str], prefix: str) -> None:
+def test_a_file_with_two_names_is_one_worker(files_of_other_kinds: dict[str, str], prefix: str) -> None:
     found = survey(prefix)
-    assert [each.reading.file for each in found.workers] == [odd_files["hard"]]
-    assert not {odd_files["real"], odd_files["hard"]} & {each.path for each in found.refused}
+    assert [each.reading.file for each in found.workers] == [files_of_other_kinds["hard"]]
+    assert not {files_of_other_kinds["real"], files_of_other_kinds["hard"]} & {each.path for each in found.refused}
 
 
 @pytest.mark.parametrize("name", ["gone", "", ".", "..", "/", "a/b", "x" * 300, "nul\0nul", "\udcff"])

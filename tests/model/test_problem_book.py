@@ -1,4 +1,4 @@
-"""The life of a problem by a given clock: begin, activity, end, and what a silence covers."""
+"""The life of a problem by a given clock: its start, activity and end, and what a silence covers."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_names_in_a_problem_are_bounded() -> None:
     assert [len(each.workers) for each in merged([LOST._replace(workers=("w",) * 200)])] == [WORKERS_MAX]
 
 
-# ---- begin and end
+# ---- start and end
 
 
 def test_a_condition_is_seen_at_each_look_and_begins_once() -> None:

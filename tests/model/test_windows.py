@@ -228,7 +228,7 @@ def test_workers_merged_within_the_window_count_their_work_in_it() -> None:
     later = snapshot(older, now_ns=EVERY_NS)
     assert after(later, older) == {}
     assert after(later, merged_workers(*gone, worker(third, 3, alive=False), before=3)) == {}
-    # Of the workers added since the snapshot, one existed then without being read, or they are unknown.
+    # One of the workers that were added since the snapshot existed at its time, but was not read; or they are unknown.
     assert after(began, merged_workers(*gone, worker(third, 3, alive=False))) == {}
     assert after(began, merged_workers(*gone, worker(third, 3, alive=False, born_ns=SECOND), before=2)) == {}
 

@@ -1,6 +1,6 @@
-/* first THREADS: threads that start at once, the first of which opens the segment; each tries spans under its number
- * of the name until it has tried a thousand with the segment open. Prints how many spans were tried and how many
- * threads ended with another number than the first, then waits. */
+/* first THREADS: threads that start at the same time; the first one opens the segment. Each thread gets the number of a
+ * name and tries spans with it, until it has tried a thousand spans with the segment open. Prints the number of tried
+ * spans, and the number of threads that got another number than the first thread; then waits. */
 #include "brick_agent.h"
 
 #include <pthread.h>

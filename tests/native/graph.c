@@ -100,7 +100,7 @@ static void *writer(void *number)
     return NULL;
 }
 
-/* What any reader may do: everything published is complete. */
+/* Reads like any reader: all published data must be complete. */
 static void *reader(void *unused)
 {
     const struct brick_segment *s = brick_agent.segment;

@@ -207,7 +207,7 @@ static void publish(struct brick_drain *d)
     }
 }
 
-/* What a consumer does for a dead worker: salvage the record at the head if its number shows it complete (O9). */
+/* Like a consumer for a dead worker, salvages the record at the head if its number shows that it is complete (O9). */
 static void salvage(uint32_t lane, int events, uint64_t head, uint64_t last)
 {
     const struct brick_layout *l = &brick_agent.segment->layout;

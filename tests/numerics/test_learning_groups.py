@@ -41,7 +41,7 @@ def alone(*outputs: int) -> list[tuple[int, int, int, int]]:
 
 
 def test_two_classes_count_as_one_against_a_worker_of_neither() -> None:
-    """They count as the more frequent one, represented by its newest fingerprint."""
+    """Both outputs count as the more frequent one, represented by its newest fingerprint."""
     read = learning([tensor(0, USUAL), tensor(0, USUAL), tensor(0, OTHER), far(1)])
     for number in range(4):
         assert read.read(HERE, alone(1, 1, 2, 3), UUIDS, number) == GroupToJudge(
@@ -108,7 +108,7 @@ def test_four_outputs_are_compared_and_sixteen_examined() -> None:
 
 
 def test_the_judged_output_is_compared_however_rare() -> None:
-    """It is the sixth, and in the class of the first."""
+    """The judged output is the seventh, and in the class of the first one."""
     outputs = [tensor(0, USUAL), far(1), far(2), far(3), far(4), far(5), tensor(0, OTHER)]
     found = learning(outputs)
     assert found.read(HERE, alone(1, 2, 3, 4, 5, 6, 7), UUIDS, 6) == GroupToJudge(

@@ -1,4 +1,4 @@
-"""The first model that a process calls is found, whatever the call; only then hooks act."""
+"""The first model that a process calls is found, by any kind of call; no hook acts before that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The begin of a drain, and the tails by which a writer gets its slots back.
+"""Where a drain starts, and the tails by which a writer gets its slots back.
 
 A cursor is a checkpoint's (span, event, events, sequence, spans_lost); a tail was written by any consumer.
 """

@@ -40,7 +40,7 @@ def classes(of: Matched) -> dict[str, int]:
 
 
 def numbers(of: Matched) -> list[int]:
-    """The numbers of the prints that begin the rows."""
+    """The numbers of the first fingerprints of the rows."""
     return [row.members[0].number for row in of.rows]
 
 

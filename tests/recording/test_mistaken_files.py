@@ -1,4 +1,4 @@
-"""A file that is no recording, given where a recording or a worker is expected: the refusal says what it is."""
+"""A file that is not a recording, given in place of a recording or a worker: the refusal says what it is."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ ONE, TWO, THREE = made(1), made(2, 1), made(3)
         ([piece(ONE, 0), piece(THREE, 10)], [1, 3], Lost(missing=1)),
         # The file ends within a checksum.
         ([piece(ONE + TWO[: 5 * SLOT], 0)], [1], Lost(cut=1)),
-        # The begin of a record is unknown, or contradicts the previous chunk.
+        # The start of a record is unknown, or contradicts the previous chunk.
         ([piece(ONE + TWO[:SLOT], 0), piece(TWO[SLOT:] + THREE, 5, 2), piece(made(4), 13)], [1, 4],
          Lost(cut=1, missing=2)),
         # Neither lanes nor rings are mixed.

@@ -24,7 +24,8 @@ CHECKED, DEFER = _reader.KIND_CHECKED, _reader.KIND_DEFER
 
 
 def collected(bodies: Sequence[bytes], recorded: int, dropped: dict[int, int], mark: str = "") -> Numerics:
-    """What a recording of these chunks has of a worker that recorded and dropped so many events, by kind."""
+    """The missing records in a recording of these chunks, of a worker that recorded and dropped these numbers of
+    events."""
     reading = MadeUp().reading()
     lane: Any = {"event_records": recorded, "event_dropped": [dropped.get(kind, 0) for kind in range(16)]}
     header: Any = {**reading.header, "uuid": bytes.fromhex(MINE)}

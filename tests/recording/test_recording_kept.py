@@ -1,4 +1,4 @@
-"""What a reader of a recording keeps: slots, events, and notes on what is missing."""
+"""The data that a reader of a recording keeps: slots, events, and notes on missing data."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-# Of 24 November 2026: format 1.7, and a daemon that knows no silenced problems.
+# The commit is of 24 November 2026: format 1.7, and a daemon that knows no silenced problems.
 COMMIT = "7861fb48afb03077c41728db2ad402b6d81cb39a"
 MINOR = 7
 

@@ -1,4 +1,4 @@
-"""What fault tests share: exact accounts, workers in C, workers with their own /dev/shm.
+"""The code that fault tests share: exact accounts, workers in C, workers with their own /dev/shm.
 
 As a program it reads every segment that it finds, for a worker whose /dev/shm the test cannot see.
 """

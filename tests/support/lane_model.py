@@ -117,7 +117,7 @@ class Lane:
         self.enabled = True
         self.joined = False
         self.stacks: dict[int, Stack] = {}
-        self.order: list[Frame] = []  # open spans by time of begin
+        self.order: list[Frame] = []  # open spans by start time
 
     # ---- the first part of every call
 

@@ -75,7 +75,7 @@ def commands(text: str) -> list[Command]:
 
 
 def stated(output: str) -> list[str]:
-    """What must be the same at each run: first line, table heads, problems, without numbers."""
+    """The parts of an output that must be the same at each run: first line, table heads, problems, without numbers."""
     lines = output.splitlines()
     kept = [line for n, line in enumerate(lines) if n == 0 or line.startswith("! ") or re.match(r"[A-Z]{4}", line)]
     return [" ".join(_NUMBER.sub("#", line.partition("…")[0]).split()) for line in kept]

@@ -99,7 +99,7 @@ UP = (*BRICKD, "up")
 
 
 def going(*arguments: str, under: Sequence[str] = (), **environment: str) -> Process:
-    """Start a verb that keeps running; `under`: the begin of its command; empty: fork it."""
+    """Start a verb that keeps running; `under`: the start of its command; empty: fork it."""
     if not under:
         return forking_parent().start(arguments, os.environ | environment)
     return _command([*under, *BRICKD, *arguments], environment)

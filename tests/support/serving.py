@@ -206,14 +206,14 @@ def _events(lines: Iterable[bytes]) -> Iterator[tuple[str, Any]]:
             yield name, json.loads(value)
 
 
-# What changes between two looks at stopped workers, and the reader.
+# Keys whose values change between two looks at stopped workers, or depend on the reader.
 _TIMED = {"source", "daemon", "words", "spread", "percent", "worst_worker", "cpu_percent", "rss_bytes", "seen"} | {
     "elements_per_second_in_brick", "flops_per_second_in_brick",
 }  # fmt: skip
 
 
 def still(document: Any) -> Any:
-    """A document without what changes over time."""
+    """A document without the values that change over time."""
     if isinstance(document, dict):
         return {key: still(value) for key, value in document.items() if key not in _TIMED and not key.endswith("_ns")}
     if isinstance(document, str):

@@ -80,7 +80,7 @@ def blank(uuid: bytes) -> bytearray:
 
 @dataclass
 class Lane:
-    """What a lane's thread knows of it."""
+    """The private state of a lane's thread."""
 
     attempts: int = 0
     head: int = 0
@@ -579,7 +579,7 @@ class World:
         self.folding = {}
 
     def now_folding(self, uuid: str) -> int:
-        """What the present daemon has folded, of a present or remembered worker."""
+        """The totals that the present daemon has folded, of a present or remembered worker."""
         assert self.daemon is not None
         here = {each.uuid: each.drain.spans for each in self.daemon.roster.attached.values()}
         return here.get(uuid, self.folding.get(uuid, 0))

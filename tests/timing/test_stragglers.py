@@ -101,7 +101,7 @@ def test_thin_evidence_gives_no_alarm_and_is_reported() -> None:
 
 
 def test_a_slot_with_far_fewer_calls_than_usual_is_ignored() -> None:
-    """It began, or was stopped, within it: its few calls are not comparable."""
+    """The worker began, or was stopped, within the slot: its few calls are not comparable."""
     looks = slow_gemm().looks(6, seed=1)
     few = looks[0].bricks["api", "moe_gemm"]["api/5"]._replace(calls=9, apart=0.9)
     bricks = {**looks[0].bricks, ("api", "moe_gemm"): {**looks[0].bricks["api", "moe_gemm"], "api/5": few}}
@@ -200,7 +200,7 @@ def test_waiting_for_work_is_counted_and_not_judged(category: str) -> None:
 
 
 def test_every_seen_brick_is_in_exactly_one_count() -> None:
-    """Also one that is small in some slots, is in one slot only, or has only bounds."""
+    """This is also true of a brick that is small in some slots, is in one slot only, or has only bounds."""
 
     def at_first(worker: int, slot: int) -> float:
         return 1.0 if slot < 2 else 0.0001

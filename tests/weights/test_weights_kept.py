@@ -1,4 +1,4 @@
-"""What is known of weights outlives a daemon, and differences are reported."""
+"""The known weights outlive a daemon, and differences are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Python API records, read by the reader in another process."""
+"""The records of the Python API, as a reader in another process sees them."""
 
 from __future__ import annotations
 

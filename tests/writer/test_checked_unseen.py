@@ -1,4 +1,4 @@
-"""What checksums never read, and the key without which their numbers mean nothing."""
+"""Tensors that checksums never read, and the key that gives their numbers a meaning."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ struct brick_thread {
 
 extern BRICK_HIDDEN __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
 
-/* What surrounds a key's next record. */
+/* The step, layer and node around a key's next record. */
 struct brick_place {
     uint64_t begun; /* the start of its innermost open span; 0: none */
     uint32_t layer;

@@ -56,7 +56,7 @@ class ScanTimes(NamedTuple):
         return self.at_load | (self.unrepeated if self.overdue else 0)
 
     def later(self, by_ns: int) -> ScanTimes:
-        """The same after some more time without a reading."""
+        """The times after some more time without a reading."""
         age_ns, rescanned_age_ns = (None if age is None else age + by_ns for age in self[:2])
         return self._replace(age_ns=age_ns, rescanned_age_ns=rescanned_age_ns)
 

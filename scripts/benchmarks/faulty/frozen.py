@@ -19,7 +19,7 @@ ALARMS = NUMERIC | TIMING | STUCK | MEMORY
 
 @dataclass(frozen=True)
 class Wanted:
-    """What brickd must report about a fault.
+    """The report that brickd must make about a fault.
 
     Attributes:
         within_s: the time from the injection until the fault counts as missed.
@@ -69,11 +69,11 @@ class Lengths:
 FULL = Lengths(before_s=45, after_s=30, healthy_s=120)
 QUICK = Lengths(before_s=12, after_s=8, healthy_s=20, fault_s=30)
 
-SAMPLING = "1/8"  # share of the steps: a prompt takes a few, and a cell lasts minutes, not hours like a server
-ROUNDS_PER_S = 4.0  # at most: one prompt for each worker, one worker after the other
+SAMPLING = "1/8"  # more than by default, because a cell lasts only minutes
+ROUNDS_PER_S = 4.0  # the highest rate; in a round, each worker in turn gets one prompt
 LOOK_S = 2.0
-SETTLED_S = 45.0  # at most, until all workers are compared by weights
-NAN_CALLS = 20  # one call in this number, of an operator of one layer, returns NaN
+SETTLED_S = 45.0  # the longest wait until all workers are compared by weights
+NAN_CALLS = 20  # one of this many calls of an operator returns NaN
 LEAK_BYTES = 1 << 18  # per request
 NOISE = 0.01  # the error of a stale layer's weights, as a share of their standard deviation
 

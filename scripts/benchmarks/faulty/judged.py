@@ -1,8 +1,8 @@
 """The reports of brickd about a cell, and whether they are true.
 
 Owns: the position of verdicts in a status, when a fault counts as found, which alarms are false. Must not know:
-processes, models. Invariants: a problem that names a worker without a fault is false, at any time; so is a kind that
-the fault does not explain.
+processes, models. Invariants: a problem is false if it names a worker without a fault, or if the fault does not explain
+its kind.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _found(verdict: Verdict, alarm: Alarm, truth: Truth, look: Look) -> None:
 
 
 def _places(alarm: Alarm) -> list[Site]:
-    """The places in its text; for numbers only those with their layer, if they have one."""
+    """The places in its text. If an alarm about numbers names a kernel of many layers, its layer must be known."""
     found = [Site(name, int(layer) if layer else None) for name, layer in _PLACE.findall(alarm.text)]
     return [each for each in found if alarm.kind not in NUMERIC or each.layer is not None or "*" not in each.name]
 

@@ -1,4 +1,4 @@
-"""What the nodes of a call tree need, and what is critical.
+"""The needs of the nodes in a call tree, and the critical path.
 
 Owns: which node a needed name means, how nodes become pieces of work. Must not know: paths, screens, what is shown;
 brickd links to this file. Invariants: a name means the nearest node: a sibling of the node that needs it (of the same
