@@ -6,76 +6,45 @@ HTTP. Invariants: a daemon that may not start changes nothing; no API request st
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from brickd.analysis.evidence_news import About, EvidenceNews
-from brickd.analysis.numerics import birth_alarms
-from brickd.analysis.numerics.evidence import recall
-from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
-from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
 from brickd.analysis.problem_book import Book
-from brickd.analysis.timing.alarms import Alarm, Alarms
-from brickd.analysis.timing.findings import StragglerVerdict
-from brickd.analysis.timing.growing_memory import GrowingMemory
-from brickd.analysis.timing.monitor import Lookout
-from brickd.analysis.timing.slower import Slower
-from brickd.analysis.timing.stuck import Stuck
-from brickd.analysis.weights import verdicts
-from brickd.analysis.weights.monitor import Scales, Weighing
+from brickd.analysis.weights.monitor import Scales
 from brickd.analysis.weights.rescans import WeightDoubts
-from brickd.analysis.weights.shards import shards_of
-from brickd.analysis.weights.store import Weights
-from brickd.base.cpu_sharing import CpuSharing
 from brickd.base.files import process
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.paths import runtime
-from brickd.base.thresholds import Thresholds
 from brickd.base.units import plural
-from brickd.client.other_version import installed
-from brickd.daemon.collector import Collector
-from brickd.daemon.epochs import EPOCH_NS, Epochs
-from brickd.daemon.loop import Loop
+from brickd.daemon.epochs import EPOCH_NS
+from brickd.daemon.live_world import LiveWorld
 from brickd.daemon.notify import Notifier, Target
-from brickd.daemon.order_handler import OrderHandler
 from brickd.daemon.problem_watch import ProblemWatch
-from brickd.daemon.process_usage import Usages
 from brickd.daemon.sampler import Sampler
-from brickd.daemon.saving import Saver
-from brickd.datasources.world import DaemonStatus, Details, Source
+from brickd.datasources.world import DaemonStatus
 from brickd.errors import BrickdError, DaemonRefused, NoSuchWorker, SegmentConsumed
-from brickd.model.event_log import KEPT, Log
-from brickd.model.kernel_sources.files import Filed
-from brickd.model.kernel_sources.store import KnownSources
 from brickd.model.survey_snapshot import Takes
-from brickd.model.windows import Window, Windows
-from brickd.model.worker_survey import survey
-from brickd.model.workers import Survey, Worker, select
+from brickd.model.workers import select
 from brickd.query.orders import EndRecording, Silencing, StartRecording
 from brickd.recording.library import ROOM, Shelf
 from brickd.recording.ring_taps import Rings
 from brickd.recording.session import Recorder, Recordings
 from brickd.shm import _reader
-from brickd.shm.segment import Segment, open_segment
-from brickd.shm.segment_files import find, prefix
 from brickd.state.runtime_dir import Home
 
 
-class Daemon:
+class Daemon(LiveWorld):
     """A running daemon, for its API: any thread may call any method.
 
     Attributes:
-        saver: writes its files.
-        orders: carries out the orders of its API.
+        shelf: its recordings.
     """
-
-    source: Source = "daemon"
 
     def __init__(
         self,
@@ -91,51 +60,14 @@ class Daemon:
 
         With `stays` False, it drains only temporarily: workers that end after it remove their own segments.
         """
-        self.prefix, self.shelf = prefix(), Shelf(runtime().recordings)
-        self._version = installed("brickd")  # the version of the running code, even if another one is installed later
-        memory, broken = home.memory(self.prefix)
-        weights, unweighed = home.weights(self.prefix)
-        self._memory = memory
-        # The numbers of a killed daemon's last events were not saved: skip them, so that no number is used twice.
-        self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
-        self._log_lock = threading.Lock()
-        memory.closed = False
-        lost = [each for each in (broken, unweighed) if each]
-        self._broken = "; ".join(lost) or None
-        for each in lost:
-            self.log_event("break", each)
-        filed = Filed(runtime().sources)
-        filed.tidy()
-        memory.sources.go_into(filed, self.log_event)
-        self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
-        self._numerics = Numerics(numerics_bytes, weights, shares=True)
-        self.saver = Saver(home, memory, weights, self.log_event)
-        self._collector = Collector(
-            memory,
-            self.saver.keep,
-            self.log_event,
-            workers_max=workers_max,
-            numerics=self._numerics,
-            epochs=Epochs(epoch_ns),
-            starve=self.saver.starve,
-        )
-        self._collector.roster.stays = stays
-        self._loop = Loop(self._collector, self.log_event)
-        self.orders = OrderHandler(self._collector, self._numerics, self.survey, self._loop.wake, self.log_event)
-        self._usages, self._windows = Usages(), Windows()
-
-        def thresholds() -> Thresholds:
-            return self.orders.thresholds
-
-        self._lookout = Lookout(self.log_event, CpuSharing().of, thresholds)
+        super().__init__(home, workers_max=workers_max, numerics_bytes=numerics_bytes, epoch_ns=epoch_ns, stays=stays)
+        self.shelf = Shelf(runtime().recordings)
         self._recordings = Recordings(self)
-        self._weighing = Weighing(weights)
+        memory = self._memory
         scales = Scales(self._weighing, self.log_event)
         news = EvidenceNews(
-            self.compared, self._weighing, self.log_event, thresholds, memory.unproven, self._keep_unproven
+            self.compared, self._weighing, self.log_event, self._thresholds, memory.unproven, self._keep_unproven
         )
-        detectors = (Stuck(), GrowingMemory(), Slower(self._lookout.newest))
-        self._alarms = Alarms(self.log_event, thresholds, detectors)
         self._notifier = Notifier(targets, self.prefix, self.log_event)
         send = self._notifier.send if targets else None
         self._problems = ProblemWatch(self, memory, self.log_event, self._keep_soon, send)
@@ -143,12 +75,6 @@ class Daemon:
         takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, doubts, news, self._recordings]
         takers.append(self._problems)  # last: it uses the results of the others
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
-
-    def log_event(self, kind: str, text: str, **of: str | None) -> None:
-        """Log an event; the next daemon continues its numbers."""
-        number = self.events.add(kind, text, **of).number
-        with self._log_lock:  # threads of the API also log, and may arrive here out of order
-            self._memory.newest_event = max(self._memory.newest_event, number)
 
     # ---- its life
 
@@ -198,88 +124,9 @@ class Daemon:
             tuple(self._notifier.documents()),
         )
 
-    def survey(self) -> Survey:
-        """All workers, as they are now."""
-        return self._usages.laid_over(self._found())
-
-    def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
-        """The work of these workers in the last `length_ns`; None: unknown."""
-        return self._windows.over(of, time.monotonic_ns(), length_ns)
-
-    def stragglers(self) -> StragglerVerdict:
-        """The stragglers."""
-        return self._lookout.judged().at(time.monotonic_ns())
-
-    def alarms(self) -> tuple[Alarm, ...]:
-        """The active alarms."""
-        with self._collector.roster.lock:
-            names = self._memory.names()
-        births, for_ns = self._memory.compared.births, self.orders.thresholds.ns("nan_for")
-        return *self._alarms.hold(), *birth_alarms.alarms(births, names, time.time_ns(), for_ns)
-
     def problem_book(self) -> Book:
         """The book of problems over time."""
         return self._problems.book()
-
-    def compared(self) -> Compared:
-        """The differences of workers, and the coverage."""
-        return self._memory.compared
-
-    def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """The recent fingerprints of some workers, and the stored evidence of their differences."""
-        shards = shards_of(of)
-        numerics = self._numerics.about(shards.keys())
-        recall(numerics, self._memory.compared, shards)
-        return numerics
-
-    def weights(self, of: Sequence[Worker]) -> Weights:
-        """The weights of some workers."""
-        return self._numerics.weights.about({worker.reading.uuid for worker in of})
-
-    def sources(self, of: Sequence[Worker]) -> KnownSources:
-        """The sources of kernels."""
-        return self._memory.sources
-
-    def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
-        """The verdicts on the weights of all workers."""
-        return self._weighing.judged(found.workers)
-
-    def _used(self) -> Survey:
-        """The survey, after a new look at the processes."""
-        found = self._found()
-        self._usages.look(found, time.monotonic_ns())
-        return self._usages.laid_over(found)
-
-    def _found(self) -> Survey:
-        roster = self._collector.roster
-        with roster.reading:
-            with roster.lock:
-                background = roster.background(time.monotonic_ns())
-                held = roster.held(lambda: not self._collector.ending.is_set())
-            return survey(self.prefix, background, held)
-
-    def files(self) -> Sequence[str]:
-        """All files in the directory of segments."""
-        return find("")
-
-    @contextlib.contextmanager
-    def segment(self, file: str) -> Iterator[Segment]:
-        """Open a segment to inspect it."""
-        roster = self._collector.roster
-        with roster.reading:
-            with roster.lock:
-                segment = roster.held().segment(file)
-            if segment is not None:
-                yield segment
-                return
-        with open_segment(file) as segment:
-            yield segment
-
-    def details(self, uuid: str) -> Details | None:
-        """Return the records read from a worker's span rings since this daemon drains it."""
-        with self._collector.roster.lock:
-            held = self._collector.roster.attached.get(uuid)
-        return None if held is None else Details(held.drain.recent(), held.drain.longest())
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
         """Begin or end a silence; return the silenced problems."""
