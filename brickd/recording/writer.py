@@ -180,9 +180,8 @@ class Writer:
                 continue
             self._sourced.add(hash_)
             body = b"".join(source.encoded())
-            if self._sources_bytes + len(body) > self.volumes.limit_bytes // _SOURCES:
-                self._lack("sources")
-            elif self._put(_reader.CHUNK_SOURCE, body) is Put.DONE:
+            has_room = self._sources_bytes + len(body) <= self.volumes.limit_bytes // _SOURCES
+            if has_room and self._put(_reader.CHUNK_SOURCE, body) is Put.DONE:
                 self._sources_bytes += len(body)
             else:
                 self._lack("sources")

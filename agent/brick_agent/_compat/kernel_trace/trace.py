@@ -140,9 +140,8 @@ class KernelTrace:
         rows = _rows_of(tensors[0]) if tensors and valid is not None else None
         results = [self._fingerprint("inputs", each, valid if _rows_of(each) == rows else None) for each in tensors]
         fingerprints = tuple(each for each, _ in results if each is not None)
-        self.inputs = (
-            fingerprints if len(fingerprints) == len(tensors) else ()
-        )  # all inputs or none: a part of them explains nothing
+        # All inputs or none: a part of them explains nothing.
+        self.inputs = fingerprints if len(fingerprints) == len(tensors) else ()
         self._inputs_taken = tuple(taken for _, taken in results)
         return self
 
@@ -289,9 +288,7 @@ def _why(error: Exception) -> str:
 def _shape_of(tensor: Any) -> tuple[int, ...] | None:
     """Return the sizes of a tensor's dimensions; None: unknown."""
     try:
-        sizes: Any = getattr(tensor, "shape", None)
-        if sizes is None:
-            sizes = memoryview(tensor).shape
+        sizes: Any = tensor.shape if hasattr(tensor, "shape") else memoryview(tensor).shape
         return tuple(int(each) for each in sizes)
     except Exception:  # a host's object may raise anything
         return None
