@@ -99,6 +99,10 @@ class Budget:
         self._kept[owner] = others + max(before, after)
         return ""
 
+    def freed(self, owner: int, amount: int) -> None:
+        """Subtract the bytes that a reading no longer takes once it is packed."""
+        self._kept[owner] -= amount
+
 
 def _kept(reading: Reading) -> int:
     """Return the bytes that a reading takes in memory."""
@@ -149,8 +153,11 @@ class Account:
             reading = segment.read()
             if why := budget.grown(segment.uid, cost_of(extent).kept, _kept(reading)):
                 raise SegmentOverBudget(segment.name, why)
-            # Pack it, because several surveys keep the readings of all segments at the same time.
-            reading = replace(reading, summaries=_reader.Packed(reading.summaries))
+            # Pack it, because several surveys keep the readings of all segments at the same time. Only one is unpacked
+            # at a time, so the next segments' limits count this one as packed.
+            packed = _reader.Packed(reading.summaries)
+            budget.freed(segment.uid, len(reading.summaries) - packed_size(packed))
+            reading = replace(reading, summaries=packed)
             self._last, self._last_ns = (reading if seldom else None), now_ns
             return reading
         return replace(self._last, pid=segment.worker())

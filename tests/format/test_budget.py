@@ -53,6 +53,31 @@ def test_a_worker_that_uses_all_possible_paths_can_be_read() -> None:
     assert Budget().ration(ME, cost) == (Ration.WHOLE, "")
 
 
+def test_64_workers_of_a_model_with_2000_paths_are_all_read() -> None:
+    with file(image(paths=2000, used=2000), holes=True) as fd:
+        segment, spent = Segment("model", fd), Budget()
+        accounts = [Account() for _ in range(64)]
+        assert sum(cost_of(segment.extent()).kept for _ in accounts) > OWNER.kept, "unpacked, they are too large"
+        assert all(len(account.read(segment, spent, 0).paths) == 2000 for account in accounts)
+        assert {account.ration for account in accounts} == {Ration.WHOLE}
+
+
+def test_a_reading_counts_as_packed_for_the_next_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    with file(image(paths=704, used=1), holes=True) as fd:
+        segment = Segment("first", fd)
+        summaries, kept = Account().read(segment, Budget(), 0).summaries, cost_of(segment.extent()).kept
+        both = 2 * kept - len(summaries) + packed_size(summaries)
+        monkeypatch.setattr(memory_budget, "OWNER", Cost(OWNER.read, both))
+        spent = Budget()
+        Account().read(segment, spent, 0)
+        assert len(Account().read(segment, spent, 0).paths) == 704
+        monkeypatch.setattr(memory_budget, "OWNER", Cost(OWNER.read, both - 1))
+        spent = Budget()
+        Account().read(segment, spent, 0)
+        with pytest.raises(SegmentOverBudget, match="the limit for the segments of user"):
+            Account().read(segment, spent, 0)
+
+
 def test_a_segment_over_a_limit_loses_detail_then_frequency_then_everything() -> None:
     def gets(cost: Cost) -> Ration:
         return Budget().ration(ME, cost)[0]
@@ -280,7 +305,7 @@ def test_the_most_expensive_segment_is_left_out_whatever_its_name(
     for name, used in zip(names, (1, 65, 700), strict=True):
         with placed(prefix, name, image(paths=704, used=used)) as segment:
             cost = cost_of(segment.extent())
-    monkeypatch.setattr(memory_budget, "OWNER", Cost(3 * cost.read, cost.kept * 5 // 2))
+    monkeypatch.setattr(memory_budget, "OWNER", Cost(3 * cost.read, cost.kept * 5 // 4))
     found = survey(prefix)
     assert [each.path for each in found.refused] == [f"{prefix}{names[2]}"]
     assert "the limit for the segments of user" in found.refused[0].reason
