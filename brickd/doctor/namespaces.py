@@ -14,7 +14,7 @@ from brickd.doctor.check import CheckResult, fine, mib
 from brickd.doctor.container import Container, enlarged, shared
 from brickd.doctor.processes import Mapped, Place, Process, Processes
 from brickd.doctor.segments import Segments
-from brickd.doctor.shared_memory import LEAST_BYTES, MOST_BYTES
+from brickd.doctor.shared_memory import LEAST_BYTES, USUAL_BYTES
 
 _RANDOM_DIGITS = 32  # at the end of a segment's name
 _PREFIX_BYTES = 39
@@ -137,7 +137,7 @@ def _reason(process: Process, container: Container) -> tuple[str, str]:
     if settings.get("BRICKD_CLOCK", "") not in ("", "auto", "tsc", "monotonic"):
         return "its BRICKD_CLOCK is not auto, tsc or monotonic", "unset BRICKD_CLOCK"
     if process.free_bytes is not None and process.free_bytes < LEAST_BYTES:
-        return f"its /dev/shm is full: {mib(process.free_bytes)} free", enlarged(container, 2 * MOST_BYTES)
+        return f"its /dev/shm is full: {mib(process.free_bytes)} free", enlarged(container, 2 * USUAL_BYTES)
     return "it has recorded nothing yet, or its stderr says why it cannot", "brick.init()"
 
 

@@ -20,9 +20,11 @@ from brickd.errors import NotPermitted, SegmentOverBudget, SegmentRefused
 from brickd.model.workers import Survey, Worker
 from brickd.shm import _reader, records
 from brickd.shm.losses import Loss, losses
+from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import open_file
 
-_USUAL = "BRICKD_LANES=32 BRICKD_PATHS=1024"  # the defaults of brick_agent
+_USUAL = "BRICKD_LANES=32 BRICKD_PATHS=4096"  # the defaults of brick_agent
+_PAGE_BYTES, _SLOT_BYTES, _BLOCK_PATHS = 4096, 64, 64  # brick_shm.h
 
 
 class ReadSegment(NamedTuple):
@@ -33,7 +35,7 @@ class ReadSegment(NamedTuple):
         own_pid: its pid in its own pid namespace.
         reads_counter: whether its clock is the processor's counter.
         taken_bytes: the memory that the segment uses.
-        most_bytes: the memory that it may use.
+        most_bytes: the memory that its present threads and paths may use.
         unread: whether it keeps each span in detail without a reader.
         thinned_unowned: whether a killed daemon set which fingerprints it records.
         key: the name of the key of its checksums; 0: they have no key; None: no checksums, or unknown.
@@ -131,13 +133,31 @@ def _known(worker: Worker) -> ReadSegment:
         own_pid=header["pid"],
         reads_counter=header["clock"] != _reader.CLOCK_MONOTONIC,
         taken_bytes=worker.reading.memory_bytes,
-        most_bytes=header["size"],
+        most_bytes=most_bytes(worker.reading),
         losses=tuple(losses(worker.reading, worker.ledger)),
         unread=worker.reading.unread,
         thinned_unowned=worker.reading.thinned_unowned,
         service=worker.reading.service,
         key=worker.reading.process["key"] or (0 if _made_without(worker) else None),
     )
+
+
+def most_bytes(reading: Reading) -> int:
+    """Return the memory that a segment takes once each of its threads has used each of its paths, and both rings.
+
+    The file is much larger, because it has a place for each possible path in each possible lane. These places are holes
+    that take no memory until a thread uses them.
+    """
+    header = reading.header
+    rings = _pages(header["span_slots"] * _SLOT_BYTES) + _pages(header["event_slots"] * _SLOT_BYTES)
+    lane = _pages(header["paths"] * 8) + header["paths"] * _reader.SUMMARY_BYTES + rings
+    blocks_free = max(0, header["paths"] - reading.process["paths"]) // _BLOCK_PATHS
+    used = lane - blocks_free * _BLOCK_PATHS * _reader.SUMMARY_BYTES
+    return header["size"] - header["lanes"] * lane + len(reading.lanes) * used
+
+
+def _pages(size_bytes: int) -> int:
+    return -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
 
 
 def _made_without(worker: Worker) -> bool:

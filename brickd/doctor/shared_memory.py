@@ -14,19 +14,22 @@ from typing import NamedTuple
 
 from brickd.base.cgroups import Limit
 from brickd.base.files import read
+from brickd.base.units import plural
 from brickd.doctor.check import CheckResult, fine, mib
 from brickd.doctor.container import Container, enlarged, more_memory
 
-# Measured (docs/explanation/benchmarks.md): a new segment, and one with 32 threads and all 1,024 paths.
-LEAST_BYTES = 400 << 10
-MOST_BYTES = 44 << 20
+# Measured (docs/explanation/benchmarks.md): a segment with one thread and 200 paths, and one with 32 threads, 200 paths
+# and span rings.
+LEAST_BYTES = 430 << 10
+USUAL_BYTES = 19 << 20
+_USUAL = "the need of a worker with 32 threads and 200 places"
 
 _IN_MEMORY = ("tmpfs", "devtmpfs", "ramfs")
 _MODE = 0o1777
 
 
 class Demand(NamedTuple):
-    """The memory that a live worker's segment uses now, and may use."""
+    """The memory that a live worker's segment uses now, and that its present threads and paths may use."""
 
     taken_bytes: int
     most_bytes: int
@@ -126,11 +129,10 @@ def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -
     if shm.size_bytes == 0:
         return [fine("shm-room", "no limit on its size", "room for workers")]
     growth = sum(max(0, worker.most_bytes - worker.taken_bytes) for worker in workers)
-    need = growth if workers else MOST_BYTES
+    need = growth if workers else USUAL_BYTES
     seen = f"{mib(shm.free_bytes)} of {mib(shm.size_bytes)} free, in {container}"
-    wanted = (
-        f"{mib(need)}, the room that {len(workers) or 'one'} worker{'s' if len(workers) > 1 else ''} may still need"
-    )
+    takers = f"what {plural(len(workers), 'worker')} may still take with the present threads and places"
+    wanted = f"{mib(need)}, {takers if workers else _USUAL}"
     fix = enlarged(container, 2 * (shm.size_bytes - shm.free_bytes + need))
     if not shm.more_files:
         more = f"mount -o remount,nr_inodes=1M {shm.path}"
@@ -145,11 +147,11 @@ def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -
 
 def judge_group(limit: Limit | None, container: Container) -> CheckResult:
     """Judge whether this process's control group has room for one more worker."""
-    name, wanted = "memory-group", f"{mib(MOST_BYTES)}, the largest need of one worker"
+    name, wanted = "memory-group", f"{mib(USUAL_BYTES)}, {_USUAL}"
     if limit is None:
         return fine(name, "no limit", wanted)
     seen = f"{mib(limit.room_bytes)} of {mib(limit.limit_bytes)} left in {limit.file}"
-    if limit.room_bytes >= MOST_BYTES:
+    if limit.room_bytes >= USUAL_BYTES:
         return fine(name, seen, wanted)
     fix = more_memory(container, limit.file, limit.limit_bytes + (1 << 30))
     why = "a worker that starts here runs, but records nothing"

@@ -19,6 +19,9 @@ from faults import PRIVATE, Start, needs_namespaces
 from verbs import LOSING, SPANS, brickd, started
 
 from brickd.doctor.run_checks import judge, observe
+from brickd.doctor.segments import most_bytes
+from brickd.shm import _reader
+from brickd.shm.segment import open_segment
 
 pytestmark = pytest.mark.interpreter
 
@@ -63,6 +66,57 @@ def test_the_exit_code_says_whether_a_finding_is_broken(worker: Start, prefix: s
     assert document["healthy"] == ("broken" not in states.values())
     assert states["segments-refused"] == ("ok" if major == b"\1" else "broken")
     assert (result.returncode, result.stderr) == (0 if document["healthy"] else 1, "")
+
+
+def test_the_memory_that_threads_may_still_take_is_what_they_take_when_they_use_every_place(
+    worker: Start, prefix: str
+) -> None:
+    """One thread has used all places, the other one; no ring is in use yet."""
+    process = started(
+        worker,
+        """
+from threading import Thread
+from queue import SimpleQueue
+orders, over = SimpleQueue(), SimpleQueue()
+def work(places):
+    for place in range(places):
+        with brick.layer(place), brick.span("part"): pass
+def other():
+    work(1)
+    over.put(0)
+    orders.get()
+    work(130)
+    brick.brick("part").defer()
+    over.put(0)
+    orders.get()
+thread = Thread(target=other)
+thread.start()
+over.get()
+work(130)
+pause()
+orders.put(0)
+over.get()
+work(130)
+brick.brick("part").defer()
+pause()
+orders.put(0)
+thread.join()
+""",
+        BRICKD_NAMES="64",
+    )
+    before = reading(prefix)
+    with open_segment(before.file, os.O_RDWR) as segment:
+        segment.command(_reader.CONTROL_SPANS)
+    process.go()
+    process.paused()
+    after = reading(prefix)
+    assert len(after.lanes) == 2
+    assert before.memory_bytes < most_bytes(before) == most_bytes(after) == after.memory_bytes
+    assert after.memory_bytes < after.header["size"] // 50
+    finding = next(finding for finding in examined() if finding["name"] == "shm-room")
+    assert finding["wanted"] == "0 MiB, what 1 worker may still take with the present threads and places"
+    process.go()
+    assert process.end() == 0, process.stderr
 
 
 def test_a_dead_workers_segment_is_reported_with_its_size_and_prune(worker: Start, prefix: str) -> None:
