@@ -230,6 +230,24 @@ with brick.span("forward"):
 """
 
 
+def test_a_model_of_32_layers_with_ten_kernels_of_four_shapes_has_room_by_default(worker: Start, prefix: str) -> None:
+    step = """
+tensor = b"0123" * 16
+with brick.step(1):
+    for layer in range(32):
+        for number in range(10):
+            brick.checksum(f"kernel{number}", tensor, layer=layer, input=[tensor, tensor])
+"""
+    got = recorded(worker, prefix, MODEL + step)
+    account = ledger_of(got)
+    assert losses(got, account) == []
+    kinds = Counter(UNITS[path.unit] for path in got.paths[1:] if path is not None)
+    assert kinds == {"ticks": 2 + 32 + 320, "launched": 320, "shaped": 4 * 320}
+    assert set(marks(got).values()) == {1, 4}
+    assert (account.marks["refused"], account.rejected.total(), account.events_dropped.total()) == (0, 0, 0)
+    assert len([site for site in got.sites if site is not None]) == 320
+
+
 def test_what_a_loss_says_to_raise_is_enough_for_the_next_start(worker: Start, prefix: str) -> None:
     got = recorded(worker, prefix, MODEL, BRICKD_PATHS="1024")
     (loss,) = losses(got, ledger_of(got))
