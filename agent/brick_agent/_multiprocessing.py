@@ -17,7 +17,7 @@ def _begin(_: object) -> None:
 
 def _arrange() -> None:
     util = sys.modules.get("multiprocessing.util")
-    if util is not None:  # else the fork is not multiprocessing's
+    if util is not None:  # None: multiprocessing did not fork this process
         util.register_after_fork(_begin, _begin)
 
 

@@ -129,7 +129,7 @@ def _definition(function: Any) -> tuple[str | None, int]:
 
     try:
         code = getattr(inspect.unwrap(function), "__code__", None)
-    except ValueError:  # it wraps itself
+    except ValueError:  # the function wraps itself
         code = None
     if not isinstance(code, types.CodeType) or code.co_name == "<lambda>" or code.co_filename.startswith("<"):
         return None, 0

@@ -89,7 +89,7 @@ mod brick {
     #[must_use]
     pub struct Span {
         end: End,
-        here: PhantomData<*const ()>, // not Send
+        here: PhantomData<*const ()>, // makes the type not Send
     }
 
     impl Drop for Span {

@@ -116,8 +116,8 @@ struct brick_config {
 };
 
 enum brick_state {
-    BRICK_NEW = 0,     /* nothing opened yet (or a forked child that has not recorded) */
-    BRICK_OPENING = 1, /* by another thread */
+    BRICK_NEW = 0,     /* no segment is open yet (also in a forked child that has not recorded) */
+    BRICK_OPENING = 1, /* another thread opens the segment */
     BRICK_ON = 2,
     BRICK_OFF = 3,     /* disabled, by a call or BRICKD=0; or shut down */
     BRICK_FAILED = 4,  /* could not open; brick_problem() says why */
@@ -130,7 +130,7 @@ enum brick_outcome {
     BRICK_FIRST = 1,     /* begin: this key now has an open span and must stay valid */
     BRICK_LAST = 2,      /* end: this key has no open span now, and is not borrowed */
     BRICK_JOINED = 4,    /* this thread got a lane */
-    BRICK_REFUSED = 8,   /* not recorded, and counted */
+    BRICK_REFUSED = 8,   /* the call was not recorded, and was counted */
     BRICK_UNMATCHED = 16, /* end without a begin, counted */
     BRICK_AGAIN = 32      /* begin of a node (brick_graph.h) inside itself: its time is part of the outer one's */
 };
@@ -229,7 +229,7 @@ enum brick_statefulness {
 struct brick_at {
     const uint32_t *layer;    /* else that of the key's open span; above the largest: no layer, counted as an invalid
                                  amount */
-    const uint64_t *step;     /* else that of the key's open span */
+    const uint64_t *step;     /* NULL: the step of the key's open span */
     const uint64_t *position; /* else the number of checksums at the site since it was last at another step, on this
                                  lane. For moved data: its block's hash or its message's key, the same at both ends */
     uint64_t params;          /* a digest of other values that must be equal; the generation of the weights

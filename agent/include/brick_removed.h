@@ -98,9 +98,9 @@ struct brick_removed {
     uint64_t nested;
     uint64_t no_lane;
     uint64_t span_attempts;
-    uint64_t span_dropped;   /* for any reason */
+    uint64_t span_dropped;   /* drops for any reason */
     uint64_t event_attempts;
-    uint64_t event_dropped;  /* of any kind */
+    uint64_t event_dropped;  /* drops of any kind */
     uint64_t marks;
     uint64_t marks_refused;
 };

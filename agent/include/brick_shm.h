@@ -242,7 +242,7 @@ static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNC
 /* The text of a shape: blocks, threads of a block, bytes of shared memory, and the hash of the source if known:
  * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The grid ends with its last number above
  * 1, the block omits a third number of 1, and unknown ones are omitted. */
-#define BRICK_ARROW "\xE2\x86\x92" /* in the name of a transfer */
+#define BRICK_ARROW "\xE2\x86\x92" /* the arrow in the name of a transfer */
 
 /* ---- header ------------------------------------------------------------ */
 
@@ -251,9 +251,9 @@ struct brick_header {
     uint32_t endian;        /* BRICK_ENDIAN of the writer */
     uint16_t major;
     uint16_t minor;
-    uint32_t layout_crc;    /* of the table below */
-    uint32_t header_crc;    /* of this page with magic and header_crc as zeros */
-    uint64_t size;          /* of the file */
+    uint32_t layout_crc;    /* the CRC of the table below */
+    uint32_t header_crc;    /* the CRC of this page with magic and header_crc as zeros */
+    uint64_t size;          /* the size of the file */
     uint32_t lanes;
     uint32_t paths;         /* a multiple of BRICK_BLOCK */
     uint32_t names;         /* a multiple of BRICK_BLOCK */
@@ -273,7 +273,7 @@ struct brick_header {
     uint8_t uuid[16];
     uint8_t boot_id[16];
     uint8_t service[64];     /* UTF-8, padded with zeros */
-    uint8_t coordinates[64]; /* the same: "0.tp3.pp1", or nothing */
+    uint8_t coordinates[64]; /* UTF-8, padded with zeros: "0.tp3.pp1", or nothing */
     uint8_t reserved[3824];  /* since 1.4 it begins with a rate of four bytes (see control), used while the control
                                 page has none; 0: all steps, but see BRICK_PROCESS_RATE */
 };
@@ -362,7 +362,7 @@ struct brick_process {
     uint64_t names;          /* next free; refused simultaneous requests may raise it above the count */
     uint64_t paths;
     uint64_t sites;
-    uint64_t names_refused;  /* no room: recorded under name 0 */
+    uint64_t names_refused;  /* names without room: recorded under name 0 */
     uint64_t names_cut;      /* too long names: truncated, and made distinct by their hash */
     uint64_t no_lane;        /* spans and events of threads without a lane, or before the segment was open */
     uint64_t lanes_refused;  /* threads that got no lane */
@@ -386,7 +386,7 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
-    BRICK_REJECTED_CLOCK = 0, /* its end is before its start, or its given time is invalid */
+    BRICK_REJECTED_CLOCK = 0, /* the span ended before its start, or its given time is invalid */
     BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane, or a span below such a span */
     BRICK_REJECTED_REASONS = 2,
 };
@@ -431,7 +431,7 @@ struct brick_lane {
     uint64_t event_records;  /* records ever written */
     uint64_t reserved2[3];   /* since 1.6: see BRICK_LANE_* */
     /* lines 3, 4 */
-    uint64_t event_dropped[BRICK_KINDS]; /* by kind, for any reason */
+    uint64_t event_dropped[BRICK_KINDS]; /* drops by kind, for any reason */
     uint64_t reserved3[8];               /* since 1.10: see BRICK_LANE_WEIGHTS_* */
 };
 BRICK_ASSERT(sizeof(struct brick_lane) == 384, "six cache lines");
@@ -475,7 +475,7 @@ static inline uint32_t brick_key_unit(uint64_t key) { return (uint32_t)(key >> 5
 
 /* Units of a site. */
 #define BRICK_SITE_RECORDED 0u
-#define BRICK_SITE_OFF 1u /* its tensors show a customer's text: they are not read */
+#define BRICK_SITE_OFF 1u /* the site's tensors show a customer's text: they are not read */
 
 static inline uint64_t brick_site_key(uint32_t name, uint32_t layer, uint32_t unit)
 {
@@ -576,8 +576,8 @@ struct brick_span {
     uint64_t duration; /* in the path's unit */
     uint64_t child;
     uint64_t step;     /* 0: none was given, or step 0; only a checksum distinguishes them */
-    uint64_t elements; /* of a step: its rows */
-    uint64_t bytes;    /* of a step: its valid rows, which are the elements of its summary */
+    uint64_t elements; /* elements; in the record of a step, its rows */
+    uint64_t bytes;    /* bytes; in the record of a step, its valid rows, which are the elements of its summary */
 };
 
 /* Deferred work, since 1.2. A finalize closes the starts of its stream (or of every stream) that are not later than its
@@ -586,7 +586,7 @@ struct brick_span {
  * measurements, so that ends find room. */
 struct brick_defer {
     uint64_t sequence;
-    uint32_t path;     /* in BRICK_UNIT_DEFERRED */
+    uint32_t path;     /* a path with the unit BRICK_UNIT_DEFERRED */
     uint16_t slots;    /* 1 */
     uint16_t kind;     /* BRICK_KIND_DEFER */
     uint64_t start;    /* ticks */
@@ -630,7 +630,7 @@ struct brick_source_piece {
 enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOURCE_TEXT = 2, BRICK_SOURCE_END = 3 };
 #define BRICK_SOURCE_PIECE 40u
 #define BRICK_SOURCE_MAX 1048576u /* bytes of a text; a longer one is not sent */
-#define BRICK_SOURCE_LABEL 1000u  /* of a name and of a path; longer ones are cut */
+#define BRICK_SOURCE_LABEL 1000u  /* the limit of a name and of a path; longer ones are cut */
 
 /* The fingerprints of a site's tensors, since 1.3: this slot, one with the shape of the output, and two per tensor, the
  * output first. brick_fingerprint.h defines a fingerprint; its key is the service's. Records of two workers correspond
@@ -642,7 +642,7 @@ struct brick_checked {
     uint32_t site;
     uint16_t slots;    /* 2 + 2 per tensor */
     uint16_t kind;     /* BRICK_KIND_CHECKED */
-    uint64_t ticks;    /* when its output was complete; for a weight, when it was read */
+    uint64_t ticks;    /* when the kernel's output was complete; for a weight, when it was read */
     uint64_t step;     /* 0 without BRICK_CHECKED_STEP: none */
     uint64_t position;
     uint64_t params;   /* a digest of other values that must be equal, with the generation of the weights (except for
@@ -657,8 +657,8 @@ struct brick_checked {
 };
 /* The second slot. */
 struct brick_output {
-    uint64_t fnv1a;    /* of the output, as in brickd's predecessor: shown, never compared */
-    uint32_t dims;     /* of the output; if more than 6, `shape` has the first 6 */
+    uint64_t fnv1a;    /* FNV-1a of the output, as in brickd's predecessor: shown, never compared */
+    uint32_t dims;     /* the output's dimensions; if more than 6, `shape` has the first 6 */
     uint32_t reserved0;
     uint64_t shape[6];
 };

@@ -78,7 +78,7 @@ struct brick_weight {
 /* Whether a tensor can be read now. */
 enum brick_held {
     BRICK_HELD = 0,       /* *tensor describes it */
-    BRICK_GONE = 1,       /* it no longer exists: nothing is recorded */
+    BRICK_GONE = 1,       /* the tensor no longer exists: nothing is recorded */
     BRICK_UNREADABLE = 2, /* it is on a device that is not read, or of no known type: counted as refused */
     BRICK_NOT_NOW = 3,    /* the scan continues from here at the next turn */
     BRICK_SAME = 4,       /* the host knows that it has not changed since it was read; it is not released */

@@ -48,7 +48,7 @@ class CpuSharing:
         nothing.
         """
         before, self._before = self._before, {}
-        took: dict[int, dict[int, int]] = {}  # by processor and process
+        took: dict[int, dict[int, int]] = {}  # ticks by processor and process
         for pid in self._pids() if cpus else ():
             found = self._stat(pid)
             if found is not None:

@@ -15,7 +15,7 @@ CLIENTS_MIN, CLIENTS_MAX = 8, 100
 # Measured: an idle daemon has 12 open; one that records, writes its checkpoint and answers three clients has 17. The
 # rest is reserved for short uses: a draft of a file, a source, an inspected segment, a connection that is closing.
 RESERVED = 32
-_FILES_PER_CLIENT = 2  # its connection, and the recording that it fetches
+_FILES_PER_CLIENT = 2  # a client's connection, and the recording that it fetches
 
 
 class Descriptors(NamedTuple):

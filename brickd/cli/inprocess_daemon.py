@@ -102,7 +102,7 @@ def guarded(here: Runtime, group: int | None) -> Iterator[None]:
         _dismiss(guardian)
         raise
     else:
-        _dismiss(guardian)  # after another exception, the guardian cleans up
+        _dismiss(guardian)  # reached only without another exception; after one, the guardian cleans up
 
 
 def _begin(here: Runtime, group: int | None) -> int:

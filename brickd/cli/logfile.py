@@ -59,7 +59,7 @@ class LogFile(io.RawIOBase):
     def _begin_anew(self, room: int) -> None:
         try:
             log = opened(self._path, room)
-        except OSError:  # its directory is gone, or the disk is full
+        except OSError:  # the directory is gone, or the disk is full
             os.ftruncate(self._fds[0], 0)
             return
         for fd in self._fds:

@@ -18,7 +18,7 @@ from brickd.base import escape, units
 from brickd.views.fetch_answer import Passes, Reads
 
 _STEPS = 20
-_PATIENCE_SECONDS = 1.0  # without any display
+_PATIENCE_SECONDS = 1.0  # a shorter wait shows no progress
 _AGAIN_SECONDS = 0.1
 _COLUMNS = 80  # if a terminal does not report its width
 

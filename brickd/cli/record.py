@@ -118,7 +118,7 @@ def _by_daemon(order: StartRecording) -> Document:
     name, begun = next(messages)
 
     def end() -> None:
-        with contextlib.suppress(BrickdError):  # it has already ended, or it ended with the daemon
+        with contextlib.suppress(BrickdError):  # the recording has already ended, perhaps with the daemon
             client.ask("record/end", to_query(EndRecording(begun["recording"])), post=True).document()
 
     return _followed(order, [(name, begun)], messages, end)

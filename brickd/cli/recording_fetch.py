@@ -63,7 +63,7 @@ def _stays(path: Path, recording: str) -> str:
 def _linked(path: Path, out: Path, asked: RecordedFile) -> bool:
     """Move a file without a copy if it is this user's and on the same file system."""
     try:
-        with open_recording(os.fspath(path)) as found:  # in another mount namespace, it may be another file
+        with open_recording(os.fspath(path)) as found:  # in another mount namespace, the path may be another file
             if (found.title.id.hex(), found.title.number) != (asked.recording, asked.number):
                 return False
         os.link(path, out, follow_symlinks=False)

@@ -195,7 +195,7 @@ def _left(depth: int, of: Node) -> _Line:
 
 def _drawn(lines: Iterable[_Line], levels: int) -> Iterator[str]:
     """Return each line with its branch; below the last drawn level, with its depth."""
-    open_branches: list[bool] = []  # by depth
+    open_branches: list[bool] = []  # whether the branch at each depth continues
     for line in lines:
         del open_branches[line.depth :]
         open_branches.append(not line.last)

@@ -65,7 +65,7 @@ def _prefix() -> str | None:
         return os.environ.get("BRICKD_SHM_PREFIX")
     try:
         return prefix()
-    except BrickdError:  # not text; brickd doctor reports it
+    except BrickdError:  # the prefix is not text; brickd doctor reports it
         return None
 
 

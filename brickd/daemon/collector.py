@@ -267,7 +267,7 @@ class Collector:
 
         A reader of segments reads the state first and then the file: do not truncate the file in between.
         """
-        self._unsaved.dirty = True  # until the file is empty
+        self._unsaved.dirty = True  # save again until the file is empty
         if self.roster.reading.acquire(timeout=_TURN_SECONDS):
             try:
                 if removed_file.truncate(self.memory.prefix, records):

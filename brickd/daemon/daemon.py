@@ -110,7 +110,7 @@ class Daemon(LiveWorld):
     def daemon(self) -> DaemonStatus:
         """The status of the daemon."""
         recorder, came_round_ns = self._recordings.running, self._loop.came_round_ns
-        now_ns = time.monotonic_ns()  # in this order, because the loop may finish a round at any time
+        now_ns = time.monotonic_ns()  # read these in this order, because the loop may finish a round at any time
         return DaemonStatus(
             self._version,
             os.getpid(),
@@ -186,4 +186,4 @@ class Daemon(LiveWorld):
 
     def down(self) -> None:
         """End the daemon soon."""
-        os.kill(os.getpid(), signal.SIGTERM)  # as for every other stop
+        os.kill(os.getpid(), signal.SIGTERM)  # the same signal as for every other stop

@@ -78,7 +78,7 @@ class ProblemWatch:
         now_ns = time.time_ns()
         if order.id is not None:
             until_ns = None if order.off else now_ns + round(order.length * 1e9)
-            if order.id not in self.book().entries:  # it may have begun after the last look
+            if order.id not in self.book().entries:  # the problem may have begun after the last look
                 self._look(self._world.survey(), now_ns)
             with self._lock:
                 if order.id not in self.book().entries:

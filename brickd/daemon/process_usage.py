@@ -50,7 +50,7 @@ class Usages:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._looks: dict[str, _Look] = {}  # by uuid
+        self._looks: dict[str, _Look] = {}  # the last look at each worker, by uuid
         self._found: dict[str, Usage] = {}
 
     def look(self, survey: Survey, now_ns: int) -> None:

@@ -132,7 +132,7 @@ class Roster:
                         self._inherit(each)
             self._came.clear()
             self._name_everybody()
-        if not self.directory.waits_for_any:  # otherwise a known worker may be among them
+        if not self.directory.waits_for_any:  # if a file waits, a known worker may be in it
             self._forget_missed()
 
     def _attach(self, file: str, now_ns: int) -> None:
@@ -166,7 +166,7 @@ class Roster:
             self._log_event("worker_returned", text, service=each.service, worker=before.name)
         for lost in [lost for lost in memory.known if each.has_taken(lost)]:
             known = memory.known[lost]
-            if (other := self.attached.get(lost)) is None:  # its segment was removed while no daemon ran
+            if (other := self.attached.get(lost)) is None:  # the lost segment was removed while no daemon ran
                 each.known.deferred.absorb(known.deferred)
                 del memory.known[lost]
             elif not other.segment.linked():

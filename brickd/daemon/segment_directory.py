@@ -128,7 +128,7 @@ class Directory:
                 continue
             if (segment := ours.get(identifier)) is not None:
                 if identifiers.get(segment.name) != identifier:
-                    segment.name = file  # it was renamed
+                    segment.name = file  # the file was renamed
                 continue
             before = waiting.get(file)
             if before is None or before.identifier != identifier:

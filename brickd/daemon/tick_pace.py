@@ -49,7 +49,7 @@ def rest(fill: float, elapsed_ns: int, *, hurried: bool, spans: bool) -> Rest:
         every_ns = REST_WITH_SPANS_NS if spans else REST_NS
         return Rest(every_ns, IDLE_NS // every_ns, 0.0)
     due_ns = SLOWEST_NS if hurried and not fill else LATEST_NS
-    if fill:  # at the rate of the last pass, the ring is then full enough
+    if fill:  # at the rate of the last pass, the ring then has this fill
         due_ns = min(due_ns, max(int(elapsed_ns * FILL_WANTED / fill), FASTEST_NS))
     every_ns = min(due_ns, SLOWEST_NS)
     return Rest(every_ns, due_ns // every_ns, FILL_WANTED / 2)

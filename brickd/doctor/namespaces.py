@@ -16,7 +16,7 @@ from brickd.doctor.processes import Mapped, Place, Process, Processes
 from brickd.doctor.segments import Segments
 from brickd.doctor.shared_memory import LEAST_BYTES, USUAL_BYTES
 
-_RANDOM_DIGITS = 32  # at the end of a segment's name
+_RANDOM_DIGITS = 32  # the random digits at the end of a segment's name
 _PREFIX_BYTES = 39
 
 

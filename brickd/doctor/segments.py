@@ -119,7 +119,7 @@ def _path(file: str) -> str:
 def _open_to_others(file: str) -> bool:
     try:
         return os.lstat(_path(file)).st_mode & 0o077 != 0
-    except OSError:  # its worker and its segment are gone
+    except OSError:  # the worker and its segment are gone
         return False
 
 

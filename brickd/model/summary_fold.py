@@ -69,7 +69,7 @@ class SummaryFold(Generic[Key]):
                 (to_visit if path.parent < 0 else below[path.parent]).append(number)
         while to_visit:
             number = to_visit.pop()
-            if number < 0:  # its subtree was visited
+            if number < 0:  # the subtree of the path was visited
                 open_rows[rows[~number]] -= 1
                 continue
             path = reading.paths[number]

@@ -125,7 +125,7 @@ def _look(
             except SegmentUnpublished:
                 continue
             except SegmentRefused as error:
-                if identifier_of(file) is not None:  # otherwise it was removed after it was listed
+                if identifier_of(file) is not None:  # if not, the file was removed after it was listed
                     refused.append(error)
             except NotPermitted:  # another user's file took its name after it was listed
                 continue

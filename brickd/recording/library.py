@@ -153,7 +153,7 @@ class Shelf:
         except OSError:  # there are no recordings yet, or this user may not see them
             return
         for path in paths:
-            with contextlib.suppress(OSError, ValueError):  # it was removed, or is not a recording
+            with contextlib.suppress(OSError, ValueError):  # the file was removed, or is not a recording
                 fd = _opened(path)
                 try:
                     yield _described(path, fd)

@@ -34,7 +34,7 @@ def what_it_is(word: str) -> str | None:
             return _content(file.read(_LOOK_BYTES))
     except PermissionError:
         return "a file that you may not read"
-    except (OSError, ValueError):  # no such file; a name with a NUL
+    except (OSError, ValueError):  # there is no such file, or the name has a NUL
         return None
 
 

@@ -19,13 +19,15 @@ from brickd.base.json_values import U64_MAX, composed, plain
 from brickd.shm import _reader, copy_checks
 from brickd.shm.segment_copy import CallPath, Reading, SiteKey
 
-_BYTES = ("uuid", "boot_id", "service", "coordinates")  # of the header
+_BYTES = ("uuid", "boot_id", "service", "coordinates")  # fields of the header
 _ARRAYS = ("summaries", "latency")
 _PLAIN = ("file", "pid", "process", "odd", "moving", "tick_ns", "now_ticks", "memory_bytes", "deferred")
 
 Row = TypeVar("Row")
 _numbers = itertools.count()
-_alive: WeakValueDictionary[int, Shared[Any]] = WeakValueDictionary()  # by hash; for equal hashes, the later one
+_alive: WeakValueDictionary[int, Shared[Any]] = (
+    WeakValueDictionary()
+)  # by hash; of two lists with one hash, the later one
 
 
 class Shared(list[Row]):

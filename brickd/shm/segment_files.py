@@ -183,7 +183,7 @@ class SegmentFile:
         self.close()
 
 
-EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left: the file is not at fault
+EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left, so the file is not at fault
 
 
 def opened(name: str, access: int) -> int:

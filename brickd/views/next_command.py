@@ -46,7 +46,7 @@ def _of_recordings(text: str, paths: Sequence[str]) -> str:
 
     try:
         program, verb, *words = shlex.split(text)
-    except ValueError:  # no words, or an unclosed quote: a recording may contain any text
+    except ValueError:  # the text has no words or an unclosed quote: a recording may contain any text
         program, verb, words = "", "", []
     if program != "brickd" or not takes_recordings(verb):
         verb, words = "workers", []

@@ -96,7 +96,7 @@ def span_cases() -> list[Case]:
 
     def started() -> int:
         consumer.make_room()
-        return (b.defer() & (1 << 48) - 1) - 1  # its id: the number of deferred starts before it
+        return (b.defer() & (1 << 48) - 1) - 1  # the work's id: the number of deferred starts before it
 
     control: Callable[[], object] = importlib.import_module("control_clock").brick
     return [

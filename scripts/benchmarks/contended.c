@@ -20,7 +20,7 @@ static const double WIDTH = 0.05, PAUSE_MS = 60;
 
 static const struct {
     const char *name, *category;
-    double thousands; /* of rounds; a round takes one to three nanoseconds */
+    double thousands; /* thousands of rounds; a round takes one to three nanoseconds */
 } BRICKS[] = {{"attention", "Attention", 2000}, {"gemm", "FFN", 3000}, {"mlp", "FFN", 1500}, {"lm_head", "Other", 600}};
 
 enum { MANY = sizeof BRICKS / sizeof *BRICKS };

@@ -29,7 +29,7 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *manager; /* only of a brick: used by `with` */
+    PyObject *manager; /* NULL except in a brick: `with` uses it */
 } Control;
 
 static PyTypeObject *brick_type, *span_type, *manager_type;

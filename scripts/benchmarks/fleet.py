@@ -68,7 +68,7 @@ def main() -> None:
         children.append(child)
     os.close(recorded)
     with open(ready, "rb") as pipe:
-        done = len(pipe.read())  # until every writer has ended
+        done = len(pipe.read())  # returns when every writer has ended
     print(done, flush=True)
     for child in children:
         os.waitpid(child, 0)

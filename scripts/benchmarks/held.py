@@ -27,7 +27,7 @@ def held(place: Workplace, rounds: int) -> list[Table]:
             with fleet(place, workers, bricks):
                 daemon.drains(workers)
                 walls += [{"case": case} | row for row in cli.walls(place, (_STATUS,), rounds)]
-                memory.append(_memory(case, daemon))  # after the queries, which also take memory
+                memory.append(_memory(case, daemon))  # measured after the queries, which also take memory
             daemon.settled()
     return [
         Table("memory", "Memory of the daemon and its checkpoint", memory),

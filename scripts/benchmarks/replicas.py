@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from brickd.shm import _reader
 
 SIZE = Size(layers=4, width=64, heads=4, hidden=160, vocabulary=256, context=64)
-SEED = 1  # of the weights, shared by all services
+SEED = 1  # the seed of the weights, which all services share
 PROMPT, STEPS = 16, 5
 MOMENTS = [(0, 0), *((step, PROMPT - 1 + step) for step in range(1, STEPS))]
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_STEP_SLOTS = 512  # at least the slots of one step
+_STEP_SLOTS = 512  # one step needs at most this number of slots
 _LOOK_SECONDS = 0.002
 
 

@@ -79,7 +79,7 @@ def application(whole: Any) -> Starlette:
         return tokens
 
     async def generate(request: Request) -> JSONResponse:
-        async with turn:  # one step after the other, like an engine
+        async with turn:  # an engine runs one step after the other
             return JSONResponse(await asyncio.to_thread(generated, int(request.query_params["seed"])))
 
     return Starlette(routes=[Route("/generate", generate)])

@@ -30,7 +30,7 @@ HELP = "a server of a transformer with and without brickd: requests/s, p99, and 
 
 PAIRS, QUICK_PAIRS = 24, 4
 _ROUNDS, _QUICK_ROUNDS = 200, 40
-_REQUESTS = 60  # to one server in a round
+_REQUESTS = 60  # requests to one server in a round
 _CONNECTIONS = 2
 _RESAMPLED = 2_000
 _SEED = 2026
@@ -56,7 +56,7 @@ ARMS = (
     Arm("every module timed", "every", variables={"BRICKD_FINGERPRINTS": "off"}),
     Arm("every module fingerprinted in each step", "every", variables={"BRICKD_FINGERPRINTS": "all"}),
 )
-_ROOMY = {"BRICKD_EVENTS": "1048576"}  # else records are dropped, which costs nothing
+_ROOMY = {"BRICKD_EVENTS": "1048576"}  # in a smaller ring, records are dropped, which costs nothing
 
 
 def run(place: Workplace, quick: bool) -> Report:

@@ -23,7 +23,7 @@ from benchmarks.workplace import Workplace, progress
 
 HELP = "eight processes in lockstep, one of them slow in one brick: whether and how soon brickd names only this one"
 
-RUNS, QUICK_RUNS = 100, 6  # with a slow worker, and as many without
+RUNS, QUICK_RUNS = 100, 6  # runs with a slow worker; the same number has none
 SLOW_PERCENT, QUICK_SLOW_PERCENT = 3.0, 10.0
 WITHIN_SECONDS = 60.0
 NAMED = Goal(95, at_least=True)

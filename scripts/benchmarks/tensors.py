@@ -27,7 +27,7 @@ from benchmarks.timed import rows
 
 LARGE, SMALL, TINY = 1 << 24, 4096, 64
 BYTES = 4 * LARGE
-_FLOAT32 = 12  # its number among the dtypes
+_FLOAT32 = 12  # the number of this dtype
 
 VARIANTS = ("avx512", "avx2", "sse2", "generic")
 READ = f"reading {BYTES >> 20} MiB"

@@ -30,7 +30,7 @@ class End(StrEnum):
 
     KILLED = "killed"
     SURVIVED = "survived"
-    UNREACHED = "unreached"  # no test reaches it, so it survived
+    UNREACHED = "unreached"  # no test reaches the mutant, so it survived
 
 
 @dataclass

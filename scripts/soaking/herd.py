@@ -88,7 +88,7 @@ class Herd:
             self.came += how == b"ordered"
             self.spawned += how == b"spawned"
             pid = int(number)
-            if pid not in self.living:  # otherwise it became another program
+            if pid not in self.living:  # if not, the worker became another program
                 with contextlib.suppress(ProcessLookupError):
                     self.living[pid] = os.pidfd_open(pid)
 

@@ -53,7 +53,7 @@ def _defer(account: Account, stream: int, starts: int) -> None:
         with account.about_to(0, "defer", chunk):
             ids += [kernel.defer(stream=stream) for _ in range(chunk)]
     given = [id for id in ids if id]
-    if given:  # otherwise there would be nothing to finalize or record
+    if given:  # if not, there is nothing to finalize or record
         durations = dict.fromkeys(given[::4], MEASURED_NS)
         with account.about_to(0, "measured", len(durations)), account.about_to(0, "finalize", 1):
             brick.finalize(stream=stream, durations=durations)

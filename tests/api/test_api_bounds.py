@@ -212,7 +212,7 @@ def test_a_late_status_of_a_stream_counts_the_missed_ones(takes: float, missed: 
         now, taking = [1000.0], iter([takes, 1.0, 1.0])
         loop.time = lambda: now[0]  # type: ignore[method-assign]
         reader = event_stream.Reader()
-        reader.woken.set()  # no wait
+        reader.woken.set()  # the stream must not wait
 
         async def document() -> bytes:
             now[0] += next(taking)

@@ -104,7 +104,7 @@ def test_a_slow_client_that_catches_up_gets_a_new_time_limit(path: Path) -> None
             for _ in range(100):
                 next(stream)
             with connected(path) as watch:
-                assert not closed(watch, 700)  # nothing to read for longer than an answer may be left unread
+                assert not closed(watch, 700)  # longer than an answer may be left unread, but there is nothing to read
             daemon.events.add("small", "")
             assert next(stream)[1]["kind"] == "small"
 

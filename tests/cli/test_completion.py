@@ -202,7 +202,7 @@ def test_tab_loads_a_verb_only_to_complete_its_arguments() -> None:
     base = ("base", "base.escape", "base.files", "errors")
     words = {f"brickd.{each}" for each in (*base, "cli", "cli.output", "cli.completion", "query", "query.verbs")}
     assert loaded_at("brickd st", 1) == {"brickd"} | words
-    verbs = {f"brickd.cli.{verb}" for verb in VERBS} - {"brickd.cli.completion"}  # which completes
+    verbs = {f"brickd.cli.{verb}" for verb in VERBS} - {"brickd.cli.completion"}  # the verb `completion` runs itself
     for verb in ("prune", "status"):
         assert loaded_at(f"brickd {verb} --", 2) & verbs == {f"brickd.cli.{verb}"}
 

@@ -17,7 +17,7 @@ from brickd import launch
 from brickd.shm.sampling import DEFAULT, rate_of
 
 pytestmark = pytest.mark.interpreter
-BARE = getattr(sys, "_base_executable", sys.executable)  # without brick_agent
+BARE = getattr(sys, "_base_executable", sys.executable)  # a Python without brick_agent
 BY = {"brickd": [*BRICKD, "run"], "brick_agent": [sys.executable, "-P", "-m", "brick_agent"]}
 
 
@@ -178,7 +178,7 @@ RECORDS = [
     "brick_agent.brick('a').defer()",
     "brick_agent.checksum('a', b'1234')",
     "brick_agent.init(); brick_agent.disable()",
-    "import os; brick_agent.init(); os.pwrite(brick_agent._core._segment_fd(), b'\\1', 4096)",  # as a daemon does
+    "import os; brick_agent.init(); os.pwrite(brick_agent._core._segment_fd(), b'\\1', 4096)",  # like a daemon
 ]
 
 

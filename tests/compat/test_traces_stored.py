@@ -28,7 +28,7 @@ PRINTS = st.builds(
     st.tuples(*[FLOATS] * 16),
     CHECKSUMS,
 )
-TEXTS = st.text(st.characters(), max_size=12)  # also lone surrogates
+TEXTS = st.text(st.characters(), max_size=12)  # includes lone surrogates
 
 
 @st.composite

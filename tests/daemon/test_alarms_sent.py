@@ -223,7 +223,7 @@ def test_a_delivery_tries_every_address_and_fails_for_a_host_without_addresses()
         resolver.go.release()
         assert UrlTarget("http://hook.test/", None, 60, resolver).send(b"{}") == "answered 200"
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
-        resolver = Resolver(full.getsockname(), gone)  # with one pending, the kernel accepts no more connections
+        resolver = Resolver(full.getsockname(), gone)  # one connection is pending, so the kernel accepts no more
         resolver.go.release()
         message = failure(lambda: UrlTarget("http://hook.test/", None, 1, resolver).send(b"{}"))
         assert message == ("no answer: Connection refused", True), "the first one left time for the second"
@@ -273,7 +273,7 @@ def test_an_unreachable_server_is_a_failure_with_its_reason() -> None:
         url = one.url
     message, again = failure(lambda: UrlTarget(url).send(b"{}"))
     assert (message, again) == ("no answer: Connection refused", True)
-    assert "label empty or too long" in failure(lambda: UrlTarget("http://a..b/").send(b"{}"))[0]  # no host name
+    assert "label empty or too long" in failure(lambda: UrlTarget("http://a..b/").send(b"{}"))[0]  # an invalid name
 
 
 def test_a_url_without_a_port_uses_the_default_port_of_its_scheme() -> None:

@@ -218,7 +218,7 @@ def test_large_rings_of_a_dead_segment_are_read_over_several_ticks(
         each = loop.one("large")
         large.add(0, "span", spans(*({"sequence": n + 1, "path": 1} for n in range(many))))
         large.put("lane", 0, begun=many, summarized=many)
-        each.account.ration = Ration.NO_DETAIL  # so that nothing more of it is read before it is dead
+        each.account.ration = Ration.NO_DETAIL  # nothing more of the segment is read until it is dead
         taken = []
         for second in range(1, 20):
             loop.tick(second)

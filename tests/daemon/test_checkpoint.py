@@ -44,7 +44,7 @@ def kept(worker: Callable[..., Worker], prefix: str) -> Reading:
     """The reading of a worker that has ended."""
     one = worker(NAMES.replace("NAMES", "('norm', '\\\\x1b[31m模')"), BRICKD_SERVICE="api")
     one.paused()
-    found = replace(reading(prefix), drained=True)  # as in every stored reading
+    found = replace(reading(prefix), drained=True)  # every stored reading is marked as drained
     one.kill()
     return found
 

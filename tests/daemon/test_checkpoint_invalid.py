@@ -185,9 +185,9 @@ def used(content: bytes, dead: Dead) -> set[str]:
     shown(SharedMemory())
     (SHM / f"{os.environ['BRICKD_SHM_PREFIX']}{dead.file}").write_bytes(dead.image)
     now_ns = time.monotonic_ns()
-    with contextlib.suppress(DaemonRefused), Home(runtime()) as home:  # of another prefix
+    with contextlib.suppress(DaemonRefused), Home(runtime()) as home:  # the checkpoint may have another prefix
         daemon = Daemon(home)
-        for _ in range(8):  # after five seconds without a change its worker counts as dead
+        for _ in range(8):  # a worker without a change for five seconds counts as dead
             now_ns += SECOND
             daemon._collector.tick(now_ns, look=True)
             shown(daemon)

@@ -127,7 +127,7 @@ def test_a_setting_that_arrives_while_a_worker_is_judged_is_saved_at_once(
     before = len(kept)
 
     def exhaust(_: Attached) -> bool:
-        loop.change()  # from another thread, which had the lock when the loop needed it
+        loop.change()  # called by another thread, which had the lock when the loop needed it
         return False
 
     with monkeypatch.context() as patched:

@@ -98,7 +98,7 @@ def test_a_daemon_restores_the_state_of_its_killed_predecessor(worker: Start, pr
         daemon.until("worker_ended")
         before = daemon.ask("/status")
         (lives_on,) = (each["segment"] for each in before["workers"] if each["state"] != "ended")
-        until(lambda: find(prefix) == [lives_on])  # until the checkpoint has the other
+        until(lambda: find(prefix) == [lives_on])  # wait until the checkpoint has the other worker
         daemon.kill()
     left = brickd("status", "--json")
     with running() as daemon:
@@ -188,7 +188,7 @@ def test_a_damaged_checkpoint_is_moved_aside_and_reported(worker: Start, prefix:
         (problem,) = status["problems"]
         assert "started without its saved state" in problem["text"]
         assert "it has 2 bytes, expected 5" in problem["text"]
-    with running() as daemon:  # from the checkpoint of the one before
+    with running() as daemon:  # continues from the checkpoint of the one before
         assert daemon.ask("/status")["problems"] == []
 
 

@@ -73,7 +73,7 @@ def test_a_low_descriptor_limit_drains_some_workers_and_reports_the_others(prefi
             assert len(drained & set(files)) == 16
             for lock, file in zip(locks, files, strict=True):
                 if file in drained:
-                    lock.close()  # its worker has ended
+                    lock.close()  # the worker has ended
             until(lambda: set(files) - drained <= opened_by(daemon.pid))
             assert "defect" not in {each["kind"] for each in daemon.ask("/events")["events"]}
 

@@ -197,7 +197,7 @@ def test_unlinking_all_segments_loses_nothing_and_counts_nothing_twice(prefix: s
         assert closed(daemon, 6)["ledger"]["deferred"]["pending"] == 9
         for file in find(prefix):
             (SHM / file).unlink()
-        three.kill()  # before it can notice
+        three.kill()  # kill it before it can notice
         spans = 3 * 100
         for each in (one, two):
             (more,) = order(each, "w")

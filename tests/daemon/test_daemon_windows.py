@@ -133,7 +133,7 @@ def test_the_daemon_shows_the_memory_of_each_worker(worker: Start, prefix: str) 
         (entry,) = asked("workers")["workers"]
         resident = psutil.Process(process.pid).memory_info().rss
         assert " RSS " in brickd("workers").stdout.splitlines()[0]
-    assert entry["cpu_percent"] is None  # after a single look
+    assert entry["cpu_percent"] is None  # unknown after a single look
     assert resident / 2 < entry["rss_bytes"] < resident * 2
     (entry,) = asked("workers")["workers"]
     assert entry["rss_bytes"] is None

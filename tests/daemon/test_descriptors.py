@@ -171,7 +171,7 @@ def test_a_worker_that_found_no_descriptor_is_retried_after_a_second(worker: Sta
     loop.tick(0)
     for each in [worker("brick.init(); pause()") for _ in range(2)]:
         each.paused()
-    with no_descriptor_left(os.getpid(), left):  # one descriptor is enough for a look, and for one of them
+    with no_descriptor_left(os.getpid(), left):  # one descriptor is enough for a look, and for one of the two workers
         loop.tick(10 * SECOND)
         loop.tick(10 * SECOND)
     assert (starved, len(loop.passes.drains)) == ([left], left)

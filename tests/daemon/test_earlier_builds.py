@@ -189,7 +189,7 @@ def test_workers_before_and_after_an_upgrade_are_counted(worker: Start, ours: bo
         for number, kind in enumerate((ours, not ours)):
             live = worker(number, kind)
             live.spans(STEPS)
-            since = daemon.until("worker_found", since)["number"]  # else it removes its segment itself at its end
+            since = daemon.until("worker_found", since)["number"]  # an undrained worker removes its segment at its end
             live.end()
         ended = daemon.once("/workers", lambda answer: [each["state"] for each in answer["workers"]] == ["ended"] * 2)
     assert [(summarized(each), each["ledger"]["events"]["dropped"]) for each in ended["workers"]] == [(SPANS, {})] * 2

@@ -100,7 +100,7 @@ def collecting(prefix: str, epochs: Epochs) -> Iterator[Callable[[], None]]:
 def test_a_prompt_repeated_in_each_epoch_is_sampled_in_both_workers_at_once(worker: Start, prefix: str) -> None:
     one, two = (Server(worker, number, "1/16") for number in range(2))
     clock = Clock()
-    clock.now_ns -= clock.now_ns % (64 * SECOND)  # so that 16 epochs draw each prompt once
+    clock.now_ns -= clock.now_ns % (64 * SECOND)  # begin at an epoch from which 16 epochs draw each prompt once
     while clock.now_ns // SECOND + 16 < time.time():
         clock.now_ns += 16 * SECOND
     times: list[set[Sample]] = []
@@ -209,7 +209,7 @@ def test_a_running_daemon_has_each_prompt_sampled_in_both_workers(worker: Start,
     with moving(SECOND // 100) as daemon:
         while sampled != set(PROMPTS):
             until(lambda: one.word not in words and one.word == two.word)
-            daemon.send_signal(signal.SIGSTOP)  # so that no round has two epochs
+            daemon.send_signal(signal.SIGSTOP)  # stop the daemon, so that no round has two epochs
             until_stopped(daemon.pid)
             if one.word == two.word:
                 words.add(one.word)

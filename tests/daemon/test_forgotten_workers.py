@@ -121,14 +121,14 @@ def test_prune_accepts_the_displayed_name_of_a_dead_worker(worker: Start, prefix
         assert (refused.returncode, refused.stderr.count("m/2 is live, expected a worker that ended or died")) == (4, 1)
         assert brickd("prune", "m/7").returncode == 4
         assert brickd("prune", "--refused", shared).returncode == 2
-        if asked == "without a daemon":  # it counts what is in the checkpoint, which a daemon writes regularly
+        if asked == "without a daemon":  # it counts the workers in the checkpoint, which a daemon writes regularly
             assert document("prune", "--dry-run", shared)["forgotten"] == 1
         done = document("prune", shared)
         assert (done["forgotten"], done["removed"]) == (1, [])
         assert [each["name"] for each in document("workers")["workers"]] == [lives, other]
 
 
-@pytest.mark.slow  # nothing may change for five seconds before a segment is removed
+@pytest.mark.slow  # a segment is removed only after five seconds without a change
 def test_a_worker_pruned_without_a_daemon_is_not_listed_as_live_later(worker: Start, prefix: str) -> None:
     def known() -> list[str]:
         left = checkpoint.load(runtime().checkpoint)

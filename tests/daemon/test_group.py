@@ -85,7 +85,7 @@ def test_a_group_member_cannot_change_settings(daemon: Running, worker: Start, a
     one = server(worker)
     one.next_report()
     closed(daemon, STARTS)
-    out = f"/tmp/{runtime().directory.name}.brick"  # where any user may create a file
+    out = f"/tmp/{runtime().directory.name}.brick"  # a folder in which any user may create a file
     refused = verb(MEMBER, *(out if word == OUT else word for word in arguments))
     assert (refused.returncode, refused.stdout) == (5, ""), refused.stderr
     assert not Path(out).exists()

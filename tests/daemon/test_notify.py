@@ -73,7 +73,7 @@ def test_a_missing_or_invalid_socket_is_harmless(address: str) -> None:
         Manager(environment).stopping()
 
 
-@pytest.mark.slow  # its limit is a second
+@pytest.mark.slow  # the limit is a second
 def test_a_full_socket_loses_only_the_message(tmp_path: Path) -> None:
     with notify_socket(f"{tmp_path}/notify") as manager:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as full:
@@ -135,7 +135,7 @@ def test_a_daemon_reports_ready_heartbeat_and_stopping(prefix: str) -> None:
             assert [one(manager) for _ in range(3)] == [{"WATCHDOG": "1"}] * 3
             daemon.terminate()
             assert daemon.wait() == 0
-            (ending,) = (sign for sign in waiting(manager) if sign != b"WATCHDOG=1")  # one of which may come after it
+            (ending,) = (sign for sign in waiting(manager) if sign != b"WATCHDOG=1")  # a keep-alive may come after it
             assert ending.startswith(b"STOPPING=1\n")
         finally:
             daemon.kill()
@@ -166,7 +166,7 @@ def loop_held(daemon: Running) -> Iterator[None]:
             assert ptrace(_INTERRUPT, thread, None, None) == 0
             os.waitpid(thread, _ANY_THREAD)
             if (threads / str(thread) / "syscall").read_text().startswith(_POLLS):
-                break  # with the interpreter's lock it would stop the others, too
+                break  # a thread with the interpreter's lock would stop the others, too
             assert ptrace(_CONTINUE, thread, None, None) == 0
         yield
     finally:

@@ -220,7 +220,7 @@ def test_a_record_lost_with_its_file_keeps_the_segment(compiled: Compile, prefix
 def test_a_clean_end_does_not_wait_for_a_lease_on_the_file(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("b"): pass\npause()')
     process.paused()
-    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # it informs the holder that another process waits
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # the signal informs the holder that another process waits
     try:
         with file_of(prefix).open("w+b") as opened:
             file_of(prefix).chmod(0o600)
@@ -295,7 +295,7 @@ def test_a_segment_with_a_held_lock_is_kept_with_any_pid(compiled: Compile, pref
         (alive,) = find(prefix)
         with dead(compiled, prefix, 10) as (drained,), open_segment(drained, os.O_RDWR) as segment:
             assert segment.consume()
-            with (SHM / alive).open("r+b", buffering=0) as opened:  # like a process in another pid namespace
+            with (SHM / alive).open("r+b", buffering=0) as opened:  # looks like a process in another pid namespace
                 page = bytearray(os.pread(opened.fileno(), forge.PAGE, 0))
                 forge.put(page, "header", {"pid": segment.header["pid"]})
                 os.pwrite(opened.fileno(), forge.seal(page), 0)
@@ -379,7 +379,7 @@ def test_a_file_of_records_is_not_taken_for_a_segment(compiled: Compile, prefix:
     strangers = [f"{prefix}removed-{uid}" for uid in (0, 1, 65534, 2**32 - 1)] + [f"{prefix}x-removed-7"]
     others = [f"{prefix}removed-", f"{prefix}removed-x", f"{prefix}removed-12345678901", f"{prefix}removed7"]
     for name in strangers + others:
-        (SHM / name).touch(0o600)  # so that the first file accepts records
+        (SHM / name).touch(0o600)  # now the first file accepts records
     assert find(prefix) == sorted(others)
     with dead(compiled, prefix, 10) as (file,):
         (SHM / file).replace(SHM / strangers[1])

@@ -380,7 +380,7 @@ def test_a_record_file_of_1_gib_is_not_read(prefix: str) -> None:
 @given(st.binary(max_size=3 * RECORD), st.integers(0, 2), st.integers(0, RECORD * 8 - 1))
 def test_only_whole_records_in_a_file_of_any_bytes_count(junk: bytes, before: int, flipped: int) -> None:
     sealed = bytearray(record_of(bytes(range(16)), 7))
-    sealed[12:16] = zlib.crc32(sealed).to_bytes(4, "little")  # of the record with 0 in its place
+    sealed[12:16] = zlib.crc32(sealed).to_bytes(4, "little")  # the checksum of the record with 0 in its place
     damaged = bytearray(sealed)
     damaged[flipped // 8] ^= 1 << flipped % 8
     junk = junk[: before * RECORD].ljust(before * RECORD, b"x")

@@ -102,7 +102,7 @@ def test_a_dead_worker_with_an_irremovable_segment_counts_once_whatever_else_die
     for number in range(4):
         segment(prefix, str(number), os.urandom(16), ended=1)
         with monkeypatch.context() as killed:
-            killed.setattr(roster.Roster, "remove_read", lambda *_: False)  # it is killed just before that
+            killed.setattr(roster.Roster, "remove_read", lambda *_: False)  # the daemon is killed just before it
             loop = run(until=lambda loop: bool(kept) and len(decode(bytes(kept)).gone) > 0)
         for each in loop.roster.attached.values():
             each.segment.close()
@@ -152,7 +152,7 @@ def test_a_worker_removed_by_a_daemon_during_a_read_is_counted(prefix: str, monk
     def read_late(background: Background) -> Survey:
         nonlocal readers
         readers += 1
-        if readers == 1:  # it does not answer yet
+        if readers == 1:  # the first reader does not answer yet
             loop.tick(0)
         return whole(background=background)
 

@@ -136,7 +136,7 @@ def test_the_next_listing_waits_fifty_times_the_last_duration(prefix: str) -> No
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
     loop.tick(0)
     (SHM / f"{prefix}0").write_bytes(b"no segment")
-    again_ns = (1 + 50) * took_ns  # from the end of the listing
+    again_ns = (1 + 50) * took_ns  # counted from the end of the listing
     for now_ns in (1, took_ns, again_ns - 1):
         loop.tick(now_ns, look=now_ns == 1)
         assert not loop.directory.quarantined

@@ -21,7 +21,7 @@ from rings import Rings, events, rings, spans
 READER = ROOT / "brickd" / "reader"
 SOURCES = (NATIVE / "between.c", READER / "core" / "segment_copy.c", READER / "core" / "summary_math.c")
 PATHS, SLOTS = 128, 16
-TRIES = 16  # of segment_copy.c
+TRIES = 16  # the number of tries in segment_copy.c
 Writer = Callable[[int], None]  # acts before the reader's read of this number, from 1
 _CALL = ctypes.CFUNCTYPE(None)
 
@@ -143,7 +143,7 @@ def test_a_moving_summary_may_differ_only_by_the_spans_that_ended_meanwhile(
 
 # ---- a process's own summaries --------------------------------------------------------------------------------------
 
-WORDS = 144  # of a summary
+WORDS = 144  # the words of a summary
 OWN_TRIES = 1000  # of python/own_totals.c
 Words = ctypes.c_uint64 * WORDS
 
@@ -180,7 +180,9 @@ class Own:
 
 @pytest.fixture
 def own(compiled: Compile) -> Own:
-    included = zlib.crc32((ROOT / "agent" / "src" / "python/own_totals.c").read_bytes())  # so that it is compiled again
+    included = zlib.crc32(
+        (ROOT / "agent" / "src" / "python/own_totals.c").read_bytes()
+    )  # a changed file must be compiled again
     python = ("-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
     flags = ("-shared", "-fPIC", *python, f"-DINCLUDED={included}")
     return Own(ctypes.CDLL(str(compiled("totals.so", (NATIVE / "totals.c",), *flags))))

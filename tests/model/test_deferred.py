@@ -210,7 +210,7 @@ def test_impossible_times_saturate() -> None:
     work = Deferred()
     work.take(defer(0, id=1) + defer(0, 1, id=2) + finalize(2**63 - 1), long_ago)
     for _ in range(2):
-        work.settle(40.0, complete=True)  # as long as a tick may be
+        work.settle(40.0, complete=True)  # the greatest length of a tick
     assert (total(work.bound), total(work.latency)) == ((2, 2**64 - 1), (2, 2**64 - 1))
 
 

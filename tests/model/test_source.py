@@ -256,7 +256,7 @@ def test_a_recording_has_the_sources_sent_before_it_began(worker: Start, tmp_pat
             daemon.end()
         assert brickd("record", "-o", file, "--duration", "0.05").returncode == 0
     process.kill()
-    with apart():  # as on another machine
+    with apart():  # looks like another machine
         assert shown(known, file) == text_of(5_000)
         (entry,) = document("source", file)["sources"]
     assert (entry["name"], entry["path"], entry["workers"]) == ("gemm", "gemm.ptx", ["api/0"])

@@ -307,7 +307,7 @@ def test_files_are_limited_and_the_least_recently_sent_is_removed(
         made.file()
         filed_at(filed, text, n)
     made.take("b", source_pieces.all_pieces(every[0]))
-    made.file()  # it was sent again, so it is not the oldest
+    made.file()  # the source was sent again, so it is not the oldest
     made.take("a", source_pieces.all_pieces(every[3]))
     made.file()
     assert set(texts(made).values()) == {every[0], every[2], every[3]}

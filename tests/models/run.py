@@ -96,7 +96,7 @@ def check(case: Case) -> Result:
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        for source in HERE.glob("*.pml"):  # by plain names, since spin hands them to a shell
+        for source in HERE.glob("*.pml"):  # plain file names, because spin passes them to a shell
             shutil.copy(source, folder)
         output = _search(case, folder, STATES)
         found, states = _verdict(output), _number(r"(\d+) states, stored", output)

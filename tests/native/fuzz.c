@@ -93,7 +93,7 @@ static int digest(struct brick_reader *r)
     believed &= (uint32_t)brick_reader_lanes(r, lines, consumers);
     believed &= (uint32_t)brick_reader_names(r, texts, names);
     believed &= (uint32_t)brick_reader_keys(r, BRICK_PATHS, keys, paths, r->header.names);
-    for (uint32_t n = 0; believed && n < paths; n++) { /* as a screen does: from each path to its root */
+    for (uint32_t n = 0; believed && n < paths; n++) { /* like a screen, walk from each path to its root */
         uint32_t at = n;
         for (uint32_t steps = 0; at != BRICK_ROOT && (keys[at] & BRICK_KEY_READY) != 0; steps++) {
             if (steps > paths)
@@ -144,7 +144,7 @@ static int is_event(uint16_t kind)
 #define KIND(NAME, number, name, record) case BRICK_KIND_##NAME:
         BRICK_EVENT_KINDS(KIND)
 #undef KIND
-        return kind != BRICK_KIND_CHECKED; /* those are kept separately */
+        return kind != BRICK_KIND_CHECKED; /* checksums are kept separately */
     default:
         return 0;
     }

@@ -70,7 +70,7 @@ static void one(uint64_t *state, uint64_t *asked)
         brick_node_defined(turn(state, 2) ? other : BRICK_UNNAMED, turn(state, 50), NULL);
         brick_node_task(turn(state, 3), 1, NULL);
         if (turn(state, 8) != 0)
-            brick_node_end(name, NULL); /* otherwise the span around it ends it */
+            brick_node_end(name, NULL); /* otherwise the surrounding span ends the node */
         *asked += 2;
         break;
     default: {
@@ -92,7 +92,7 @@ static void *writer(void *number)
             one(&state, &asked);
         brick_end(brick, NULL, 0, 0);
         brick_layer_end(0, NULL);
-        brick_layer_end(1, NULL); /* one of the two ends nothing */
+        brick_layer_end(1, NULL); /* one of the two calls ends nothing */
         if (n % 64 == 0)
             brick_thread_exit(); /* the next round may get the lane of another thread, with its memory */
     }

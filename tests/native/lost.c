@@ -40,8 +40,8 @@ static uint32_t mine_name, other_name;
 static char before[96];
 static const char *held, *held_next; /* the points where a thread waits for another */
 static uint64_t meanwhile;
-static int fourth_reopens; /* at the held point, except the other thread */
-static int filling, dying; /* there */
+static int fourth_reopens; /* at the held point a fourth thread opens the next segment, unless the other thread is there */
+static int filling, dying; /* what happens at the held point */
 
 static void record(uint32_t brick)
 {

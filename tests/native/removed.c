@@ -17,7 +17,7 @@ ssize_t write(int fd, const void *bytes, size_t length)
     char turn;
     if (length == sizeof(struct brick_removed) && is_at("fork") && pipe(lives) == 0 && fork() == 0) {
         close(lives[1]);
-        _exit(read(lives[0], &turn, 1) != 0); /* as long as its parent */
+        _exit(read(lives[0], &turn, 1) != 0); /* the child lives as long as its parent */
     }
     if (length == sizeof(struct brick_removed) && is_at("rm")) {
         char link[32], path[128] = "";

@@ -26,7 +26,7 @@
 static uint32_t plain, interrupting;
 static const char handler_key;
 static uint64_t attempts, recorded, refused, missed, spans, children, failures; /* atomic */
-static uint64_t deferred; /* by the handler; atomic */
+static uint64_t deferred; /* work that the handler deferred; atomic */
 static int defers;
 static __thread uint64_t mine;
 

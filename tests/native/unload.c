@@ -59,8 +59,8 @@ int main(int count, char **arguments)
     if (!report_spans(5))
         return 3;
     if (dlclose(handle) != 0 || dlopen(arguments[1], RTLD_NOW | RTLD_NOLOAD) != NULL)
-        return 4; /* it must be unloaded, or this proves nothing */
-    pid_t child = fork(); /* its fork handlers are gone too */
+        return 4; /* the library must be unloaded, or this test proves nothing */
+    pid_t child = fork(); /* the library's fork handlers are gone, too */
     if (child == 0)
         _exit(0);
     if (waitpid(child, &status, 0) != child || status != 0 || !report_spans(0))

@@ -97,7 +97,7 @@ static void step(void)
 
 static uint64_t until_scanned(uint64_t more)
 {
-    step(); /* which opens a child's own segment */
+    step(); /* the step opens the child's own segment */
     for (const uint64_t begun = scans(); scans() < begun + more;)
         step();
     return more;

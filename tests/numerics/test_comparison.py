@@ -328,7 +328,7 @@ def test_a_difference_without_a_cache_is_not_from_other_work() -> None:
 def test_a_comparison_can_be_limited_to_a_step_or_recent_seconds() -> None:
     assert counts(compared(GOOD, chain(MLP), step="2")) == {"compared": 4, "identical": 3, "diverged": 1}
     assert where(compared(GOOD, chain(MLP), step="0000000000000003"))[2] == 3
-    since = (NOW - 8.5 * SECOND) / SECOND  # in steps of four sites, this is after the third
+    since = (NOW - 8.5 * SECOND) / SECOND  # with steps of four sites, this is after the third site
     assert counts(compared(GOOD, chain(MLP), since=since)) == {"compared": 4, "identical": 3, "diverged": 1}
 
 
@@ -619,7 +619,7 @@ def rounded(records: list[CheckedRecord], by: float) -> list[CheckedRecord]:
     return [
         replace(each, output=off(each.output.checksum + 250_000 + (by > 1e-6), by))
         if at % 4 == 3
-        else each  # nothing reads the last of a step
+        else each  # no site reads the last output of a step
         for at, each in enumerate(records)
     ]
 

@@ -148,7 +148,7 @@ def test_coverage_shows_how_much_of_every_site_was_compared(worker: Start, prefi
             ("own", None): "alone",
         }
         assert reported["bricks_without_sites"] == [{"service": "api", "brick": "forward"}]
-        unlike = reported["sites"][0]["unlike"]  # one, or two if the outlier was not the last
+        unlike = reported["sites"][0]["unlike"]  # one, or two if the outlier was not the last worker
         screen = brickd("coverage", "api", COLUMNS="120").stdout.splitlines()
         assert screen[12].startswith("since ")
         assert screen[1:12] == [
@@ -408,7 +408,7 @@ def test_without_workers_there_is_nothing_to_compare(daemon: Daemon) -> None:
 
 @pytest.mark.ci
 def test_evicted_fingerprints_of_a_finding_are_compared_from_its_evidence(worker: Start, prefix: str) -> None:
-    rounds = 8  # with fewer records than the smallest window holds
+    rounds = 8  # fewer records than the smallest window holds
     with running(command=(*UP, "--numerics-bytes", "1")) as daemon:
         two = workers(worker, (0, 1), once=True)
         daemon.once("/status", lambda answer: answer["diverged"])

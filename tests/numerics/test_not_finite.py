@@ -270,7 +270,7 @@ def test_an_old_birth_that_becomes_a_finding_again_has_its_old_time() -> None:
     watch = BirthsWatch(service.numerics)
     first = watch.look({}, (), KNOWN, 10)
     assert first.births == {born(): Birth(20, 10, 10)}
-    service.numerics.forget(["u1"])  # its fingerprints no longer show what the others give
+    service.numerics.forget(["u1"])  # the forgotten fingerprints no longer show what the other workers compute
     alone = watch.look(first.births, first.by_design, KNOWN, 20)
     service.workers[1] = service.worker("u2")
     for number in range(20):

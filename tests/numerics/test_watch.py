@@ -216,7 +216,7 @@ def test_the_evidence_of_a_look_prefers_a_case_with_a_majority() -> None:
     service.send(GOOD, WORSE, given=8)
     assert service.look().findings[HERE].newest.other.slots == CheckedRecord(BAD, (Tensor(7),)).slots()
     service.workers.append(service.worker("u2"))
-    service.send(GOOD, BAD, given=9)  # of two
+    service.send(GOOD, BAD, given=9)  # two workers send
     service.send(GOOD, WORSE, GOOD, given=10)
     service.send(GOOD, BAD, GOOD, given=11)
     assert service.look().findings[HERE].newest.other.slots == CheckedRecord(WORSE, (Tensor(10),)).slots()
@@ -610,7 +610,7 @@ def test_a_forgotten_worker_has_no_vote() -> None:
     service = Service(3)
     service.send(GOOD, BAD, GOOD)
     service.look()
-    service.send(GOOD, BAD, GOOD, given=8)  # nothing has looked at this when they are forgotten
+    service.send(GOOD, BAD, GOOD, given=8)  # no look has judged this when the workers are forgotten
     service.watch.forget({"u0", "u1", "u2"}, lambda _: False)
     service.workers = [service.worker(f"v{n}") for n in range(3)]
     for given_ in (7, 8):
@@ -815,7 +815,7 @@ def test_any_outputs_of_two_workers_are_judged_stored_and_shown(one: bytes, othe
     )
     for worker, reported in zip(service.workers, (one[64:], other), strict=True):
         output = bytearray(reported[64:192])
-        for _, at, _, code in (shape, dtype):  # otherwise they would not be comparable
+        for _, at, _, code in (shape, dtype):  # with another shape or dtype, they would not be comparable
             output[at : at + struct.calcsize(code)] = bytes(struct.calcsize(code) - 1) + b"\1"
         worker.receive(head + reported[:64] + bytes(output) + one[-128:])
     found = service.look()

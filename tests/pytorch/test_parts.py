@@ -221,7 +221,7 @@ def test_tensors_are_found_in_nested_arguments() -> None:
     found = call_tensors.given(Tensor, (a, [b, (c,)]), {"mask": None, "more": {"x": d}, "out": Output(e), "eps": 1e-5})
     assert found.tensors == [a, b, c, d, e]
     assert found.plain == {"mask": "None", "eps": "1e-05"}
-    assert (found.cached(), found.more) == (False, False)  # there is a place for a cache, but no cache
+    assert (found.cached(), found.more) == (False, False)  # the call has a parameter for a cache, but no cache
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_call_that_fills_an_empty_cache_is_stateless() -> None:
         ((3,), 1, (3, 3), False),  # the earlier layers have filled theirs
         ((3, 3), 1, (3, 3), True),
         ((0, 3), None, (3, 3), True),
-        ((3,), 1, (3,), True),  # it filled none of its own: it may have read another's
+        ((3,), 1, (3,), True),  # the part filled no cache of its own: it may have read another part's
     ):
         cache = DynamicCache(*before)
         found = call_tensors.given(Tensor, (), {"past_key_values": cache}, layer)

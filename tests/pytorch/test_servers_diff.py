@@ -97,7 +97,7 @@ def test_by_run_steps_that_share_only_their_last_token_are_not_paired(server: Se
 
 def test_by_run_steps_of_equal_requests_are_paired_and_equal(server: Server) -> None:
     server.workers(WORKERS, seed=SEED_MAX)
-    steps = 8  # those of the prompt and of each token but the last
+    steps = 8  # one step for the prompt, and one for each token but the last
 
     def attention() -> list[int]:
         sites = asked("diff", "api", "--by", "run").get("sites", ())

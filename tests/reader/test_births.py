@@ -76,7 +76,7 @@ def test_births_of_two_services_are_complete() -> None:
 
 
 def test_each_of_many_services_has_its_share_of_rows_and_counts() -> None:
-    services, sites = 64, 1_024 + 5  # at least this number of sites is counted for each service
+    services, sites = 64, 1_024 + 5  # for each service, at least this number of sites is counted
     numbers = array("Q", range(1, sites + 1))
     fingerprints = _reader.Fingerprints(64 * MiB, True)
     for service in range(services):

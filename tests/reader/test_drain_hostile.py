@@ -165,7 +165,7 @@ def digest(drain: _reader.Drain) -> None:
     assert all(duration < 2**63 for _, duration, *_ in longest)
     assert len(drain.recent()) <= 64 * 64
     _reader.tails([drain], True)
-    assert 0 <= drain.fill <= 2  # of half an event ring
+    assert 0 <= drain.fill <= 2  # the fill is counted in halves of an event ring
     assert 0 <= drain.held <= 1
 
 

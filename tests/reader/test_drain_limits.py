@@ -10,7 +10,7 @@ from rings import SLOT, Rings, events, events_of, rings, spans
 
 from brickd.shm import _reader
 
-PASS_SLOTS = 65536  # of the rings of each kind in a pass: BRICK_PASS_SLOTS of drain.h
+PASS_SLOTS = 65536  # slots per pass from the rings of each kind: BRICK_PASS_SLOTS of drain.h
 
 
 def copied(r: Rings, drain: _reader.Drain) -> int:

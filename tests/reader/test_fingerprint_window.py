@@ -144,7 +144,7 @@ def test_no_difference_is_reported_to_a_muted_or_evicted_output() -> None:
         add(fingerprints, 3, [record(GOOD)] * 2)
         add(
             fingerprints, 5, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(110, 270)]
-        )  # so that the bad one is evicted
+        )  # the bad fingerprint is evicted
         assert [row[:3] for row in fingerprints.group(fingerprints.end - 161)] == [(3, 1, 3)]
         assert add(fingerprints, 6, [record(GOOD)])[1] == []
         fingerprints.mute([3, 5, 6])
@@ -165,7 +165,7 @@ def test_a_matched_fingerprint_evicted_later_is_counted() -> None:
         add(fingerprints, worker, [CheckedRecord(GOOD, (IN,))])
     add(
         fingerprints, 1, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)]
-    )  # so that these are evicted
+    )  # these fingerprints are evicted
     add(fingerprints, 0, [CheckedRecord(GOOD, (IN,))] * 5)
     add(fingerprints, 1, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(1100, 2100)])
     counts = {site: counts for _, site, *counts in fingerprints.counts()}
@@ -324,7 +324,7 @@ class Group:
     """The outputs of workers for one input, in dictionaries."""
 
     def __init__(self) -> None:
-        self.outputs = dict[int, dict[int, list[int]]]()  # by worker its outputs: how often, and the newest
+        self.outputs = dict[int, dict[int, list[int]]]()  # for each worker its outputs: how often, and the newest one
 
     def add(self, worker: int, output: int, number: int) -> bool:
         """Add an output; return whether it differs from another."""

@@ -69,7 +69,7 @@ class Made:
 
     seed: int
     slots: bytearray = field(default_factory=bytearray)
-    kinds: list[str | None] = field(default_factory=list)  # of each slot; None: nothing of it is preserved
+    kinds: list[str | None] = field(default_factory=list)  # the kind of each slot; None: nothing of it is preserved
     secrets: set[bytes] = field(default_factory=set)
     sequence: int = 0
 
@@ -338,7 +338,7 @@ def recorded(worker: Start, file: Path, *arguments: str, daemon: Running | None 
     """Record a worker, with a daemon or with `brickd record` alone; return the worker's secrets."""
     process = started(worker, KEY + ENGINE.replace("ROUNDS", str(rounds)), **STILL)
     if daemon is not None:
-        daemon.until("worker_found")  # otherwise the daemon would request its spans later
+        daemon.until("worker_found")  # without this, the daemon would request the worker's spans later
     with recording("-o", str(file), *arguments) as recorder:
         process.go()
         reported = process.next_report()

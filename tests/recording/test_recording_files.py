@@ -405,7 +405,7 @@ def test_the_newest_events_of_a_recording_are_kept_and_others_missed_as_live(tmp
     for part, path in enumerate(paths):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         recording = _reader.Recording(fd, 1 << 20, id=bytes(16), made_ns=1, number=part)
-        for number in numbers[part::2]:  # in any order
+        for number in numbers[part::2]:  # files may be given in any order
             recording.append(_reader.CHUNK_EVENTS, 1, event_body(number))
         recording.close()
         os.close(fd)

@@ -11,7 +11,7 @@ from forge import field
 
 from brickd.shm import _reader
 
-EPOCH = 41  # for tests that need one fixed epoch, independent of the clock
+EPOCH = 41  # one fixed epoch for tests, independent of the clock
 _MASK = 2**64 - 1
 
 

@@ -39,7 +39,7 @@ def until_stopped(pid: int) -> None:
 def _state(thread: Path) -> str:
     try:
         return (thread / "stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):  # it ended before the signal reached it
+    except (FileNotFoundError, ProcessLookupError):  # the thread ended before the signal reached it
         return "T"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Bytes = npt.NDArray[Any]  # of a dtype that numpy may not know: the unsigned integers with its bits
+Bytes = npt.NDArray[Any]  # the bits of a dtype that numpy may not know, as unsigned integers
 
 CODES = {
     "bool": 1,

@@ -162,6 +162,6 @@ if __name__ == "__main__":
         "worker with profiler": _worker_with_profiler,
         "worker with torch": _worker_with_torch,
     }[what]()
-    gc.freeze()  # otherwise each child copies everything at its first collection, or at its end
+    gc.freeze()  # without this, each child copies everything at its first collection, or at its end
     _serve(int(number))
     becomes()

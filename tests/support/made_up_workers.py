@@ -192,7 +192,7 @@ def programs(
     """
     worker = MadeUp(
         service=draw(st.sampled_from(["api", "batch"])),
-        tick_ns=draw(st.sampled_from([0.5, 1.0, 2.0])),  # with these, no sum is rounded
+        tick_ns=draw(st.sampled_from([0.5, 1.0, 2.0])),  # ticks with which no sum is rounded
         room=draw(st.integers(2, 8)) if room else 1024,
     )
     steps = (_STEP | _GIVE if given else _STEP) | (_MARK if marks else st.nothing())

@@ -146,7 +146,7 @@ class Answer(NamedTuple):
 def connected(path: Path) -> socket.socket:
     """A client that has sent nothing yet."""
     client = socket.socket(socket.AF_UNIX)
-    client.connect(os.fspath(path))  # without a time-out: with one, connect does not wait to be accepted
+    client.connect(os.fspath(path))  # no time-out: with one, connect does not wait to be accepted
     client.settimeout(30)
     return client
 

@@ -438,7 +438,7 @@ class _Os:
         os.replace(draft, path)
 
     def ftruncate(self, fd: int, size: int) -> None:
-        for _ in range(5):  # it is rare, and events in between would be lost
+        for _ in range(5):  # several steps at once: this is rare, and events in between would be lost
             self._faults.meet("ftruncate")
         os.ftruncate(fd, size)
 
@@ -479,7 +479,7 @@ class World:
     damage: float = 0.0
     damaged: bool = False
     looks: int = 0
-    seen: dict[str, int] = field(default_factory=dict)  # by uuid, the number of spans
+    seen: dict[str, int] = field(default_factory=dict)  # the number of spans by uuid
     removing: list[Generator[None, None, None]] = field(
         default_factory=list
     )  # another process is at it, between any two steps

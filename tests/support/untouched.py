@@ -25,7 +25,7 @@ from brickd.base.paths import Runtime, runtime
 from brickd.errors import BrickdError
 from brickd.shm import segment_files
 
-_SEGMENT = re.compile(r"[0-9a-f]{32}|removed-[0-9]+")  # after a prefix; a longer prefix is another one
+_SEGMENT = re.compile(r"[0-9a-f]{32}|removed-[0-9]+")  # the rest of a name after its prefix
 
 Seen = Mapping[Path, tuple[int, ...]]
 _LIVES = (0,)  # instead of what changes all the time
@@ -63,7 +63,7 @@ def _below(path: Path, *, is_alive: bool = False) -> Iterator[tuple[Path, tuple[
         status = path.lstat()
         yield path, _LIVES if is_alive else (status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns)
         inside = [] if path.is_symlink() or not path.is_dir() else list(path.iterdir())
-    except OSError:  # it does not exist, or we may not list it
+    except OSError:  # the folder does not exist, or we may not list it
         return
     for each in inside:
         yield from _below(each)

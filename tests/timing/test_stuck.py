@@ -155,7 +155,7 @@ def test_a_first_span_is_judged_by_the_p99_of_other_workers() -> None:
     new.opens("step", 0)
     assert looks(new, *others, until=90) == []
     another = Made(3, calls=0)
-    another.opens("loop", 0)  # no worker has completed it
+    another.opens("loop", 0)  # a span that no worker has completed
     (alarm,) = looks(another, new, *others, until=110)
     assert alarm.workers == ("api/0",)
     assert "its p99 is 5.0 s" in alarm.text
@@ -213,7 +213,7 @@ def test_a_stopped_process_is_stuck_with_any_span_unless_it_continued_meanwhile(
     assert looks(made, until=20) == []
     assert len(looks(made, until=30)) == 1
     for seconds in range(0, 120, 10):
-        made.closes(begun=1 + seconds // 20)  # it continued, and was stopped again
+        made.closes(begun=1 + seconds // 20)  # the worker continued, and was stopped again
         survey = Survey([made.worker(seconds * SECOND)], [])
         assert stuck.look(Snapshot(seconds * SECOND, 0, survey), QUICK) == []
 

@@ -71,7 +71,7 @@ def test_a_worker_that_waits_is_named_with_its_share_of_the_time() -> None:
         (at(2, 0.06, others=0.02), False),  # less than 5 % more
         (at(2, 0.08, others=0.02), True),
         (lambda worker, slot: None if worker == 2 else 0.02, False),
-        (lambda worker, slot: 0.3 * (worker == 2 and slot in (2, 4)), False),  # only in some slots
+        (lambda worker, slot: 0.3 * (worker == 2 and slot in (2, 4)), False),  # waits only in some slots
     ],
 )
 def test_only_a_worker_that_always_waits_longer_than_the_others_is_named(waited: Part, *, named: bool) -> None:
@@ -237,7 +237,7 @@ def test_unreadable_accounts_are_unknown(
 
 def test_the_account_of_this_process_can_be_read() -> None:
     mine: Sequence[Scheduled] = list((scheduled(os.getpid()) or {}).values())
-    if mine:  # otherwise the kernel has no account
+    if mine:  # the kernel may have no account
         assert sum(each.ran_ns for each in mine) > 0
 
 

@@ -350,7 +350,7 @@ def test_next_to_busy_processes_each_kind_has_its_own_goal() -> None:
 
     assert [passed("2 x slow", 40, named, 1) for named in (94, 95)] == [False, True]
     assert [passed("20 % slow", 5, named, 1) for named in (89, 90)] == [False, True]
-    assert passed("20 % slow", 40, 0, 1) is True  # it has no goal
+    assert passed("20 % slow", 40, 0, 1) is True  # this row has no goal
     assert [passed("nobody slow", 25, 0, wrong) for wrong in (1, 2)] == [True, False]
 
 

@@ -16,7 +16,7 @@ from replicas import MODEL, MOMENTS, PROMPT, SMALL, replicas
 
 from brickd.demo.transformer import drawn
 
-pytestmark = pytest.mark.ci  # of a script, not of brickd
+pytestmark = pytest.mark.ci  # tests of a script, not of brickd
 
 # ---- faults of operators -----------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from benchmarks import passes
 from conftest import ROOT
 from faults import Start
 
-pytestmark = pytest.mark.ci  # of a script, not of brickd
+pytestmark = pytest.mark.ci  # tests of a script, not of brickd
 
 
 def test_the_goals_are_the_claims_of_the_seed() -> None:

@@ -77,7 +77,7 @@ def imported(path: Path) -> set[str]:
     for node in imports_and_classes(path)[0]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif node.level:  # in a file that brickd and the agent share
+        elif node.level:  # a file that brickd and the agent share
             names.add(".".join((*path.relative_to(ROOT).parent.parts, node.module or "")))
         elif node.module is not None:
             within = {f"{node.module}.{alias.name}" for alias in node.names}

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-pytestmark = pytest.mark.ci  # of a script, not of brickd
+pytestmark = pytest.mark.ci  # tests of a script, not of brickd
 
 # `-m venv` makes .venv without pip, pip logs, a build of `./$BLOCKS` has a child that ends with a signal only.
 PYTHON = """#!/bin/sh

@@ -14,7 +14,7 @@ from mutation import c_sites, python_sites, sites, tree, trials
 from mutation.sites import Site
 from mutation.trials import End, Known
 
-pytestmark = pytest.mark.ci  # of a script, not of brickd
+pytestmark = pytest.mark.ci  # tests of a script, not of brickd
 
 PYTHON = '''\
 """A module."""

@@ -30,7 +30,7 @@ from soaking.storm_balance import Counted, Seen
 
 from brickd.model.worker_survey import survey
 
-pytestmark = pytest.mark.ci  # of a script, not of brickd
+pytestmark = pytest.mark.ci  # tests of a script, not of brickd
 
 NOTHING = dict.fromkeys(KINDS, Bounds(0, 0))
 

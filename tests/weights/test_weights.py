@@ -216,7 +216,7 @@ def test_a_worker_with_the_weights_of_another_shard_is_found(replicas: int) -> N
     for name in names:
         rank = 1 if name == "api/0.tp0" else int(name[-1])
         add_to_all(weighed, (name,), base=1000 * (rank + 1))
-        weighed.add_weight(name, 5, "norm")  # the same in all shards
+        weighed.add_weight(name, 5, "norm")  # all shards have the same norm
     judged = weighed.judged()
     assert [worker.name for worker in judged.unequal] == ["api/0.tp0"]
     assert judged.unequal[0].holds == "tp1"
@@ -556,7 +556,7 @@ def test_the_order_of_records_changes_nothing(random: random.Random, workers: in
 
     def verdict_of(order: list[tuple[str, int, int, int, int]]) -> WeightsVerdict:
         weighed = several(*names, watched=tensors)
-        for layer in range(tensors):  # so that numbers do not depend on the order
+        for layer in range(tensors):  # each worker adds them in another order
             weighed.add_weight("api/0", 1, "w", layer, generation=1, ticks=0)
         for name, checksum, layer, generation, at in order:
             weighed.add_weight(name, checksum, "w", layer, generation=generation, ticks=at)

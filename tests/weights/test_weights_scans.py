@@ -383,7 +383,7 @@ def test_without_a_period_a_scan_begins_after_200_times_its_duration(compiled: C
     # With 8 MiB, 200 times the scan would take seconds.
     with running(program(compiled, "weights", *SCANS, "-DLARGE=4096")) as process:
         assert order(process, "l") == [5]
-        order(process, "aw")  # one such wait: on a loaded machine a scan may take long
+        order(process, "aw")  # wait once: on a loaded machine a scan may take long
         assert reading(prefix).process["scans"] == 2
 
 

@@ -312,7 +312,7 @@ def test_the_first_floats_have_the_checksum_of_the_seed_profiler(variants: Varia
         assert variants.of(name, array, "float32").fnv1a == SEEDS[text]
 
 
-GOLDEN = {  # of all 1,000, with a key; of the first 7, without
+GOLDEN = {  # checksums of all 1,000 elements, with a key; of the first 7, without
     "bool": ("11311575dcc336e5", "81adfb34d3132f0a"),
     "int8": ("a13221cd774a24a5", "9efa42161b5886d1"),
     "int16": ("ba6629ceb39adec1", "c1c0e6254f55db1d"),

@@ -465,7 +465,7 @@ def described(of: Bytes, major: int = 1, older: Table | None = None, answer: int
         start = _pointer(capsule, b"dltensor_versioned")
         assert start is not None
         ctypes.memmove(into, start + 32, ctypes.sizeof(Fields))
-        array.kept.append(capsule)  # with its shape
+        array.kept.append(capsule)  # the capsule has the shape
         for name, value in changes.items():
             setattr(into.contents, name, value)
         return answer

@@ -164,7 +164,7 @@ def test_colliding_names_written_concurrently_have_one_number_each(tables: Table
     armed = True
     numbers |= {name: tables.name(name)}
     assert (numbers[name] == came) == same
-    if same:  # the other one was written for nothing
+    if same:  # the other thread wrote the name for nothing
         assert (tables.word(came), tables.word(came - 1)) == (READY | len(name), READY | VOID)
     else:
         numbers |= {another: came}

@@ -111,7 +111,7 @@ sys.exit(6 if any("/dev/shm/" in each for each in kept) else 5)
 
 def test_each_block_of_names_has_memory_before_its_first_write(worker: Start, prefix: str) -> None:
     """Without memory, writing a name would end the host."""
-    block = 4_096  # its first name
+    block = 4_096  # the block of its first name
     source = f"for n in range({block + 4}):\n    with brick.span(f'name {{n}}'): pass\npause()"
     process = worker(source, BRICKD_NAMES=str(2 * block))
     process.paused()

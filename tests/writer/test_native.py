@@ -213,7 +213,7 @@ def test_an_unloaded_writer_ends_as_at_exit_and_can_be_loaded_again(compiled: Co
 
 
 def test_two_writers_in_one_process_coexist(worker: Start, compiled: Compile, prefix: str) -> None:
-    for n in range(65):  # with this many, a writer that opens its segment looks for dead ones
+    for n in range(65):  # with this number of files, a starting writer looks for dead segments
         (SHM / f"{prefix}{n}").touch()
     writer = compiled("writer.so", WRITER, "-shared", "-fPIC")
     process = worker(

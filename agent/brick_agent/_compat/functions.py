@@ -42,7 +42,7 @@ def detect_backend() -> str:
     """
     try:
         return "cuda" if sys.modules["torch"].cuda.is_available() else _processor()
-    except Exception:  # no torch, or one that is only partly loaded
+    except Exception:  # torch is missing, or only partly loaded
         return _processor()
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    This = weakref.ReferenceType[Any] | None  # to the module that is the first argument
+    This = weakref.ReferenceType[Any] | None  # the module that is the first argument
     _Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
     _Make = Callable[[Callable[..., Any], This], Callable[..., Any]]
 

@@ -33,7 +33,7 @@ SITES = 64
 RATE = 64  # by default, one step in 64 is recorded
 _CLOSED = "closed"  # the category of parts that cannot be observed, for `coverage`
 _OUTPUTS_MAX = 4
-_LINES_MAX = 8  # per process
+_LINES_MAX = 8  # lines on stderr per process
 _logged: set[str] = set()
 
 

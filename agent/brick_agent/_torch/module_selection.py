@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Attribute names of a wrapped module: the wrapper counts as that module.
 _WRAPPED = frozenset(("module", "_orig_mod", "_fsdp_wrapped_module"))
-_AROUND = _WRAPPED | {"model"}  # without meaning in the name of a part
+_AROUND = _WRAPPED | {"model"}  # parts of a name without a meaning
 _HEADS = frozenset(("lm_head", "head", "classifier", "score", "embed_out", "output_layer"))
 _CATEGORIES = (  # the first match counts: a norm after an attention is a norm
     ("norm", re.compile(r"norm|(?<![a-z])ln(?![a-z])")),

@@ -78,7 +78,7 @@ class ModuleState:
         cache = passed.cached()
         if cache or passed.more or self._caches or any(map(_drops, self._dropouts)):
             return True
-        if cache is False:  # it got no cache, or an empty one, which it filled
+        if cache is False:  # the part got no cache, or filled an empty one
             return False
         if not self._attends:
             return False if self._plain else None

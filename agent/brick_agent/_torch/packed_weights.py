@@ -75,14 +75,14 @@ def host_copy(tensor: Any) -> Any:
     if relax is not None and relax(ctypes.byref(before)) != 0:
         raise RuntimeError("brick_agent: the CUDA driver did not change the capture mode")
     try:
-        with torch.utils._python_dispatch._disable_current_modes():  # which would see the copy
+        with torch.utils._python_dispatch._disable_current_modes():  # modes would see the copy
             return tensor.detach().cpu()
     finally:
         if relax is not None:
             relax(ctypes.byref(before))
 
 
-_RELAXED = 2  # in this mode of a thread, its calls end no capture of another thread
+_RELAXED = 2  # in this mode, a thread's calls do not end the capture of another thread
 
 
 def _capture_mode() -> Callable[[Any], int]:
@@ -165,7 +165,7 @@ class _Packed:
 
     def __init__(self, part: Any) -> None:
         self.part = weakref.ref(part)
-        self._scale: Any = None  # of the last unpacked weight
+        self._scale: Any = None  # the scale of the last unpacked weight
         self._product: Any = None  # at that time
         self._is_same = False
 

@@ -54,7 +54,7 @@ def run(command: Sequence[str], *, service: str | None, fingerprints: str | None
 def begin(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Replace this process by the command."""
     for each in _IGNORED_BY_PYTHON:
-        signal.signal(each, signal.SIG_DFL)  # otherwise the command would also ignore it
+        signal.signal(each, signal.SIG_DFL)  # otherwise the command would also ignore the signal
     try:
         os.execvpe(command[0], list(command), dict(environment))
     except (FileNotFoundError, NotADirectoryError):

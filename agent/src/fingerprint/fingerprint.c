@@ -49,10 +49,10 @@ static const struct {
 struct view {
     const char *data;
     uint64_t elements;
-    size_t size; /* of an element */
+    size_t size; /* the size of an element */
     uint32_t dims;
-    uint64_t shape[BRICK_DIMS_MAX], stride[BRICK_DIMS_MAX]; /* in bytes, modulo 2^64: a negative one wraps around */
-    uint64_t index[BRICK_DIMS_MAX], offset;                 /* of the next element to be gathered */
+    uint64_t shape[BRICK_DIMS_MAX], stride[BRICK_DIMS_MAX]; /* stride: in bytes, modulo 2^64, so a negative one wraps */
+    uint64_t index[BRICK_DIMS_MAX], offset;                 /* the place of the next element to gather */
 };
 
 static const char *make_view(struct view *v, const struct brick_tensor *t)
@@ -163,7 +163,7 @@ struct pass {
     double scale;      /* factor of float64 */
     uint64_t words;    /* blocks of words so far */
     uint64_t elements; /* blocks of elements so far */
-    uint64_t sum;      /* of the words */
+    uint64_t sum;      /* the sum over the words */
     uint64_t fnv1a;
     struct brick_sums sums;
 };
@@ -203,7 +203,7 @@ static void add_clean(struct pass *p, double *elements, const uint64_t *hashes, 
 {
     struct brick_sums *sums = &p->sums;
     p->kernel->clean(sums, elements, blocks);
-    const struct brick_bounds bounds = sums->bounds; /* without the zeros that replace elements */
+    const struct brick_bounds bounds = sums->bounds; /* bounds without the zeros that replace elements */
     p->kernel->doubles(sums, elements, hashes, blocks, p->scale);
     sums->bounds = bounds;
 }
@@ -404,7 +404,7 @@ struct course {
     struct view view;
     struct pass pass;
     uint64_t left;     /* elements left in this pass */
-    uint64_t exponent; /* of the scale; 0: the first pass is not over yet */
+    uint64_t exponent; /* the exponent of the scale; 0: the first pass is not over yet */
     struct brick_fingerprint found;
 };
 BRICK_ASSERT(sizeof(struct course) + 64 <= sizeof(struct brick_pieces), "there is room for any alignment");

@@ -30,7 +30,7 @@
 #define BRICK_VECTOR_MAX 8    /* float64 in the widest vector */
 #define BRICK_AHEAD 8192      /* bytes to prefetch ahead: processors stop at the end of a page */
 
-#define BRICK_ALIGNED __attribute__((aligned(64))) /* as the widest vector */
+#define BRICK_ALIGNED __attribute__((aligned(64))) /* the alignment of the widest vector */
 /* Any alignment, and any type of the caller. */
 #define BRICK_ANYWHERE __attribute__((aligned(1), may_alias))
 
@@ -46,7 +46,7 @@ struct brick_sums {
 
 struct brick_kernel {
     const char *name;
-    unsigned lanes; /* of a vector, and bins of a group */
+    unsigned lanes; /* lanes of a vector, and bins of a group */
     /* Writes splitmix64((first + i) ^ key) of each block; their number is rounded up to a multiple of 8. */
     void (*hashes)(uint64_t *hashes, uint64_t first, size_t blocks, uint64_t key);
     uint64_t (*checksum)(const void *words, const uint64_t *hashes, size_t blocks);

@@ -186,7 +186,7 @@ static int to_stateful(struct request *p, PyObject *value)
 {
     if (!core_is_given(value))
         return 0;
-    p->at.state = value == Py_False ? BRICK_STATELESS : BRICK_STATEFUL; /* also for an invalid value */
+    p->at.state = value == Py_False ? BRICK_STATELESS : BRICK_STATEFUL; /* an invalid value counts as stateful */
     return PyBool_Check(value) ? 0 : core_complain("stateful must be a bool or None", value);
 }
 
@@ -221,7 +221,7 @@ static int digest_of(PyObject *value, uint64_t *digest);
 /* Independent of the order of the members. */
 static int digest_of_members(PyObject *members, uint64_t *digest)
 {
-    PyObject *items = PyDict_Items(members); /* its real items, even if its class overrides methods */
+    PyObject *items = PyDict_Items(members); /* the real items, even if the class overrides methods */
     uint64_t sum = 0, key = 0, value = 0;
     int wrong = items == NULL ? -1 : 0;
     for (Py_ssize_t n = 0; wrong == 0 && n < PyList_GET_SIZE(items); n++) {
@@ -393,7 +393,7 @@ static int record(struct request *p, PyObject *output, PyObject *input)
         wrong = take(p, is_several ? PyTuple_GET_ITEM(held, n) : input, false, &rows, last = &inputs[n]);
     if (is_whole && wrong == 0)
         brick_checksum(p->kernel->number, p->key, &p->at, &out, inputs, (uint32_t)count);
-    else /* not recorded, but counted as a checksum without an output */
+    else /* the checksum is not recorded, but counted as one without an output */
         brick_checksum(p->kernel->number, p->key, &p->at, last, NULL, 0);
     if (inputs != few)
         PyMem_Free(inputs);

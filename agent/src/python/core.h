@@ -33,7 +33,7 @@
 #include <stdint.h>
 
 #define SPARE_SPANS 64 /* kept for the next `b(elements=n)`, which then allocates nothing */
-#define SPARE_TIMERS 64 /* the same for start_brick */
+#define SPARE_TIMERS 64 /* timers kept for start_brick */
 
 typedef struct Span Span;
 typedef struct BrickTimer BrickTimer;
@@ -83,7 +83,7 @@ typedef struct {
     CoreWeights *weights; /* the watched ones, or NULL */
     unsigned swept;
     unsigned refused; /* names refused before the segment had a counter for them */
-    unsigned process; /* from 1; different in each forked child, for reports once per process */
+    unsigned process; /* the number of the process, from 1; each forked child has another one, so it reports again */
     char program[128];
 } CoreState;
 

@@ -20,7 +20,7 @@ struct dl_tensor {
     uint8_t code, bits;
     uint16_t lanes;
     int64_t *shape;
-    int64_t *strides; /* in elements; NULL: C order */
+    int64_t *strides; /* strides in elements; NULL: C order */
     uint64_t byte_offset;
 };
 struct dl_managed {
@@ -229,7 +229,7 @@ static void raise_first_line(void)
 static int hold_described(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
 {
     struct dl_tensor dl;
-    PyObject *owner = core_torch_owner(array); /* before its address is read */
+    PyObject *owner = core_torch_owner(array); /* get the owner before its address is read */
     int failed = owner == NULL || table->tensor_from(array, &dl) != 0;
     if (failed) {
         if (!PyErr_Occurred())

@@ -15,7 +15,7 @@ PyObject *core_module_parts(PyObject *module)
         PyDict_MergeFromSeq2(parts, pairs, 1);
     core_let_go(pairs);
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_MemoryError))
-        PyErr_Clear(); /* its parts are unknown */
+        PyErr_Clear(); /* the parts of the module are unknown */
     if (PyErr_Occurred()) {
         core_let_go(parts);
         return NULL;

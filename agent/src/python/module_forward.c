@@ -9,7 +9,7 @@
 #include "opening.h"
 #include "tensor.h"
 
-#include "../writer/thread.h" /* for the gate: while recording is off, a call returns immediately */
+#include "../writer/thread.h" /* the gate: while recording is off, a call returns immediately */
 
 typedef struct {
     PyObject_HEAD
@@ -18,8 +18,8 @@ typedef struct {
     PyObject *checked; /* called with the same arguments */
     PyObject *module;  /* a weak reference to the first argument of both, or NULL */
     Brick *brick;      /* immortal: no reference is counted */
-    uint32_t layer;    /* no layer if above the largest */
-    uint32_t rate;     /* as in brick_wants_of */
+    uint32_t layer;    /* above the largest: no layer */
+    uint32_t rate;     /* the rate for brick_wants_of */
 } Watched;
 
 static int begin(const Watched *w, const void *key)
@@ -66,7 +66,7 @@ static PyObject *call_of(const Watched *w, PyObject *const *args, size_t nargsf,
     PyObject *few[FEW + 2], **room = all <= FEW ? few : PyMem_Malloc((size_t)(all + 2) * sizeof *room);
     if (room == NULL)
         return PyErr_NoMemory();
-    PyObject *module = Py_NewRef(PyWeakref_GetObject(w->module)); /* its forward may drop the module */
+    PyObject *module = Py_NewRef(PyWeakref_GetObject(w->module)); /* the forward may drop the module */
     room[1] = module;
     for (Py_ssize_t n = 0; n < all; n++)
         room[2 + n] = args[n];

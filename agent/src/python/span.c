@@ -5,7 +5,7 @@
 #include "opening.h"
 #include "weights.h"
 
-#include "../writer/thread.h" /* for the gate: while recording is off, a call returns immediately */
+#include "../writer/thread.h" /* the gate: while recording is off, a call returns immediately */
 
 /* ---- record path ------------------------------------------------------- */
 

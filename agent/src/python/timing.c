@@ -15,9 +15,9 @@
 struct BrickTimer {
     PyObject_HEAD
     Brick *brick;      /* immortal: not counted */
-    uint64_t start_ns; /* of deferred work, by CLOCK_MONOTONIC_RAW; 0: a span is open */
+    uint64_t start_ns; /* the start of deferred work, by CLOCK_MONOTONIC_RAW; 0: a span is open */
     uint32_t owner;    /* the profiler; 0: the timer was stopped, or is that of untimed bricks */
-    bool waits;        /* for the device, before the span ends */
+    bool waits;        /* whether its end waits for the device */
 };
 
 /* The first fields of a BrickProfiler. */

@@ -38,8 +38,8 @@ const char core_weights_doc[] = PyDoc_STR(
 
 /* Where a tensor is found. */
 struct entry {
-    PyObject *name;  /* its key, in a mapping */
-    CorePlace place; /* its place in a module; `of` is NULL: none */
+    PyObject *name;  /* the tensor's key, in a mapping */
+    CorePlace place; /* the tensor's place in a module; `of` is NULL: none */
     PyObject *read;  /* called to get it, or NULL */
 };
 
@@ -49,7 +49,7 @@ struct CoreWeights {
     PyThreadState *loader; /* the thread of a running load; in a forked child it may be the parent's */
     uint64_t generation;
     PyObject *mapping; /* NULL: a module's */
-    PyObject *structure; /* of a torch module, or NULL */
+    PyObject *structure; /* the structure of a torch module, or NULL */
     struct entry *entries;
     PyObject *object; /* currently held */
     PyObject *unpacked; /* the readings for that number, until all are known */
@@ -106,7 +106,7 @@ static void note_why(CoreWeights *w)
 {
     const CoreRaised raised = core_put_aside();
     PyObject *message = raised.value != NULL ? PyObject_Str(raised.value) : NULL;
-    PyObject *ascii = message != NULL ? PyObject_ASCII(message) : NULL; /* only one line */
+    PyObject *ascii = message != NULL ? PyObject_ASCII(message) : NULL; /* ASCII has no line break */
     const char *text = ascii != NULL ? PyUnicode_AsUTF8(ascii) : NULL;
     snprintf(w->why, sizeof w->why, "%s", text != NULL ? text : "it raised");
     if (PyErr_Occurred() && !is_interrupt())

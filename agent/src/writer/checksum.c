@@ -25,7 +25,7 @@ BRICK_ASSERT(SHAPE_MAX == sizeof((struct brick_taken *)0)->shape / sizeof(uint64
 /* The place of a checksum: from the call, else that of the key's open span. */
 struct place {
     uint64_t key;   /* the site's key in the private table */
-    uint64_t value; /* its number and flags; 0: none */
+    uint64_t value; /* the site's number and flags; 0: none */
     uint64_t step;
     uint32_t has_step; /* 0 or 1; step 0 is also a step */
     uint32_t has_draw; /* whether its step is open; the step was drawn at its start */

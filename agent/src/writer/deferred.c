@@ -105,7 +105,7 @@ static int is_off(const struct brick_thread *t)
 unsigned brick_finalize(const uint64_t *stream)
 {
     unsigned outcome = BRICK_DONE;
-    if (!brick_agent_owns() || !brick_pending_any(stream)) /* until a forked child records, these are its parent's */
+    if (!brick_agent_owns() || !brick_pending_any(stream)) /* before its first record, a child has its parent's */
         return outcome;
     struct brick_thread *t = enter_to_end(&outcome);
     if (t == NULL)
@@ -113,7 +113,7 @@ unsigned brick_finalize(const uint64_t *stream)
     brick_event_attempt(t);
     struct brick_finalize *r = brick_event_slot(t, 0);
     if (r != NULL)
-        brick_pending_cover(stream); /* before the clock is read, so all counted work began before it */
+        brick_pending_cover(stream); /* before the clock is read, so all counted work began before the reading */
     const uint64_t now = brick_ticks(brick_agent.clock);
     if (r == NULL) {
         outcome |= brick_event_dropped(t, BRICK_KIND_FINALIZE);
@@ -131,7 +131,7 @@ unsigned brick_finalize(const uint64_t *stream)
 unsigned brick_measured(uint64_t id, uint64_t elapsed_ns)
 {
     unsigned outcome = BRICK_DONE;
-    if (id == 0) /* its start was dropped, and counted then */
+    if (id == 0) /* the start was dropped, and counted then */
         return outcome;
     struct brick_thread *t = enter_to_end(&outcome);
     if (t == NULL)

@@ -196,7 +196,7 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
     if (brick_key_parent(key) == BRICK_OTHER)
         return other; /* below "other", all paths are "other" */
     if (brick_key_name(key) >= s->header->names)
-        return other; /* not a name's number: a reader would refuse the whole segment */
+        return other; /* this is not the number of a name: a reader would refuse the whole segment */
     uint64_t value = entry_find_all(t, key);
     if (value != 0)
         return value;
@@ -205,7 +205,7 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
     if (number != BRICK_OTHER) {
         value = number | BRICK_ENTRY_AGAIN;
     } else if (brick_is_mark(brick_key_unit(key)) && brick_load_relaxed(&t->next_path) >= s->header->paths / 2) {
-        return other; /* the other half is for spans */
+        return other; /* the other half of the paths is for spans */
     } else {
         number = take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
         if (number == s->header->paths)

@@ -22,7 +22,7 @@ struct brick_tables {
     uint32_t *numbers; /* name number + 1 by hash; 0 = free */
     uint64_t number_mask;
     uint64_t recursions; /* entries of recursions: limited, so that the table stays sparse */
-    uint64_t next_name;  /* not in the segment, so that no number is assigned twice after a segment is lost */
+    uint64_t next_name;  /* this is not in the segment, so no number is assigned twice after a segment is lost */
     uint64_t next_path, next_site;
 };
 

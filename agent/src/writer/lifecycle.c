@@ -212,7 +212,7 @@ void brick_agent_reopen(struct brick_segment *lost)
         brick_threads_retire(s->header->lanes);
         brick_tables_copy(&a->tables, s, lost);
         brick_threads_move();
-        brick_segment_remove(lost); /* it still exists if a consumer requested to reopen */
+        brick_segment_remove(lost); /* the file still exists if a consumer requested to reopen */
         brick_segment_close(lost);
     }
     errno = error;

@@ -20,9 +20,9 @@ struct brick_agent {
      * during its change may have the old or the new value. A forked child inherits it with the weights. */
     uint64_t generation;
     /* Cold. */
-    uint32_t reopening;  /* by a thread, now */
+    uint32_t reopening;  /* a thread is opening the next segment now */
     uint32_t closed;     /* shut down: for good */
-    uint32_t wanted_off; /* by brick_enable(0) or BRICKD=0 */
+    uint32_t wanted_off; /* recording was turned off by brick_enable(0) or BRICKD=0 */
     uint64_t missed;     /* spans begun while the segment was being opened, not yet in its counters */
     struct brick_plan plan;
 };

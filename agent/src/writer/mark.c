@@ -317,7 +317,7 @@ static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint3
     struct parent at = parent_of(t, key);
     if (unit != BRICK_UNIT_NEEDS || brick != BRICK_UNNAMED)
         at = sibling(t, at, brick);
-    else if (at.path == BRICK_ROOT) /* no open span that could need it */
+    else if (at.path == BRICK_ROOT) /* no span is open that could need it */
         at.path = BRICK_OTHER;
     at.layer = layer;
     outcome = outcome_of(outcome, mark(t, at, name, unit, &nothing));

@@ -7,6 +7,6 @@
 #include <sys/types.h>
 
 BRICK_HIDDEN ssize_t brick_read_file(const char *path, char *text, size_t size); /* zero-terminated; -1 on failure */
-BRICK_HIDDEN int brick_memory_allows(uint64_t bytes);                            /* no memory cgroup would kill the process for them */
+BRICK_HIDDEN int brick_memory_allows(uint64_t bytes);                            /* returns 0 if a memory cgroup would kill the process */
 
 #endif

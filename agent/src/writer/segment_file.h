@@ -21,7 +21,7 @@ struct brick_segment {
 /* The settings of a segment, decided before it is opened. */
 struct brick_plan {
     char prefix[40];
-    uint32_t rate; /* of steps with checksums; 0: not configured */
+    uint32_t rate; /* the rate of steps with checksums; 0: not configured */
     struct brick_header header;
 };
 
@@ -32,8 +32,8 @@ BRICK_HIDDEN void brick_segment_publish(struct brick_segment *s);
 /* Allocates memory for a range of the file, so that it can be written without a fault. Returns 1, or 0. */
 BRICK_HIDDEN int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_t length);
 
-BRICK_HIDDEN int brick_segment_ours(const struct brick_segment *s);     /* its descriptor still belongs to it */
-BRICK_HIDDEN int brick_segment_gone(const struct brick_segment *s);     /* it was unlinked */
+BRICK_HIDDEN int brick_segment_ours(const struct brick_segment *s);     /* whether its descriptor still belongs to it */
+BRICK_HIDDEN int brick_segment_gone(const struct brick_segment *s);     /* whether the file was unlinked */
 BRICK_HIDDEN int brick_segment_consumed(const struct brick_segment *s); /* a consumer is or was attached */
 BRICK_HIDDEN void brick_segment_remove(struct brick_segment *s);        /* unlinks it, if it is still this process's file */
 BRICK_HIDDEN void brick_segment_close(struct brick_segment *s);         /* closes the descriptor, which drops the lock */

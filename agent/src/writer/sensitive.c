@@ -32,7 +32,7 @@ static int rotates_positions(const char *text, size_t length)
 const char *brick_sensitive_word(const char *text, size_t length)
 {
     static const char *const words[] = {"logit", "lm_head", "lm-head", "lmhead", "token", "input_ids", "multinomial"};
-    static const char *const begin[] = {"sampl", "wte"}; /* at the start of a word: not downsample */
+    static const char *const begin[] = {"sampl", "wte"}; /* only at the start of a word: not downsample */
     static const char embed[] = "embed";
     int rotates = 0;
     for (size_t at = 0; at < length; at++) {

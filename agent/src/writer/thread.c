@@ -44,7 +44,7 @@ int brick_threads_make(uint32_t lanes)
     for (uint32_t n = 0; brick_agent.threads != NULL && n < lanes; n++) /* the parent's, in a forked child */
         threads[n].given = threads[n].inherited = brick_agent.threads[n].given;
     brick_agent.threads = threads;
-    last_refusal = NEVER; /* in a forked child, these are the parent's */
+    last_refusal = NEVER; /* in a forked child, the lane and refusal are the parent's */
     joining = 0;
     return 1;
 }
@@ -169,7 +169,7 @@ static int lane_move(struct brick_thread *t)
 {
     struct brick_segment *s = brick_segment_now();
     BRICK_POINT("bind");
-    if (t->segment == s) { /* it was bound before the reopen's mark */
+    if (t->segment == s) { /* the thread was bound before the reopen's mark */
         orders_from(t, s);
         return 1;
     }

@@ -28,7 +28,7 @@ struct brick_frame {
 struct brick_stack {
     const void *key;
     struct brick_frame *top;
-    struct brick_stack *next; /* in its bucket */
+    struct brick_stack *next; /* the next stack in its bucket */
     uint64_t refused;         /* spans above top without a frame; they end first */
     uint32_t borrowed;        /* the host holds no reference to the key for its open frames */
 };
@@ -43,7 +43,7 @@ BRICK_ASSERT(sizeof(union brick_node) == 64, "one cache line");
 /* Visits of a site since it was last at another step. The table is by the site's key, because two threads may have given
  * the site two numbers. */
 struct brick_visits {
-    uint64_t site; /* its key from brick_site_entry; 0 = free */
+    uint64_t site; /* the site's key from brick_site_entry; 0 = free */
     uint64_t step;
     uint64_t count : 63, has_step : 1;
 };
@@ -83,17 +83,17 @@ struct brick_thread {
     uint64_t committed[16];
     struct brick_ring span_ring, event_ring;
     uint64_t given; /* numbers assigned to deferred work so far */
-    struct brick_visits *visits; /* of sites; NULL before the lane's first checksum */
-    struct brick_memories *memories; /* in writer/mark.c; NULL before the lane's first mark that needs one */
+    struct brick_visits *visits; /* visits of sites; NULL before the lane's first checksum */
+    struct brick_memories *memories; /* see writer/mark.c; NULL before the lane's first mark that needs one */
     /* Cold. */
     uint32_t owner; /* O16 */
     uint32_t number;
     uint32_t chunks;
-    uint32_t hand; /* of the sweep */
-    uint64_t inherited; /* of `given`: assigned by the parent, before the fork */
+    uint32_t hand; /* the position of the sweep */
+    uint64_t inherited; /* the part of `given` that the parent assigned before the fork */
     uint64_t refused[16]; /* blocks that were refused memory */
     uint64_t unvisited;   /* how often `visits` was needed but missing */
-    uint64_t unremembered; /* the same for `memories` */
+    uint64_t unremembered; /* how often `memories` was needed but missing */
     struct brick_segment *segment; /* the segment of its pointers; atomic, because a reopen reads it */
     struct brick_stack *buckets[BRICK_STACK_BUCKETS];
 };

@@ -215,7 +215,7 @@ static void add(struct brick_weights *w, const struct brick_tensor *tensor, uint
         one->ticks = brick_ticks(brick_agent.clock);
         read_over(w, 0);
     } else if (now == BRICK_PIECES_MOVED) {
-        w->begun = 0; /* again, from the beginning */
+        w->begun = 0; /* read the tensor again, from the beginning */
         if (w->moved++)
             refuse(w);
     }
@@ -226,7 +226,7 @@ static int read_on(struct brick_weights *w, uint64_t until)
 {
     struct brick_tensor tensor;
     struct brick_fingerprint_key key;
-    if (!w->begun && !brick_key_published(process(), &key)) /* it may be there later */
+    if (!w->begun && !brick_key_published(process(), &key)) /* the key may exist later */
         return 0;
     const uint64_t number = w->read;
     struct brick_weight *one = &w->each[number];
@@ -462,7 +462,7 @@ void brick_weights_go_on(struct brick_weights *w, const struct brick_weights *ol
     w->credit = old->credit;
     w->lasted_ns = old->lasted_ns;
     w->seldom = old->seldom;
-    w->spent_ns = old->spent_ns + now_ns() - w->seen_ns; /* also of this turn, which began at seen_ns */
+    w->spent_ns = old->spent_ns + now_ns() - w->seen_ns; /* includes this turn, which began at seen_ns */
     brick_weights_took(w, w->spent_ns - old->spent_ns);
     publish_plan(w);
 }

@@ -106,7 +106,7 @@ class BirthsWatch:
     def __init__(self, numerics: Numerics) -> None:
         self._numerics = numerics
         self._counted: dict[_Key, _Counted] = {}
-        self._unkept: dict[_Key, int] = {}  # when each was first found
+        self._unkept: dict[_Key, int] = {}  # when each finding without room was first found
 
     def look(self, before: Births, by_design: Collection[BornAt], known: Collection[str], at_ns: int) -> Known:
         """Return the current findings; `known`: uuids of workers."""

@@ -115,7 +115,7 @@ def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, e
     works: dict[int, Work] = {}
 
     def work(cpu: int, until_ns: int) -> list[SlotWork]:
-        os.sched_setaffinity(0, {cpu})  # of this thread
+        os.sched_setaffinity(0, {cpu})  # of the calling thread
         if cpu not in works:
             works[cpu] = prepare()
             return []

@@ -84,7 +84,7 @@ class Scales:
 
     def _log_equal(self, was: ComparedWorker, judged: list[WeightsVerdict]) -> None:
         now = next((each for service in judged for each in service.workers if each.uuid == was.uuid), None)
-        if now is None or now.state != "equal":  # it or its replicas ended: not a recovery
+        if now is None or now.state != "equal":  # the worker or its replicas ended: this is not a recovery
             return
         text = f"{was.name}: its weights are equal to its replicas' again, {plural(now.compared, 'tensor')}"
         command = f"brickd weights {as_argument(was.service)}"

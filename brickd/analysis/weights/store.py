@@ -30,7 +30,7 @@ RECORD_BYTES = SLOT_BYTES + CONTENT_BYTES
 _HEAD = struct.Struct("<8xI4xQQQ22xBx")
 _NO_HEAD = bytes(SLOT_BYTES)
 _NAMED, _EXPERT = _reader.CHECKED_STEP, _reader.CHECKED_POSITION
-_NOTHING = -1  # not the number of a tensor
+_NOTHING = -1  # never the number of a tensor
 
 
 class WeightsProducer(Protocol):

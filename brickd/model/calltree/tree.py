@@ -144,7 +144,7 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
             left = result.left if parent is None else parent.left
             left.nodes += place.whole.nodes
             left.self_ns += place.whole.self_ns
-            number += place.whole.nodes  # its subtree follows it directly
+            number += place.whole.nodes  # skip the node's subtree, which follows it directly
             continue
         result.shown[number] = len(result.nodes)
         result.nodes.append(

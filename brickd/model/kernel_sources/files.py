@@ -88,7 +88,7 @@ class Filed:
         try:
             with os.scandir(self.directory) as found:
                 for entry in found:
-                    with contextlib.suppress(OSError):  # it was removed
+                    with contextlib.suppress(OSError):  # another process removed the file
                         if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                             dated.append((entry.stat().st_mtime_ns, entry.name, entry))
         except OSError:  # there are no sources yet, or the directory belongs to another user

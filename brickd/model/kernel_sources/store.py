@@ -164,7 +164,7 @@ class Sources:
         """Drop the oldest sources of the largest sender, down to 7/8, so this rarely runs."""
         taken: Counter[str] = Counter()
         for making in self._making.values():
-            taken[making.sender] += making.size + 1  # so that a source without pieces counts
+            taken[making.sender] += making.size + 1  # a source without pieces counts as one byte
         while len(self._making) > MAKING_MAX // 8 * 7 or self._size > MAKING_BYTES_MAX // 8 * 7:
             sender = max(taken, key=taken.__getitem__)
             hash_ = next(hash_ for hash_, making in self._making.items() if making.sender == sender)

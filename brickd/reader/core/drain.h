@@ -26,12 +26,12 @@
 struct brick_scratch {
     struct brick_record batch[BRICK_BATCH] __attribute__((aligned(64)));
     struct brick_process process;
-    struct brick_lane lanes[BRICK_LANES_MAX]; /* after the process line, as in the file */
+    struct brick_lane lanes[BRICK_LANES_MAX]; /* the lane lines, in the order of the file */
 };
 
 struct brick_drained_lane {
     struct brick_cursor cursor;
-    struct brick_consumer line; /* as in the file, after all tails are written */
+    struct brick_consumer line; /* the consumer line in the file after all tails are written */
     uint64_t span_sequence;     /* end time of the last span record */
     uint64_t spans_salvaged, events_salvaged; /* slots read beyond a dead writer's head: at most one record per ring */
 };
@@ -42,7 +42,7 @@ struct brick_drain {
     struct brick_events events; /* records of the last pass */
     struct brick_track track;   /* feeds the recording, if there is one */
     struct brick_drained_lane *lanes;
-    struct brick_scratch *scratch; /* of the running pass */
+    struct brick_scratch *scratch; /* the scratch memory of the running pass */
     uint64_t left[2];              /* slots that the pass may still copy, by kind of ring */
     uint32_t saved;   /* lanes with a checkpoint's cursor */
     uint32_t started; /* lanes whose start is decided */

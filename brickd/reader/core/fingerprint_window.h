@@ -25,22 +25,22 @@ struct brick_kept_fingerprint {
     uint64_t context; /* digest of all that two comparable fingerprints have in common */
     uint64_t inputs;  /* digest of all input checksums, and of a position that the host set; 0: none, or one unreadable */
     uint64_t group;   /* 0: none */
-    uint64_t output;  /* its checksum */
+    uint64_t output;  /* the output's checksum */
     uint32_t next, previous; /* if current, its neighbours in the group's ring: the lower halves of their numbers */
     uint32_t count : 12;     /* how often its worker had this output, saturating; 0: it is not current */
-    uint32_t alone : 20;     /* the same since another worker was last in the group, saturating */
+    uint32_t alone : 20;     /* how often since another worker was last in the group, saturating */
     uint32_t worker, service;
     uint64_t step, position, ticks;
     uint64_t backend, of, params, valid;
     uint64_t shard;   /* the part of the model, if its values belong only to that part; else 0 */
     uint64_t at;      /* number of its first slot, counted from the first one ever added */
-    uint32_t shape;   /* of the output */
-    uint32_t form;    /* of the inputs: dtypes and shapes */
+    uint32_t shape;   /* the shape of the output */
+    uint32_t form;    /* dtypes and shapes of the inputs */
     uint16_t slots;
     uint8_t dtype, relation, inputs_count, flags; /* flags: enum brick_checked_flags */
     uint8_t stateful;           /* the output depends on state that is not an input */
-    uint8_t site_stateful : 1;  /* its worker flags the site */
-    uint8_t own_count : 1;      /* its site is counted separately */
+    uint8_t site_stateful : 1;  /* the worker flags the site */
+    uint8_t own_count : 1;      /* the site is counted separately */
 };
 
 #define BRICK_OUTPUTS_MAX 2u /* current ones of a worker in a group: two already contradict each other */
@@ -49,7 +49,7 @@ struct brick_kept_fingerprint {
 struct brick_link {
     uint64_t from;    /* a digest of group, or of group and worker; 0: free */
     uint32_t to;      /* the lower half of the fingerprint's number */
-    uint32_t borders; /* of a group: how many neighbours in its ring have different outputs */
+    uint32_t borders; /* for a group: how many neighbours in its ring have different outputs */
 };
 
 /* The largest number of unlike fingerprints taken at once, and of one site (fewer if more sites wait). */
@@ -58,15 +58,15 @@ struct brick_link {
 
 /* Counts of one site of a service since they were last taken. */
 struct brick_site_count {
-    uint64_t site; /* with BRICK_SITE_STATEFUL if its workers flag it */
+    uint64_t site; /* the site's number, with BRICK_SITE_STATEFUL if the workers flag the site */
     uint32_t service;
     uint32_t changed : 1; /* whether it is in p->changed */
     uint32_t waited : 31; /* unlike fingerprints since some were last taken, saturating; if any, it is in p->waiting */
     uint64_t fingerprints;
-    uint64_t bare;     /* without readable inputs */
-    uint64_t stateful; /* with an output that depends on more than the inputs */
-    uint64_t met;      /* with another worker in the group */
-    uint64_t unlike;   /* with another output in the group */
+    uint64_t bare;     /* fingerprints without readable inputs */
+    uint64_t stateful; /* fingerprints with an output that depends on more than the inputs */
+    uint64_t met;      /* fingerprints with another worker in the group */
+    uint64_t unlike;   /* fingerprints with another output in the group */
     uint64_t gone;     /* evicted or replaced before another worker joined the group */
     uint64_t waiting[BRICK_UNLIKE_OF_A_SITE]; /* the numbers of some unlike ones */
     struct {
@@ -81,7 +81,7 @@ enum { BRICK_BORN_NAN, BRICK_BORN_POS_INF, BRICK_BORN_NEG_INF, BRICK_NOT_FINITE 
 
 /* Counts of one worker at one site (births.h), saturating. */
 struct brick_births {
-    uint64_t site, last;           /* without BRICK_SITE_STATEFUL; the number of its newest fingerprint */
+    uint64_t site, last;           /* the site without BRICK_SITE_STATEFUL; the number of its newest fingerprint */
     uint32_t service, worker;
     uint32_t fingerprints;         /* 0: the row will be dropped */
     uint32_t first[BRICK_NOT_FINITE]; /* the fingerprint, counted from 1, where a kind was first born */
@@ -90,7 +90,7 @@ struct brick_births {
 
 struct brick_births_table {
     struct brick_births *rows;
-    uint32_t *index; /* by digest of worker and site: the row's place in `rows` plus 1; 0: free */
+    uint32_t *index; /* each row's place in `rows` plus 1, by digest of worker and site; 0: free */
     size_t room, used, most;
     uint64_t untracked; /* fingerprints without a row */
     uint64_t tidied;    /* p->end when the full table was last tidied; 0: never */
@@ -101,8 +101,8 @@ struct brick_fingerprints {
     struct brick_kept_fingerprint *fingerprints;  /* a ring */
     struct brick_record *slots;  /* a ring */
     struct brick_link *links;    /* open addressing */
-    struct brick_site_count *counts; /* in order of arrival */
-    uint32_t *counts_index;          /* by digest: each site's place in `counts` plus 1; 0: free */
+    struct brick_site_count *counts; /* the counts of sites, in order of arrival */
+    uint32_t *counts_index;          /* each site's place in `counts` plus 1, by digest; 0: free */
     uint32_t *changed;               /* places of the counts that changed */
     uint32_t *waiting;               /* a ring of places: sites with unlike fingerprints, longest waiting first */
     uint64_t first, end;             /* the window holds the numbers [first, end) */
@@ -121,7 +121,7 @@ struct brick_fingerprints {
 /* A worker, and the digests of the texts behind its numbers; 0: unknown. */
 struct brick_origin {
     uint32_t worker, service;
-    uint64_t shard; /* its part of the model; 0: the complete model */
+    uint64_t shard; /* the worker's part of the model; 0: the complete model */
     const uint64_t *sites, *names;
     size_t sites_count, names_count;
     int named; /* 0: an unknown number is used unchanged */
@@ -137,7 +137,7 @@ int brick_fingerprints_limit(struct brick_fingerprints *p, size_t bytes_max);
 enum brick_added {
     BRICK_ADDED = 0,
     BRICK_ADDED_NOT,     /* an invalid record */
-    BRICK_ADDED_UNKNOWN, /* one of its numbers has no digest yet */
+    BRICK_ADDED_UNKNOWN, /* a number in the record has no digest yet */
     BRICK_ADDED_NO_MEMORY
 };
 

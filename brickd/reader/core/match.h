@@ -58,7 +58,7 @@ enum brick_class {
 /* A fingerprint in a row. */
 struct brick_member {
     uint64_t number;
-    uint32_t worker; /* its index in m->workers */
+    uint32_t worker; /* the worker's index in m->workers */
     uint8_t class;   /* the class of its comparison with the reference; the reference is identical */
 };
 
@@ -70,7 +70,7 @@ struct brick_before {
 /* A row with unequal outputs. */
 struct brick_match_row {
     struct brick_before before;
-    size_t first;       /* of its members in m->members */
+    size_t first;       /* the first of its members in m->members */
     uint32_t members;
     uint32_t reference; /* the member that is the reference */
     uint32_t worst;     /* the member that differs most from it */
@@ -94,40 +94,40 @@ struct brick_match_step {
 
 struct brick_match_site {
     uint64_t site;
-    uint32_t moment; /* its first position in the order of execution */
+    uint32_t moment; /* the site's first position in the order of execution */
     uint64_t fingerprints;
     uint64_t compared, classes[BRICK_CLASSES];
     uint64_t lone; /* fingerprints without a counterpart in another worker */
-    uint64_t bare; /* by input: without inputs */
-    uint64_t missing, uncertain; /* by run: steps of others that it lacks; uncertain: first or last ones */
+    uint64_t bare; /* by input: fingerprints without inputs */
+    uint64_t missing, uncertain; /* by run: steps of others that the worker lacks; uncertain: first or last ones */
     float error;   /* the largest accepted error */
 };
 
 struct brick_match_worker {
     uint64_t first, last;        /* ticks of its fingerprints, of all steps */
-    uint64_t fingerprints;       /* that were compared */
-    uint64_t missing, uncertain; /* as in a site */
+    uint64_t fingerprints;       /* the number of compared fingerprints */
+    uint64_t missing, uncertain; /* the same counts as in a site */
 };
 
 struct brick_match {
     /* Input. */
-    const uint32_t *workers; /* in the order of the arguments */
-    const uint64_t *since;   /* per worker: only fingerprints from these ticks on */
+    const uint32_t *workers; /* the workers, in the order of the arguments */
+    const uint64_t *since;   /* per worker: only fingerprints from these ticks on are compared */
     const uint64_t *lost;    /* by run, per worker: the number of its lost records; NULL: none */
     const uint64_t *worn;    /* by run, per worker: whether its oldest fingerprints may have been evicted; NULL: no */
     size_t count;
-    const uint64_t *step;    /* only this step; NULL: all */
+    const uint64_t *step;    /* only this step is compared; NULL: all */
     int by_input;
     double rtol;             /* below 0: derived from the dtype and the size of the reduction */
 
     /* Result. */
-    struct brick_match_row *rows; /* in the order of execution */
+    struct brick_match_row *rows; /* the rows, in the order of execution */
     struct brick_member *members;
     struct brick_match_step *steps;
     struct brick_match_site *sites;
     struct brick_match_worker *edges; /* per worker */
     size_t rows_count, members_count, steps_count, sites_count;
-    uint64_t fingerprints; /* that were compared */
+    uint64_t fingerprints; /* the number of compared fingerprints */
 };
 
 /* Returns 0 if out of memory. Call brick_match_free in any case. */

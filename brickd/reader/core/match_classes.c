@@ -29,7 +29,7 @@ struct both {
 struct pair {
     uint32_t one, other;
     uint64_t context;
-    struct both here, all; /* in this context; in all contexts */
+    struct both here, all; /* counts in this context; counts in all contexts */
     uint64_t beyond;       /* in all contexts: contents where they differ by more, or where one contradicts itself */
 };
 
@@ -45,7 +45,7 @@ struct output {
 struct pairs {
     struct pair *all;
     size_t count, room;
-    struct output *outputs; /* of the current row */
+    struct output *outputs; /* the outputs of the current row */
 };
 
 static int by_workers(const void *a, const void *b)
@@ -272,7 +272,7 @@ static uint64_t contents(struct work *w, const struct pairs *of, const struct en
 {
     const struct pair key = pair_of(one->worker, other->worker, one->fingerprint->context);
     const struct pair *c = bsearch(&key, of->all, of->count, sizeof key, by_two), *any = c;
-    if (c == NULL) /* no room for this context: all contexts decide */
+    if (c == NULL) /* the context has no room: all contexts decide */
         any = bsearch(&key, of->all, of->count, sizeof key, by_workers);
     const uint64_t found = c != NULL ? contents_of(c) : any != NULL ? contents_in(any, &any->all) : 0;
     return found > 0 && rounded(w, one, other) != BRICK_ROUNDED_NOT ? found : 0;

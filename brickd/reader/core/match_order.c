@@ -29,7 +29,7 @@ struct moment {
 };
 
 struct worker {
-    size_t next, end; /* its next turn, and the end of its turns */
+    size_t next, end; /* the worker's next turn, and the end of its turns */
     uint32_t seen;    /* fingerprints in the current group; by input its turn there plus 1 */
     uint32_t asked;   /* the position in the order for which first_of_round last visited it */
 };

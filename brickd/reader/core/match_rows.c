@@ -273,7 +273,7 @@ int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint3
     }
     if (row->class != BRICK_CLASS_DIVERGED)
         row->class = (uint8_t)last;
-    if (row->class == BRICK_CLASS_IDENTICAL) /* they differ only in backend or form */
+    if (row->class == BRICK_CLASS_IDENTICAL) /* the members differ only in backend or form */
         return pass_alike(w, count, moment);
     m->rows_count++;
     m->members_count += count;

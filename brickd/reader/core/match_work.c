@@ -52,7 +52,7 @@ static int by_run(const void *a, const void *b)
     UNLESS_EQUAL(x->fingerprint->shard, y->fingerprint->shard);
     UNLESS_EQUAL(x->work, y->work);
     UNLESS_EQUAL(x->worker, y->worker);
-    UNLESS_EQUAL(x->fingerprint->ticks, y->fingerprint->ticks); /* with several threads, one may be read late */
+    UNLESS_EQUAL(x->fingerprint->ticks, y->fingerprint->ticks); /* of several threads, one may be read late */
     return ORDER(x->number, y->number);
 }
 

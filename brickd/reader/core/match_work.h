@@ -26,7 +26,7 @@ enum { BY_CLOCK, BY_ORDER, ORDERS };
 struct start {
     uint64_t at;
     const struct brick_kept_fingerprint *fingerprint; /* the worker's entry in that row; NULL: no row */
-    int differs;                                      /* its inputs differ from the reference's */
+    int differs;                                      /* whether its inputs differ from the reference's */
 };
 
 /* A step of a worker. */
@@ -41,13 +41,13 @@ struct visit {
     uint8_t diverged;
     uint8_t stateful; /* a fingerprint of its step depends on state that is not an input, such as a cache */
     uint8_t cut;      /* some of its fingerprints are not compared */
-    uint8_t worn;     /* its worker's first visit, whose oldest fingerprints may be evicted */
+    uint8_t worn;     /* whether it is its worker's first visit, whose oldest fingerprints may be evicted */
 };
 
 /* A worker's outputs at one content: the first entry with the most frequent one, and the first with another. */
 struct outputs {
     struct entry most, other;
-    int steady; /* there is no other output */
+    int steady; /* whether the worker has no other output */
 };
 
 /* Comparisons of a row of identical outputs. */
@@ -68,8 +68,8 @@ struct work {
     /* Per worker, for the current row or group: */
     struct entry *row, *sorted;
     struct outputs *outputs;
-    const struct entry **alone; /* its first entry in a part of its own; for classes, at a content */
-    uint8_t *marked; /* it is paired, is in the group, or contradicts itself, depending on the phase */
+    const struct entry **alone; /* the worker's first entry in a part of its own; for classes, at a content */
+    uint8_t *marked; /* whether the worker is paired, is in the group, or contradicts itself, depending on the phase */
 };
 
 #define ORDER(a, b) ((a) < (b) ? -1 : (a) > (b))

@@ -24,7 +24,7 @@ void brick_walk_checked(const struct brick_record *slots, uint64_t at, uint64_t 
             w->rejected++;
             continue;
         }
-        if (checked && r->slots > count - at) { /* it is read when it is complete */
+        if (checked && r->slots > count - at) { /* a checksum is read when it is complete */
             w->cut = at;
             return;
         }

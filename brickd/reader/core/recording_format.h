@@ -101,7 +101,7 @@ enum {
 struct brick_title {
     uint64_t magic;
     uint16_t major, minor;
-    uint32_t number;  /* of the file within its series */
+    uint32_t number;  /* the number of the file within its series */
     uint64_t made_ns; /* since 1970 */
     uint8_t id[16];   /* random; the same for all files of a series */
     uint64_t reserved[2];
@@ -117,11 +117,11 @@ struct brick_chunk {
     uint32_t kind;
     uint32_t reserved0;
     uint64_t length; /* bytes of the body, without padding */
-    uint64_t number; /* from 0 in each file */
+    uint64_t number; /* the number of the chunk, from 0 in each file */
     uint64_t at_ns;  /* since 1970 */
     uint64_t reserved1;
-    uint64_t body_sum; /* of the body, with padding */
-    uint64_t head_sum; /* of the fields above */
+    uint64_t body_sum; /* the checksum of the body, with padding */
+    uint64_t head_sum; /* the checksum of the fields above */
 };
 BRICK_ASSERT(sizeof(struct brick_chunk) == BRICK_BLOCK, "a head is a block");
 BRICK_ASSERT(offsetof(struct brick_chunk, length) == 16, "frozen");
@@ -132,7 +132,7 @@ enum { BRICK_RING_SPANS, BRICK_RING_EVENTS };
 
 /* The start of the body of RECORDS. Slots are hostile: no value in them is validated. */
 struct brick_records {
-    uint32_t worker; /* its number in WORKERS */
+    uint32_t worker; /* the worker's number in WORKERS */
     uint32_t lane;
     uint32_t ring;   /* BRICK_RING_SPANS or BRICK_RING_EVENTS */
     uint32_t inside; /* since 1.1: how many of the first slots belong to an earlier record, or to none */
@@ -144,9 +144,9 @@ BRICK_ASSERT(offsetof(struct brick_records, first) == 16, "frozen");
 
 /* The body of END: counts of data without room in the file. */
 struct brick_end {
-    uint64_t chunks; /* before this one */
+    uint64_t chunks; /* the number of chunks before this one */
     uint64_t refused_chunks, refused_bytes;
-    uint64_t refused_slots; /* of rings */
+    uint64_t refused_slots; /* slots of rings that had no room */
     uint64_t reserved[4];
 };
 BRICK_ASSERT(sizeof(struct brick_end) == BRICK_BLOCK, "frozen");

@@ -13,9 +13,9 @@
 
 struct brick_track {
     struct brick_spool *spool; /* NULL: nothing is recorded */
-    uint32_t worker;           /* its number in the recording */
+    uint32_t worker;           /* the worker's number in the recording */
     uint8_t *place;            /* start of the open piece; NULL: none */
-    uint64_t slots;            /* in the open piece */
+    uint64_t slots;            /* slots in the open piece */
 };
 
 /* Consecutive slots of one ring. */

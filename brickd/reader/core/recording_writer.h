@@ -14,7 +14,7 @@
 struct brick_recorder {
     int fd;
     struct brick_key key;
-    uint64_t limit; /* of the file, in bytes */
+    uint64_t limit; /* the limit of the file's size, in bytes */
     uint64_t spare; /* the part of the limit that pieces leave to appended chunks */
     uint64_t ahead; /* how much room is allocated at once */
     uint64_t taken; /* where the room ends */

@@ -26,8 +26,8 @@ struct brick_redactor {
     enum brick_left left; /* which fields of each record stay */
     uint64_t key[2];
     /* A checksum that extends past the last piece: */
-    struct brick_records place; /* where it continues; `inside`: its remaining slots */
-    uint32_t done;              /* its slots so far; 0: no such checksum */
+    struct brick_records place; /* where the checksum continues; `inside`: its remaining slots */
+    uint32_t done;              /* slots of the checksum so far; 0: no such checksum */
 };
 
 /* Makes a new key. Returns 0 with errno on failure. */

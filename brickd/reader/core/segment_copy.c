@@ -14,7 +14,7 @@
 #define NAMES_AT_ONCE 256u
 /* 16 KiB of a ring between two checks for a hole. */
 #define SLOTS_AT_ONCE 256u
-#define FLOPS_MAX 0x1p142 /* of 2^62 spans, 2^80 each */
+#define FLOPS_MAX 0x1p142 /* the sum of 2^62 spans with 2^80 operations each */
 
 int brick_refuse(struct brick_reader *r, const char *format, ...)
 {

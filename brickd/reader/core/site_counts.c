@@ -156,7 +156,7 @@ void brick_count_unlike(struct brick_fingerprints *p, uint64_t number, struct br
     if (place >= BRICK_UNLIKE_OF_A_SITE)
         place = brick_mixed(BRICK_ODD + number) % (count->waited + 1u);
     for (uint32_t n = 0; n < waiting_of(count); n++)
-        if (count->waiting[n] < p->first) /* that one was evicted */
+        if (count->waiting[n] < p->first) /* the waiting fingerprint was evicted */
             place = n;
     if (place < BRICK_UNLIKE_OF_A_SITE)
         count->waiting[place] = number;

@@ -134,7 +134,7 @@ void brick_details_keep(struct brick_details *d, const struct brick_spans *lane)
         return;
     }
     struct brick_span merged[BRICK_RECENT];
-    while (at > 0 && old + new > 0) { /* from the newest; each side keeps its order */
+    while (at > 0 && old + new > 0) { /* merge from the newest; each side keeps its order */
         int takes_new = old == 0 || (new > 0 && end_of(d, &lane->newest[new - 1]) >= end_of(d, &d->recent[old - 1]));
         merged[--at] = takes_new ? lane->newest[--new] : d->recent[--old];
     }

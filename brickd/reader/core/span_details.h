@@ -30,7 +30,7 @@ struct brick_details {
 
 /* The spans of one lane up to one head. */
 struct brick_spans {
-    uint64_t sequence; /* of the last record; each is greater than the one before */
+    uint64_t sequence; /* the sequence of the last record; each is greater than the one before */
     uint32_t kept;     /* entries of `newest`: the spans in the last slots before the head, in order */
     struct brick_span newest[BRICK_RECENT];
 };

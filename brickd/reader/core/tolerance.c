@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#define PLACES 16 /* of a sketch */
+#define PLACES 16 /* the places of a sketch */
 #define UNITS 8.0f /* multiple of one operator's rounding: the sum over several operators in a row */
 
 static const struct brick_tensor_sums *sums_of(const struct brick_record *slots, uint32_t tensor)

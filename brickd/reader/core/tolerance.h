@@ -24,9 +24,9 @@ float brick_rounding(const struct brick_record *one, const struct brick_record *
 
 /* Whether another order of the same sums may explain the difference of two outputs. */
 enum brick_rounded {
-    BRICK_ROUNDED_NOT = 0, /* it is larger, or unknown */
-    BRICK_ROUNDED_ONCE,    /* in at most one place of the sketch: a flipped bit may also explain it */
-    BRICK_ROUNDED_SPREAD,  /* in several places, or of one element */
+    BRICK_ROUNDED_NOT = 0, /* the difference is larger than rounding, or unknown */
+    BRICK_ROUNDED_ONCE,    /* the difference is in at most one place of the sketch: a flipped bit may also explain it */
+    BRICK_ROUNDED_SPREAD,  /* the difference is in several places, or of one element */
 };
 enum brick_rounded brick_rounded(const struct brick_record *one, const struct brick_record *other);
 

@@ -11,7 +11,7 @@
 struct outcome {
     struct brick_record *records;
     size_t count;
-    int refused; /* by this pass */
+    int refused; /* whether this pass refused the segment */
     uint64_t read; /* bytes */
     struct drain_numbers seen;
 };

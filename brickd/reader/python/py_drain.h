@@ -18,8 +18,8 @@ typedef struct {
     struct brick_drain drain;   /* guarded by the lock */
     pthread_mutex_t mutex;
     int opened;                 /* the lock exists */
-    PyObject *spool;            /* of the drain's track; NULL: none */
-    struct drain_numbers seen;  /* after the last pass */
+    PyObject *spool;            /* the spool of the drain's track; NULL: none */
+    struct drain_numbers seen;  /* the numbers after the last pass */
     unsigned long long read;    /* bytes, over all passes */
 } Drain;
 

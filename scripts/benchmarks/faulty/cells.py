@@ -21,7 +21,7 @@ from benchmarks.faulty.frozen import HEALTHY, WANTED, table
 ARCHITECTURES = ("llama_fp32", "llama_bf16", "llama_int8", "mixtral", "vit", "unet", "bert")
 EQUAL, UNIQUE = "equal", "unique"
 _QUICK = (("llama_fp32", "weight_bit", EQUAL), ("llama_bf16", "rare_nan", EQUAL), ("bert", HEALTHY, UNIQUE))
-_LONG = "leak"  # for one architecture only: it is the same in all, and takes as long as ten other cells
+_LONG = "leak"  # only for one architecture: it is the same in all, and takes as long as ten other cells
 _INT8 = "llama_int8"
 _NOT_INT8 = ("weight_bit", "rare_nan")  # a quantized operator refuses NaN, so its server ends
 
@@ -66,7 +66,7 @@ def _every() -> Iterable[tuple[str, str, str]]:
             yield architecture, fault, EQUAL
         yield architecture, HEALTHY, EQUAL
         yield architecture, HEALTHY, UNIQUE
-    yield ARCHITECTURES[0], "eps", UNIQUE  # with nothing to compare it with, it is unproven instead of healthy
+    yield ARCHITECTURES[0], "eps", UNIQUE  # without a counterpart, the service is unproven instead of healthy
 
 
 class FinishedCells:

@@ -149,7 +149,7 @@ class Injector:
         name = self._operator(random)
 
         def around(plain: Callable[[], Any]) -> Any:
-            select.select([self._commands], [], [])  # until the next command, which removes the fault
+            select.select([self._commands], [], [])  # wait for the next command, which removes the fault
             return plain()
 
         return Injected([name], "never returns", self._around([name], around))

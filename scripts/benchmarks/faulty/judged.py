@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from benchmarks.faulty.frozen import ALARMS, HEALTHY, NUMERIC, TIMING, WANTED
 
 BEFORE, DURING, AFTER = "before", "during", "after"
-_TEXTS = (  # for versions of brickd whose problems have no kind
+_TEXTS = (  # the texts of versions of brickd whose problems have no kind
     ("weights", re.compile(r"^weights: ")),
     ("straggler", re.compile(r" slow since | waits for a processor ")),
     ("stuck", re.compile(r"\bstuck\b")),

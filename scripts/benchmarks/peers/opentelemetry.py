@@ -15,7 +15,7 @@ from benchmarks.peers import needs
 BY = "OpenTelemetry SDK"
 SPAN = "with tracer.start_as_current_span(name):"
 HOW = {SPAN: "sampled, batch processor; export is not counted"}
-_QUEUE = 1024  # of the processor's 2,048
+_QUEUE = 1024  # spans per batch; the processor's queue has room for 2,048
 
 
 class _Discarding:

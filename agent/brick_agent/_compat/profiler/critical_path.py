@@ -216,7 +216,7 @@ def _condensed(
     group_of: dict[int, int] = {}
     groups: list[list[int]] = []
     stack: list[int] = []
-    places: dict[int, int] = {}  # on the stack
+    places: dict[int, int] = {}  # the place of each piece on the stack
     for root in here:
         if root in order:
             continue

@@ -112,7 +112,7 @@ class Graphed(GraphRecords):
         >>> profiler.graph_is_scope_balanced()
         True
         """
-        with ExitStack() as ends:  # the others also end if one raises (in strict mode)
+        with ExitStack() as ends:  # if one end raises (in strict mode), the others still run
             ends.callback(self._graphed.begin)
             for scope in scopes_here().open:
                 if scope.owner is self:
@@ -126,7 +126,7 @@ class Graphed(GraphRecords):
         scope = Scope(self)
         try:
             name = self._open(scope, node)
-        except BaseException:  # in strict mode, or an interrupt
+        except BaseException:  # strict mode, or an interrupt
             scope.close()
             raise
         if name is None:

@@ -80,7 +80,7 @@ class GraphNeeds:
                 names[level].add(node.name)
         # During the walk: the levels around the current node that have a node of this name.
         around: dict[str, list[int]] = defaultdict(list)
-        inside: list[tuple[int, int]] = []  # these levels, and the end of each
+        inside: list[tuple[int, int]] = []  # the current levels, and the end of each
 
         def enter(level: int, end: int) -> None:
             inside.append((level, end))

@@ -56,7 +56,7 @@ class LocalTotals:
         self._was_enabled_ns = 0
         if self.enabled_ns is not None:
             self.enabled_ns = now_ns()
-        self.mistakes: dict[str, int] = {}  # by kind
+        self.mistakes: dict[str, int] = {}  # the number of mistakes of each kind
 
     def disable(self, now_ns: int) -> None:
         """Stop counting the time."""

@@ -98,7 +98,7 @@ def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | Non
     buckets = array("Q", histogram)
     if then is not None and then[6] and then[6] <= count:
         buckets = array("Q", (n - before for n, before in zip(buckets, array("Q", then[15]), strict=True)))
-        if least >= then[10]:  # otherwise a shorter time was measured since then
+        if least >= then[10]:  # no shorter time was measured since the start
             least, stats.min_exact = max(least, _start(next((n for n, of in enumerate(buckets) if of), 0))), False
         if most <= then[11]:
             last = next((n for n in range(_LAST, -1, -1) if buckets[n]), 0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SCHEMA_VERSION = 1
-_ROUNDED_UP = 0.9995  # with three figures, this part of a unit rounds up to the unit
+_ROUNDED_UP = 0.9995  # a figure of three digits above this part of a unit rounds up to the unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class Scopes:
     """
 
     process: int
-    context: ref[Context]  # not its address, which a later context may have
+    context: ref[Context]  # not its address: a later context may have the same
     open: tuple[Scope, ...] = ()
     launchers: tuple[Launcher | None, ...] = (None,)
 

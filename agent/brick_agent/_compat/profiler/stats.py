@@ -193,7 +193,7 @@ class CategoryStats:
     """The totals of one category."""
 
     category: str
-    total_ns: int = 0  # in its bricks; each moment counts once, for the innermost
+    total_ns: int = 0  # the time in the category's bricks; each moment counts once, for the innermost brick
     total_elements: int = 0
     count: int = 0
     percentage: float = 0.0  # share of the time in all bricks

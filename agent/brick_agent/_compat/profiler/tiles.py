@@ -49,7 +49,7 @@ class TileStats:
     max_exact: bool = True
     total_elements: int = 0
     total_flops: float = 0.0
-    runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)  # of these tiles: variation, histogram
+    runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)  # the tiles' variation and histogram
 
     @property
     def cv(self) -> float:

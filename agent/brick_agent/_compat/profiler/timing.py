@@ -176,7 +176,7 @@ class TimedWork(SyncModes):
                 self._local.of(name).bound(part_ns, latency_ns, worked_on)
             if not self._local.waiting:
                 _finalize(stream=self._stream)
-        if not settled and end_ns is not None and self._local.waiting:  # no other thread has settled them
+        if not settled and end_ns is not None and self._local.waiting:  # no other thread has settled the work
             self._local.refuse("finalizes", "a finalize must not be earlier than all pending work")
 
     def has_pending(self) -> bool:
