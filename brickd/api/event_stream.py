@@ -20,7 +20,7 @@ from brickd.api.error_responses import error_body
 from brickd.api.peer_credentials import Role
 from brickd.api.responses import HEADERS, encoded, in_pieces
 from brickd.errors import BrickdError
-from brickd.model.event_log import Log
+from brickd.model.event_log import Log, since
 from brickd.recording.session import Recorder
 
 _PROGRESS_SECONDS = 1.0
@@ -104,17 +104,17 @@ class EventStream(StreamingResponse):
         await in_pieces(send, b"", more=False)
 
 
-async def events(reader: Reader, log: Log, since: int) -> AsyncGenerator[bytes]:
-    """Send the events since a number, then new ones."""
+async def events(reader: Reader, log: Log, begin: int | float) -> AsyncGenerator[bytes]:
+    """Send the events after a number or of the last seconds, then new ones."""
     with log.watched(reader.waker()):
         while not reader.ended:
             reader.woken.clear()
-            page = log.since(since)
+            page = since(log, begin)
             if page.missed:
                 yield _event("missed", encoded({"missed": page.missed}))
             for event in page.events:
                 yield _event("event", encoded(event.document()), event.number)
-            since = page.newest
+            begin = page.newest
             if not reader.ended:
                 await reader.woken.wait()
 

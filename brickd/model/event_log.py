@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from brickd.base.timestamps import rfc3339
+from brickd.base.units import SECOND
 
 KEPT = 1_000
 
@@ -63,6 +64,18 @@ class Past(Protocol):
 
     def since(self, number: int, /) -> Page:
         """Return the events after this number."""
+
+    def now_ns(self) -> int:
+        """The time of reading, since 1970; that of the newest event if the events are recorded."""
+
+
+def since(past: Past, begin: int | float) -> Page:
+    """Return the events after a number, or of the last seconds, a float."""
+    if isinstance(begin, int):
+        return past.since(begin)
+    page, begin_ns = past.since(0), past.now_ns() - round(begin * SECOND)
+    events = tuple(event for event in page.events if event.time_ns >= begin_ns)
+    return page._replace(events=events, missed=page.missed if len(events) == len(page.events) else 0)
 
 
 class LogEvent(Protocol):
@@ -118,6 +131,10 @@ class Log:
                 missed=begin - number if number < self._newest else 0,
                 newest=self._newest,
             )
+
+    def now_ns(self) -> int:
+        """The current time."""
+        return time.time_ns()
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:

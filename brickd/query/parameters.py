@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from brickd.base.units import parse_duration, parse_size, write_duration, write_size
+from brickd.base.units import DURATIONS, parse_duration, parse_size, write_duration, write_size
 
 
 class Parameter:
@@ -167,7 +167,7 @@ class Duration(Number):
     def __init__(self, least: float, most: float, help: str, **more: Any) -> None:
         super().__init__(least, most, help, **{"metavar": "DURATION"} | more)
         range_text = f"{write_duration(least)} to {write_duration(most)}"
-        self.wanted = f"a duration of {range_text} (such as 500ms, 3s, 5m, 1h; without a unit: seconds)"
+        self.wanted = f"a duration of {range_text} ({DURATIONS}; without a unit: seconds)"
 
     def read(self, text: str) -> Any:
         """Parse a duration with or without a unit."""
@@ -197,6 +197,30 @@ class Period(Duration):
     def write(self, value: Any) -> str:
         """The word, or the duration in seconds."""
         return str(value) if value == self.everything else f"{float(value)!r}".removesuffix(".0") + "s"
+
+
+class NumberOrDuration(Duration):
+    """A whole number, or a duration with a unit, in seconds as a float."""
+
+    def __init__(self, least: float, most: float, help: str, **more: Any) -> None:
+        super().__init__(least, most, help, **more)
+        range_text = f"{write_duration(least)} to {write_duration(most)}"
+        self.wanted = f"a whole number of 0 or more, or a duration of {range_text} ({DURATIONS})"
+
+    def takes(self, value: object) -> bool:
+        """Whether the value is a whole number, or a duration within the range."""
+        return super().takes(value) if isinstance(value, float) else _NUMBER.takes(value)
+
+    def read(self, text: str) -> Any:
+        """Parse a whole number, or a duration with a unit."""
+        return super().read(text) if text[-1:].isalpha() else _NUMBER.read(text)
+
+    def write(self, value: Any) -> str:
+        """The number, or the duration in the largest unit that makes it a whole number."""
+        return super().write(value) if isinstance(value, float) else _NUMBER.write(value)
+
+
+_NUMBER = Whole(0, None, "")
 
 
 class Name(Parameter):

@@ -9,7 +9,7 @@ import re
 from typing import Literal, get_args
 
 from brickd.errors import WrongQuestion
-from brickd.query.parameters import Choice, Duration, Name, Names, Number, Switch, Whole
+from brickd.query.parameters import Choice, Duration, Name, Names, Number, NumberOrDuration, Switch, Whole
 from brickd.query.query import ABOUT_WORKERS, OVER, START, Query, given
 
 By = Literal["worker", "service", "layer"]
@@ -126,9 +126,14 @@ class DiffQuery(Query):
 
 
 class EventsQuery(Query):
-    """The logged events: after which number."""
+    """The logged events: after which number, or how far back."""
 
-    since: int = given(Whole(0, None, "List only the events after number N.", metavar="N"), default=0)
+    since: int | float = given(
+        NumberOrDuration(
+            0.001, 3_153_600_000, "List only the events after number N, or of the last DURATION.", metavar="N|DURATION"
+        ),
+        default=0,
+    )
 
 
 class FingerprintsQuery(Query):

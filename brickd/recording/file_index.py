@@ -211,6 +211,11 @@ class RecordedEvents:
         newer = newest[-1].number - max(number, self._first - 1)
         return Page(events, max(0, newer - len(events)), newest[-1].number)
 
+    def now_ns(self) -> int:
+        """The time of the newest event."""
+        newest = self._newest()
+        return newest[-1].time_ns if newest else 0
+
     def _newest(self) -> list[Event]:
         return [self._events[number] for number in sorted(self._events)[-self._kept :]]
 

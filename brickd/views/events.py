@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from brickd.datasources.world import World
-from brickd.model.event_log import Past
+from brickd.model.event_log import Past, since
 from brickd.query.queries import EventsQuery
 from brickd.views.common import Answer, begun
 
@@ -24,7 +24,7 @@ class EventLogging(World, Protocol):
 
 def answer(world: EventLogging, query: EventsQuery) -> Answer:
     """List the events."""
-    page = world.events.since(query.since)
+    page = since(world.events, query.since)
     document = {
         **begun(world),
         "newest": page.newest,

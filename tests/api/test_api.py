@@ -233,6 +233,8 @@ def test_events_are_returned_from_the_requested_number_on(socket_path: Path, dae
         daemon.events.add("tried", f"the {number}th", worker="api/0")
     page = ask(socket_path, "/v1/events?since=1").document
     assert ([event["number"] for event in page["events"]], page["missed"], page["newest"]) == ([2, 3], 0, 3)
+    page = ask(socket_path, "/v1/events?since=1h").document
+    assert ([event["number"] for event in page["events"]], page["missed"], page["newest"]) == ([1, 2, 3], 0, 3)
 
 
 def test_a_stream_sends_past_and_new_events(socket_path: Path, daemon: Daemon) -> None:
@@ -243,6 +245,10 @@ def test_a_stream_sends_past_and_new_events(socket_path: Path, daemon: Daemon) -
         assert next(stream) == ("event", new.document())
     with following(socket_path, "/v1/events/stream?since=1") as stream:
         assert next(stream) == ("event", new.document())
+    with following(socket_path, "/v1/events/stream?since=1h") as stream:
+        assert [next(stream)[1]["kind"] for _ in range(2)] == ["old", "new"]
+        newest = daemon.events.add("newest", "")
+        assert next(stream) == ("event", newest.document())
 
 
 def test_a_status_stream_sends_the_status_repeatedly(worker: Start, socket_path: Path, daemon: Daemon) -> None:

@@ -17,6 +17,7 @@ from brickd.query.queries import (
     SORTS,
     BricksQuery,
     By,
+    EventsQuery,
     HangQuery,
     InspectQuery,
     StatusQuery,
@@ -28,7 +29,7 @@ from brickd.query.query import Query, from_query, parameters, to_query
 from brickd.query.query import key as key_of
 
 KINDS: list[type[Query]] = [
-    BricksQuery, HangQuery, InspectQuery, StatusQuery, TreeQuery, WeightsQuery,
+    BricksQuery, EventsQuery, HangQuery, InspectQuery, StatusQuery, TreeQuery, WeightsQuery,
     WorkersQuery, StartRecording,
 ]  # fmt: skip
 TEXTS = [
@@ -53,6 +54,7 @@ QUESTIONS: st.SearchStrategy[Query] = st.one_of(
     st.builds(StartRecording, NAMES, max_size=st.integers(1 << 16, 1 << 40)),
     st.builds(WeightsQuery, NAMES, st.booleans()),
     st.builds(HangQuery, NAMES, st.floats(0.01, 3600), st.floats(0, 86400)),
+    st.builds(EventsQuery, st.integers(0, 2**60) | st.floats(0.001, 3e9)),
     st.builds(InspectQuery, st.none() | st.text(min_size=1), st.integers(0, 100_000)),
 )  # fmt: skip
 
@@ -100,6 +102,14 @@ def test_default_values_are_left_out_of_a_query_string() -> None:
         (BricksQuery, "sort=max over=10s", "sort max contradicts over 10s"),
         (StartRecording, "max-size=64MB", "max-size is '64MB', expected a size of 64KiB to 1TiB (such as 512KiB, 64M"),
         (StartRecording, "max-size=1K", "max-size is 1024, expected a size of 64KiB to 1TiB"),
+        (
+            EventsQuery,
+            "since=5d",
+            "since is '5d', expected a whole number of 0 or more, or a duration of 1ms to 876000h (s",
+        ),
+        (EventsQuery, "since=2.5", "since is '2.5', expected a whole number of 0 or more, or a duration"),
+        (EventsQuery, "since=-1", "since is '-1', expected a whole number of 0 or more, or a duration"),
+        (EventsQuery, "since=0s", "since is 0.0, expected a whole number of 0 or more, or a duration"),
         (TreeQuery, "layers=yes", "layers is 'yes', expected true or false"),
         (InspectQuery, "records=100001", "expected a whole number of 0 to 100000"),
     ],
@@ -108,6 +118,11 @@ def test_an_invalid_value_is_refused_with_the_expected_one(kind: type[Query], qu
     with pytest.raises(WrongQuestion) as refused:
         from_query(kind, [(key, value) for key, _, value in (pair.partition("=") for pair in query.split())])
     assert text in str(refused.value)
+
+
+def test_events_are_asked_for_by_number_or_by_a_duration_with_a_unit() -> None:
+    found = [from_query(EventsQuery, [("since", text)]).since for text in ("17", "5m", "1s", "0")]
+    assert [(type(each), each) for each in found] == [(int, 17), (float, 300), (float, 1), (int, 0)]
 
 
 def test_a_duration_without_a_unit_is_in_seconds() -> None:

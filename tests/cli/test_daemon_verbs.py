@@ -57,6 +57,7 @@ def test_each_event_is_shown_with_its_next_command(daemon: Daemon) -> None:
     assert max(map(len, narrow)) <= 40
     answer = document("events", "--since", "1")
     assert [event["number"] for event in answer["events"]] == [2]
+    assert [event["number"] for event in document("events", "--since", "5m")["events"]] == [1, 2]
     rows = [json.loads(line) for line in brickd("events", "-o", "jsonl").stdout.splitlines()]
     assert [row["kind"] for row in rows] == ["worker_found", "worker_died"]
 

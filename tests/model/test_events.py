@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.model.event_log import Log
+from brickd.base.units import SECOND
+from brickd.model.event_log import Event, Log, Page, since
+from brickd.recording.file_index import RecordedEvents
 
 
 def filled(events: int, *, newest: int = 0, kept: int = 5) -> Log:
@@ -26,6 +29,22 @@ def test_missed_events_plus_read_events_are_all_events(events: int, before: int,
     assert numbers == list(range(page.newest - len(numbers) + 1, page.newest + 1))
     assert page.missed + len(numbers) == max(0, page.newest - since)
     assert len(numbers) == min(5, events, max(0, page.newest - since))
+
+
+@pytest.mark.parametrize(
+    ("begin", "numbers", "missed"),
+    [(0, [2, 3], 1), (2, [3], 0), (10.0, [3], 0), (20.0, [2, 3], 1), (19.9, [3], 0), (100.0, [2, 3], 1)],
+)
+def test_the_events_of_a_duration_are_returned(begin: int | float, numbers: list[int], missed: int) -> None:
+    recorded = RecordedEvents(kept=2)
+    for number, seconds in ((1, 70), (2, 80), (3, 100)):
+        recorded.add(Event(number, seconds * SECOND, "tried", ""))
+    page = since(recorded, begin)
+    assert ([event.number for event in page.events], page.missed, page.newest) == (numbers, missed, 3)
+
+
+def test_a_recording_without_events_has_none_of_a_duration() -> None:
+    assert since(RecordedEvents(), 5.0) == Page((), 0, 0)
 
 
 def test_an_event_has_its_time_kind_and_workers() -> None:
