@@ -37,12 +37,13 @@ def version(output: str) -> None:
 
 def _lines(document: Document, screen: Screen) -> list[str]:
     unknown = "unknown: the reader is not built"
+    no_prefix = unknown if document["format"] is None else "invalid: see BRICKD_SHM_PREFIX"
     rows = {
         "brickd": document["version"] or "not installed",
         "python": document["python"],
         "format": document["format"] or unknown,
         "socket": document["socket"],
-        "prefix": document["prefix"] or unknown,
+        "prefix": document["prefix"] or no_prefix,
         "runtime": document["runtime_directory"],
         "state": document["state_directory"],
         "segments": document["segments_directory"] or unknown,
@@ -65,7 +66,7 @@ def _prefix() -> str | None:
         return os.environ.get("BRICKD_SHM_PREFIX")
     try:
         return prefix()
-    except BrickdError:  # the prefix is not text; brickd doctor reports it
+    except BrickdError:  # other verbs report it
         return None
 
 

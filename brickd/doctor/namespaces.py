@@ -15,9 +15,9 @@ from brickd.doctor.container import Container, enlarged, shared
 from brickd.doctor.processes import Mapped, Place, Process, Processes
 from brickd.doctor.segments import Segments
 from brickd.doctor.shared_memory import LEAST_BYTES, USUAL_BYTES
+from brickd.shm.segment_files import PREFIX_BYTES_MAX, is_prefix
 
 _RANDOM_DIGITS = 32  # the random digits at the end of a segment's name
-_PREFIX_BYTES = 39
 
 
 def _who(processes: Sequence[Process]) -> str:
@@ -128,10 +128,9 @@ def _reason(process: Process, container: Container) -> tuple[str, str]:
     settings = process.settings or {}
     if settings.get("BRICKD") == "0":
         return "BRICKD=0 turns recording off", "unset BRICKD"
-    prefix = settings.get("BRICKD_SHM_PREFIX", "")
-    if "/" in prefix or len(prefix.encode()) > _PREFIX_BYTES:
+    if not is_prefix(settings.get("BRICKD_SHM_PREFIX", "")):
         return (
-            f"its BRICKD_SHM_PREFIX is longer than {_PREFIX_BYTES} bytes or contains a slash",
+            f"its BRICKD_SHM_PREFIX is longer than {PREFIX_BYTES_MAX} bytes or contains a slash",
             "unset BRICKD_SHM_PREFIX",
         )
     if settings.get("BRICKD_CLOCK", "") not in ("", "auto", "tsc", "monotonic"):

@@ -36,13 +36,27 @@ Identifier = tuple[int, int]
 _BEHIND_PREFIX = re.compile(r"[A-Za-z0-9._-]*")
 
 
+PREFIX_BYTES_MAX = 39  # as in the agent
+
+
+def is_prefix(text: str) -> bool:
+    """Whether segments' names may begin with the text.
+
+    >>> is_prefix("brickd-"), is_prefix("a/b"), is_prefix("é" * 19), is_prefix("é" * 20)
+    (True, False, True, False)
+    """
+    return "/" not in text and len(os.fsencode(text)) <= PREFIX_BYTES_MAX
+
+
 def prefix() -> str:
-    """The prefix of segments' names; raises BrickdError if it is not text."""
+    """The prefix of segments' names; raises BrickdError if it is not text or no beginning of a name."""
     given = os.environ.get("BRICKD_SHM_PREFIX") or _reader.PREFIX
     try:
         given.encode()
     except UnicodeEncodeError:
         raise BrickdError(f"BRICKD_SHM_PREFIX is {os.fsencode(given)!r}, expected UTF-8") from None
+    if not is_prefix(given):
+        raise BrickdError(f"BRICKD_SHM_PREFIX is {given!r}, expected at most {PREFIX_BYTES_MAX} bytes without a slash")
     return given
 
 

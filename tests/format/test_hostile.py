@@ -669,6 +669,20 @@ def test_a_prefix_that_is_not_utf8_is_refused(monkeypatch: pytest.MonkeyPatch) -
         find()
 
 
+@pytest.mark.parametrize("given", ["a/b", "/", "x" * 40, "é" * 20])
+def test_a_prefix_that_no_worker_accepts_is_refused(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("BRICKD_SHM_PREFIX", given)
+    expected = f"BRICKD_SHM_PREFIX is '{given}', expected at most 39 bytes without a slash"
+    with pytest.raises(BrickdError, match=re.escape(expected)):
+        find()
+
+
+@pytest.mark.parametrize("given", ["x" * 39, "é" * 19 + "x", "."])
+def test_a_prefix_that_workers_accept_is_accepted(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("BRICKD_SHM_PREFIX", given)
+    assert find() == []
+
+
 def test_a_file_of_an_exbibyte_is_refused_by_its_size(put_file: Callable[[bytes], str]) -> None:
     for image in (golden(), with_header(size=2**60), b"", b"\1" * 8):
         name = put_file(image)
