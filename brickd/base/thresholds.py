@@ -169,7 +169,9 @@ def assignments(of: Thresholds) -> list[str]:
 
 def _expected(row: _Row) -> str:
     least, most = written(row.least, row.unit), written(row.most, row.unit)
-    return f"a duration of {least} to {most}" if row.unit == "s" else f"a number of {least} to {most} ({row.unit})"
+    if row.unit != "s":
+        return f"a number of {least} to {most} ({row.unit})"
+    return f"a duration of {least} to {most} (such as 45s, 5m, 1h; without a unit: seconds)"
 
 
 def assigned(texts: Iterable[str], before: Thresholds) -> Thresholds:
@@ -182,7 +184,7 @@ def assigned(texts: Iterable[str], before: Thresholds) -> Thresholds:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise WrongQuestion(f"{text!r} is not an assignment, expected NAME=VALUE")
+            raise WrongQuestion(f"{text!r} is not an assignment, expected NAME=VALUE, such as stuck_min=45s")
         values[name.strip()] = _value(name.strip(), value.strip())
     return before.with_(values)
 

@@ -51,7 +51,10 @@ def bounds(entries: Iterable[dict[str, Any]], screen: Screen) -> list[str]:
 def over(document: dict[str, Any]) -> str:
     """Return the period of a document, to append to other words; "": everything."""
     length_ns = document["over_ns"]
-    return "" if length_ns is None else f", last {length_ns / 1e9:.0f} s"
+    if length_ns is None:
+        return ""
+    seconds = length_ns / units.SECOND
+    return f", last {f'{seconds:.0f} s' if seconds >= 1 else units.duration(length_ns)}"
 
 
 def identity_columns(document: dict[str, Any]) -> list[Figure]:

@@ -87,6 +87,10 @@ VERBS = {
 }
 
 
+# Words for which a person may mean a verb with an option.
+WITH_OPTION = {"status --watch": "watch monitor live dashboard", "events --follow": "tail follow"}
+
+
 def takes_recordings(verb: str) -> bool:
     """Whether the verb also shows recordings.
 
@@ -99,13 +103,15 @@ def takes_recordings(verb: str) -> bool:
 def meant(word: str) -> list[str]:
     """The verbs that a word probably means: by its meaning, or else by its spelling.
 
-    >>> meant("ps"), meant("restart"), meant("statsu"), meant("proceses"), meant("nonsense")
-    (['workers'], ['up', 'down'], ['status'], ['workers'], [])
+    >>> meant("ps"), meant("restart"), meant("statsu"), meant("proceses"), meant("watch"), meant("nonsense")
+    (['workers'], ['up', 'down'], ['status'], ['workers'], ['status --watch'], [])
     """
-    if by_meaning := [name for name, verb in VERBS.items() if word.casefold() in verb.also.split()]:
+    words = {name: verb.also.split() for name, verb in VERBS.items()}
+    words |= {name: also.split() for name, also in WITH_OPTION.items()}
+    if by_meaning := [name for name, also in words.items() if word.casefold() in also]:
         return by_meaning
     # Imported here: it takes 2 ms, which only an unknown verb costs.
     from difflib import get_close_matches
 
-    spelled = {each: name for name, verb in VERBS.items() for each in (*verb.also.split(), name)}
+    spelled = {each: name for name, also in words.items() for each in (*also, name)}
     return list(dict.fromkeys(spelled[each] for each in get_close_matches(word.casefold(), spelled)))

@@ -19,7 +19,7 @@ from verbs import brickd
 
 from brickd import errors
 from brickd.errors import Exit
-from brickd.query.verbs import VERBS
+from brickd.query.verbs import VERBS, WITH_OPTION
 
 SOURCE = str(Path(errors.__file__).parent.parent)
 
@@ -135,7 +135,8 @@ def test_an_unknown_verb_exits_2_and_names_similar_ones() -> None:
 @pytest.mark.parametrize(
     ("word", "verbs"),
     [("ps", "`workers`"), ("LS", "`workers`"), ("top", "`status` or `workers` or `bricks`"), ("logs", "`events`"),
-     ("restart", "`up` or `down`"), ("kil", "`down`")],
+     ("restart", "`up` or `down`"), ("kil", "`down`"), ("watch", "`status --watch`"), ("monitor", "`status --watch`"),
+     ("tail", "`events --follow`")],
 )  # fmt: skip
 def test_an_unknown_verb_suggests_verbs_with_its_meaning(word: str, verbs: str) -> None:
     assert brickd(word).stderr == f"brickd: No such command '{word}'. Did you mean {verbs}? (see brickd --help)\n"
@@ -143,8 +144,15 @@ def test_an_unknown_verb_suggests_verbs_with_its_meaning(word: str, verbs: str) 
 
 def test_synonyms_of_verbs_are_not_verbs() -> None:
     words = [word for verb in VERBS.values() for word in verb.also.split()]
+    words += [word for also in WITH_OPTION.values() for word in also.split()]
     assert not set(words) & set(VERBS)
     assert all(word == word.casefold() for word in words)
+
+
+@pytest.mark.parametrize("verb", WITH_OPTION)
+def test_a_suggested_option_exists(verb: str) -> None:
+    name, option = verb.split()
+    assert f"  {option} " in brickd(name, "--help").stdout
 
 
 def test_an_unknown_verb_without_a_similar_one_gets_no_suggestion() -> None:
@@ -191,6 +199,9 @@ def test_version_prints_the_places_in_use(tmp_path: Path) -> None:
     assert (document["runtime_directory"], document["state_directory"]) == (f"{tmp_path}/r", "s")
     assert (document["prefix"], document["segments_directory"]) == ("p-", "/dev/shm")
     assert json.loads(brickd("version", "--json", **given, BRICKD_SOCKET="/x y").stdout)["socket"] == "/x y"
+    assert (
+        "prefix    invalid: see BRICKD_SHM_PREFIX\n" in brickd("version", **given | {"BRICKD_SHM_PREFIX": "a/b"}).stdout
+    )
     undecodable = brickd("version", "--json", **given | {"BRICKD_SHM_PREFIX": "p\udcff"})
     assert (undecodable.returncode, json.loads(undecodable.stdout)["prefix"]) == (0, None)
 

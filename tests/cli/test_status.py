@@ -15,12 +15,28 @@ from conftest import SHM, readings
 from faults import Start
 from verbs import LOSING, brickd, document, started
 
+from brickd.base.units import SECOND
+from brickd.cli.brick_columns import over
 from brickd.model.worker_survey import survey
 from brickd.views.problems import Seen, problems
 
 
 def status(*names: str) -> dict[str, Any]:
     return verbs.document("status", *names)
+
+
+@pytest.mark.parametrize(
+    ("over_ns", "shown"),
+    [
+        (None, ""),
+        (60 * SECOND, ", last 60 s"),
+        (SECOND, ", last 1 s"),
+        (SECOND - 1_000_000, ", last 999 ms"),
+        (SECOND // 5, ", last 200 ms"),
+    ],
+)
+def test_a_short_period_is_shown_with_its_unit(over_ns: int | None, shown: str) -> None:
+    assert over({"over_ns": over_ns}) == shown
 
 
 def test_status_adds_up_all_workers_without_a_daemon(worker: Start) -> None:

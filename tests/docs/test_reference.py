@@ -237,9 +237,16 @@ def test_the_documented_stream_events_match_the_sent_ones() -> None:
     assert set(first_spans(section(page("http-api"), "Streams"))) == sent
 
 
-EXAMPLES = re.findall(r"^\$ (curl .*)$", (REFERENCE / "http-api.md").read_text(), re.MULTILINE)
-BEFORE = re.findall(r"^\$ (\w+=.*)$", (REFERENCE / "http-api.md").read_text(), re.MULTILINE)
+# One block without prompts, which can be pasted into a shell.
+(BLOCK,) = re.findall(r"```sh\n(.*?)```", (REFERENCE / "http-api.md").read_text(), re.DOTALL)
+BEFORE = [line for line in BLOCK.splitlines() if not line.startswith("curl ")]
+EXAMPLES = [line for line in BLOCK.splitlines() if line not in BEFORE]
 ENDLESS = "# does not end"
+
+
+def test_the_example_requests_use_the_variables_set_before_them() -> None:
+    assert [line.split("=")[0] for line in BEFORE] == ["SOCKET", "PREFIX"]
+    assert len(EXAMPLES) > 9
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -1,4 +1,7 @@
-"""The page of troubleshooting lists every finding and every refusal, and no others."""
+"""The page of troubleshooting lists every finding and every refusal, and no others.
+
+These tests take a second of a processor. They are among the fast ones, because each changed message needs them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
-import pytest
 from conftest import ROOT
 from pages import HOW_TO
 
@@ -93,7 +95,6 @@ def sources() -> str:
     return "\0".join(found)
 
 
-@pytest.mark.ci
 def test_every_documented_message_is_printed_by_the_code() -> None:
     every = sources()
     assert [message for message in quoted() if not parts(message)] == []
@@ -121,7 +122,6 @@ def reasons() -> Iterator[tuple[str, str]]:
             yield f"{path.name}: {text}", text
 
 
-@pytest.mark.ci
 def test_every_refusal_is_documented() -> None:
     known = [parts(message) for message in (*quoted(), *filter(_SENTENCE.search, _CODE.findall(PAGE)))]
     every = [*refusals(), *reasons()]

@@ -33,11 +33,12 @@ def test_an_assignment_changes_one_threshold_and_default_restores_it() -> None:
 
 
 def test_a_refusal_names_the_threshold_its_value_and_the_expected_range() -> None:
-    assert refusal("stuck_min=soon") == "stuck_min is 'soon', expected a duration of 1s to 24h"
-    assert refusal("stuck_min=0.9s") == "stuck_min is 0.9, expected a duration of 1s to 24h"
+    duration = "expected a duration of 1s to 24h (such as 45s, 5m, 1h; without a unit: seconds)"
+    assert refusal("stuck_min=soon") == f"stuck_min is 'soon', {duration}"
+    assert refusal("stuck_min=0.9s") == f"stuck_min is 0.9, {duration}"
     assert refusal("stuck_times=1e7") == "stuck_times is 10000000.0, expected a number of 1 to 1e+06 (times)"
     assert refusal("stuck_times=nan").startswith("stuck_times is nan, expected")
-    assert refusal("stuck") == "'stuck' is not an assignment, expected NAME=VALUE"
+    assert refusal("stuck") == "'stuck' is not an assignment, expected NAME=VALUE, such as stuck_min=45s"
     assert refusal("stuk=1") == f"no threshold stuk, expected one of {', '.join(NAMES)}"
 
 
