@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import subprocess
@@ -21,6 +22,7 @@ from brickd.analysis.timing.worker_series import Host, SlotLook, look
 from brickd.base.cgroups import processors, throttled_ns
 from brickd.base.cpu_sharing import CpuSharing, Sharing, only_cpu
 from brickd.base.thresholds import Thresholds
+from brickd.base.timestamps import Moment
 from brickd.daemon.process_usage import Scheduled, scheduled
 
 # The part of the time that a worker ran or waited in a slot.
@@ -97,6 +99,52 @@ def test_a_worker_must_exceed_the_spread_of_the_others(apart: float, *, named: b
     found = looks(EQUAL, lambda worker, slot: 0.0001 * slot + (0.12 if worker == 2 else 0.02 + apart * worker))
     assert names(judge(found))[1] == ["api/2"] * named
     assert names(judge(found, {About("api", "api/2", ""): found[0].slot.began}))[1] == ["api/2"] * stays
+
+
+def exactly(*workers: float | Sequence[float]) -> Part:
+    """Each worker's part of each slot, without noise."""
+
+    def part(worker: int, slot: int) -> float:
+        given = workers[worker]
+        return given if isinstance(given, float) else given[slot]
+
+    return part
+
+
+def waiting(*workers: float | Sequence[float], named: bool = False) -> list[str]:
+    """The workers named as waiting; `named`: the first one was named before."""
+    fleet = Fleet(workers=len(workers), bricks={"gemm": Made(4_000_000)})
+    before = {About("api", "api/0", ""): Moment(0, 0)} if named else {}
+    return names(judge(looks(fleet, exactly(*workers)), before))[1]
+
+
+@pytest.mark.parametrize(("named", "least"), [(False, 0.05), (True, 0.025)])
+def test_waiting_five_percent_more_names_a_worker_and_half_keeps_it_named(*, named: bool, least: float) -> None:
+    others = (0.0,) * 4
+    assert waiting(least, *others, named=named) == ["api/0"]
+    assert waiting(math.nextafter(least, 0), *others, named=named) == []
+
+
+def test_a_score_of_five_names_a_waiting_worker_and_half_keeps_it_named() -> None:
+    around, five = (0.25, 0.25, 0.23, 0.27), 0.25 + 0.23733453321419523  # the score of `five` is exactly 5
+    assert waiting(five, *around) == ["api/0"]
+    assert waiting(math.nextafter(five, 0), *around) == []
+    assert waiting(0.25 + 0.1187, *around, named=True) == ["api/0"]
+    assert waiting(0.25 + 0.1186, *around, named=True) == []
+
+
+def test_four_waiting_slots_of_six_keep_a_worker_named_but_name_none() -> None:
+    """Two slots are less than half as far above the median as all of them together."""
+    unsteady, others = [1.0, 0.427, 1.0, 1.0, 0.427, 1.0], (0.0,) * 4
+    assert waiting(unsteady, *others) == []
+    assert waiting(unsteady, *others, named=True) == ["api/0"]
+    # A slot slightly more than half as far counts like the others.
+    assert waiting([*unsteady[:4], 0.43, 1.0], *others) == ["api/0"]
+
+
+def test_a_worker_that_waits_since_the_third_slot_must_exceed_the_threshold_in_all_slots_together() -> None:
+    for part, named in ((0.067, ["api/0"]), (0.066, [])):  # the mean of all but the outermost slots is 3/4 of this
+        assert waiting([0.0, 0.0, *[part] * 4], *(0.0,) * 4) == named
 
 
 def test_a_brick_explained_by_waiting_is_not_slow() -> None:
