@@ -24,7 +24,6 @@ segment opens at init() or at the first span, never at import.
 import os
 import sys
 
-from brick_agent import _multiprocessing as _multiprocessing
 from brick_agent._core import (
     Brick,
     Fingerprint,
@@ -113,6 +112,28 @@ _MOVED = (
     *("_traces", "_traces_compared", "_traces_paired", "_traces_run"),
 )
 sys.modules.update((f"{__name__}.{module}", sys.modules[__name__]) for module in _MOVED)
+
+
+def _end_with_process(_: object) -> None:
+    sys.modules["multiprocessing.util"].Finalize(None, shutdown, exitpriority=-100)
+
+
+def _after_fork() -> None:
+    """Let a child of multiprocessing end its segment.
+
+    It exits by os._exit, which runs no atexit handlers: otherwise it would look killed. multiprocessing accepts an exit
+    handler only in the child, and a start handler only in the parent. So the start handler sets the exit handler.
+    """
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:  # None: multiprocessing did not fork this process
+        util.register_after_fork(_end_with_process, _end_with_process)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+_after_fork()
+_process = sys.modules.get("multiprocessing.process")
+if _process is not None and _process.parent_process() is not None:  # imported by a running child
+    _end_with_process(None)
 
 
 def get_include() -> str:
