@@ -6,15 +6,19 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from conftest import ROOT
 from faults import Start
+from hypothesis import given
+from hypothesis import strategies as st
 from model_servers import free_port
 from pages import HOW_TO, blocks, commands, reader
 
 from brickd.cli import brickd as group
+from brickd.query.queries import step_number, step_text
 
 PAGES = sorted(path.stem for path in HOW_TO.glob("*.md"))
 # The packages that a page needs besides the tests' own.
@@ -72,6 +76,16 @@ def test_a_snippet_runs_without_a_mistake(worker: Start, page: str, snippet: str
     program = worker(f"{GIVEN}\n{snippet}\nreport('done')\n", BRICKD_STRICT="1")
     assert program.next_report() == "done"
     assert (program.end(), program.stderr) == (0, "")
+
+
+@given(st.text())
+def test_the_documented_digits_of_a_step_are_those_that_brickd_shows(step: str) -> None:
+    (snippet,) = (snippet for _, snippet in SNIPPETS if "def step_digits" in snippet)
+    names: dict[str, Any] = {"print": lambda digits: None}
+    exec(snippet, names)
+    assert int(names["step_digits"](step), 16) == step_number(step) or step_text(step) is None
+    call, _, shown = snippet.splitlines()[-1].partition("#")
+    assert eval(call, names | {"print": str}) == shown.strip()
 
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
