@@ -1,12 +1,12 @@
 """Records that workers lost, and the settings that they need at the next start.
 
 Owns: how the losses of many workers become few findings. Must not know: the counters of losses. Invariants: lost spans
-are `broken`, lost details are `advice`; a setting in a fix is large enough for all workers of the finding.
+are `broken`, lost details are `advice`; a setting has the same value in all findings, large enough for all workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from brickd.base.units import plural
 from brickd.doctor.check import CheckResult, State, fine
@@ -23,17 +23,23 @@ def judge(segments: Segments, shm: ShmFacts, container: Container) -> list[Check
     for worker in segments.workers:
         for loss in worker.losses:
             causes.setdefault(loss.kind, []).append((worker.name, loss))
+    values = _largest(loss for cases in causes.values() for _, loss in cases)
     if not causes:
         return [fine("losses", f"none in {plural(len(segments.workers), 'segment')}", "everything recorded")]
-    return [_loss(kind, cases, shm, container) for kind, cases in causes.items()]
+    return [_loss(kind, cases, values, shm, container) for kind, cases in causes.items()]
 
 
-def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: ShmFacts, container: Container) -> CheckResult:
+def _loss(
+    kind: Kind, cases: Sequence[tuple[str, Loss]], values: Mapping[str, int], shm: ShmFacts, container: Container
+) -> CheckResult:
     name, loss = next((case for case in cases if case[1].settings), cases[0])
     spans = any(loss.spans for _, loss in cases)
     fix, why = f"brickd inspect {as_argument(name)}", "shows where"
     if loss.settings:
-        fix, why = " ".join(_largest(loss for _, loss in cases)), "in the server's environment"
+        own = _largest(loss for _, loss in cases)
+        fix, why = " ".join(f"{name}={values[name]}" for name in own), "in the server's environment"
+        if again := next((loss.again for _, loss in cases if loss.again), ""):
+            why += f"; then run brickd doctor again: {again}"
     elif kind == "events":
         fix, why = "brickd up -d", "a daemon reads the events before the rings are full"
     elif kind == "tensors":
@@ -47,11 +53,11 @@ def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: ShmFacts, containe
     return CheckResult(f"loss-{kind}", state, seen, wanted, fix, why, tuple(name for name, _ in cases))
 
 
-def _largest(many: Iterable[Loss]) -> list[str]:
+def _largest(many: Iterable[Loss]) -> dict[str, int]:
     """Return the largest value of each variable that a worker needs."""
     values: dict[str, int] = {}
     for loss in many:
         for setting in loss.settings:
             name, _, value = setting.partition("=")
             values[name] = max(values.get(name, 0), int(value))
-    return [f"{name}={value}" for name, value in values.items()]
+    return values

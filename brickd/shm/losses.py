@@ -2,22 +2,23 @@
 
 Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of lost
 data is reported; a cut name is no loss, and neither is an end without a begin, as in a child that is forked within a
-span; the suggested value of a setting has room for what was refused, and is never above the agent's limit.
+span; the suggested value of a setting has room for what was refused, is never above the agent's limit, and is the same
+in all losses of a worker.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from brickd.base.units import plural
 from brickd.shm import _reader, records
 from brickd.shm.ledger import Ledger
 from brickd.shm.segment_copy import Reading
+from brickd.shm.table_needs import TIMES_MAX, Table, TableNeeds, table_needs
 
 _EVENTS_MAX = 1 << 20  # of BRICKD_EVENTS (agent/src/writer/config.c)
-# The most that a setting is raised at once: the counters count the same name, path or site each time it is refused.
-_TIMES_MAX = 16
 
 Kind = Literal[
     "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "marks", "amounts", "details",
@@ -33,6 +34,7 @@ class Loss(NamedTuple):
         spans: whether spans are missing; if not, only their paths or details.
         settings: the settings for the worker's next start, each as NAME=VALUE.
         amount: the counter of these losses; None: a full table, which has no counter.
+        again: why the settings may not be enough; "": they are.
     """
 
     kind: Kind
@@ -40,6 +42,7 @@ class Loss(NamedTuple):
     spans: bool = False
     settings: tuple[str, ...] = ()
     amount: int | None = None
+    again: str = ""
 
     def __str__(self) -> str:
         names = " and ".join(setting.partition("=")[0] for setting in self.settings)
@@ -66,13 +69,10 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         found.append(Loss("clock", text, spans=True, amount=ledger.rejected["clock"]))
     tables = (("names", process["names"], header["names"]), ("paths", process["paths"], header["paths"]))
     full = [(what, room) for what, used, room in tables if used >= room]
+    needs = table_needs(reading, ledger)
     if full:
         rooms = " or ".join(f"{room:,} {what}" for what, room in full)
-        counted = {"names": process["names_refused"], "paths": 0}
-        settings = tuple(
-            setting for what, room in full for setting in _raised(what, room, _reader.NUMBERS_MAX, counted[what])
-        )
-        found.append(Loss("tables", f"spans counted as 'other': more than its {rooms}", settings=settings))
+        found.append(_loss_of("tables", f"spans counted as 'other': more than its {rooms}", needs, ("names", "paths")))
     elif process["names_refused"]:
         names = plural(process["names_refused"], "name was", "names were")
         room = header["names"]
@@ -80,7 +80,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         text = f"{names} {why} or found no memory: recorded as 'other'"
         found.append(Loss("names", text, amount=process["names_refused"]))
     if refused := ledger.marks["refused"]:
-        found.append(_without_mark(reading, refused))
+        found.append(_without_mark(reading, refused, needs))
     if amounts := sum(n * lane["amounts"] for lane, _, n in reading.alike()):
         right = "check elements, bytes, layers, durations, ids and scopes (BRICKD_STRICT=1 raises)"
         text = f"{plural(amounts, 'wrong argument')} not recorded: {right}"
@@ -88,7 +88,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if dropped := ledger.details_dropped.total():
         found.append(Loss("details", f"{plural(dropped, 'span detail')} dropped; totals are complete", amount=dropped))
     if refused := process["sites_refused"]:
-        found.append(_without_site(reading, refused))
+        found.append(_without_site(reading, refused, needs))
     if unreadable := process["tensors_refused"]:
         text = f"{plural(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
         found.append(Loss("tensors", text, amount=unreadable))
@@ -111,7 +111,8 @@ def _without_lane(reading: Reading, spans: int) -> Loss:
     if len(reading.lanes) >= lanes:
         text = f"{plural(spans, 'span')} not recorded: more threads than its {plural(lanes, 'lane')}"
         settings = _raised("lanes", lanes, _reader.LANES_MAX, reading.process["lanes_refused"])
-        return Loss("lanes", text, spans=True, amount=spans, settings=settings)
+        again = "the places of the threads without a lane are unknown" if settings else ""
+        return Loss("lanes", text, spans=True, amount=spans, settings=settings, again=again)
     if reading.process["blocks_refused"]:
         text = f"{plural(spans, 'span')} not recorded: no memory for a thread's lane"
         return Loss("lane-memory", text, spans=True, amount=spans)
@@ -119,29 +120,31 @@ def _without_lane(reading: Reading, spans: int) -> Loss:
     return Loss("opening", text, spans=True, amount=spans)
 
 
-def _without_mark(reading: Reading, marks: int) -> Loss:
+def _loss_of(kind: Kind, text: str, needs: TableNeeds, tables: Sequence[Table], amount: int | None = None) -> Loss:
+    """Return the loss with the settings of those of these tables that are too small."""
+    settings = tuple(f"BRICKD_{table.upper()}={needs.sizes[table]}" for table in tables if table in needs.sizes)
+    again = "" if needs.exact or not settings else "the values are estimates, because each refusal counts"
+    return Loss(kind, text, settings=settings, amount=amount, again=again)
+
+
+def _without_mark(reading: Reading, marks: int, needs: TableNeeds) -> Loss:
     header, process = reading.header, reading.process
     tables = (("paths", process["paths"], header["paths"]), ("names", process["names"], header["names"]))
-    rooms = [(what, min(used, room), room) for what, used, room in tables if used >= room // 2]
+    halves = " or ".join(f"half of its {room:,} {what}" for what, used, room in tables if used >= room // 2)
     text = f"{plural(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
-    if not rooms:
+    if not halves:
         why = "are below 'other', have no open span or a wrong direction, or found no memory"
         return Loss("marks", f"{text} {why}", amount=marks)
-    halves = " or ".join(f"half of its {room:,} {what}" for what, _, room in rooms)
-    settings = tuple(
-        setting
-        for what, used, room in rooms
-        for setting in _raised(what, room, _reader.NUMBERS_MAX, 2 * (used + marks) - room)
-    )
-    return Loss("marks", f"{text} exceed {halves}", settings=settings, amount=marks)
+    return _loss_of("marks", f"{text} exceed {halves}", needs, ("paths", "names"), marks)
 
 
-def _without_site(reading: Reading, checksums: int) -> Loss:
+def _without_site(reading: Reading, checksums: int, needs: TableNeeds) -> Loss:
     sites = reading.header["sites"]
-    if reading.process["sites"] < sites:
-        return Loss("sites", f"{plural(checksums, 'checksum')} dropped: the kernel has no name", amount=checksums)
-    text = f"{plural(checksums, 'checksum')} dropped: more kernels and weights at their layers than its {sites:,} sites"
-    return Loss("sites", text, amount=checksums, settings=_raised("sites", sites, _reader.SITES_MAX, checksums))
+    why = "the kernel has no name"
+    if reading.process["sites"] >= sites:
+        why = f"more kernels and weights at their layers than its {sites:,} sites"
+    loss = _loss_of("sites", f"{plural(checksums, 'checksum')} dropped: {why}", needs, ("sites",), checksums)
+    return loss._replace(again="more checksums may need more BRICKD_EVENTS") if loss.settings else loss
 
 
 def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
@@ -166,5 +169,5 @@ def _slots(reading: Reading) -> int:
 
 def _raised(what: str, room: int, most: int, refused: int) -> tuple[str, ...]:
     """Return the setting with room for what was refused, at least doubled; empty if it is at the limit `most`."""
-    wanted = min(max(room + refused, 2 * room), _TIMES_MAX * room, most)
+    wanted = min(max(room + refused, 2 * room), TIMES_MAX * room, most)
     return (f"BRICKD_{what.upper()}={wanted}",) if room < most else ()

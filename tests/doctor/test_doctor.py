@@ -459,6 +459,16 @@ def test_each_cause_of_loss_is_reported_once_with_one_setting_for_all() -> None:
     assert [one.state for one in lost_records.judge(ALIVE, SHM, HOST)] == ["ok"]
 
 
+def test_a_setting_has_one_value_in_all_findings_and_an_estimate_is_called_one() -> None:
+    tables = Loss("tables", "more than its 64 names", settings=("BRICKD_NAMES=128",), again="it is an estimate")
+    marks = Loss("marks", "half of its 64 paths", settings=("BRICKD_PATHS=300", "BRICKD_NAMES=200"))
+    workers = (ReadSegment("a", "a", losses=(tables,)), ReadSegment("b", "b", losses=(marks,)))
+    one, two = lost_records.judge(Segments(workers=workers), SHM, HOST)
+    assert (one.fix, two.fix) == ("BRICKD_NAMES=200", "BRICKD_PATHS=300 BRICKD_NAMES=200")
+    assert one.why == "in the server's environment; then run brickd doctor again: it is an estimate"
+    assert two.why == "in the server's environment"
+
+
 # ---- processes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -262,6 +263,42 @@ def test_losses_are_broken_or_advice_with_the_value_to_set(worker: Start) -> Non
     lanes, tables = about(findings, "loss-lanes", "api/0"), about(findings, "loss-tables", "api/0")
     assert (lanes["state"], lanes["fix"]) == ("broken", "BRICKD_LANES=2")
     assert (tables["state"], tables["fix"]) == ("advice", "BRICKD_NAMES=128")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_settings_of_one_look_are_enough_for_the_next_start(worker: Start, prefix: str, threads: int) -> None:
+    program = """
+from threading import Barrier, Thread
+together = Barrier(THREADS)
+def work():
+    with brick.span("work"):
+        for number in range(200):
+            for layer in range(3):
+                with brick.layer(layer), brick.span(f"brick{number}"):
+                    with brick.span(f"part{number}"):
+                        brick.kernel(f"kernel{number}", grid=(number + 1, layer + 1), block=32)
+                        brick.checksum(f"kernel{number}", b"0123", layer=layer)
+    together.wait()
+many = [Thread(target=work) for _ in range(THREADS)]
+for thread in many: thread.start()
+for thread in many: thread.join()
+pause()
+""".replace("THREADS", str(threads))
+    small = {"BRICKD_NAMES": "256", "BRICKD_PATHS": "320", "BRICKD_SITES": "64", "BRICKD_LANES": "1"}
+    process = started(worker, program, BRICKD_SERVICE="api", **small)
+    fixes = {finding["name"]: finding["fix"] for finding in examined() if "api/0" in finding["about"]}
+    lost = {name: fix.split() for name, fix in fixes.items() if name.startswith("loss-")}
+    settings = dict(fix.split("=") for fix in itertools.chain(*lost.values()))
+    names = {"loss-tables", "loss-marks", "loss-sites"} | ({"loss-lanes"} if threads > 1 else set())
+    assert lost.keys() == names
+    assert len(settings) == len({*itertools.chain(*lost.values())}), "each setting has one value"
+    process.go()
+    assert process.end() == 0, process.stderr
+    process = started(worker, program, BRICKD_SERVICE="api", **small | settings)
+    (again,) = [finding["seen"] for finding in examined() if finding["name"].startswith("loss")]
+    assert again == "none in 1 segment"
+    process.go()
+    assert process.end() == 0, process.stderr
 
 
 def test_hostile_names_are_harmless(worker: Start, prefix: str) -> None:

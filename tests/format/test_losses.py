@@ -11,6 +11,7 @@ from forge import golden, header_value, put, seal, segment_of
 
 from brickd.shm.ledger import ledger_of
 from brickd.shm.losses import Loss, _raised, losses
+from brickd.shm.table_needs import table_needs
 
 LANES, NAMES, PATHS, SITES = (header_value(golden(), what) for what in ("lanes", "names", "paths", "sites"))
 
@@ -101,8 +102,46 @@ def test_a_ring_of_the_largest_size_that_the_agent_accepts_cannot_be_raised() ->
 
 
 def test_half_of_the_raised_paths_is_for_the_used_ones_and_the_refused_marks() -> None:
-    (loss,) = lost(paths=PATHS - 8, lane={"reserved2": (200, 100, 0)})
-    assert (loss.kind, loss.settings) == ("marks", (f"BRICKD_PATHS={2 * (PATHS - 8 + 100)}",))
+    (loss,) = lost(names=5, paths=PATHS - 8, lane={"reserved2": (200, 100, 0)})
+    paths, names = 2 * (PATHS - 8 + 100), 2 * (5 + 100)  # each refused mark may have a shape, which has a name
+    assert (loss.kind, loss.settings, loss.again) == ("marks", (f"BRICKD_PATHS={paths}", f"BRICKD_NAMES={names}"), "")
+
+
+def test_kernels_without_a_name_need_sites_once_there_are_names() -> None:
+    tables, sites = lost(names=NAMES, names_refused=1, sites=SITES - 1, sites_refused=9)
+    assert (tables.settings, tables.again) == ((f"BRICKD_NAMES={2 * NAMES}",), "")
+    assert sites.settings == (f"BRICKD_SITES={2 * SITES}",)
+    assert sites.text == "9 checksums dropped: the kernel has no name"
+    assert "BRICKD_EVENTS" in sites.again
+    _, sites = lost(names=NAMES, sites=SITES - 9, sites_refused=9)
+    assert (sites.settings, sites.again) == ((), "")
+
+
+def test_a_size_at_its_limit_is_called_an_estimate() -> None:
+    (enough,) = lost(names=NAMES, names_refused=15 * NAMES)
+    (limited,) = lost(names=NAMES, names_refused=15 * NAMES + 1)
+    assert enough.settings == limited.settings == (f"BRICKD_NAMES={16 * NAMES}",)
+    assert (enough.again, limited.again) == ("", "the values are estimates, because each refusal counts")
+
+
+@pytest.mark.parametrize(("used", "sizes"), [(0, {}), (65_472 // 2, {"names": 65_472})])
+def test_only_a_table_that_is_too_small_and_below_its_limit_needs_a_size(used: int, sizes: dict[str, int]) -> None:
+    """Half of the table is for marks; 65,472 is the most."""
+    with segment_of(golden()) as segment:
+        reading = segment.read()
+    ledger = ledger_of(reading)
+    ledger.marks["refused"] = 70_000
+    tables = {"names": used, "paths": 0, "names_refused": 0}
+    found = replace(reading, process={**reading.process, **tables})  # type: ignore[arg-type]
+    for room in (65_472, 65_472 - 64):
+        header = {**reading.header, "names": room, "paths": 65_472}
+        asked = table_needs(replace(found, header=header), ledger).sizes  # type: ignore[arg-type]
+        assert asked == (sizes if room < 65_472 else {})
+
+
+def test_threads_without_a_lane_may_bring_more_places() -> None:
+    (lanes,) = lost(no_lane=7, lanes_refused=1, lanes_used=LANES)
+    assert lanes.again == "the places of the threads without a lane are unknown"
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,32 @@ def test_what_a_loss_says_to_raise_is_enough_for_the_next_start(worker: Start, p
     assert losses(again, ledger_of(again)) == []
 
 
+def test_a_loop_asks_for_no_more_places_than_one_of_its_iterations(worker: Start, prefix: str) -> None:
+    loop = "for step in range(40):" + MODEL.replace("\n", "\n    ").rstrip(" ")
+    once = recorded(worker, prefix, MODEL, BRICKD_PATHS="1024")
+    (needed,) = losses(once, ledger_of(once))
+    got = recorded(worker, prefix, loop, BRICKD_PATHS="1024")
+    (estimate,) = losses(got, ledger_of(got))
+    assert (needed.again, estimate.again) == ("", "the values are estimates, because each refusal counts")
+    assert estimate.settings == needed.settings
+
+
+def test_spans_without_a_name_need_a_name_and_a_path_each(worker: Start, prefix: str) -> None:
+    program = """
+for layer in range(3):
+    with brick.layer(layer):
+        for number in range(200):
+            with brick.span(f"brick{number}"): pass
+"""
+    got = recorded(worker, prefix, program, BRICKD_NAMES="64", BRICKD_PATHS="256")
+    (loss,) = losses(got, ledger_of(got))
+    named = got.process["names"] - 1
+    assert loss.settings == (f"BRICKD_NAMES={64 + 3 * (200 - named)}", f"BRICKD_PATHS={1 + 3 + 3 * 200}")
+    assert (loss.kind, loss.again) == ("tables", "")
+    again = recorded(worker, prefix, program, **dict(each.split("=") for each in loss.settings))
+    assert losses(again, ledger_of(again)) == []
+
+
 def test_a_million_kinds_of_launches_use_at_most_half_of_the_tables(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,

@@ -1,0 +1,71 @@
+"""The sizes that a worker's tables need, for all names, paths and sites that it used or was refused.
+
+Owns: these sizes, from the worker's counters. Must not know: words, screens, other losses. Invariants: the sizes are
+computed together, because a full table hides what would be in the others; a size is above the present one, and within
+the agent's limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median_low
+from typing import Literal, NamedTuple
+
+from brickd.shm import _reader
+from brickd.shm.ledger import Ledger
+from brickd.shm.segment_copy import CallPath, Reading
+
+# The most that a table is enlarged at once: the counters count the same name, path or site each time it is refused.
+TIMES_MAX = 16
+
+Table = Literal["names", "paths", "sites"]
+_MOST: dict[Table, int] = {"names": _reader.NUMBERS_MAX, "paths": _reader.NUMBERS_MAX, "sites": _reader.SITES_MAX}
+_OTHER = 0  # the name of what has no name
+
+
+class TableNeeds(NamedTuple):
+    """The tables that are too small.
+
+    Attributes:
+        sizes: the size that each of them needs.
+        exact: whether these sizes are certainly enough; if not, they are estimates.
+    """
+
+    sizes: dict[Table, int]
+    exact: bool
+
+
+def table_needs(reading: Reading, ledger: Ledger) -> TableNeeds:
+    """Return the sizes that have room for everything that was refused.
+
+    Without a name, a brick has no path of its own and a kernel no site. Without a path, a launch has no name for its
+    shape.
+    """
+    header, process = reading.header, reading.process
+    rooms = {table: header[table] for table in _MOST}
+    used = {table: min(process[table], room) for table, room in rooms.items()}
+    full = [table for table, room in rooms.items() if used[table] == room]
+    half = any(2 * used[table] >= rooms[table] for table in ("names", "paths"))
+    marks, spans, often = ledger.marks["refused"] if half else 0, 0, 1
+    if marks or "names" in full or "paths" in full:
+        counts = list(_counts(reading))
+        spans = sum(count for path, count in counts if path.name == _OTHER)
+        # A loop counts each path of its body once in each iteration.
+        often = median_low([count for path, count in counts if path.name != _OTHER] or [1])
+    marks, spans = -(-marks // often), -(-spans // often)
+    share = 2 if marks else 1  # marks use at most half of a table
+    wanted: dict[Table, int] = {
+        "names": share * (used["names"] + marks + process["names_refused"]),
+        "paths": share * (used["paths"] + marks + spans),
+        "sites": used["sites"] + (process["sites_refused"] if "names" in full or "sites" in full else 0),
+    }
+    small = [table for table, room in rooms.items() if (wanted[table] > room or table in full) and room < _MOST[table]]
+    most = {table: min(TIMES_MAX * rooms[table], _MOST[table]) for table in small}
+    sizes = {table: min(max(wanted[table], 2 * rooms[table]), most[table]) for table in small}
+    return TableNeeds(sizes, often == 1 and all(wanted[table] <= most[table] for table in small))
+
+
+def _counts(reading: Reading) -> Iterator[tuple[CallPath, int]]:
+    """Return the paths with their counts, those that were never used left out."""
+    words = memoryview(reading.summaries).cast("B").cast("Q")[:: _reader.SUMMARY_BYTES // 8]
+    return ((path, count) for path, count in zip(reading.paths, words, strict=False) if path is not None and count)
