@@ -131,8 +131,7 @@ def test_only_a_table_that_is_too_small_and_below_its_limit_needs_a_size(used: i
         reading = segment.read()
     ledger = ledger_of(reading)
     ledger.marks["refused"] = 70_000
-    tables = {"names": used, "paths": 0, "names_refused": 0}
-    found = replace(reading, process={**reading.process, **tables})  # type: ignore[arg-type]
+    found = replace(reading, process={**reading.process, "names": used, "paths": 0, "names_refused": 0})
     for room in (65_472, 65_472 - 64):
         header = {**reading.header, "names": room, "paths": 65_472}
         asked = table_needs(replace(found, header=header), ledger).sizes  # type: ignore[arg-type]
