@@ -24,7 +24,6 @@ from brickd.datasources.world import DaemonStatus, Source
 from brickd.errors import NoSuchWorker, RecordingRefused
 from brickd.model.kernel_sources.assembly import KernelSource as Text
 from brickd.model.kernel_sources.assembly import SourceHead
-from brickd.model.survey_snapshot import Snapshot
 from brickd.model.windows import SLOTS, Window, Windows
 from brickd.model.workers import Survey, Worker
 from brickd.recording import recorded_fingerprints
@@ -205,12 +204,6 @@ class Replay:
     def now_ns(self) -> int:
         """The time of the shown snapshot, by the monotonic clock."""
         return self._shown().snapshot.now_ns
-
-    def snapshots(self) -> Iterator[Snapshot]:
-        """Yield all snapshots, the oldest first."""
-        for file in self._files:
-            for shown in file.snapshots():
-                yield shown.snapshot
 
     def words(self) -> tuple[str, ...]:
         """The notes on the recording."""

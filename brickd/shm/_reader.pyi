@@ -270,7 +270,6 @@ _Member = tuple[int, int, int]
 
 class MatchColumns(TypedDict):
     fingerprints: int
-    rows_count: int
     rows: list[tuple[int, int, int, int, _Error, _Error, _Error, _Error, int, tuple[int, int, int], list[_Member]]]
     sites: list[tuple[int, int, int, int, tuple[int, ...], int, int, int, int, float]]
     workers: list[tuple[int, int, int]]

@@ -156,11 +156,6 @@ class Segment(SegmentFile):
         with _refusing(self.name):
             return self._copier.control()
 
-    def sites(self) -> list[SiteKey | None]:
-        """Return the sites by number; None for a site that is being written."""
-        with _refusing(self.name):
-            return _sites(tuple(self._copier.sites()))
-
     def tables(self) -> WorkerNames:
         """Return the names for numbers in checksums. Read sites before names: each site has one."""
         with _refusing(self.name):

@@ -38,7 +38,7 @@ def test_each_operator_is_timed_in_its_layer_and_category(worker: Start, prefix:
     whole = dict.fromkeys(("embedding", "norm", "lm_head", "sampling"), STEPS)
     assert counts == layers | whole | {"prefill": 1, "decode": STEPS - 1}
     with open_segment(of.file) as segment:
-        off = {of.name(site[0]) for site in segment.sites() if site is not None and site[2]}
+        off = {of.name(site[0]) for site in segment.read().sites if site is not None and site.off}
     assert off == {"embedding", "lm_head", "sampling"}
     process.go()
     assert process.end() == 0

@@ -198,9 +198,9 @@ def test_different_experts_have_a_verdict_of_their_own() -> None:
     )
 
 
-def test_an_incomparable_row_has_a_reason_and_one_within_has_no_blame() -> None:
+def test_an_incomparable_row_has_no_blame_and_neither_has_one_within() -> None:
     shape = judged(CheckedRecord(GOOD, SAME), CheckedRecord(off(2, shape=9), SAME))
-    assert (shape.verdict, shape.reason, shape.blame) == (Verdict.NOT_COMPARABLE, "shape", None)
+    assert (shape.verdict, shape.blame) == (Verdict.NOT_COMPARABLE, None)
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(off(2, 1e-9), SAME)).verdict == Verdict.WITHIN
 
 

@@ -39,6 +39,7 @@ from brickd.query.orders import StartRecording
 from brickd.query.queries import BricksQuery, InspectQuery
 from brickd.recording import body_codec as bodies
 from brickd.recording.chunks import open_recording
+from brickd.recording.file_index import FileIndex
 from brickd.recording.replay import opened
 from brickd.recording.ring_taps import Rings
 from brickd.recording.session import Recorder
@@ -266,9 +267,10 @@ def test_a_snapshot_is_read_with_the_names_valid_at_its_place(file: Path, tmp_pa
             for worker in each.survey.workers
         ]
 
-    with opened([str(path)]) as world:
+    with opened([str(path)]) as world, open_recording(str(path)) as form:
         backwards = [world.survey()]
-        assert seen(world.snapshots()) == [(number, True) for number in range(20) for _ in range(2)]
+        snapshots = (each.snapshot for each in FileIndex(form).snapshots())
+        assert seen(snapshots) == [(number, True) for number in range(20) for _ in range(2)]
         earlier = world
         for _ in range(7):
             earlier = earlier.before()
@@ -299,8 +301,9 @@ def test_tables_without_a_restart_mark_extend_earlier_ones(file: Path, tmp_path:
                 recording.append(_reader.CHUNK_TABLES, 1, json.dumps(part).encode())
             recording.append(_reader.CHUNK_SNAPSHOT, 2, bodies_of[_reader.CHUNK_SNAPSHOT])
             recording.close()
-        with opened([str(path)]) as world:
-            assert [each.name for one in world.snapshots() for each in one.survey.workers] == names
+        with opened([str(path)]) as world, open_recording(str(path)) as form:
+            snapshots = [each.snapshot for each in FileIndex(form).snapshots()]
+            assert [each.name for one in snapshots for each in one.survey.workers] == names
             assert bool(world.document()["files"][0]["damages"]) == (not names)
 
 

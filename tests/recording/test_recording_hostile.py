@@ -95,7 +95,6 @@ def answers(world: Replay) -> Iterator[Callable[[], object]]:
     yield lambda: inspect.answer(world, InspectQuery("api/0"))
     yield lambda: hang.of_recording(world, HangQuery())
     yield lambda: events.answer(world, EventsQuery())
-    yield lambda: list(world.snapshots())
     yield lambda: json.dumps([world.document(), world.words()])
 
 

@@ -54,7 +54,8 @@ def events(of: Reading) -> list[dict[str, Any]]:
 def sites(of: Reading) -> list[Site | None]:
     """Kernel, layer and whether it is off, of each site."""
     with open_segment(of.file) as segment:
-        return [None if site is None else (of.name(site[0]), site[1], bool(site[2])) for site in segment.sites()]
+        sites = segment.read().sites
+    return [None if site is None else (of.name(site.name), site.layer, site.off) for site in sites]
 
 
 def checked(of: Reading) -> list[tuple[Site, dict[str, Any]]]:

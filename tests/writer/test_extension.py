@@ -165,7 +165,7 @@ pause()
     got = reading(prefix)
     native, python, apart = events(got)
     with open_segment(got.file) as segment:
-        sites = segment.sites()
+        sites = segment.read().sites
     named = [(got.name(of[0]), of[1]) for each in (native, python, apart) if (of := sites[each["site"]]) is not None]
     assert named == [("native", 2), ("python", 2), ("apart", -1)]
     reported = ("step", "position", "relation", "of", "backend", "inputs", "valid", "output", "tensors")

@@ -202,7 +202,7 @@ def test_a_death_between_a_site_and_its_key_leaves_an_unused_number(compiled: Co
     dead = reading(prefix)
     assert dead.process["sites"] == 1
     with open_segment(dead.file) as segment:
-        assert segment.sites() == [None]
+        assert segment.read().sites == [None]
 
 
 @pytest.mark.parametrize(("at", "open_then"), [(1, 0), (2, 1)])

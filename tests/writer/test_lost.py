@@ -99,7 +99,7 @@ def test_sites_refusals_and_key_names_are_kept_and_positions_continue(
         assert after.process["key"] == before.process["key"] != 0
         assert (before.process["tensors_refused"], after.process["tensors_refused"]) == (1, 2)
         with open_segment(after.file) as segment:
-            assert [None if site is None else (after.name(site[0]), site[2]) for site in segment.sites()] == [
+            assert [None if site is None else (after.name(site[0]), site[2]) for site in segment.read().sites] == [
                 ("mine", 0),
                 ("token", _reader.SITE_OFF),
             ]

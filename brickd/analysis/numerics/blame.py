@@ -102,7 +102,6 @@ class Judgement(NamedTuple):
     """The judgement of a row.
 
     Attributes:
-        reason: why it is not comparable; None if it is comparable.
         blame: where the difference was born; None: nothing differs.
         not_finite: where NaN or infinities come from; None: no output has them, or both have.
         error: the estimated relative error; None: unknown.
@@ -111,7 +110,6 @@ class Judgement(NamedTuple):
     """
 
     verdict: Verdict
-    reason: str | None = None
     blame: Blame | None = None
     not_finite: NotFinite | None = None
     error: float | None = None
@@ -125,7 +123,7 @@ def judged(row: MatchRow, site: Site, against: DecodedFingerprint, worst: Decode
     if class_ == Class.LOST:
         return Judgement(Verdict.INCOMPLETE)
     if not class_.comparable:
-        return Judgement(Verdict.NOT_COMPARABLE, reason=class_.name.lower())
+        return Judgement(Verdict.NOT_COMPARABLE)
     if class_ == Class.IDENTICAL:
         return Judgement(Verdict.IDENTICAL, error=0.0, inputs_error=row.inputs_error)
     verdict = Verdict.WITHIN

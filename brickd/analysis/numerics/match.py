@@ -136,7 +136,6 @@ class Matched(NamedTuple):
     Attributes:
         fingerprints: the number of all their fingerprints.
         rows: the first rows whose fingerprints differ; comparable rows come first, then in the order of execution.
-        rows_count: the number of all such rows.
         sites: unordered.
         workers: in the order of the arguments.
         steps: zeros unless compared by run.
@@ -144,7 +143,6 @@ class Matched(NamedTuple):
 
     fingerprints: int
     rows: list[MatchRow]
-    rows_count: int
     sites: list[SiteFound]
     workers: list[WorkerFound]
     steps: StepOverlap
@@ -183,7 +181,6 @@ def match(
     return Matched(
         found["fingerprints"],
         [MatchRow(*row[:-2], Before(*row[-2]), [Member(*member) for member in row[-1]]) for row in found["rows"]],
-        found["rows_count"],
         [SiteFound(*site) for site in found["sites"]],
         [WorkerFound(*worker) for worker in found["workers"]],
         StepOverlap(*found["steps"]),

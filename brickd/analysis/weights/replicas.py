@@ -42,11 +42,6 @@ def judge(weights: Weights, workers: Sequence[Worker]) -> list[WeightsVerdict]:
     return [_service(weights, service, _present(among)) for service, among in _services(workers).items()]
 
 
-def differing(weights: Weights, workers: Sequence[Worker]) -> list[Differing]:
-    """The tensors that differ between these workers."""
-    return [each for judged in judge(weights, workers) for each in judged.differing]
-
-
 def holdings(weights: Weights, workers: Sequence[Worker]) -> Iterator[Holding]:
     """Return every tensor of the compared workers, by service, shard and name."""
     for service, among in _services(workers).items():

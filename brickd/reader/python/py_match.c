@@ -69,9 +69,9 @@ static PyObject *document_of(const struct brick_match *m, size_t most)
         other += m->steps[i].other > 0;
     }
     if (rows != NULL && sites != NULL && workers != NULL)
-        return Py_BuildValue("{s:K,s:K,s:N,s:N,s:N,s:(nnn)}", "fingerprints", (unsigned long long)m->fingerprints,
-                             "rows_count", (unsigned long long)m->rows_count, "rows", rows, "sites", sites, "workers",
-                             workers, "steps", (Py_ssize_t)shared, (Py_ssize_t)(m->steps_count - shared), (Py_ssize_t)other);
+        return Py_BuildValue("{s:K,s:N,s:N,s:N,s:(nnn)}", "fingerprints", (unsigned long long)m->fingerprints, "rows", rows,
+                             "sites", sites, "workers", workers, "steps", (Py_ssize_t)shared,
+                             (Py_ssize_t)(m->steps_count - shared), (Py_ssize_t)other);
     Py_XDECREF(rows);
     Py_XDECREF(sites);
     Py_XDECREF(workers);
