@@ -168,7 +168,8 @@ def _spell(value: str | None) -> str:
 
 
 def _why(reasons: dict[str, int]) -> str:
-    return ", ".join(REASONS[key] if len(reasons) == 1 else f"{n:,} {REASONS[key]}" for key, n in reasons.items())
+    words = [(n, REASONS.get(key, key)) for key, n in reasons.items()]
+    return ", ".join(why if len(words) == 1 else f"{n:,} {why}" for n, why in words)
 
 
 def _shape(shape: Sequence[int]) -> str:

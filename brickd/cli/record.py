@@ -114,14 +114,18 @@ def _recorded(order: StartRecording, out: Path) -> tuple[Document, bool]:
 
 
 def _by_daemon(order: StartRecording) -> Document:
-    messages = client.ask("record", to_query(order), post=True).events()
-    name, begun = next(messages)
+    asked = client.ask("record", to_query(order), post=True)
+    messages = asked.events()
+    first = next(messages, None)
+    if first is None:
+        raise asked.no_event()
+    _, begun = first
 
     def end() -> None:
         with contextlib.suppress(BrickdError):  # the recording has already ended, perhaps with the daemon
             client.ask("record/end", to_query(EndRecording(begun["recording"])), post=True).document()
 
-    return _followed(order, [(name, begun)], messages, end)
+    return _followed(order, [first], messages, end)
 
 
 def _here(order: StartRecording, out: Path) -> Document:

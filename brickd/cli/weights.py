@@ -94,7 +94,7 @@ def weights(
     if save:
         _save(save, document)
     if not query.all:
-        document = {name: value for name, value in document.items() if name != "tensors"}
+        document.pop("tensors", None)
     rows = "tensors" if query.all else "differing"
     emit(document, output, table=lambda screen: _render(document, screen, str(against or "")), rows=rows)
     code = _VERDICTS[document["verdict"]]
@@ -223,7 +223,7 @@ def _of_worker(worker: Mapping[str, Any], *, recorded: bool) -> Iterator[str]:
     if once := worker.get("tensors_load_only", 0):  # an older daemon does not know
         yield f"{units.many(once, 'tensor')} read at load only{'' if recorded else ' (brickd weights --rescan)'}"
     for reason, count in worker["not_comparable"].items():
-        yield f"{units.many(count, 'tensor')} not compared: {_REASONS[reason]}"
+        yield f"{units.many(count, 'tensor')} not compared: {_REASONS.get(reason, reason)}"
     if worker["missing"]:
         yield f"{units.many(worker['missing'], 'tensor')} missing that the others have"
     if worker["with_nan"]:

@@ -205,7 +205,7 @@ def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:
     reasons: Counter[str] = Counter()
     for service in services:
         reasons.update(service["unseen"]["not_comparable"])
-    yield from (f"{units.many(n, 'tensor')} {NOT_COMPARED[reason]}" for reason, n in reasons.items())
+    yield from (f"{units.many(n, 'tensor')} {NOT_COMPARED.get(reason, reason)}" for reason, n in reasons.items())
     yield from (units.many(n, *words) for key, *words in _OF_WEIGHTS if (n := _total(services, "unseen", key)))
 
 

@@ -102,6 +102,12 @@ class Asked:
                 elif key == b"data":
                     yield name, self._judged(value)
 
+    def no_event(self) -> BrickdError:
+        """Return the error for a stream that ended before an event that every stream of its kind has."""
+        if _version() in (None, installed("brickd")):
+            return NoAnswer("broken", f"the daemon at {self._place} ended while it answered")
+        return self._refused("its answer has no event")
+
     def pieces(self) -> Iterator[bytes]:
         """Yield the file in the answer in pieces; raise errors like `document`."""
         with self._read() as file:
@@ -183,9 +189,8 @@ def unlike(error: Exception) -> OtherVersion | None:
     place = runtime().socket
     if place not in _answering or (theirs := _version()) == installed("brickd"):
         return None
-    return other_version(
-        os.fspath(place), theirs, f"this brickd cannot use its answer: {type(error).__name__}: {error}"
-    )
+    what = f"{error.args[0]!r} of its answer" if isinstance(error, KeyError) else "its answer"
+    return other_version(os.fspath(place), theirs, f"this brickd cannot use {what}")
 
 
 def _version() -> str | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -14,12 +16,16 @@ from typing import Any
 
 import pytest
 from faults import Start
+from running import running
+from test_weights_verb import watching
 from verbs import SPANS, brickd, document, started
 
 from brickd.base.paths import runtime
 from brickd.client import client
 from brickd.client.other_version import advice, decoded, is_newer, other_version, remark
-from brickd.errors import OtherVersion, WrongQuestion
+from brickd.errors import Exit, OtherVersion, WrongQuestion
+from brickd.query.orders import StartRecording
+from brickd.query.query import to_query
 
 OURS = metadata.version("brickd")
 OLDER, NEWER = "0.0.9", "99.0.0"
@@ -28,15 +34,19 @@ RESTART = "restart the daemon with this version: brickd down && brickd up -d"
 
 @contextmanager
 def a_daemon(version: str, answers: Mapping[str, Any]) -> Iterator[None]:
-    """A daemon of a version, with these documents by path."""
+    """A daemon of a version, with these documents by path; a list is a stream of events, bytes are a file."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path = self.path.removeprefix("/v1").strip("/").partition("?")[0]
             missing = {"error": {"kind": "no_such_path", "message": f"no path {self.path}"}}
-            body = json.dumps({"": {"version": version, "pid": 7}, **answers}.get(path, missing)).encode()
+            answer = {"": {"version": version, "pid": 7}, **answers}.get(path, missing)
             self.send_response(200)
-            self.send_header("content-length", str(len(body)))
+            if isinstance(answer, list):
+                body = "".join(f"event: {name}\ndata: {json.dumps(each)}\n\n" for name, each in answer).encode()
+            else:
+                body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
@@ -161,6 +171,87 @@ def test_a_verb_without_a_key_works_or_names_the_daemon(worker: Start, verb: str
         assert "Traceback" not in stderr
         shown += code == 0
     assert 0 < shown < len(answer)
+
+
+def incomplete(value: Any) -> Iterator[tuple[str, Any]]:
+    """Each key of a document at any depth, with the document without it."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key, {each: kept for each, kept in value.items() if each != key}
+            yield from ((missing, value | {key: less}) for missing, less in incomplete(inner))
+    elif isinstance(value, list) and value:
+        yield from ((missing, [less, *value[1:]]) for missing, less in incomplete(value[0]))
+
+
+def says_what_to_upgrade(code: int, stderr: str, key: str) -> bool:
+    """Whether a verb refused an answer without this key; else it used the answer."""
+    assert not re.search(r"Traceback|[A-Z]\w*(Error|Exception|Iteration)\b", stderr), (key, stderr)
+    if f"the daemon at {runtime().socket} is brickd {OLDER}" not in stderr:
+        return False
+    assert (code, repr(key) in stderr, RESTART in stderr) == (2, True, True), (key, stderr)
+    return True
+
+
+@pytest.mark.ci
+def test_weights_without_a_key_at_any_depth_work_or_name_the_daemon(worker: Start) -> None:
+    watching(worker, "0", "1")
+    watching(worker, "2", shift=1.0)
+    answer = document("weights", code=Exit.DIFFERS)
+    refused = Counter[bool]()
+    for key, less in incomplete(answer):
+        with a_daemon(OLDER, {"weights": less}):
+            refused[says_what_to_upgrade(*code_and_stderr("weights"), key)] += 1
+    assert refused[True] > 10
+    assert refused[False] > 10
+    with a_daemon(NEWER, {"weights": answer | {"verdict": "settled"}}):
+        code, stderr = code_and_stderr("weights")
+    assert (code, stderr.partition(f"is brickd {NEWER}, this is brickd {OURS}: ")[2]) == (
+        2, f"this brickd cannot use 'settled' of its answer (upgrade this brickd to {NEWER})\n",
+    )  # fmt: skip
+
+
+def test_a_reason_of_a_newer_daemon_is_shown_as_it_is(worker: Start) -> None:
+    watching(worker, "0", "1")
+    answer = document("weights")
+    answer["workers"][0]["not_comparable"] = {"of another planet": 3}
+    with a_daemon(NEWER, {"weights": answer}):
+        shown = brickd("weights")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "api/0: 3 tensors not compared: of another planet" in shown.stdout
+
+
+@pytest.mark.ci
+def test_a_recording_without_a_key_at_any_depth_works_or_names_the_daemon(worker: Start, tmp_path: Path) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    with running() as daemon:
+        order = to_query(StartRecording(duration=0.01))
+        events = list(client.ask("record", order, post=True).events())
+        daemon.end()
+    assert [name for name, _ in events][:: len(events) - 1] == ["begun", "done"]
+    refused = Counter[bool]()
+    for number, (name, whole) in enumerate(events):
+        for key, less in incomplete(whole):
+            stream = [*events[:number], (name, less), *events[number + 1 :]]
+            with a_daemon(OLDER, {"record": stream, "record/file": b"a file", "record/remove": {}}):
+                code, stderr = code_and_stderr("record", "-o", str(tmp_path / f"{number}.brick"))
+            refused[says_what_to_upgrade(code, stderr, key)] += 1
+            (tmp_path / f"{number}.brick").unlink(missing_ok=True)
+    assert refused[True] > 10
+
+
+@pytest.mark.parametrize("answer", [[], {"recording": "7"}])
+def test_a_recording_without_an_event_names_the_daemon_of_another_version(
+    tmp_path: Path, prefix: str, answer: object
+) -> None:
+    out = str(tmp_path / "x.brick")
+    with a_daemon(OLDER, {"record": answer}):
+        code, stderr = code_and_stderr("record", "-o", out)
+    where = f"brickd: the daemon at {runtime().socket}"
+    wrong = f"{where} is brickd {OLDER}, this is brickd {OURS}: its answer has no event ({RESTART})\n"
+    assert (code, stderr) == (Exit.TROUBLE, wrong)
+    with a_daemon(OURS, {"record": answer}):
+        code, stderr = code_and_stderr("record", "-o", out)
+    assert (code, stderr) == (Exit.NO_DAEMON, f"{where} ended while it answered (start one: brickd up)\n")
 
 
 def test_a_newer_answer_that_cannot_be_shown_is_refused_in_one_line(worker: Start) -> None:
