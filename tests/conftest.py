@@ -126,7 +126,7 @@ class Worker:
         assert self.next_report() == "paused"
 
     def go(self) -> None:
-        """Let it continue."""
+        """Let the process continue."""
         assert self.process.stdin is not None
         self.process.stdin.write(b".")
         self.process.stdin.flush()

@@ -79,7 +79,7 @@ struct brick_weight {
 enum brick_held {
     BRICK_HELD = 0,       /* *tensor describes it */
     BRICK_GONE = 1,       /* the tensor no longer exists: nothing is recorded */
-    BRICK_UNREADABLE = 2, /* it is on a device that is not read, or of no known type: counted as refused */
+    BRICK_UNREADABLE = 2, /* the tensor is on a device that is not read, or its type is unknown: counted as refused */
     BRICK_NOT_NOW = 3,    /* the scan continues from here at the next turn */
     BRICK_SAME = 4,       /* the host knows that it has not changed since it was read; it is not released */
     BRICK_SELDOM = 5      /* the host has made it seldom: holding it takes long */

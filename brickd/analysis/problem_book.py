@@ -55,7 +55,7 @@ class Entry(NamedTuple):
     covered: tuple[str, ...] = ()
 
     def silenced(self, now_ns: int) -> bool:
-        """Whether it is silenced at this time."""
+        """Whether the problem is silenced at this time."""
         return self.silenced_until_ns is not None and now_ns < self.silenced_until_ns
 
     def document(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def problem_document(
 
 
 def ended_with_its_workers(problem: Problem, living: Collection[str]) -> bool:
-    """Whether all of its workers have ended."""
+    """Whether all of the problem's workers have ended."""
     return problem.kind in _OF_LIVING and bool(problem.workers) and not any(map(living.__contains__, problem.workers))
 
 

@@ -52,7 +52,7 @@ class Served(World, Protocol):
 
     @property
     def orders(self) -> Orders:
-        """Carries out changes to it."""
+        """Carries out changes to the daemon."""
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
         """Begin or end a silence; return the silenced problems. NoSuchProblem: an unknown id."""

@@ -34,7 +34,7 @@ def number(path: Path) -> int | None:
 
 
 def take(fd: int, byte: int) -> bool:
-    """Take the lock until this process ends or closes a descriptor of the file; False: not free."""
+    """Take the lock until this process ends or closes a descriptor of the file; False: another process has it."""
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte, os.SEEK_SET)
     except (BlockingIOError, PermissionError):

@@ -68,7 +68,7 @@ def _default() -> Path:
 
 
 def _ours(directory: Path) -> bool:
-    """Whether a system service created it for this user. Its daemon also serves sessions."""
+    """Whether a system service created the directory for this user. The service's daemon also serves sessions."""
     try:
         return directory.lstat().st_uid == os.geteuid()
     except OSError:

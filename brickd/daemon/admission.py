@@ -61,7 +61,8 @@ class Admission:
             lives = segment.worker() is not None
             self._require_original(segment, uuid)
             if uuid in self._memory.buried or (uuid in self._memory.gone and not lives):
-                # Its totals are saved: an earlier daemon ended before it removed the file, or lacked the permission.
+                # The file's totals are saved already: an earlier daemon ended before it removed the file, or lacked the
+                # permission.
                 self._remove(segment, uuid)
                 return None
             known = self._memory.known.get(uuid)

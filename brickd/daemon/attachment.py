@@ -124,7 +124,7 @@ class Attached:
         return self.known.name or self.segment.name
 
     def is_of(self, names: Collection[str]) -> bool:
-        """Whether its worker's or service's name is among these; True without names."""
+        """Whether the name of the worker or of its service is among these; True without names."""
         return not names or self.name in names or self.service in names
 
     def command(self, wish: Wish) -> None:
@@ -178,7 +178,7 @@ class Attached:
 
     @property
     def detailed(self) -> bool:
-        """Whether its rings are read, not only its totals."""
+        """Whether the segment's rings are read, not only its totals."""
         return self.account.ration is Ration.WHOLE
 
     def _activity(self) -> int:
@@ -210,7 +210,7 @@ class Attached:
         self.deferred.settle(self.segment.now().tick_ns, complete=complete)
 
     def _miss_finalizes(self) -> None:
-        """Orphan open starts if the writer dropped a finalize, which may have closed them."""
+        """Count open starts as orphans if the writer dropped a finalize that may have closed them."""
         dropped = self.segment.dropped(_reader.KIND_FINALIZE)
         if dropped > self.known.finalizes_dropped:
             self.known.finalizes_dropped = dropped

@@ -137,7 +137,7 @@ class Collector:
         return rest(fill, elapsed_ns, hurried=hurried, spans=self.roster.wants_spans)
 
     def _for_a_tick(self) -> Callable[[], bool]:
-        """Return a function that returns whether the tick that begins now has time left."""
+        """Return a function that tells whether this tick has time left."""
         until_ns = self._clock() + TICK_NS
         return lambda: self._clock() < until_ns and not self.ending.is_set()
 

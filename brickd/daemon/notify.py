@@ -44,7 +44,7 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in events and answers."""
+        """The target's name in events and answers."""
 
     def send(self, body: bytes) -> str:
         """Deliver a document; return a short answer. TargetFailed: it did not arrive."""
@@ -84,7 +84,7 @@ class Channel:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop delivery; wait briefly for the current one."""
+        """Stop delivery; wait briefly for the current delivery."""
         self._ending.set()
         self._target.cancel()
         with contextlib.suppress(queue.Full):

@@ -111,7 +111,7 @@ class RingPasses:
                 self.unsettled.discard(each)
 
     def publish(self, *, events: bool) -> None:
-        """Give back to the writers what was read; of event rings only with `events`."""
+        """Give the slots that were read back to the writers; those of event rings only with `events`."""
         self._group()
         writes = _reader.tails(self.drains, events)
         if not writes or not (failed := _reader.write_all(writes)):

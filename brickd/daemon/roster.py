@@ -234,7 +234,7 @@ class Roster:
 
     @contextmanager
     def isolating(self, each: Attached) -> Iterator[None]:
-        """Give up a segment after any error: the records of the others must still be taken."""
+        """Give up a segment after any error: the records of the other segments must still be taken."""
         try:
             yield
         except SegmentRefused as error:
@@ -248,7 +248,7 @@ class Roster:
         self._over.append(each)
 
     def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
-        """Add records of removed workers; return new ones that are in no total; under the lock."""
+        """Add records of removed workers, under the lock; return the new records that are in no total."""
         new = self.memory.fold(found, {each.lost for each in self.attached.values()})
         shown = {uuid: ledger_of(each.reading).counts() for uuid, each in self.memory.gone.items()} if new else {}
         return uncounted((each for each in new if each.uuid not in self.attached), shown, (), ())

@@ -43,7 +43,7 @@ class Quarantined:
     refused: SegmentRefused
 
     def is_still(self, identifier: Identifier, there: Container[Identifier]) -> bool:
-        """Whether it need not be tried again; `identifier`: of the file that has the name now."""
+        """Whether the file need not be tried again; `identifier`: of the file that has the name now."""
         if isinstance(self.refused, SegmentCopy) and self.refused.original not in there:
             return False
         return self.identifier == identifier and not isinstance(self.refused, SegmentUndrained)

@@ -104,7 +104,7 @@ class Gathered:
         return numerics
 
     def compared(self) -> None:
-        """None: they are not compared continuously."""
+        """Return None, because several worlds are not compared continuously."""
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
         """Empty: they are not compared continuously."""

@@ -85,13 +85,13 @@ class SharedMemory:
         return found
 
     def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> None:
-        """None: there is no earlier survey."""
+        """Return None, because there is no earlier survey."""
 
     def stragglers(self) -> None:
-        """None: a single survey is not enough to compare workers."""
+        """Return None, because a single survey is not enough to compare workers."""
 
     def alarms(self) -> None:
-        """None: a single survey does not show a worker's past."""
+        """Return None, because a single survey does not show a worker's past."""
 
     def problem_book(self) -> None:
         """None: there is no daemon."""
@@ -154,4 +154,4 @@ class SharedMemory:
         return open_segment(file)
 
     def details(self, uuid: str) -> None:
-        """None: this process does not drain."""
+        """Return None, because this process does not drain."""

@@ -123,7 +123,7 @@ class _Before:
         return self._lost.get(origin.took.to_bytes(8, "little").hex()) if origin.took else None
 
     def _came_later(self, origin: Origin, clock: int) -> bool:
-        """Whether its segment is new and was created after the snapshot, by both clocks.
+        """Whether the worker's segment is new and was created after the snapshot, by both clocks.
 
         One clock is not enough: the processor's counter may restart while the machine is suspended, and another time
         namespace has another kernel clock.

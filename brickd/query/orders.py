@@ -88,7 +88,7 @@ class Setting(Query):
 
     @property
     def changes(self) -> bool:
-        """Whether it changes a setting of a service."""
+        """Whether the order changes a setting of a service."""
         return self.spans is not None or self.recording is not None or self.fingerprints is not None or self.sites != ()
 
 

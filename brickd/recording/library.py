@@ -67,7 +67,7 @@ class Shelved:
 
     @property
     def written(self) -> bool:
-        """Whether it is being written."""
+        """Whether the recording is being written."""
         return any(each.written for each in self.files)
 
     def document(self) -> dict[str, Any]:

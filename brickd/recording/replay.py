@@ -134,13 +134,13 @@ class Replay:
         return lookout.judged()
 
     def alarms(self) -> None:
-        """None: the alarms of that time are in the events."""
+        """Return None, because the alarms of that time are in the events."""
 
     def problem_book(self) -> None:
-        """None: a recording has no problems over time."""
+        """Return None, because a recording has no problems over time."""
 
     def compared(self) -> None:
-        """None: comparing all records would take too long."""
+        """Return None, because comparing all records would take too long."""
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """The recorded fingerprints and weights of these workers."""
@@ -182,7 +182,7 @@ class Replay:
         raise NoSuchWorker(f"no segment {file} in the recording")
 
     def details(self, uuid: str) -> None:
-        """None: the rings have all recorded slots."""
+        """Return None, because the rings have all recorded slots."""
 
     # ---- the recording itself
 
@@ -193,12 +193,12 @@ class Replay:
 
     @property
     def redacted(self) -> bool:
-        """Whether it is redacted: its checksums are comparable only with each other."""
+        """Whether the recording is redacted: its checksums are comparable only with each other."""
         return any(file.beginning is not None and file.beginning.redacted for file in self._files)
 
     @property
     def values(self) -> bool:
-        """Whether it has more data of tensors than their checksums."""
+        """Whether the recording has more data of tensors than their checksums."""
         return any(file.beginning is not None and file.beginning.values for file in self._files)
 
     def now_ns(self) -> int:

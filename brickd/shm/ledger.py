@@ -46,7 +46,7 @@ class Ledger:
             getattr(self, name).update(getattr(other, name))
 
     def add_removed(self, counts: WorkerCounts) -> None:
-        """Add the counts of a removed worker that are in no total."""
+        """Add the counts of a removed worker, if they are in no total."""
         for stream in ("spans", "details", "events", "marks"):
             getattr(self, stream)["removed"] += getattr(counts, stream)
 

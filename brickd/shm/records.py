@@ -75,7 +75,7 @@ def spans(slots: bytes) -> Found:
 
 
 def events(slots: bytes) -> Found:
-    """The events among the records, each with its kind's fields, and the number of other ones.
+    """The events among the records, each with its kind's fields, and the number of other records.
 
     A checksum has `output`, the fields of its second slot, and `tensors`: the fields of the two slots of each tensor,
     the output first. Values that the recording omitted are None, `fnv1a` included.
@@ -84,7 +84,7 @@ def events(slots: bytes) -> Found:
 
 
 def newest(slots: bytes, most: int, decode: Callable[[bytes], Found]) -> Found:
-    """The newest `most` records that `spans` or `events` finds, and the number of others between them.
+    """The newest `most` records that `spans` or `events` finds, and the number of other records between them.
 
     Decoding takes microseconds a record, and a ring may hold a million, so only the last slots are decoded: more of
     them until enough records are found.

@@ -33,7 +33,7 @@ class RemovedRecords(NamedTuple):
 
     @property
     def full(self) -> bool:
-        """Whether the file has no room for another record."""
+        """Whether the file is full: it has no room for another record."""
         return len(self.content) >= _reader.REMOVED_MAX * _reader.REMOVED_BYTES
 
 

@@ -26,12 +26,12 @@ class CallPath(NamedTuple):
 
     @property
     def marks(self) -> bool:
-        """Whether it is a launch, a transfer, a need or a node: these have counts but no times."""
+        """Whether the path is a launch, a transfer, a need or a node: these have counts but no times."""
         return self.unit >= _reader.UNIT_LAUNCHED
 
     @property
     def holds_spans(self) -> bool:
-        """Whether spans may be below it: it is a span, or a node that the host draws."""
+        """Whether spans may be below the path: it is a span, or a node that the host draws."""
         return not self.marks or self.unit == _reader.UNIT_NODE
 
 
@@ -44,7 +44,7 @@ class SiteKey(NamedTuple):
 
     @property
     def off(self) -> bool:
-        """Whether its tensors are not read, because they reveal a customer's text."""
+        """Whether the site's tensors are not read, because they reveal a customer's text."""
         return self.unit == _reader.SITE_OFF
 
 
@@ -83,7 +83,7 @@ class Identity:
 
     @property
     def alive(self) -> bool:
-        """Whether its process held the worker's lock."""
+        """Whether the worker's process held the worker's lock."""
         return self.pid is not None
 
 

@@ -152,12 +152,12 @@ class SegmentFile:
         return holder(self.fd, _reader.LOCK_CONSUMER)
 
     def consume(self) -> bool:
-        """Take the lock to drain it, until it is closed; return False if another process drains it."""
+        """Take the lock to drain the file, until it is closed; return False if another process drains it."""
         self._ours = take(self.fd, _reader.LOCK_CONSUMER)
         return self._ours
 
     def drained(self) -> bool:
-        """Whether a process drains it."""
+        """Whether a process drains the file."""
         return self._ours or self.consumer() is not None
 
     def linked(self) -> bool:
@@ -165,11 +165,11 @@ class SegmentFile:
         return os.fstat(self.fd).st_nlink > 0
 
     def published(self) -> bool:
-        """Whether the worker has finished creating it."""
+        """Whether the worker has finished creating the file."""
         return any(os.pread(self.fd, 8, 0))
 
     def same_file(self) -> bool:
-        """Whether its name still belongs to this open file."""
+        """Whether the name still belongs to this open file."""
         return identifier_of(self.name) == self.identifier
 
     def unlink(self) -> bool:

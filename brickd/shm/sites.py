@@ -67,7 +67,7 @@ class WorkerNames(NamedTuple):
 
 
 def is_stateful(site: Site) -> bool:
-    """Whether its name suggests hidden state, such as a cache or a random number."""
+    """Whether the site's name suggests hidden state, such as a cache or a random number."""
     if _PLAIN.fullmatch(site.kernel.rpartition(".")[2]):
         return False
     return site.category.casefold() == "attention" or _STATEFUL.search(site.kernel) is not None

@@ -40,7 +40,7 @@ class Comparable(Sourced, Protocol):
         ...
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """The fingerprints of some of them."""
+        """The fingerprints of some of the workers."""
         ...
 
     def compared(self) -> Compared | None:

@@ -84,7 +84,7 @@ def find(
                 meanwhile(pending.arrives)
             return received(pending.document())
         except NoAnswer as error:
-            # There is no daemon, or it drains other segments: it is not missing.
+            # There is no daemon, or it drains other segments: that is not an error here.
             if error.why not in ("none", "elsewhere"):
                 missing = Missing(error.what, ended=error.why == "stale")
         except TurnedAway as error:

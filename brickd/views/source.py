@@ -23,7 +23,7 @@ _SHOWN_MAX = 8  # matching hashes shown
 
 
 def answer(world: World, query: SourceQuery) -> Answer:
-    """List the sources, or return the text of one."""
+    """List the sources, or return the text of one source."""
     found = world.survey()
     known = world.sources(found.workers)
     heads, used = known.heads(), referred(found.workers)

@@ -45,7 +45,7 @@ def answer(world: World, query: WorkersQuery) -> Answer:
 
 
 def whole_ledger(workers: Sequence[Worker], removed: Sequence[RemovedWorker]) -> Ledger:
-    """The sum of the ledgers of workers, and of removed ones."""
+    """The sum of the ledgers of present and removed workers."""
     whole = Ledger()
     for worker in workers:
         whole.add(worker.ledger)

@@ -17,7 +17,7 @@ _STATUS = cli.COMMANDS[0]
 
 
 def held(place: Workplace, rounds: int) -> list[Table]:
-    """The tables, with live workers only and with as many dead ones."""
+    """The tables with live workers only, and with as many dead workers."""
     workers, bricks = cli.WORKERS, cli.BRICKS
     memory, walls = [], []
     with running(place) as daemon:

@@ -29,7 +29,7 @@ class Running:
         self._process = Path("/proc") / str(process.pid)
 
     def end(self) -> None:
-        """Stop it, and wait until it has ended."""
+        """Stop the process, and wait until it has ended."""
         self._started.terminate()
         self._started.wait()
 

@@ -97,7 +97,7 @@ class Churn:
         self._kill_due = True
 
     def _look(self) -> None:
-        """Take a sample regularly, and before more have ended than brickd shows separately."""
+        """Take a sample regularly, and before more workers have ended than brickd shows separately."""
         if self._samples.now_s >= self._look_at_s or self._population.went >= _GONE_MAX:
             self._population.went = 0
             self._samples.take(self._population, self._daemon)

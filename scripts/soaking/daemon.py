@@ -44,7 +44,7 @@ class Daemon:
         self.kills = 0
 
     def start(self) -> None:
-        """Start it; `receive` reports when it answers."""
+        """Start the daemon; `receive` reports when it answers."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "brickd", "up"],
             env=self._place.environment,
@@ -118,7 +118,7 @@ class Daemon:
         return (self._place.folder / "daemon.log").read_text(errors="replace")
 
     def weighed(self) -> Weight | None:
-        """Its memory and files; None if it does not run."""
+        """The daemon's memory and files; None if it does not run."""
         if self._process is None:
             return None
         process = psutil.Process(self._process.pid)

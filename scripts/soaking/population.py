@@ -45,11 +45,11 @@ class Life:
     done: dict[str, Bounds] | None = None
 
     def read(self, kind: str) -> Bounds:
-        """Its work so far."""
+        """The worker's work so far."""
         return self.account.read(kind) if self.done is None else self.done[kind]
 
     def is_consumed(self) -> bool:
-        """Whether a daemon drains it."""
+        """Whether a daemon drains the worker's segment."""
         try:
             with open_segment(self.segment) as segment:
                 return segment.consumer() is not None
@@ -147,7 +147,7 @@ class Population:
             life.stopped = False
 
     def hurry(self, life: Life) -> None:
-        """Let it work without a rest: otherwise it would rarely be killed at work."""
+        """Let the worker work without a rest: otherwise it would rarely be killed at work."""
         if life.state == "lives":
             self._signal(life, signal.SIGUSR1)
 

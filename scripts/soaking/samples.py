@@ -73,7 +73,7 @@ class Samples:
 
     @property
     def workers_compared(self) -> int:
-        """For how many workers the account was compared after their end."""
+        """The number of workers whose account was compared after their end."""
         return len(self._compared)
 
     @property

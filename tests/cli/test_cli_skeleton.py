@@ -1,4 +1,4 @@
-"""The command as people and scripts use it: real processes, output and exit codes."""
+"""brickd as people and scripts use it: real processes, output and exit codes."""
 
 import csv
 import fcntl

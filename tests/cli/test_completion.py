@@ -51,7 +51,7 @@ def tab(*line: str, at: Path | None = None, first: str = "brickd") -> list[str]:
 
 
 def offered(*line: str) -> list[str]:
-    """The same without bash, for plain words."""
+    """The same candidates without bash, for plain words."""
     reported = complete("bash_complete", COMP_WORDS=" ".join(("brickd", *line)), COMP_CWORD=str(len(line)))
     assert reported.stderr == ""
     return [word.removeprefix("plain,") for word in reported.stdout.splitlines()]

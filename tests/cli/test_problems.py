@@ -127,7 +127,7 @@ def test_a_daemon_lists_recent_problems_and_separately_silenced_ones() -> None:
     assert listed(T + ACTIVE_NS + 1) == ([of_off], [])
     assert listed(T + ACTIVE_NS + 1, ACTIVE_NS + 1) == ([of_off, of_lost], [])
     assert listed(T + 6, of=seen._replace(book=book._replace(active_ns=5))) == ([of_off], []), "the time of the book"
-    assert listed(T, 0) == ([of_off, of_lost], []), "no time at all is not the time of the book"
+    assert listed(T, 0) == ([of_off, of_lost], []), "a time of 0 does not mean the default time"
     assert listed(T + 1, 0) == ([of_off], [])
     grown = seen._replace(workers=[made("api/0", counts={"no_lane": 4})])
     assert listed(T + 2 * ACTIVE_NS, of=grown) == ([of_lost], [])

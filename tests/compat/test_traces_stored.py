@@ -98,7 +98,7 @@ def document() -> dict[str, Any]:
 
 
 def changed(path: str, value: Any) -> str:
-    """The document with another value at a path; `...`: without the value."""
+    """The document with another value at a path; `...` removes the value."""
     answer = document()
     at: Any = answer
     *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]

@@ -80,7 +80,7 @@ def test_a_second_daemon_names_the_running_one(prefix: str, tmp_path: Path, work
     with running() as first:
         assert f"process {first.pid}" in refused()
         first.until("worker_found")
-        # In another place it finds the same segments.
+        # A daemon with another runtime directory finds the same segments.
         other = refused(BRICKD_RUNTIME_DIR=str(tmp_path / "other"))
         assert f"process {first.pid} already drains the segments {prefix}*" in other
         assert first.ask("/status")["ledger"]["deferred"]["started"] == 10

@@ -360,7 +360,7 @@ def test_a_renamed_segment_is_drained_under_its_new_name(shared: Shared) -> None
     shared.files = (new, second)
     shared.goes_on()
     assert shared.daemon.ask(f"/inspect?name={new}")["segment"] == new
-    # Another file has its old name now.
+    # Another file has the segment's old name now.
     other = shared.put(first.removeprefix(shared.prefix), bytes(image(service=b"squatter")))
     with live_worker(SHM / other) as fd:
         attached(shared, fd)

@@ -242,7 +242,8 @@ def test_a_damaged_checkpoint_is_reported_until_rewritten_and_counts_nothing_twi
         damage(content)
         runtime().checkpoint.write_bytes(content)
         before = events_logged()
-        # It puts the damaged one aside and dies: its successor must report it, too, and dies at its own checkpoint.
+        # The daemon puts the damaged checkpoint aside and dies: its successor must report that, too, and dies at its
+        # own checkpoint.
         host.kill(ACTIONS[number % 3], 3, then=host.one_dies if number % 2 else None)
         host.kill("kill-before", 1, "write")
         assert events_logged() > before, "by a daemon that survived"

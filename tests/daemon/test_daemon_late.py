@@ -42,7 +42,7 @@ def started_worker(start: Start) -> tuple[Worker, str]:
 
 
 def work(worker: Worker, rings: int) -> None:
-    """Let it fill its rings `rings` times, and wait for that."""
+    """Let the worker fill its rings `rings` times, and wait for that."""
     assert worker.process.stdin is not None
     worker.process.stdin.write(b"%d\n" % rings)
     worker.process.stdin.flush()

@@ -117,7 +117,8 @@ def test_a_prompt_repeated_in_each_epoch_is_sampled_in_both_workers_at_once(work
 
 @pytest.mark.ci
 def test_at_an_epoch_border_workers_differ_only_while_the_epoch_is_written(worker: Start, prefix: str) -> None:
-    # One of 500 rounds is between the two writes: 10 ms of 5 s. They took 0.05 ms for 64 workers, 32 ms at worst.
+    # One of 500 rounds may see only one of the two writes: 10 ms of 5 s. The writes took 0.05 ms for 64 workers, 32 ms
+    # at worst.
     one, two = (Server(worker, number, "1/4") for number in range(2))
     clock = Clock()
     both: list[set[Sample]] = [set(), set()]

@@ -42,7 +42,7 @@ def foreign_file(file: Path, image: bytes = b"x\n", mode: int = 0o666, uid: int 
 
 @contextmanager
 def lock_holder(file: Path) -> Iterator[None]:
-    """A process that is not its worker holds the worker's lock on it."""
+    """A process that is not the segment's worker holds the worker's lock on it."""
     with file.open("r+b") as held:
         fcntl.lockf(held, fcntl.LOCK_EX, 1, 0)
         yield

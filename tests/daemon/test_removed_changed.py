@@ -36,7 +36,7 @@ def replace(file: str) -> None:
 
 
 def go_on(process: Worker, more: int) -> None:
-    """Let it remove the recorded segment; it then records `more` others."""
+    """Let the worker remove the recorded segment; it then records `more` other segments."""
     process.go()
     for _ in range(more):
         assert process.next_report() == "forked"

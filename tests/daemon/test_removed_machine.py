@@ -65,7 +65,7 @@ class RemovedMachine(RuleBasedStateMachine):
 
     @rule(worker=workers)
     def a_new_worker_records_it(self, worker: str) -> None:
-        """A new worker that found it dead, now or earlier, records it."""
+        """A new worker that found the segment dead, now or earlier, records it."""
         fd = os.memfd_create("image")
         os.write(fd, dead_image(bytes.fromhex(worker), self.spans[worker]))
         record = Segment(worker, fd).removed(_reader.REMOVED_ROOM)
@@ -80,7 +80,7 @@ class RemovedMachine(RuleBasedStateMachine):
 
     @rule(worker=workers, name=st.sampled_from(["!", "copy-"]))
     def a_worker_is_copied(self, worker: str, name: str) -> None:
-        """Copy it: another file with its uuid, and a name before or after its own."""
+        """Copy the segment: another file with its uuid, and a name before or after its own."""
         if (SHM / f"{self.prefix}{worker}").exists():
             draft = SHM / f".{self.prefix}{name}{worker}"
             draft.write_bytes(dead_image(bytes.fromhex(worker), self.spans[worker]))

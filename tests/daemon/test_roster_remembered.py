@@ -218,7 +218,7 @@ def test_a_segment_renamed_more_often_than_it_may_be_open_is_given_up(
     (attached,) = life.loop.roster.attached.values()
 
     def renamed(name: str, access: int) -> Segment:
-        """Give it the name of another one just before that is opened."""
+        """Give a segment the name of another one just before that one is opened."""
         os.rename(SHM / attached.segment.name, SHM / name)
         return open_segment(name, access)
 

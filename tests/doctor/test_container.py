@@ -64,7 +64,7 @@ def serve(worker: Start, shm: Path, prefix: str) -> Serve:
 
 @pytest.fixture
 def daemon(shm: Path, prefix: str) -> Iterator[Running]:
-    """The daemon next to it; a volume with the daemon's own folder is its runtime directory."""
+    """The daemon in the next container; a volume with the daemon's own folder is its runtime directory."""
     directory = runtime().directory
     directory.chmod(0o777)  # the mode that Kubernetes uses
     with pytest.MonkeyPatch.context() as patch:

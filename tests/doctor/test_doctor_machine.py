@@ -72,7 +72,7 @@ def test_the_exit_code_says_whether_a_finding_is_broken(worker: Start, prefix: s
 def test_the_memory_that_threads_may_still_take_is_what_they_take_when_they_use_every_place(
     worker: Start, prefix: str
 ) -> None:
-    """One thread has used all places, the other one; no ring is in use yet."""
+    """One thread has used all places, the other thread one place; no ring is in use yet."""
     process = started(
         worker,
         """

@@ -166,7 +166,7 @@ class Own:
         self.sequence.value += 1
 
     def copy(self, writer: Writer) -> tuple[bool, set[int]]:
-        """Whether the summary did not change meanwhile, and the numbers in the copy."""
+        """Whether the summary stayed the same meanwhile, and the numbers in the copy."""
         self.loads = 0
 
         def before() -> None:

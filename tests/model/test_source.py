@@ -61,7 +61,7 @@ def sender(worker: Start, length: int, **environment: str) -> Worker:
 
 
 def more(process: Worker) -> bool:
-    """Let it send more; return whether all of it is sent."""
+    """Let the worker send more; return whether everything is sent."""
     process.go()
     return bool(process.next_report())
 

@@ -145,7 +145,7 @@ def test_a_worker_that_started_within_the_window_counts_completely(alive: bool, 
 
 @pytest.mark.parametrize("alive", [True, False])
 def test_a_worker_that_could_not_be_read_before_is_not_in_the_window(alive: bool) -> None:
-    """Its totals at the beginning of the window are unknown."""
+    """The worker's totals at the beginning of the window are unknown."""
     old = MadeUp()
     work(old, "a", 5, 7)
     assert after(snapshot(), worker(old, 1, born_ns=-1, alive=alive)) == {}

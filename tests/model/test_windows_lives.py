@@ -162,6 +162,6 @@ def test_a_window_holds_the_records_of_the_shown_workers(course: list[tuple[str,
 
 @given(courses((*STEPS, "lose", "lose")))
 def test_a_window_never_holds_more_when_segments_are_lost(course: list[tuple[str, int]]) -> None:
-    """It holds less if a lost segment is in no snapshot."""
+    """The window holds less if a lost segment is in no snapshot."""
     for seen, recorded in seen_and_recorded(course):
         assert seen <= recorded

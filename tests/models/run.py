@@ -17,7 +17,7 @@ SPIN_MISSING = "spin is missing: apt-get install spin"
 # Megabytes, steps and seconds; the largest model needs about half of the first and a tenth of the last.
 MEMORY, DEPTH, PATIENCE = 1000, 100_000, 300
 
-# Models in which every run ends: no state may be reached from itself. One kill is enough to see it.
+# Models in which every run ends: no state may be reached from itself. One kill is enough to see the effect.
 ENDING = ("restart", "deferred")
 ENDING_KILLS = "-DKILLS=1"
 

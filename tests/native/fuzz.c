@@ -209,7 +209,8 @@ static void recorder_begin(struct brick_recorder *to, struct brick_spool *spool)
         wrong("no recording");
 }
 
-/* It ends with an END, after complete chunks of at most the existing slots. */
+/* A recording ends with END, after complete chunks of at most the existing
+ * slots. */
 static void check_recording(struct brick_recorder *from)
 {
     int fd = dup(from->fd);

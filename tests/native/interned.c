@@ -1,5 +1,5 @@
 /* interned: reads commands, one per line, and answers with a number: "nNAME" the number of a name, "lLAYER" 0 after a
- * span in that layer. It ends with its input. */
+ * span in that layer. The program ends with its input. */
 #include "brick_agent.h"
 
 #include <stdio.h>

@@ -58,7 +58,7 @@ uint64_t tables_claim(uint64_t key)
     return at;
 }
 
-/* It publishes it with the number of the key. */
+/* The other thread publishes the entry with the number of the key. */
 void tables_publish(uint64_t at, uint64_t key, uint64_t number);
 void tables_publish(uint64_t at, uint64_t key, uint64_t number)
 {

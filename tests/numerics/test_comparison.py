@@ -302,7 +302,7 @@ def without(records: list[CheckedRecord], site: int, step: int) -> list[CheckedR
 
 
 def test_later_steps_of_a_damaged_worker_stay_paired() -> None:
-    """Their inputs differ because of the damage."""
+    """The later inputs differ because of the damage."""
     wrong = given_else(chain(NORM), 2)
     reported = compared(GOOD, wrong, by="run")
     assert (reported["verdict"], where(reported)[:3]) == ("diverged", ("norm", 0, 1))
@@ -529,9 +529,9 @@ def test_equal_workers_never_diverge_whatever_they_lose(
         assert found["verdict"] == ("incomplete" if any(lost.values()) else "identical")
 
 
-# One did the other work before, the other one after the step that they share.
+# One worker did the other work before the step that they share, the other worker after it.
 @example([(3, 3, 2, 0), (2, 2, 1, 0)], [(2, 1, 1, 0), (3, 3, 2, 0)])
-# Only one has the fingerprint that shows that the step reads state.
+# Only one worker has the fingerprint that shows that the step reads state.
 @example([(1, 1, 1, 0), (1, 1, 2, 0)], [(1, 1, 2, 0), (1, 2, 1, 0), (3, 1, 2, 0)])
 @given(anybodys_runs, anybodys_runs)
 def test_swapping_the_sides_swaps_only_their_labels(

@@ -294,7 +294,7 @@ def test_a_distant_worker_among_many_classes_is_named_in_any_order(wrong: int) -
 
 
 def test_a_flipped_bit_next_to_another_class_only_is_undecidable() -> None:
-    """Another order of the same numbers may give it."""
+    """Adding the same numbers in another order may give this output."""
     service = Service(2)
     for content in range(3):
         look_after(service, *of(content, USUAL, OTHER))

@@ -108,7 +108,7 @@ def test_four_outputs_are_compared_and_sixteen_examined() -> None:
 
 
 def test_the_judged_output_is_compared_however_rare() -> None:
-    """The judged output is the seventh, and in the class of the first one."""
+    """The judged output is the seventh, and is in the class of the first output."""
     outputs = [tensor(0, USUAL), far(1), far(2), far(3), far(4), far(5), tensor(0, OTHER)]
     found = learning(outputs)
     assert found.read(HERE, alone(1, 2, 3, 4, 5, 6, 7), UUIDS, 6) == GroupToJudge(

@@ -105,7 +105,7 @@ def test_fingerprints_left_in_a_smaller_window_are_compared_as_before() -> None:
     send(window, 9, 1, 1)
     _, first, end = window.extent(0)
     assert 0 < first < 600
-    # One worker has lost the first ones, the other one none.
+    # One worker has lost its first fingerprints, the other one none.
     assert [number for number in range(600, 600 + first) if len(window.group(number)) != 1] == []
     assert [number for number in range(600 + first, end) if len(window.group(number)) != 2] == []
     # Each of them is found by its inputs and its output.

@@ -174,7 +174,7 @@ reported = [torch.equal(replica(model)(x), wanted), not torch.equal(wanted, plai
 
 
 def test_a_host_can_read_keep_and_replace_its_forward(worker: Start, prefix: str) -> None:
-    """Its replacement is timed."""
+    """The replaced method is timed."""
     got = left(
         worker,
         prefix,

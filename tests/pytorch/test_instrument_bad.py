@@ -135,9 +135,9 @@ same("no_modules", lambda: object(), lambda m: 1)
 CALLS = {"none": 2, "shapes": 4, "raises": 4, "shared": 2, "threads": 80, "inferring": 2, "mapped": 2, "no_modules": 0}
 CALLS |= {"many": 9, "checkpointed": 2}  # forward, and again during the backward
 UNREADABLE = {"meta", "sparse", "quantized"}
-# Nothing of them can be compared: they return no tensor, or raise.
+# These calls cannot be compared: they return no tensor, or raise.
 BARE = {"none", "raises", "stops", "wrong_call", "mapped", "yields", "unlooked", "no_modules"}
-# A message says why nothing is recorded of them.
+# A message says why nothing is recorded of these calls.
 SAID = UNREADABLE | {"unlooked", "no_modules"}
 
 

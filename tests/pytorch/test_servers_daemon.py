@@ -27,7 +27,7 @@ def isolated() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def server(isolated: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """It begins without a daemon."""
+    """The server begins without a daemon."""
     folder = tmp_path_factory.mktemp("uvicorn")
     (folder / "app.py").write_text(APP)
     one = Server(folder, sys.executable, "-m", "uvicorn", "app:app", "--workers", str(WORKERS), "--host",
@@ -48,7 +48,7 @@ class Counted:
         self._server, self._before = server, spans()
 
     def more(self, source: str) -> None:
-        """Assert that each of them has answered since, and that brickd, queried this way, shows it."""
+        """Assert that each server has answered since, and that brickd, queried this way, shows it."""
         self._server.workers(WORKERS)
         now = spans()
         assert document("status")["source"] == source

@@ -103,7 +103,7 @@ with torch.no_grad():
 
 
 def states(worker: Start, prefix: str, source: str) -> dict[str, str]:
-    """By site: what its host reported, "stateful" or "stateless"; "" if its name decides."""
+    """For each site, what the host reported: "stateful" or "stateless"; "" if the site's name decides."""
     got = recorded(worker, prefix, ATTENTION + textwrap.dedent(source), BRICKD_FINGERPRINTS="all")
     words = {0: "", _reader.CHECKED_STATEFUL: "stateful", _reader.CHECKED_STATELESS: "stateless"}
     found = {}

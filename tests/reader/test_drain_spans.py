@@ -25,7 +25,7 @@ def assert_taken(drain: _reader.Drain, records: dtypes.Array) -> None:
 
 
 def counted(many: int, seed: int = 0, **values: Any) -> dtypes.Array:
-    """This number of valid records."""
+    """Return this number of valid records."""
     random = np.random.default_rng(seed)
     made: dtypes.Array = np.zeros(many, dtypes.dtype("span"))
     made["kind"], made["slots"] = SPAN, 1
@@ -94,7 +94,7 @@ def judged(records: dtypes.Array, head: int, last: int) -> tuple[dtypes.Array, i
 
 @given(st.lists(st.tuples(st.lists(RECORD | HONEST, max_size=16), st.sampled_from([0, 60, 64, 70])), max_size=6))
 def test_valid_spans_are_taken_and_invalid_ones_counted(passes: list[tuple[list[dict[str, int]], int]]) -> None:
-    """The last 64 of a pass are checked one by one: valid ones may come after the others."""
+    """The last 64 records of a pass are checked one by one: valid records may come after invalid ones."""
     believed, rejected, skipped, sequence, last = [], 0, 0, 0, 0
     with rings(paths=PATHS, span_slots=128) as r:
         drain = r.drain()

@@ -339,7 +339,7 @@ def test_other_work_of_one_worker_leaves_the_repeats_of_others_compared(
 
 @pytest.mark.parametrize(("by_input", "first"), [(True, 0), (False, 1)])
 def test_positions_in_execution_order_count_from_zero(by_input: bool, first: int) -> None:
-    """By run, the step itself is first."""
+    """In a comparison by run, the step itself is first."""
     one = [CheckedRecord(Tensor(1), (Tensor(n),), site=n, ticks=n) for n in range(1, 5)]
     sites = matched(one, one, by_input=by_input).sites
     assert sorted(site.moment for site in sites) == [first + n for n in range(4)]
@@ -422,7 +422,7 @@ def test_by_input_the_reference_is_a_steady_worker_if_there_is_one() -> None:
 @pytest.mark.parametrize("by_input", [False, True])
 @pytest.mark.parametrize("places", [*permutations((1, 2, 3))])
 def test_a_worker_without_a_common_context_is_shown_with_the_first_one(places: tuple[int, ...], by_input: bool) -> None:
-    """In any order of the contexts."""
+    """The order of the contexts does not matter."""
     pair, first, lone = places
     of = (first, pair, pair, first, lone)
     if by_input:

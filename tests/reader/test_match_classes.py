@@ -138,7 +138,7 @@ def test_with_more_large_differences_none_counts_as_rounding() -> None:
 
 @pytest.mark.parametrize("damaged", range(4))
 def test_a_worker_that_diverges_later_stays_in_its_earlier_class(damaged: int) -> None:
-    """Its own outputs have too little in common with the others for a decision."""
+    """The worker's own outputs have too little in common with the others for a decision."""
     workers = [records_of(always(USUAL, 9)), records_of(always(OTHER, 9)), records_of(always(OTHER, 9))]
     workers.insert(damaged, records_of(always(USUAL, 9, c5=FAR, c6=FAR, c7=FAR, c8=FAR)))
     assert {content: workers_apart for content, (_, workers_apart) in apart(*workers).items()} == {
@@ -223,7 +223,7 @@ ORDERS = {USUAL: 0, BIT: 0, OTHER: 1, OTHER_BIT: 1, THIRD: 2, FAR: 3}
 
 
 def rounded(one: int, other: int) -> bool:
-    """Whether two differ at most by rounding."""
+    """Whether two outputs differ at most by rounding."""
     return one == other or FAR not in (one, other)
 
 
@@ -245,7 +245,7 @@ def contents_of(one: Mapping[int, int], other: Mapping[int, int]) -> int:
 
 
 def of_two(one: Mapping[int, int], other: Mapping[int, int]) -> bool:
-    """Whether the rule puts two into two classes."""
+    """Whether the rule puts two workers into different classes."""
     return contents_of(one, other) >= 3
 
 
@@ -292,7 +292,7 @@ def test_the_classes_of_two_fingerprints_do_not_depend_on_others(workers: list[d
 
 @pytest.mark.parametrize(("error", "rounded_"), [(2.0**-23, 2), (2.0**-23 + 2.0**-40, 0)])
 def test_an_error_within_rounding_is_classified_as_rounding(error: float, rounded_: int) -> None:
-    """For a single float32, without any addition: half a unit for each of the two, and no more."""
+    """A single float32 without any addition is off by at most half a unit, so two differ by at most one."""
     one, other = (
         CheckedRecord(Tensor(n, 1.0, (by, *(0.0,) * 15), 1), (Tensor(7, elements=1),), extents=(1, 1))
         for n, by in enumerate((0.0, error))

@@ -1,4 +1,4 @@
-"""A recording's missing checksums are counted as lost, and no others."""
+"""Exactly the checksums that a recording lacks are counted as lost."""
 
 from __future__ import annotations
 

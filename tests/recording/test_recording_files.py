@@ -462,7 +462,7 @@ def with_lanes(path: Path, lanes: int, snapshot: Snapshot, fill: Callable[[_read
     shown = snapshot._replace(survey=snapshot.survey._replace(workers=[worker._replace(reading=reading)]))
     with written(path) as recording:
         fill(recording)
-        # After its records, as if there was no room before them.
+        # The tables are after the records, as if there was no room before them.
         recording.append(_reader.CHUNK_WORKERS, 1, json.dumps({"00": 1, reading.uuid: 7}).encode())
         tables = bodies.tables(shown, set())
         assert tables is not None

@@ -33,7 +33,7 @@ def parsed(event: bytes) -> tuple[str, Any]:
 
 
 def run(reading: Any) -> Any:
-    """Run it for at most two seconds; longer means that it waits for nothing."""
+    """Run the command for at most two seconds; a longer run means that it waits for nothing."""
 
     async def bounded() -> Any:
         return await asyncio.wait_for(reading, 2)

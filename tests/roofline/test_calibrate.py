@@ -185,7 +185,7 @@ def test_a_failed_save_keeps_the_file_and_leaves_no_draft(tmp_path: Path, monkey
 
 
 def old(**changes: object) -> dict[str, Any]:
-    """A device as brickd 0.1.0 before evidence wrote it."""
+    """A device as brickd 0.1.0 wrote it before it recorded evidence."""
     device = core({"float32": (2.0, seen(2.0)), "memory": (1.0, seen(1.0))}).document()
     del device["evidence"]
     return device | changes

@@ -58,7 +58,7 @@ with ThreadPoolExecutor(1) as other:
 
 @dataclass
 class Loaded:
-    """One such worker.
+    """One busy worker.
 
     Attributes:
         file: its segment.

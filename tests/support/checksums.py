@@ -46,7 +46,7 @@ def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Lef
 
 
 def recorded_in(epoch: int, worker: Start, prefix: str, source: str, **environment: str) -> Left:
-    """Run a program in a given epoch; returns what it left."""
+    """Run a program in a given epoch; return what it recorded."""
     process = worker("brick.init()\npause()\n" + _whole(source), **environment)
     process.paused()
     give(reading(prefix).file, epoch)

@@ -24,7 +24,7 @@ from brickd.views.diff_operands import require_comparable
 
 NAMES = [None, *((name, 0) for name in ("embed", "norm", "scores", "mlp", "router", HOSTILE, "attention"))]
 NAMES[3] = ("scores", 7)
-# By number, in the order of execution.
+# The sites by number, in the order of execution.
 EMBED, NORM, SCORES, MLP, ROUTER, STRANGE, OFF = range(1, 8)
 SITES = [None, (1, -1, 0), (2, 0, 0), (3, 0, 0), (4, 0, 0), (5, 0, 0), (6, 0, 0), (1, 5, _reader.SITE_OFF)]
 INT64 = 5
@@ -104,20 +104,20 @@ class ComparableWorkers:
         return Worker(f"{service}/{number}", reading, ledger_of(reading))
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """Their fingerprints."""
+        """The workers' fingerprints."""
         numerics = Numerics()
         self.add_fingerprints(of, numerics)
         return numerics
 
     def compared(self) -> None:
-        """None: nothing compares all the time."""
+        """Return None, because no daemon compares these workers continuously."""
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
-        """Nothing, for the same reason."""
+        """Nothing, because no daemon compares these workers continuously."""
         return ()
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Add their fingerprints to those of others."""
+        """Add the fingerprints of these workers to `numerics`."""
         sites = [None if row is None else (row[0], row[1], row[2]) for row in SITES]
         for worker in of:
             number = worker.reading.header["uuid"][0] - 1

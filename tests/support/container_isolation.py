@@ -40,7 +40,7 @@ class Container:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """The beginning of a command line that runs in it."""
+        """The beginning of a command line that runs in the container."""
         return ("unshare", "--pid", "--fork", sys.executable, __file__, json.dumps(asdict(self)))
 
 

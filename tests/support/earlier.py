@@ -27,7 +27,7 @@ class Earlier:
         self._folder = folder
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """A Python program that imports these and not our own ones."""
+        """A Python program that imports the earlier packages and not ours."""
         return subprocess.Popen(
             [sys.executable, "-P", *arguments],
             env=os.environ | {"PYTHONPATH": str(self._folder)},

@@ -26,7 +26,7 @@ _SERVER = Path(__file__).with_name("forking_server.py")
 
 
 class Forked:
-    """A running one: like `subprocess.Popen`, as far as needed here."""
+    """A running process: like `subprocess.Popen`, as far as needed here."""
 
     def __init__(self, answer: socket.socket, stdin: IO[bytes] | None, stdout: IO[bytes], stderr: IO[bytes]) -> None:
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
@@ -47,7 +47,7 @@ class Forked:
         os.close(self._pidfd)
 
     def poll(self) -> int | None:
-        """Its exit status, if it has ended."""
+        """The exit status of the process, if it has ended."""
         with suppress(BlockingIOError):
             if self.returncode is None:
                 self.returncode = int(self._answer.recv(100, socket.MSG_DONTWAIT))
@@ -101,7 +101,7 @@ class ForkingParent:
         self._socket = parent_end
 
     def run(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-        """Run one to its end, without input."""
+        """Run a process to its end, without input."""
         stdout, stderr = (os.fdopen(os.memfd_create(name), "rb") for name in ("stdout", "stderr"))
         with (
             open(os.devnull) as stdin,

@@ -20,7 +20,7 @@ _PROGRAM = Path(__file__).parent / "bare_daemon.py"
 
 
 class DyingDaemon:
-    """One of them.
+    """One daemon that is killed at an effect.
 
     Attributes:
         effects: the effects begun and read so far: ("pwrite", path).
@@ -44,7 +44,7 @@ class DyingDaemon:
             yield self.effects[-1]
 
     def stop(self) -> bool:
-        """Stop it at once; False: it has ended."""
+        """Stop the daemon at once; False: it has ended."""
         self.process.send_signal(signal.SIGSTOP)
         if self.process.returncode is not None:
             return False
@@ -52,7 +52,7 @@ class DyingDaemon:
         return found is not None and found.si_code == os.CLD_STOPPED
 
     def go(self) -> None:
-        """Continue it."""
+        """Continue the daemon."""
         self.process.send_signal(signal.SIGCONT)
 
     def over(self) -> None:

@@ -46,7 +46,7 @@ class MadeUpWeights:
         once: int = 0,
         refused: int = 0,
     ) -> str:
-        """Add a worker; its name after the service is its coordinates."""
+        """Add a worker; the name after the service has the worker's coordinates."""
         reading = MadeUp(service=service, now=NOW).reading()
         uuid = (len(self.workers) + 1).to_bytes(16, "big")
         header: Any = {**reading.header, "uuid": uuid, "coordinates": name.partition("/")[2].encode()}

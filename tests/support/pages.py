@@ -50,7 +50,7 @@ class Command(NamedTuple):
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it is for the reader's own machine."""
+        """Whether the command is for the reader's own machine."""
         return self.line.split()[0] in _ELSEWHERE
 
 

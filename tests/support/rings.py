@@ -69,7 +69,7 @@ class Rings:
         os.pwrite(self.fd, pair, forge.place(self.page, "consumer", lane) + forge.field("consumer", ring)[0])
 
     def path(self, number: int, unit: int) -> None:
-        """Make a path: a root of its own."""
+        """Make a path that is a root."""
         os.pwrite(self.fd, struct.pack("<Q", 1 << 63 | unit << 56 | 0xFFFF), forge.place(self.page, "path", number))
 
     def line(self, lane: int) -> Any:
@@ -127,7 +127,7 @@ def events_of(result: list[tuple[int, bytes | None, str | None]]) -> bytes:
 
 
 def refusal(drain: _reader.Drain) -> str:
-    """The reason why a pass refuses it."""
+    """The reason why a pass refuses the segment."""
     ((_, _, refused),) = _reader.drain([drain])[2]
     assert refused is not None
     return refused
@@ -156,7 +156,7 @@ def folded(records: dtypes.Array) -> dtypes.Array:
 
 
 def longest(records: dtypes.Array) -> list[tuple[int, int, int, int, int]]:
-    """Each path's longest span, the first of equals."""
+    """Each path's longest span; the first one if several are equal."""
     found = []
     for path in np.unique(records["path"]):
         own = records[records["path"] == path]

@@ -30,7 +30,7 @@ def rounds():
 
 
 def again(worker: Worker) -> None:
-    """Let it do another round."""
+    """Let the process do another round."""
     worker.go()
     worker.next_report()
 

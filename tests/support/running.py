@@ -46,7 +46,7 @@ class Running:
         return answer.document
 
     def once(self, target: str, so: Callable[[Any], bool]) -> Any:
-        """Its answer, once it satisfies `so`; the daemon works in between."""
+        """The daemon's answer, once it satisfies `so`; the daemon works in between."""
         (document,) = until(lambda: [found for found in [self.ask(target)] if so(found)])
         return document
 
@@ -61,7 +61,7 @@ class Running:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stop all its threads meanwhile."""
+        """Stop all threads of the daemon meanwhile."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             until_stopped(self.pid)

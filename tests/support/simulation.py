@@ -585,7 +585,7 @@ class World:
         return here.get(uuid, self.folding.get(uuid, 0))
 
     def tick(self, seconds: float) -> None:
-        """Tick the daemon, or start one; it may die in it."""
+        """Let the daemon do a tick, or start one; it may die in the tick."""
         self.now_ns += int(seconds * SECOND)
         try:
             if self.daemon is None:
@@ -610,7 +610,7 @@ class World:
             self._unsure(writer)
 
     def has(self, writer: Writer) -> bool:
-        """Whether the present daemon drains it, and not a copy of it."""
+        """Whether the present daemon drains this worker's segment, and not a copy of it."""
         return self._has_open(writer.identifier)
 
     def _note_copies(self) -> None:
@@ -625,11 +625,11 @@ class World:
         return any(each.segment.identifier == identifier for each in attached)
 
     def _missed(self, writer: Writer) -> bool:
-        """Whether the daemon has not seen it yet: of three segments in a tick it misses the second."""
+        """Whether the daemon has not seen the segment yet: of three segments in a tick it misses the second."""
         return self.daemon is not None and not self.has(writer) and not writer.vanished
 
     def reopen(self, lost: Writer) -> None:
-        """Let its process notice the removal, and continue in another segment."""
+        """Let the worker notice the removal of its segment, and continue in another one."""
         if self._missed(lost):
             return
         lost.finish()
@@ -638,11 +638,11 @@ class World:
         lost.die()
 
     def leave(self, writer: Writer) -> None:
-        """Let a worker end, whatever reads it."""
+        """Let a worker end, whether or not a daemon drains it."""
         self.removing.append(writer.leave(self.prefix, lambda: self.has(writer)))
 
     def reap(self, writer: Writer) -> None:
-        """Let a new worker find it dead without a consumer, and remove its segment."""
+        """Let a new worker find a dead one without a consumer, and remove its segment."""
         self.removing.append(self._reap(writer))
 
     def _reap(self, writer: Writer) -> Generator[None, None, None]:

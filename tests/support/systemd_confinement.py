@@ -54,7 +54,7 @@ def command(settings: Settings, runtime: Path, instead: Sequence[str] = ()) -> l
 
 
 def place(settings: Settings) -> str:
-    """Its runtime directory, as it sees it."""
+    """The runtime directory, as the confined service sees it."""
     return f"/run/{settings['RuntimeDirectory'][0]}"
 
 

@@ -1,4 +1,4 @@
-"""The verbs as a person runs them: in their own process, over workers that do not move."""
+"""The verbs as a person runs them: in their own process, with workers that do nothing meanwhile."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ SIX = [0.0] * 6
 
 
 def standing(row: Row, *others: Row) -> Standing:
-    """The standing of the first row among these, or among four equal ones."""
+    """The standing of the first row among these rows, or among four equal rows."""
     alike = [[0.0] * len(row)] * 4
     return Field({"it": row, **{f"other {n}": other for n, other in enumerate(others or alike)}}).standing("it")
 

@@ -39,7 +39,7 @@ def test_a_brick_is_compared_from_a_thousandth_of_a_workers_time_on() -> None:
 
 
 def test_the_distance_is_the_logarithm_of_the_mean_over_the_median() -> None:
-    """For any number of calls."""
+    """The distance does not depend on the number of calls."""
     assert apart([(10, 1e9), (20, 2e9), (5, 1e9)]) == pytest.approx([0, 0, math.log(2)])
 
 

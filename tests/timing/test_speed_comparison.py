@@ -303,7 +303,7 @@ def test_verdicts_do_not_depend_on_the_order_of_groups(
 @settings(deadline=None)
 @given(SPANS, SPANS, st.integers(0, 12), st.integers(0, 6))
 def test_scaling_all_times_changes_no_verdict(first: list[int], second: list[int], octaves: int, clock: int) -> None:
-    """By longer ticks, and by more of them."""
+    """The times are scaled by longer ticks, and by more ticks."""
     short = only(paces([worker({"gemm": first})], [worker({"gemm": second})]))
     longer = [
         worker({"gemm": [ticks * 2 ** (octaves + clock) for ticks in each]}, 2**clock) for each in (first, second)

@@ -55,7 +55,7 @@ def test_a_fleet_of_equal_workers_raises_no_alarm(seed: int, noise: float) -> No
 
 @given(SEEDS, st.floats(-18, 18))
 def test_a_common_load_changes_nothing(seed: int, scale: float) -> None:
-    """All slow down together, by another factor in each slot."""
+    """All workers slow down together, by another factor in each slot."""
     fleet = slow_gemm()
     noise = random.Random(seed).gauss
     slots = [fleet.slot(number, noise) for number in range(6)]
@@ -130,7 +130,7 @@ def test_one_of_three_and_two_of_eight_workers_are_named() -> None:
 
 
 def test_a_parent_is_not_blamed_for_its_child() -> None:
-    """Its self time is normal."""
+    """The parent's self time is normal."""
     assert [about.brick for about in found(judge(slow_gemm(20.0).looks(6, seed=3)))] == ["moe_gemm"]
 
 

@@ -35,7 +35,7 @@ class Side:
     elements: int = 0
 
     def work_in(self, slot: int) -> SlotSide:
-        """Its values in a slot."""
+        """The worker's values in a slot."""
         apart = self.apart if isinstance(self.apart, float) else self.apart[slot]
         calls = self.calls if isinstance(self.calls, int) else self.calls[slot]
         return SlotSide(apart, calls, calls * self.mean_ns, self.elements)

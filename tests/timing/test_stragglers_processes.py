@@ -53,7 +53,7 @@ class Watch:
         return self._start(PROGRAM, BRICKD_SERVICE="api", BRICKD_WORKER=str(number), BRICKD="1")
 
     def send(self, order: str, *numbers: int, gemm_ns: int = 1_000_000, reduce_ns: int = 1_000_000) -> None:
-        """Let all of them work, and wait for it."""
+        """Let all workers work, and wait until they have."""
         for number in numbers:
             stdin = self.workers[number].process.stdin
             assert stdin is not None

@@ -462,14 +462,14 @@ def test_equal_workers_on_a_busy_host_raise_no_alarm() -> None:
 
 
 def test_more_processor_time_without_longer_calls_is_not_slow() -> None:
-    """Another of its threads computes at the same time."""
+    """Another thread of the worker computes at the same time."""
     found = looks(EQUAL, lambda worker, slot: 0.05, lambda worker, slot: 0.09 if worker == 2 else 0.06)
     assert names(judge(found))[0] == []
 
 
 @pytest.mark.parametrize("ran", [0.02, 0.09])
 def test_processor_time_counts_only_if_all_workers_compute(ran: float) -> None:
-    """They record a tenth of the time; one of them waits for a device."""
+    """The workers record a tenth of their time; one of them waits for a device."""
     first = looks(EQUAL, lambda worker, slot: 0.0, lambda worker, slot: ran if worker == 0 else 0.1)[0]
     assert len(first.processor) == 4 * (ran == 0.09)
 

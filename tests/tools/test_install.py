@@ -97,7 +97,7 @@ class Checkout:
 
     @property
     def installed(self) -> list[str]:
-        """What those installed; the jobs run at once, so their order means nothing."""
+        """What the jobs installed; they run at the same time, so their order means nothing."""
         return sorted((each.split()[-1] for each in self.calls), key=[SETUPTOOLS, *ALL].index)
 
     def change(self, name: str) -> None:

@@ -132,7 +132,7 @@ def test_the_same_change_in_all_workers_is_counted_and_no_damage() -> None:
 
 
 def test_a_restarted_worker_with_the_weights_of_the_others_is_equal() -> None:
-    """Its generations restart at one; nothing is reported across generations."""
+    """The worker's generations restart at one; nothing is reported across generations."""
     weighed = several("api/0", "api/1", "api/2")
     for name, generation in (("api/0", 2), ("api/1", 2), ("api/2", 1)):
         weighed.add_weight(name, 9, "w", 0, generation=generation)

@@ -79,7 +79,7 @@ def test_any_weights_survive_saving_and_loading(reported: list[tuple[int, int, i
 
 
 def spoiled(behind: Any = lambda rest: rest, **of: Any) -> bytes:
-    """A whole file with a change in its line or after it."""
+    """A whole file with a change in its first line or after it."""
     prefix, line, rest = unframed("weights file", 1, encode("p-", made().numerics.weights)).split(b"\n", 2)
     document = json.loads(line)
     for name, change in of.items():
@@ -88,7 +88,7 @@ def spoiled(behind: Any = lambda rest: rest, **of: Any) -> bytes:
 
 
 def first(change: Any) -> Any:
-    """The workers with a change of the first one."""
+    """Apply a change to the first worker only."""
 
     def spoil(workers: dict[str, list[Any]]) -> dict[str, list[Any]]:
         uuid = next(iter(workers))

@@ -18,7 +18,7 @@ from brickd.shm.segment_copy import Reading
 
 @pytest.fixture
 def called(worker: Start, compiled: Compile, prefix: str) -> Any:
-    """Run such a program; return its report and the segment at its end."""
+    """Run a C program; return its report and the segment at its end."""
 
     def run(program: str, **environment: str) -> tuple[Any, Reading]:
         process = worker(f"{c_calls(compiled)}\nresult = None\n{program}\nreport(result)\npause()\n", **environment)

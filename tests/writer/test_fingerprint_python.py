@@ -97,7 +97,7 @@ def test_a_tensor_of_more_than_a_mebibyte_has_the_same_fingerprint() -> None:
 
 
 def test_other_threads_run_during_a_large_fingerprint_and_may_not_resize_it() -> None:
-    """In either order: the memory is held until the fingerprint is done."""
+    """Whichever thread is first, the memory is held until the fingerprint is done."""
     memory, refused = bytearray(1 << 24), []
     done = threading.Event()
 
@@ -559,7 +559,7 @@ def test_a_refusal_by_a_table_is_one_line_and_an_interrupt_passes() -> None:
 
 
 def test_no_attribute_of_a_non_tensor_is_accessed() -> None:
-    """Some objects record each access, and make it a part of a program: torch.fx."""
+    """Some objects record each access as a part of a program: torch.fx."""
     asked = []
 
     class Traced:

@@ -73,7 +73,7 @@ def key_of(layer: int, above: int) -> int:
 
 
 def layers_at(place: int, above: int) -> list[int]:
-    """The first layers in which the key of name 1 is looked up at a place, or just behind it."""
+    """The first layers in which name 1's key is looked up at a place of the table, or just behind it."""
     at = {(place + further) % PLACES["entries"] for further in range(3)}
     return [*itertools.islice((n for n in itertools.count() if place_of_key(key_of(n, above)) in at), 12)]
 

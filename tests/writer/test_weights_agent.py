@@ -75,7 +75,7 @@ def test_an_ml_dtypes_bfloat16_weight_is_read(worker: Start, prefix: str) -> Non
 
 
 def test_a_weight_named_other_is_recorded_like_any_other(worker: Start, prefix: str) -> None:
-    """So is a name without room, which has no site."""
+    """A name without room is recorded, too, but has no site."""
     got, records, reported, _ = left_by(
         worker,
         prefix,

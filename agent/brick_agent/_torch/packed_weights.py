@@ -63,7 +63,7 @@ def host_copy(tensor: Any) -> Any:
     """Wait for a CUDA device, and copy a tensor from it.
 
     Raises:
-        RuntimeError: it is on another device, or a copy would end the capture of a CUDA graph.
+        RuntimeError: the tensor is on another device, or a copy would end the capture of a CUDA graph.
     """
     torch = sys.modules["torch"]
     if not tensor.is_cuda:
@@ -212,7 +212,7 @@ class _PackedTensor:
 
 
 def _is_multiplied(part: Any) -> bool:
-    """Whether its product with an input depends on its weight, its scales and its bias."""
+    """Whether the module's product with an input depends on its weight, its scales and its bias."""
     dynamic = sys.modules.get("torch.ao.nn.quantized.dynamic")
     return dynamic is not None and isinstance(part, dynamic.Linear)
 

@@ -4,7 +4,7 @@
 #include "context_key.h"
 #include "arguments.h"
 
-/* This is the only reference: the task ended with an open span. */
+/* No other reference is left: the task ended with an open span. */
 static int key_is_dead(const void *key)
 {
     return key != NULL && Py_REFCNT((PyObject *)(uintptr_t)key) == 1;

@@ -23,6 +23,6 @@ static inline const void *core_key(void)
 void core_watch(void);
 /* Call after a begin and after an end: for references to keys, and for the end of the thread. */
 void core_begun(unsigned outcome, const void *key);
-PyObject *core_ended(unsigned outcome, const void *key); /* None; NULL in strict mode, for an end without a begin */
+PyObject *core_ended(unsigned outcome, const void *key); /* returns None; NULL in strict mode, for an end without a begin */
 
 #endif

@@ -33,7 +33,7 @@ int brick_tables_make(struct brick_tables *t, const struct brick_header *h)
 
 /* ---- names ------------------------------------------------------------- */
 
-/* Raises the counter for readers to the private one; never lowers it. */
+/* Raises the readers' counter to the writer's own counter; never lowers it. */
 static void raise_to(uint64_t *counter, uint64_t value)
 {
     uint64_t now = brick_load_relaxed(counter);
@@ -41,8 +41,8 @@ static void raise_to(uint64_t *counter, uint64_t value)
         continue;
 }
 
-/* Returns the next number, or `room` if none is free. Compares before it takes one, so that the counter cannot exceed
- * the room. */
+/* Returns the next number, or `room` if none is free. Compares before it takes a number, so that the counter cannot
+ * exceed the room. */
 static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
 {
     uint64_t number = brick_load_relaxed(next) < room ? brick_fetch_add(next, 1) : room; /* O4 */

@@ -33,7 +33,8 @@ static inline uint64_t brick_entry_place(const struct brick_tables *t, uint64_t 
 
 /* Returns a site's key in the private table. No span has its unit: paths below path 0 are in the same table. */
 static inline uint64_t brick_site_entry(uint32_t name, uint32_t layer) { return brick_site_key(name, layer, 0x7F); }
-/* The same for a parameter, which is never off: its values reveal nothing about customers, whatever its name is. */
+/* The same for a parameter: it is never off, because its values reveal nothing about customers, whatever its name is.
+ * */
 static inline uint64_t brick_weight_entry(uint32_t name, uint32_t layer) { return brick_site_key(name, layer, 0x7E); }
 
 /* The usual case: returns the value at the first place. 0: not published (path 0 has no entry). */

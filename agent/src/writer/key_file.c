@@ -97,7 +97,7 @@ static void directories_make(const char *path)
     }
 }
 
-/* Creates the file atomically, and never replaces another one. */
+/* Creates the file atomically; never replaces an existing file. */
 static void secret_make(const struct key_path *p)
 {
     static const char hex[] = "0123456789abcdef";

@@ -64,7 +64,7 @@ static void complain(const char *what, int error)
 
 static struct brick_segment *segment_open(const struct brick_plan *plan)
 {
-    /* Each is on a page that stays mapped: a thread in a slow path may still read the previous one. */
+    /* Each struct has a page that stays mapped: a thread in a slow path may still read the previous struct. */
     struct brick_segment *s = (struct brick_segment *)brick_private_memory(BRICK_PAGE);
     if (s == NULL) {
         complain("no memory", errno);

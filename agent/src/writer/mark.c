@@ -1,8 +1,7 @@
 /* writer/mark.c - marks: launches, transfers, needs, definitions; counted in paths of their own, without a time.
  *
  * A mark is added to its path's summary like a span, so a late or missing reader loses nothing. No system call, no
- * allocation and no lock, except for a thread's first mark that needs its memories, and for the name of a new shape or
- * couple of ends.
+ * allocation and no lock, except for a thread's first mark, and for the name of a new shape or of a new pair of ends.
  */
 #include "summary.h"
 

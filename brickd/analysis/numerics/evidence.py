@@ -18,7 +18,7 @@ from brickd.shm.sites import Site, WorkerNames, digest, plain
 def add(
     fingerprints: _reader.Fingerprints, evidence: KeptEvidence, worker: int, service: int, site: int, shard: int = 0
 ) -> None:
-    """Add a stored fingerprint as a worker's at a site.
+    """Add a stored fingerprint of a worker at a site.
 
     The fingerprint was comparable before, so the site loses its stateful flag. If the host called the record stateless,
     the flag has no effect.

@@ -1,6 +1,6 @@
 """Exports the fingerprints of a daemon, and imports them to compare them with others.
 
-Owns: their form. Must not know: HTTP, who asks. Invariant: a document has all that the daemon knows of them:
+Owns: the form of an export. Must not know: HTTP, who asks. Invariant: a document has all that the daemon knows of them:
 fingerprints, names, losses.
 """
 

@@ -78,7 +78,7 @@ class FingerprintProducer:
             self._add(left, named=False)
 
     def _add(self, records: bytes, *, named: bool) -> bytes:
-        """Add records up to the first one with an unknown name; returns the rest."""
+        """Add the records before the first one with an unknown name; return the rest."""
         numerics = self._numerics
         service = numerics.service_number(self.service)
         _, names, sites = self._learned
@@ -110,7 +110,7 @@ class FingerprintProducer:
 
     @property
     def tables(self) -> WorkerNames:
-        """Its names and sites at the last look-up."""
+        """The worker's names and sites at the last look-up."""
         return self._learned.tables
 
     @property

@@ -37,7 +37,7 @@ class ServiceSite(NamedTuple):
     layer: int
 
     def is_of(self, services: Collection[str]) -> bool:
-        """Whether it belongs to one of these services, or to no service."""
+        """Whether the place belongs to one of these services, or to no service."""
         return self.service in services or not (self.service or self.kernel)
 
 

@@ -22,7 +22,7 @@ class PlaceQuota:
         self._shares = Counter((place.service, worker) for place, worker in self._taken.items())
 
     def take(self, place: ServiceSite, worker: str) -> bool:
-        """Give a place room if there is some; its worker may have changed."""
+        """Give a place room if there is any left; its worker may have changed."""
         if place in self._taken:
             self._shares[place.service, self._taken[place]] -= 1
             self._shares[place.service, worker] += 1

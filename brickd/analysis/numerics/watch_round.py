@@ -32,7 +32,7 @@ class Roll(NamedTuple):
 
 @dataclass
 class WatchRound:
-    """One look; `seen`: earlier cases and whether they had a majority; `met`: old and new ones."""
+    """One look; `seen`: earlier cases and whether they had a majority; `met`: old and new cases."""
 
     numerics: Numerics
     before: Compared

@@ -33,7 +33,7 @@ _ENOUGH, _QUICK_ENOUGH = 100, 20
 _GRACE_SECONDS = 2.0
 # All cores together must reach at least this part of one core's rate. A smaller gap is noise.
 _SAME = 0.95
-# The levels that a core does not share with another one.
+# The levels that a core does not share with other cores.
 _IN_CORE = {"L1", "L2"}
 
 _NO_TORCH = "the Python of brickd has no torch: install it there, or give the peaks"

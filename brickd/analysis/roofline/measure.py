@@ -133,7 +133,7 @@ def fastest(tried: Iterable[Sequence[Round]]) -> Sequence[Round]:
 
 
 def _shared(users: Collection[int], cpus: Sequence[int]) -> bool:
-    """Whether other processors share the unit, cache or memory; also if that is unknown."""
+    """Whether other processors share the unit, cache or memory; True if that is unknown."""
     return not users or not set(users) <= set(cpus)
 
 
@@ -247,7 +247,7 @@ def measured(what: str, plan: Plan) -> Iterator[Line]:
         yield from gpus(plan)
         return
     together = cores()
-    # One core needs only one processor to be undisturbed in a slot. All cores need all of them in the same slot.
+    # To measure one core, only its processor must be undisturbed in a slot. To measure all cores, all processors must.
     for name, cpus, part in (("core", [_idlest()], plan.shared_by(3)), ("machine", together, plan)):
         if name == "machine" and len(cpus) == 1:
             continue

@@ -68,7 +68,7 @@ class RooflinePoint:
 
     @property
     def above(self) -> bool:
-        """Whether it is above the roof."""
+        """Whether the brick is above the roof."""
         return self.flops_per_second > self.roof_flops_per_second
 
     @property

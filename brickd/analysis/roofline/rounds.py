@@ -149,7 +149,7 @@ class ProcessorUse(NamedTuple):
 
     @classmethod
     def now(cls, root: Path = Path("/")) -> ProcessorUse:
-        """Read it; zeros if the kernel does not say."""
+        """Read the counters; zeros if the kernel does not report them."""
         first, *lines = (read(root / _STAT, 1 << 20) or "").splitlines() or [""]
         ticks = [int(each) for each in first.split()[1:9] if each.isdigit()] or [0]
         idle = sum(ticks[3:5])  # and waiting for a disk

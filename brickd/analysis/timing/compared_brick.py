@@ -76,7 +76,7 @@ class ComparedBrick:
 
     @property
     def collective(self) -> bool:
-        """Whether its time is mostly waiting for the others."""
+        """Whether the brick is a collective: its time is mostly waiting for the other workers."""
         return self.category.casefold() == COLLECTIVE
 
     @property
@@ -92,7 +92,7 @@ class ComparedBrick:
         return ran.standing if ran is not None and self.by_processor(worker, least) else self.field.standing(worker)
 
     def by_processor(self, worker: str, least: float) -> bool:
-        """Whether its processor time shows that a worker is slow here."""
+        """Whether processor time shows that a worker is slow here."""
         ran = self.ran.get(worker)
         return ran is not None and ran.here and ran.standing.score >= least
 

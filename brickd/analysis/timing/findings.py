@@ -225,7 +225,7 @@ class StragglerVerdict:
 
     @property
     def current(self) -> bool:
-        """Whether it is recent enough to still be true."""
+        """Whether the finding is recent enough to still be true."""
         return self.age_ns < STALE_NS
 
     def at(self, now_ns: int) -> StragglerVerdict:

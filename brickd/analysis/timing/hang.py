@@ -77,7 +77,7 @@ class Watched:
 
     @property
     def moves(self) -> bool:
-        """Whether one of its lanes moves."""
+        """Whether one of the worker's lanes moves."""
         return any(lane.state == "moving" for lane in self.lanes)
 
     @property

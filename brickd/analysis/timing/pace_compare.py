@@ -105,7 +105,7 @@ class Paces:
     """All bricks of two groups.
 
     Attributes:
-        pairs: significant ones first, by cost. So a slow brick comes before the bricks around it.
+        pairs: significant ones first, by cost. The cost order puts a slow brick before the bricks around it.
         bounded: bricks that have bounds in one of the groups; its totals exclude these.
         level: for this number of bricks, a smaller `p_value` is significant.
     """

@@ -106,7 +106,7 @@ class Field:
         return max(whole, recent, key=lambda standing: standing.score)
 
     def _changed(self, row: Sequence[float | None], level: float) -> int:
-        """Return the first slot from which on its excess is at least half of the current one."""
+        """Return the slot since which the excess has been at least half of the current excess."""
         broken = (slot for slot, value in enumerate(row) if value is not None and value - self.centre <= level / 2)
         return max(broken, default=-1) + 1
 

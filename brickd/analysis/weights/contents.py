@@ -58,7 +58,7 @@ class ContentStore:
     """One copy of each content in use, by a number that is not 0.
 
     Attributes:
-        numbers: the numbers by the identity of the content.
+        numbers: the number of each content, by the content's identity.
         uses: the number of holders, by number.
     """
 

@@ -232,7 +232,7 @@ class _Shard:
 
 
 def _of_one_shape(one: bytes, other: bytes) -> bool:
-    """Whether both exist and have the same shape; sketches do not depend on the dtype."""
+    """Whether both tensors exist and have the same shape; sketches do not depend on the dtype."""
     return bool(one and other) and content(one).form[1:] == content(other).form[1:]
 
 

@@ -47,7 +47,7 @@ class ScanTimes(NamedTuple):
 
     @property
     def overdue(self) -> bool:
-        """Whether some tensors that it planned to read again were not read again."""
+        """Whether the worker planned to read some tensors again, but did not."""
         return self.rescanned_age_ns is not None and self.rescanned_age_ns > 2 * self.period_ns
 
     @property

@@ -63,9 +63,9 @@ class Alike:
         return now != 0 and now != self.holds.firsts[number]
 
     def lacks(self, number: int, generation: int) -> bool:
-        """Whether they have read a complete generation without this tensor.
+        """Whether these workers have read a complete generation without this tensor.
 
-        False for workers that hold another shard's tensors: they get a separate headline.
+        False for workers that hold another shard's tensors: these get a separate headline.
         """
         return self.whole == generation and self.elsewhere is None and not self.now(number)
 

@@ -38,7 +38,7 @@ class WeightOutlier(NamedTuple):
 
     @property
     def held(self) -> TensorContent | None:
-        """Its content, decoded."""
+        """The tensor's content, decoded."""
         return content(self.content) if self.content else None
 
 
@@ -69,7 +69,7 @@ class Differing(NamedTuple):
 
     @property
     def lacking(self) -> int:
-        """The number of workers that lack it."""
+        """The number of workers that lack the tensor."""
         return sum(not outlier.content for outlier in self.outliers) + (0 if self.reference else len(self.agree))
 
     @property

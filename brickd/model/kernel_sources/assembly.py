@@ -152,7 +152,7 @@ class Making:
         return other_bytes + sum(len(part.text) + len(part.here) for part in self._parts)
 
     def head(self) -> SourceHead:
-        """The known facts about it."""
+        """The known facts about the source."""
         here = self._parts[_reader.SOURCE_TEXT].here.count(1)
         for name, path, text in self._ends.values():
             return SourceHead(self._label(0, name, ""), self._label(1, path, ""), text, here)

@@ -188,7 +188,7 @@ static inline uint64_t brick_fingerprint_site(const struct brick_kept_fingerprin
     return fingerprint->site | (fingerprint->site_stateful ? BRICK_SITE_STATEFUL : 0);
 }
 
-/* Whether it is compared by its inputs. */
+/* Whether the fingerprint is compared by its inputs. */
 static inline int brick_fingerprint_is_grouped(const struct brick_kept_fingerprint *fingerprint)
 {
     return fingerprint->inputs != 0 && !fingerprint->stateful;

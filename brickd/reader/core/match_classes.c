@@ -161,7 +161,7 @@ static void count_site(struct work *w, const struct pairs *of, const struct entr
 
 /* ---- outputs at a content ------------------------------------------------ */
 
-/* Whether its worker contradicts itself at this content. */
+/* Whether the entry's worker contradicts itself at this content. */
 static int is_unsteady(const struct work *w, const struct entry *e)
 {
     const struct entry *at = bsearch(e, w->entries, w->entries_count, sizeof *e, brick_match_by_input);

@@ -100,8 +100,8 @@ static int context_group(struct work *w, const struct entry *e, size_t count)
 
 /* ---- contexts and shards --------------------------------------------------- */
 
-/* Adds a row of workers that are alone in their context or shard, with a leader of another one. Its class gives the
-   reason. */
+/* Adds a row of workers that are alone in their context or shard; its leader is in another one. The row's class gives
+ * the reason. */
 static int add_apart(struct work *w, const struct entry *leader)
 {
     uint32_t count = 0, reference = 0;

@@ -2,7 +2,7 @@
  * before B, so has the merged order. A moment is common to several workers: by run, each repeat at one site, step and
  * position, and the beginning of a step; by input, the first time that a site had these inputs.
  *
- * The next moment is one that is next for each worker that has it; if there are several, the first worker in the list
+ * The next moment must be next for every worker that has it; if several moments are, the first worker in the list
  * decides. If there is none, workers contradict each other in a cycle: the next moment of one comes after the next
  * moment of another, and so on back to the first. In this case, a step of the cycle begins without the workers that are
  * not there yet; if no step begins, the next moment of the cycle's first worker is taken. So the order never

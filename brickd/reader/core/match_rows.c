@@ -81,7 +81,7 @@ struct comparison brick_match_compare(struct work *w, const struct entry *refere
     return c;
 }
 
-/* Whether its inputs are known to differ from the reference's by more than rounding. */
+/* Whether an entry's inputs are known to differ from the reference's by more than rounding. */
 static int other_inputs(struct work *w, const struct entry *reference, const struct entry *e)
 {
     const struct brick_kept_fingerprint *a = reference->fingerprint, *b = e->fingerprint;

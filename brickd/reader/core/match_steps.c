@@ -50,7 +50,7 @@ static int find_cuts(struct work *w)
     return 1;
 }
 
-/* A step reads state if it does so in one worker, because a worker may lack the fingerprint that shows it. */
+/* A step reads state if it does so in any worker, because other workers may lack the fingerprint that shows it. */
 static void share_state(struct work *w)
 {
     for (size_t from = 0, end; from < w->visits_count; from = end) {

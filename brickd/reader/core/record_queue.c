@@ -139,7 +139,7 @@ void brick_spool_took(struct brick_spool *s, struct brick_chunk *piece, uint64_t
         free_up_to(s, s->tail + sizeof *piece + piece->length);
         return;
     }
-    /* Its head moves forward, over the written slots. */
+    /* The piece's head moves forward, over the written slots. */
     struct {
         struct brick_chunk head;
         struct brick_records records;

@@ -38,7 +38,7 @@ int brick_refuse(struct brick_reader *r, const char *format, ...) __attribute__(
 int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t length);
 int brick_reader_open(struct brick_reader *r, uint64_t file_size);
 int brick_reader_process(struct brick_reader *r, struct brick_process *to);
-/* All lane lines and, unless NULL, all consumer lines, in one read each. */
+/* Copies all lane lines and, unless NULL, all consumer lines, in one read each. */
 int brick_reader_lanes(struct brick_reader *r, struct brick_lane *lanes, struct brick_consumer *consumers);
 
 enum brick_table { BRICK_NAMES, BRICK_PATHS, BRICK_SITES, BRICK_TABLES };

@@ -80,7 +80,7 @@ class PrefixCache(Generic[Note]):
         return self._blocks[number].note
 
     def release(self, numbers: Sequence[int]) -> None:
-        """Give blocks back: those without content are used first, then the ends of beginnings, the oldest first."""
+        """Give blocks back; empty blocks are reused first, then the ends of prefixes, the oldest first."""
         empty = []
         for number in reversed(numbers):
             block = self._blocks[number]

@@ -111,7 +111,7 @@ class Scheduler:
         slices = []
         for generation in prefills[:_PREFILLS_MAX] if prefill else decodes:
             count = min(generation.left, self._chunk) if prefill else 1
-            # An earlier one may have taken its room, never a later one.
+            # An earlier request may have taken its room, never a later one.
             if generation in self._running and self._has_room(generation, generation.computed + count):
                 slices.append(Slice(generation, generation.computed, count))
         self._decoded = not prefill
@@ -131,7 +131,7 @@ class Scheduler:
             self._running.append(self._waiting.popleft())
 
     def _has_room(self, generation: Generation, tokens: int) -> bool:
-        """Take blocks for its first tokens; preempt others, or itself."""
+        """Take blocks for a request's first tokens; preempt other requests, or this one."""
         while len(generation.blocks) * BLOCK < tokens:
             block = self._cache.take()
             if block is not None:
@@ -170,7 +170,7 @@ class Scheduler:
         return finished
 
     def _publish(self, generation: Generation, start: int, end: int) -> None:
-        """Let others reuse the blocks that these tokens filled."""
+        """Let other requests reuse the blocks that these tokens filled."""
         if start // BLOCK == end // BLOCK:
             return
         for number, key in enumerate(keys(generation.tokens[:end])):

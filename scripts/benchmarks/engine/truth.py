@@ -15,7 +15,7 @@ _ALL = (1 << 64) - 1
 
 
 def chained(*numbers: int) -> int:
-    """A 64-bit digest of numbers, the first of which may be the digest of others."""
+    """A 64-bit digest of numbers; the first number may be the digest of others."""
     state = 0x9E3779B97F4A7C15
     for number in numbers:
         state = ((state ^ number) * 0xBF58476D1CE4E5B9) & _ALL
@@ -74,5 +74,5 @@ class Fault:
     removed_at_s: float | None = None
 
     def removed(self, step: int) -> dict[str, Any]:
-        """Its JSON, after it was taken out."""
+        """Return the fault's JSON, after the fault was taken out."""
         return asdict(self) | {"removed_step": step, "removed_at_s": time.time()}

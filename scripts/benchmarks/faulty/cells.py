@@ -21,7 +21,7 @@ from benchmarks.faulty.frozen import HEALTHY, WANTED, table
 ARCHITECTURES = ("llama_fp32", "llama_bf16", "llama_int8", "mixtral", "vit", "unet", "bert")
 EQUAL, UNIQUE = "equal", "unique"
 _QUICK = (("llama_fp32", "weight_bit", EQUAL), ("llama_bf16", "rare_nan", EQUAL), ("bert", HEALTHY, UNIQUE))
-_LONG = "leak"  # only for one architecture: it is the same in all, and takes as long as ten other cells
+_LONG = "leak"  # only for one architecture: this fault is the same in all, and takes as long as ten other cells
 _INT8 = "llama_int8"
 _NOT_INT8 = ("weight_bit", "rare_nan")  # a quantized operator refuses NaN, so its server ends
 
@@ -44,7 +44,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Its name in files and options."""
+        """The cell's name in files and options."""
         return f"{self.architecture}/{self.fault}/{self.traffic}"
 
 

@@ -34,7 +34,7 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether it still executes a command."""
+        """Whether the worker still executes a command."""
         self._collect(0)
         return self._owed > 0
 

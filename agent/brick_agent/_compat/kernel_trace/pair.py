@@ -20,7 +20,7 @@ CULPRIT, PROPAGATED, UNKNOWN = "culprit", "propagated", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class TracePair:
-    """One trace of each run, of the same kernel, layer, position and occurrence.
+    """Two traces, one of each run, of the same kernel, layer, position and occurrence.
 
     Attributes:
         expected: the reference's trace.

@@ -47,7 +47,7 @@ class GraphNeeds:
         return self._numbers[id(node)]
 
     def is_timed(self, number: int) -> bool:
-        """Whether it has a time of its own, so that it can be critical or have slack."""
+        """Whether the node has a time of its own, so that it can be critical or have slack."""
         return self._order[number].row is not None
 
     def parent(self, number: int) -> int | None:

@@ -109,9 +109,9 @@ class GraphNodes(Generic[F]):
         self.order = _preorder(top)
 
     def _make(self) -> None:
-        """Make nodes; a time and the mark of its work share one.
+        """Make nodes; a time and the mark of its work share a node.
 
-        A brick's given time and its span also share one.
+        A brick's given time and its span also share a node.
         """
         rows = self._rows
         around_times = {row.key.above for row in rows if row.key.unit in _TIMES}

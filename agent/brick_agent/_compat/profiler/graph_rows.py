@@ -42,7 +42,7 @@ def rows_of(paths: Mapping[int, Path]) -> list[TreeRow[Figures]]:
 
 
 def _walked(paths: Mapping[int, Path]) -> list[int]:
-    """Return the paths, each before those in it."""
+    """Return the paths, each before the paths below it."""
     inside: dict[int, list[int]] = defaultdict(list)
     for number in sorted(paths, reverse=True):
         inside[paths[number].parent if paths[number].parent in paths else -1].append(number)

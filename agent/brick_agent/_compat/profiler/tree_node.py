@@ -144,22 +144,22 @@ class TreeNode(Generic[F]):
 
     @property
     def given(self) -> bool:
-        """Whether its times were measured elsewhere."""
+        """Whether the node's times were measured elsewhere."""
         return self.unit in (NS, BOUND)
 
     @property
     def drawn(self) -> bool:
-        """Whether its host draws it and none of its time was measured."""
+        """Whether the host draws this node and none of its time was measured."""
         return self.unit == NODE
 
     @property
     def bounded(self) -> bool:
-        """Whether its times are only bounds: parts of the time until a sync."""
+        """Whether the node's times are only bounds: parts of the time until a sync."""
         return self.unit == BOUND
 
     @property
     def timeless(self) -> bool:
-        """Whether its time is unknown."""
+        """Whether the node's time is unknown."""
         return self.row is None and self.unit is not None
 
     def document(self) -> dict[str, Any]:
