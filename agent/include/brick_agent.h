@@ -178,7 +178,7 @@ struct brick_amounts {
 };
 unsigned brick_end_of(uint32_t brick, const void *key, const struct brick_amounts *did);
 
-/* Ends a span that was one step of an engine, begun by brick_begin with the step's key: a batch of `rows`; the first
+/* Ends a span that brick_begin began with the step's key: one step of an engine, with a batch of `rows`. The first
  * `valid` rows are not padding. Totals count the valid rows as elements. */
 unsigned brick_step_end(uint32_t brick, const void *key, uint64_t rows, uint64_t valid);
 

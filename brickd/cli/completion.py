@@ -116,7 +116,7 @@ def complete_services(_: click.Context, __: click.Parameter, incomplete: str) ->
 
 
 def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Return workers whose names begin with `incomplete`; and segment files, if it is not empty."""
+    """Return workers whose names begin with `incomplete`, and segment files unless `incomplete` is empty."""
     from brickd.datasources.shared_memory import left_behind
     from brickd.model.worker_survey import identities
     from brickd.shm.segment_files import find

@@ -25,7 +25,7 @@ from brickd.views.next_command import command
 
 _BRICKS = 5  # findings shown, the costliest first
 _ROWS = 8
-_OLD_NS = 20_000_000_000  # two looks should have happened in this time
+_OLD_NS = 20_000_000_000  # the daemon should have compared twice in this time
 _WHY_NOT = (
     ("bricks_few_workers", "with fewer than 3 active workers"),
     ("bricks_few_samples", "with too few calls"),

@@ -12,7 +12,7 @@ from typing import Any
 from brickd.errors import BrickdError, NoSuchProblem, NoSuchSource, NoSuchWorker, NotPermitted, WrongQuestion
 
 ROOT = "/v1"
-# A header of a request: the quoted prefix of the client's segments. Without it, the daemon's prefix applies.
+# A header of a request: the quoted prefix of the client's segments. Without this header, the daemon's prefix applies.
 PREFIX = "brickd-prefix"
 
 # Errors that do not depend on the request: the daemon refuses this client, for now or always.

@@ -283,7 +283,7 @@ class Roster:
                 self._let_go(each)
 
     def close(self, timeout: float) -> None:
-        """Close segments that are no longer needed; try later if readers take longer than this."""
+        """Close segments that are no longer needed; try later if readers need more than `timeout` seconds."""
         if self._over and self.reading.acquire(timeout=timeout):
             try:
                 for each in self._over:

@@ -131,7 +131,7 @@ class Model:
     def generate(self, prompt: Sequence[int], *, step: int = 0, seed: int | None = None) -> Iterator[int]:
         """Generate tokens until the context is full, one per step; the first step is a prefill.
 
-        Greedy, or sampled with the seed. The steps are numbered from `step`.
+        Each token is the most probable one, or is drawn with the seed. The steps are numbered from `step`.
         """
         cache, tokens = RequestCache(self.size), np.array(prompt, np.int64)
         while cache.length + len(tokens) <= self.size.context:

@@ -161,7 +161,7 @@ def _copies(found: Iterable[tuple[str, Twin]], background: Background) -> dict[s
 
 
 def _moving(unlocked: Sequence[Segment]) -> set[str]:
-    """Segments without a lock whose worker is active, for example after its host closed our fd."""
+    """Unlocked segments whose workers are active, for example because the host closed our descriptor."""
     before = {segment.name: _activity(segment) for segment in unlocked}
     moving: set[str] = set()
     until, over = time.monotonic() + _WATCH_SECONDS, False

@@ -18,7 +18,7 @@ class Parameter:
 
     Attributes:
         wanted: the accepted values, in words.
-        key: its name in a URL and as a long option; None: the name of its field, with - for _.
+        key: its name in a URL and as a long option; None: the name of its field, with - instead of _.
         short: its short option, if any.
         positional: whether it is an argument of the command line, not an option.
         several: whether it may be given more than once; if so, its value is a tuple.

@@ -81,7 +81,7 @@ def step_number(text: str) -> int:
 
 
 def step_text(text: str | None) -> str | None:
-    """The text of a step that is text, which the worker recorded as a number; None for a number.
+    """The step if it is a text; None if it is a number, or a text that looks like one.
 
     >>> step_text("req-1"), step_text("17"), step_text("0000000000000011"), step_text(None)
     ('req-1', None, None, None)

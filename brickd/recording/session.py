@@ -102,7 +102,7 @@ class Recorder:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Call a function after its end."""
+        """Call a function after the end of the recording."""
         self._watchers.append(wake)
         if self.over.is_set():
             wake()

@@ -129,7 +129,7 @@ def _sums_of_halves(embedding: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _made_of(places: Matrix, some: Matrix, others: Matrix) -> int:
-    """Return how many places, up to the first failure, are a sum of one of each."""
+    """Return the number of places before the first one that is no sum of one number of each."""
     for number, place in enumerate(places):
         wanted = place - some
         at = np.searchsorted(others, wanted)

@@ -1,8 +1,8 @@
 """Services of forked replicas of a small transformer; at most one replica has a fault.
 
 As a module (`python -m benchmarks.replicas PLAN REPORTS`) it forks the workers of the services in the file PLAN, lets a
-few work at a time, and prints how many have finished. The file REPORTS then has the result of each. The workers run
-until stdin closes.
+few work at a time, and prints how many have finished. Afterwards, the file REPORTS has the result of each worker. The
+workers run until stdin closes.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Running:
         return longest
 
     def resident_bytes(self) -> int:
-        """Return its resident memory."""
+        """Return the resident memory of the process."""
         lines = (self._process / "status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS:"))
 

@@ -82,7 +82,7 @@ def of_findings(place: Workplace, services: Iterable[str]) -> list[Verdict]:
 
 
 def findings(document: Mapping[str, Any]) -> Verdict:
-    """Return the verdict in such an answer; its example is a random run of the operator."""
+    """Return the verdict in the answer to `coverage`, whose example is a random run of the operator."""
     if "error" in document:
         return Verdict(None, text=document["error"])
     found = [each for each in document["findings"] if each["evidence"] == "input"]

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _Marking:
-    """Equals no number, and marks each number that it is compared with."""
+    """An object that equals no number, and marks each number that it is compared with."""
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -162,7 +162,7 @@ def test_a_delivery_to_a_slow_dripping_server_stops_at_the_time_limit() -> None:
 
 
 class Resolver:
-    """Answers a lookup with places when released."""
+    """Answers a look-up of a host with these addresses, once it is released."""
 
     def __init__(self, *places: tuple[str, int]) -> None:
         self.places, self.asked, self.go = places, list[tuple[str, int]](), threading.Semaphore(0)

@@ -50,7 +50,7 @@ def work(worker: Worker, rings: int) -> None:
 
 
 def drained(daemon: Running) -> dict[str, Any]:
-    """The ledger after the daemon has read everything and counted it: the same twice."""
+    """The ledger after the daemon has read and counted everything: it is the same twice."""
     seen: list[dict[str, Any]] = [{}]
 
     def still(answer: Any) -> bool:

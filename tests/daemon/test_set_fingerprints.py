@@ -65,7 +65,7 @@ class Served:
     def round(self, daemon: Running | None = None) -> dict[Site, set[int]]:
         """The recorded steps of one round in its own epoch, by site.
 
-        A running daemon is stopped: its checkpoint frees the slots.
+        A running daemon is stopped meanwhile, because its checkpoint would free the slots.
         """
         with daemon.stopped() if daemon is not None else nullcontext():
             give(self.reading().file)

@@ -44,7 +44,7 @@ class Between:
         self.rings.put("summary", path, histogram=count if buckets is None else buckets)
 
     def summaries(self, writer: Writer) -> tuple[dtypes.Array | None, tuple[int, int]]:
-        """The copy, or None if it was refused; the numbers of odd and of moving entries."""
+        """The copy, or None if it was refused; the numbers of entries with an odd sequence, and of moving ones."""
         into, doubt = np.zeros(PATHS, dtypes.dtype("summary")), (ctypes.c_uint64 * 2)()
         whole = self._ask(self._library.between_summaries, writer, PATHS, into.ctypes, ctypes.byref(doubt))
         return into if whole else None, (doubt[0], doubt[1])

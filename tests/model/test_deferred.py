@@ -249,7 +249,7 @@ class History:
         return [(first, self.closes(first, stream)) for stream, first in firsts.items()]
 
     def expected(self) -> tuple[int, int, int]:
-        """The starts that are only bounded: (count, sum of their parts, sum of their latencies)."""
+        """The starts that only have bounds: (count, sum of their parts, sum of their latencies)."""
         count = parts = latencies = 0
         for ticks, stream, id in self.starts:
             syncs = self.closes(ticks, stream)

@@ -14,7 +14,7 @@ static void die_here(const char *name)
         raise(SIGKILL);
 }
 
-/* 0: these are not its arguments. */
+/* Returns 0 if there are no POINT and PASS. */
 static int dies(int count, char **arguments)
 {
     if (count != 3)

@@ -11,7 +11,7 @@ from brickd.divergence import Divergence, KernelTrace
 
 
 def divergence(**more: Any) -> Divergence:
-    """The comparison of three workers, the last of which has another mlp."""
+    """The comparison of three workers; the last one has another mlp."""
     return Divergence(compared(chain(), chain(), chain(MLP)) | more)
 
 

@@ -227,12 +227,12 @@ def test_missing_checksums_are_counted_and_incomplete_ones_not_returned(
         ([piece(made(1, ticks=5) + made(3, ticks=30) + made(4, ticks=40), 0)], 40),
         ([piece(made(1, ticks=5), 0), piece(defer(4), 10), piece(made(5, ticks=30) + made(6, ticks=40), 11)], 30),
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30), 10), piece(made(9, ticks=7), 20, lane=1)], 30),
-        # The later of two lanes, in any order of reading.
+        # The later position of two lanes counts, whichever is read first.
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30), 10), piece(made(1), 0, lane=1),
           piece(made(3, ticks=7), 10, lane=1)], 30),
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=7), 10), piece(made(1), 0, lane=1),
           piece(made(3, ticks=30), 10, lane=1)], 30),
-        # No checksum comes after what is missing.
+        # No checksum comes after the missing ones.
         ([piece(made(1, ticks=5) + TWO[:SLOT], 0)], None),
         ([piece(made(1, ticks=5), 0), piece(defer(4), 10)], None),
     ],

@@ -564,7 +564,7 @@ def test_a_checksum_is_redacted_equally_wherever_a_piece_ends(redacts: bool, don
 @pytest.mark.parametrize("other", ["worker", "lane", "place"])
 @pytest.mark.parametrize("redacts", [False, True])
 def test_a_piece_that_resembles_the_rest_of_another_is_not_taken_for_it(redacts: bool, other: str) -> None:
-    """A checksum's rest has no room after the first piece; the last piece begins like that rest."""
+    """The rest of a checksum has no room after the first piece; the last piece begins like that rest."""
     tape, long, short = Tape([], 1 << 24), 6 * 4_000, 6 * (3_600 if other == "place" else 2_900)
     slots = bytearray(CheckedRecord(Tensor(7, nan=1), (Tensor(8, nan=2),), params=3).slots() * 4_000)
     for number in range(4_000):

@@ -70,7 +70,7 @@ class Fleet:
 
 
 def slow(worker: int, percent: float, slots: Sequence[int] = range(1000)) -> Mean:
-    """One worker slower by a percentage in some slots."""
+    """One worker that is slower by a percentage in some slots."""
     return lambda each, slot: 1 + percent / 100 * (each == worker and slot in slots)
 
 

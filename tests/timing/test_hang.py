@@ -219,7 +219,7 @@ LANES: dict[str, tuple[State, LanePosition | None]] = {
 
 
 def made(name: str, lanes: Iterable[str], *, alive: bool = True, age_s: float | None = 42) -> Watched:
-    """A worker by its lanes: "moves", "idles", or the brick in which a lane is stuck."""
+    """A worker with these lanes: "moves", "idles", or the brick in which a lane is stuck."""
     before, after = {}, {}
     for number, does in enumerate(lanes):
         state, place = LANES[does]

@@ -140,7 +140,7 @@ def test_a_thousandth_of_the_time_names_a_worker_and_half_keeps_it_named(
 
 
 def test_more_elements_explain_a_slow_worker_if_they_explain_half_of_it() -> None:
-    """Four times as many elements explain half of sixteen times as long, in logarithms."""
+    """In logarithms, a factor of 4 in elements explains half of a factor of 16 in time."""
 
     def takes(apart: float) -> StragglerVerdict:
         return judged({"gemm": [Side(apart, elements=400), *[Side(elements=100)] * 4]})
@@ -204,7 +204,7 @@ SURE = {"slots": 6, "workers": 5, "calls": 500, "apart": 0.015}
     ],
 )
 def test_confidence_is_high_with_all_evidence_and_low_with_scarce(less: dict[str, float], confidence: str) -> None:
-    """The calls are those of the worker with the fewest; 0.015 scores 10, twice the threshold."""
+    """`calls` is the number of the worker with the fewest calls; a distance of 0.015 scores 10, twice the threshold."""
     case = SURE | less
     slots, workers, calls = int(case["slots"]), int(case["workers"]), int(case["calls"])
     fewest = Side(calls=[calls // slots + (slot < calls % slots) for slot in range(slots)])

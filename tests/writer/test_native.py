@@ -57,7 +57,7 @@ def after(lines: tuple[str, ...]) -> Path:
 
 @pytest.fixture
 def example(compiled: Compile) -> Example:
-    """Follows the head of an example; returns the output of its last command.
+    """Runs the commands in the head of an example; returns the output of the last one.
 
     The segment of an engine that ends by itself stays, for the test.
     """

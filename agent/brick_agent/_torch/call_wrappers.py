@@ -34,8 +34,8 @@ def wrap(module: Any, first: _Wrap | None, then: _Make | None) -> None:
 
     held = vars(module)
     name = "_call_impl" if held.get("_compiled_call_impl") is None else "_compiled_call_impl"
-    # Wrap an attribute that torch's compiler or other code set, or else the class's function, whose argument is the
-    # module.
+    # Wrap the module's own attribute if torch's compiler or other code has set one. Otherwise wrap the function of the
+    # class, which takes the module as argument.
     held[name] = (_Around(held[name], make) if name in held else _Called(module, make)).call
     for each in _COPIED_BY:
         of_class: Any = getattr(type(module), each, None)

@@ -89,7 +89,7 @@ def _capture_mode() -> Callable[[Any], int]:
     """The CUDA driver's function that exchanges this thread's capture mode.
 
     Raises:
-        RuntimeError: the driver has no such function, for example ROCm.
+        RuntimeError: the driver has no such function, as with ROCm.
     """
     try:
         return ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode

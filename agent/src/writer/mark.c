@@ -78,7 +78,7 @@ static uint32_t mark(struct brick_thread *t, struct parent at, uint32_t name, en
 static void over(struct brick_thread *t)
 {
     const uint64_t marks = brick_load_relaxed(&t->line->reserved2[BRICK_LANE_MARKS]);
-    if (BRICK_UNLIKELY((marks & 1023) < 2)) { /* a call adds at most two */
+    if (BRICK_UNLIKELY((marks & 1023) < 2)) { /* a call adds at most two marks */
         const uint64_t now = brick_ticks(brick_agent.clock);
         if (now > t->look)
             brick_look(t, now);

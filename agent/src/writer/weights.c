@@ -474,7 +474,7 @@ void brick_weights_turn(struct brick_weights *w)
     if (ticks < brick_load_relaxed(&w->next_ticks) && !loading)
         return;
     const uint64_t now = now_ns(), next = brick_load_relaxed(&w->next_ns);
-    if (now < next && !loading) { /* reading ticks costs a third; at least this number pass until `next` */
+    if (now < next && !loading) { /* ticks cost a third of now_ns; at least this many pass until `next` */
         brick_store_relaxed(&w->next_ticks, ticks + ((next - now) >> (brick_agent.clock == BRICK_CLOCK_CNTVCT ? 6 : 0)));
         return;
     }

@@ -121,7 +121,7 @@ def announce_joined(log_event: LogEvent, finding: DivergentSite, fresh: Sequence
 
 
 def announce_number(log_event: LogEvent, finding: DivergentSite, who: Sequence[str], places: int) -> None:
-    """Report at how many places a worker differs, or two workers disagree."""
+    """Report the number of places where a worker differs or two workers disagree."""
     called = KnownNames(finding.workers)
     names = [called.name(finding.workers, uuid) for uuid in who]
     verdict = f"{names[0]} differs from the others" if len(who) == 1 else f"{' and '.join(names)} disagree"

@@ -1,4 +1,4 @@
-"""Finds NaN and infinities that are born at a site. It needs no second worker.
+"""Finds NaN and infinities that are born at a site. This needs no second worker.
 
 Owns: when such a value is a finding, and the findings, which survive a restart of the daemon. Must not know: how the
 values are counted, how findings are shown. Invariants: a site whose first fingerprints have a kind in all workers

@@ -23,8 +23,8 @@ from brickd.analysis.roofline.rounds import Rounds
 from brickd.base.processors import cores, here, virtual
 from brickd.base.timestamps import rfc3339
 
-# The deadline in seconds from the start; an idle machine needs a few seconds. It leaves time to start and end programs,
-# which is slow under load.
+# The deadline in seconds from the start; an idle machine needs a few seconds. The deadline leaves time to start and end
+# programs, which is slow under load.
 _UNTIL_SECONDS = {"processors": 18.0, "gpus": 25.0}
 _QUICK_SECONDS = {"processors": 4.0, "gpus": 10.0}
 # The sufficient number of undisturbed rounds for each rate.

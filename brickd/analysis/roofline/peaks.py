@@ -122,7 +122,7 @@ class Device:
 
     @property
     def others_processors(self) -> float | None:
-        """How many processors other work took on average during its measurements, at most; None: unknown."""
+        """The largest average number of processors that other work used during a measurement; None: unknown."""
         known = (each.others_processors for each in self.evidence.values())
         return max((each for each in known if each is not None), default=None)
 

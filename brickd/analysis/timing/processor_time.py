@@ -5,8 +5,8 @@ named. Invariants: a brick is never chosen if its own times contradict; without 
 evidence.
 
 On a busy host, the times of calls are mostly noise: a call of 6 ms takes 200 to 700 ms. The processor time of a worker
-has much less noise: at a measured load of 30 to 65, slots of equal workers differ by 4 %. But it is only one number for
-each worker. So:
+has much less noise: at a measured load of 30 to 65, slots of equal workers differ by 4 %. But the processor time is
+only one number for each worker. So:
 
 1. The work of a worker in a slot is its calls of each brick, each weighted by the time of the median worker. Its
    processor time per unit of work, divided by the median of all workers, is a row of a `Field` (`worker_series`).

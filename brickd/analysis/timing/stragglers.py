@@ -35,7 +35,7 @@ from brickd.base.units import duration, percent
 SLOTS = 6  # slots that are judged together
 STAYS = 0.5  # a named worker stays named at this part of each bound
 _SECOND = 1e9
-_FEW_CALLS, _MANY_CALLS = 100, 500  # calls of the worker that has the fewest
+_FEW_CALLS, _MANY_CALLS = 100, 500  # calls of the worker with the fewest calls
 _MANY_WORKERS = 5
 _COMPARABLE = 0.5  # an explanation must cover this part of an excess
 _THROTTLED = 0.5  # throttling is the cause if it covers this part of the waiting

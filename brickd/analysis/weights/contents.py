@@ -81,7 +81,7 @@ class ContentStore:
     def take(self, records: bytes, most: int) -> array[int]:
         """Store the contents in some records; return their numbers, or 0 where there is no room.
 
-        The caller must then count a holder of each new one, or clear it. `most`: the limit of contents.
+        The caller must then count a holder of each new content, or clear the content. `most`: the limit of contents.
         """
         numbers = array("I", _reader.weights_held(records, self.numbers, self._records, self._free, most))
         self.uses.frombytes(bytes((len(self._records) - len(self.uses)) * self.uses.itemsize))

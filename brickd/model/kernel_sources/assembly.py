@@ -7,7 +7,7 @@ continues. So their pieces are combined: the first piece at each position stays,
 separately for its sender. So a hostile sender cannot block another sender's text.
 
 Invariants: only a text with the hash of the source is returned; the order of pieces does not change it; name and path
-are only labels, as received until then from the sender of the end.
+are only labels, as far as they have arrived from the sender of the text's end.
 """
 
 from __future__ import annotations

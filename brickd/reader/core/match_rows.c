@@ -68,7 +68,7 @@ struct comparison brick_match_compare(struct work *w, const struct entry *refere
     c.tolerance = by_run ? brick_tolerance(w->one, w->other, 0, w->m->rtol) : 0;
     c.rounding = brick_rounding(w->one, w->other, 0);
     c.inputs = inputs_error(w, a, b);
-    /* Integers are never nearly equal. With tolerance 0, nothing is, not even a difference too small for a sketch. */
+    /* Integers are never nearly equal. With tolerance 0, no values are, even if a sketch shows no difference. */
     const int nearly = by_run && brick_is_float(a->dtype) && c.tolerance > 0;
     const int must_agree = a->context == b->context && brick_fingerprint_is_grouped(a) && a->inputs == b->inputs;
     c.class = nearly && c.error <= c.tolerance ? BRICK_CLASS_WITHIN : BRICK_CLASS_DIVERGED;

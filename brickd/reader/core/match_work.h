@@ -34,14 +34,14 @@ struct visit {
     uint64_t step, first, last; /* ticks of its fingerprints */
     struct start starts[ORDERS];
     uint64_t before; /* digest of the worker's earlier other work, by either order; 0: none */
-    uint64_t work;   /* if it is other work, digest of its start and of the work that filled its caches; else 0 */
+    uint64_t work;   /* for other work, digest of its start and of the work that filled its caches; else 0 */
     uint32_t worker;
     uint32_t at;     /* index in m->steps */
-    uint8_t differs; /* orders in which it began with other inputs before its worker diverged; other work: both */
+    uint8_t differs; /* orders in which it began with other inputs before its worker diverged; both for other work */
     uint8_t diverged;
     uint8_t stateful; /* a fingerprint of its step depends on state that is not an input, such as a cache */
     uint8_t cut;      /* some of its fingerprints are not compared */
-    uint8_t worn;     /* whether it is its worker's first visit, whose oldest fingerprints may be evicted */
+    uint8_t worn;     /* whether it is its worker's first visit: the oldest fingerprints may be evicted */
 };
 
 /* A worker's outputs at one content: the first entry with the most frequent one, and the first with another. */

@@ -231,7 +231,7 @@ class KernelTrace:
     def _fingerprint(
         self, what: str, tensor: Any, valid: SupportsIndex | None
     ) -> tuple[Fingerprint | None, Taken | None]:
-        """Return the fingerprints for this process and for the segment, whose key is unknown here."""
+        """Return the fingerprints for this process and for the segment, which has its own key."""
         if isinstance(tensor, Taken):
             return None, tensor
         if isinstance(tensor, Fingerprint):

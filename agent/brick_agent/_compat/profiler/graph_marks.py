@@ -50,7 +50,7 @@ class Shape(NamedTuple):
 
 
 def _without_ones(extent: Extent, least: int) -> Extent | tuple[int, ...]:
-    """Drop the trailing ones of an extent, but keep at least `least` numbers."""
+    """Drop the trailing 1s of an extent, but keep at least `least` numbers."""
     kept = extent[:least]
     for number in range(least, 3):
         if any(each != 1 for each in extent[number:]):

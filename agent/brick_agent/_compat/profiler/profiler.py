@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @_own_methods
 class BrickProfiler(ProfilerTotals):
-    """Time bricks under the seed profiler's names; disabled until enable().
+    """Time bricks under the names of the predecessor's profiler; disabled until enable().
 
     name: for its reports. sync: the function that waits for the device; see set_sync_mode for `mode`.
 

@@ -104,7 +104,7 @@ class ProfilerTotals(GraphReports):
     def total_throughput(self) -> float:
         """Elements per second of the time in which the profiler was enabled.
 
-        The seed divides by the time in bricks; the JSON has that as elements_per_s_in_bricks.
+        The predecessor divides by the time in bricks; the JSON has this figure as elements_per_s_in_bricks.
 
         >>> brick.BrickProfiler().total_throughput()
         0.0

@@ -23,7 +23,7 @@ _streams = itertools.count(0x6272_696B_0001)  # a stream for each profiler; unli
 
 
 class SyncMode(IntEnum):
-    """When a profiler waits for the device. Off (None in the seed): nothing is timed.
+    """When a profiler waits for the device. Off (None in the predecessor): nothing is timed.
 
     >>> brick.SyncMode.Deferred
     <SyncMode.Deferred: 2>
@@ -91,7 +91,7 @@ class SyncModes(Timing):
     ) -> None:
         """Set when to wait for the device; `sync`: the function that waits, or None.
 
-        mode: Immediate, PerLayer, Deferred, or Off, which the seed calls None.
+        mode: Immediate, PerLayer, Deferred, or Off, which the predecessor calls None.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.set_sync_mode("PerLayer", sync=lambda: None)  # say, torch.cuda.synchronize
