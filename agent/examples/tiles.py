@@ -1,6 +1,8 @@
-"""tiles.py - the tiles of a kernel's loops, timed by level.
+"""tiles.py - the tiles of a kernel's loops by level: timed here, or by something else.
 
 $ python3 tiles.py
+
+What to copy: start_tile and stop_tile around a tile; Brick.record if something else measured the time.
 """
 
 import brick_agent as brick
@@ -19,3 +21,15 @@ for row in range(0, SIZE, TILE):
 for of in profiler.all_tile_stats():
     print(f"{of.level.name:5}  {of.count} tiles  {of.arithmetic_intensity:.2f} FLOP/byte  {of.total_elements} elements")
 print(f"below the peak: {0 < profiler.tile_stats('Midi').fraction_of_peak(1e6) < 1}")
+
+profiler = brick.BrickProfiler.enabled("device")
+measured = (
+    ("macro", 128, 1_234_500, 1_048_576, 0.5),
+    ("midi", 2048, 78_200, 65_536, 2),
+    ("micro", 32768, 4_900, 4_096, 4),
+)
+for level, tiles, ns, elements, flops_per_byte in measured:
+    timed = brick.brick(f"tile.{level}", category="tile")
+    for _ in range(tiles):
+        timed.record(ns, elements, bytes=4 * elements, flops=flops_per_byte * 4 * elements)
+print("\n".join(profiler.summary().splitlines()[2:]))

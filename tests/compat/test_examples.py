@@ -50,6 +50,28 @@ def test_the_figures_of_the_example_match_the_book() -> None:
         assert float(ours[name][4]) == round(float(average))
 
 
+def test_the_tiles_of_the_example_match_the_old_table_and_its_gflops_follow_from_it() -> None:
+    _, *old = PAGE.partition("\nLevel       Samples")[2].partition("```")[0].splitlines()
+    ours = SHOWN["tiles.py"].partition("ELEMENTS/TILE\n")[2].splitlines()
+    assert len(old) == len(ours) == 3
+    for before, now in zip(old, ours, strict=True):
+        level, tiles, average_us, _, intensity, elements = before.split()
+        flops = 4 * float(intensity) * int(elements)
+        gflops = f"{flops / float(average_us) / 1e3:.2f}"
+        assert now.replace(",", "").split() == [
+            level.lower(), tiles, f"{float(average_us):.2f}", gflops, intensity, elements
+        ]  # fmt: skip
+
+
+def test_the_traces_of_the_example_have_the_old_kernel_and_checksums() -> None:
+    (old,) = re.findall(
+        r"^DIVERGENCE at kernel '(\w+)' \((.*)\): CPU checksum 0x(\w+) != GPU checksum 0x(\w+)\.", PAGE, re.M
+    )
+    kernel, place, expected, actual = old
+    assert f"FNV-1a {expected.lower()}, {actual.lower()}\n" in SHOWN["traces.py"]
+    assert f", first at {kernel}, {place}: expected" in SHOWN["traces.py"]
+
+
 def test_the_tree_and_critical_path_of_the_example_match_the_book() -> None:
     _, _, shown = SHOWN["graph.py"].partition("\n")
     assert shown == f"{TWO}\n{CRITICAL}"

@@ -153,31 +153,82 @@ report([off, work()])
     assert on >= 60, "or this test could not fail"
 
 
-@pytest.mark.ci
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="counts instructions by the trap flag of x86")
-def test_f106_looking_up_any_of_2000_bricks_takes_equally_many_instructions(
-    worker: Start, prefix: str, compiled: Callable[..., Path]
-) -> None:
-    counter = compiled(
-        "instructions.so", (ROOT / "tests/native/instructions.c",), "-shared", "-fPIC", "-Wno-unused-parameter"
-    )
-    first, last = report_of(
-        worker,
-        f"""
+COUNTED = """
 import ctypes
-steps = ctypes.CDLL({str(counter)!r})
+steps = ctypes.CDLL({!r})
 steps.steps_end.restype = ctypes.c_uint64
-def instructions(name):
+def instructions(call):
+    for _ in range(30): call()  # Python adapts a function to its calls
     found = []
-    for _ in range(2):
+    for _ in range(3):
         steps.steps_begin()
-        p.stop(p.start(name))
+        call()
         found.append(steps.steps_end())
     return min(found)
-p.stop(p.start("b0"))
-first = instructions("b0")
-for n in range(2000): p.stop(p.start(f"b{{n}}"))
-report([first, max(instructions(f"b{{n}}") for n in range(1997, 2000))])
+def nothing(): pass
+"""
+counted = pytest.mark.skipif(platform.machine() != "x86_64", reason="counts instructions by the trap flag of x86")
+
+
+@pytest.fixture
+def counting(compiled: Callable[..., Path]) -> str:
+    """The beginning of a program that counts the instructions of its functions."""
+    source = ROOT / "tests/native/instructions.c"
+    return COUNTED.format(str(compiled("instructions.so", (source,), "-shared", "-fPIC", "-Wno-unused-parameter")))
+
+
+@pytest.mark.ci
+@counted
+def test_a_start_and_a_stop_take_at_most_twice_the_instructions_of_a_handle(
+    worker: Start, prefix: str, counting: str
+) -> None:
+    nothing, pair, handle = report_of(
+        worker,
+        counting
+        + """
+b = brick.brick("b")
+def pair(): p.stop_brick(p.start_brick(0))
+def handle(): b.start(); b.stop()
+report([instructions(nothing), instructions(pair), instructions(handle)])
+""",
+    )
+    assert handle - nothing > 200, "or nothing was counted"
+    assert pair - nothing <= 2 * (handle - nothing)
+
+
+@pytest.mark.ci
+@counted
+def test_f105_a_disabled_start_and_stop_take_few_more_instructions_than_two_empty_calls(
+    worker: Start, prefix: str, counting: str
+) -> None:
+    nothing, pair, empty = report_of(
+        worker,
+        counting
+        + """
+p.disable()
+s = set()
+def pair(): p.stop_brick(p.start_brick(0))
+def empty(): s.discard(s.discard(0))  # also methods in C that take one argument
+report([instructions(nothing), instructions(pair), instructions(empty)])
+""",
+    )
+    assert empty - nothing > 100, "or nothing was counted"
+    assert pair - nothing <= 1.5 * (empty - nothing)
+
+
+@pytest.mark.ci
+@counted
+def test_f106_looking_up_any_of_2000_bricks_takes_equally_many_instructions(
+    worker: Start, prefix: str, counting: str
+) -> None:
+    first, last = report_of(
+        worker,
+        counting
+        + """
+def pair(name): return lambda: p.stop(p.start(name))
+first = instructions(pair("b0"))
+for n in range(2000): p.stop(p.start(f"b{n}"))
+report([first, max(instructions(pair(f"b{n}")) for n in range(1997, 2000))])
 """,
         BRICKD_PATHS="4096",
         PYTHONHASHSEED="0",

@@ -34,9 +34,9 @@ pause()
 """
 
 
-def started_worker(worker: Start, number: int, bad: float = 0, backend: str = "cpu") -> Worker:
+def started_worker(worker: Start, number: int, bad: float = 0, backend: str = "cpu", **environment: str) -> Worker:
     program = f"run_id, bad, backend = {f'{backend} {number}'!r}, {bad}, {backend!r}\n{STEPS}"
-    process = worker(program, BRICKD_WORKER=str(number), **STILL)
+    process = worker(program, BRICKD_WORKER=str(number), **(STILL | environment))
     process.paused()
     return process
 
@@ -87,16 +87,17 @@ def test_the_majority_of_three_workers_names_the_outlier(worker: Start) -> None:
 
 
 @pytest.mark.ci
-def test_recordings_of_different_backends_are_compared_as_runs_are(worker: Start, tmp_path: Path) -> None:
+def test_recordings_of_different_backends_and_clocks_are_compared_as_runs_are(worker: Start, tmp_path: Path) -> None:
     names, runs = [], []
-    for number, backend in enumerate(("cpu", "cuda")):
-        file = str(tmp_path / f"{backend}.brick")
-        process = started_worker(worker, 0, 0.5 * number, backend)
-        while_recorded(file, process, arguments=["--values"])
+    for number, (backend, clock) in enumerate((("cpu", "monotonic"), ("cuda", "auto"))):
+        file = tmp_path / f"{backend}.brick"
+        process = started_worker(worker, 0, 0.5 * number, backend, BRICKD_CLOCK=clock)
+        while_recorded(str(file), process, arguments=["--values"])
         runs.append(run_of(process))
         process.go()
         assert process.end() == 0
-        names.append(f"{file}:api/0")
+        (tmp_path / backend).mkdir()
+        names.append(f"{file.rename(tmp_path / backend / 'fetched.brick')}:api/0")
     reported, report = brickd.diff(*names, by="run"), runs[1].compare(runs[0])
     assert reported.actual is not None
     assert (reported.verdict, reported.kernel, reported.actual.layer, reported.actual.step) == ("diverged", "mlp", 1, 2)

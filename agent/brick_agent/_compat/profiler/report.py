@@ -237,7 +237,7 @@ _TILES = (
     TextColumn("AVG µs", lambda of: f"{of.avg_us:,.2f}"),
     TextColumn("GFLOP/S", lambda of: f"{of.gflops:,.2f}"),
     TextColumn("FLOP/BYTE", lambda of: f"{of.arithmetic_intensity:,.2f}" if of.arithmetic_intensity else "unknown"),
-    _ELEMENTS,
+    TextColumn("ELEMENTS/TILE", lambda of: f"{ratio(of.total_elements, of.count):,.0f}"),
 )
 
 
