@@ -232,6 +232,12 @@ def test_a_delivery_tries_every_address_and_fails_for_a_host_without_addresses()
         message = failure(lambda: UrlTarget("http://hook.test/", None, 0.2, resolver).send(b"{}"))
         assert message == ("no answer within 0.2 s", True)
         assert time.monotonic() - began > 0.15, "the last one has all of the remaining time"
+    with server(0) as one:
+        resolver, began = Resolver(*[("127.0.0.1", one.server_port)] * 100), time.monotonic()
+        resolver.go.release()
+        message = failure(lambda: UrlTarget("http://hook.test/", None, 0.2, resolver).send(b"{}"))
+        assert message == ("no answer within 0.2 s", True)
+        assert time.monotonic() - began > 0.15, "an answer has all of the remaining time, too"
     none = Resolver()
     none.go.release()
     message = failure(lambda: UrlTarget("http://hook.test/", None, 9, none).send(b"{}"))
@@ -282,7 +288,18 @@ def test_a_url_without_a_port_uses_the_default_port_of_its_scheme() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "ftp://a/b", "http://", "https://u:p@a/", "http://a:99999/", "http://a/\n", "/path", "http://ä/"]
+    "url",
+    [
+        "",
+        "ftp://a/b",
+        "http://",
+        "https://u:p@a/",
+        "http://u@a/",
+        "http://a:99999/",
+        "http://a/\n",
+        "/path",
+        "http://ä/",
+    ],
 )
 def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(WrongQuestion, match="expected http://HOST"):
@@ -299,12 +316,13 @@ def test_a_secret_file_must_be_readable_by_its_owner_only(tmp_path: Path) -> Non
         with pytest.raises(WrongQuestion, match=f"and mode 0{mode:o}, expected owner {os.geteuid()} and mode 0600"):
             secret_of(path)
     path.chmod(0o600)
-    for content in (b"", b"\n", b"x" * 4097):
+    for content, seen in ((b"", "no"), (b"\n", "no"), (b"x" * 4097, "a longer")):
         path.write_bytes(content)
-        with pytest.raises(WrongQuestion, match="secret, expected 1 to 4,096 bytes"):
+        with pytest.raises(WrongQuestion, match=f"has {seen} secret, expected 1 to 4,096 bytes"):
             secret_of(path)
-    path.write_bytes(b"x" * 4096 + b"\n")
-    assert secret_of(path) == b"x" * 4096, "the newline is not counted"
+    for secret in (b"x", b"x" * 4096):
+        path.write_bytes(secret + b"\n")
+        assert secret_of(path) == secret, "the newline is not counted"
     os.mkfifo(tmp_path / "pipe")
     for other, kind in ((tmp_path, "d"), (tmp_path / "pipe", "p")):  # a pipe without a writer would block
         with pytest.raises(WrongQuestion, match=rf"has mode {kind}\S+, expected a regular file"):
