@@ -13,11 +13,12 @@ for needed in ("torch", "transformers"):
     pytest.importorskip(needed, reason=f"{needed} is not installed: .ci/run does it")
 
 import torch  # noqa: E402
-from benchmarks.engine.engine import Engine, Settings  # noqa: E402
+from benchmarks.engine.engine import Engine  # noqa: E402
 from benchmarks.engine.faults import EngineFaults  # noqa: E402
 from benchmarks.engine.model import KINDS, built, row_wise  # noqa: E402
-from benchmarks.engine.rows import Rows, compared  # noqa: E402
-from benchmarks.engine.scheduler import Generation, Shape, Slice  # noqa: E402
+from benchmarks.engine.row_table import compared  # noqa: E402
+from benchmarks.engine.rows import Rows  # noqa: E402
+from benchmarks.engine.scheduler import Generation, Settings, Shape, Slice  # noqa: E402
 from benchmarks.faulty.architectures import ARCHITECTURES  # noqa: E402
 
 STEPS = 80

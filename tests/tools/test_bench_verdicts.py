@@ -336,35 +336,43 @@ def finished(cells: list[Cell], into: FinishedCells, ran: list[str]) -> list[str
         ran.append(cell.key)
         return result() | {"cell": cell.key}
 
-    return [each["cell"] for each in command.finish(cells, into, tried)]
+    return [each["cell"] for each in command.finish(cells, into, tried, command.line)]
+
+
+def begun(file: Path, seed: int) -> FinishedCells:
+    return FinishedCells.begun(file, seed, quick=True, limits=frozen.table())
+
+
+def resumed(file: Path, seed: int | None, *, quick: bool = True) -> FinishedCells:
+    return FinishedCells.resumed(file, seed, quick=quick, limits=frozen.table(), has="times_slower")
 
 
 def test_a_resumed_run_continues_with_the_same_seed(tmp_path: Path) -> None:
     ran: list[str] = []
     keys = [cell.key for cell in CELLS]
-    finished(CELLS[:1], FinishedCells.begun(tmp_path / "kept", 5, quick=True), ran)
-    again = FinishedCells.resumed(tmp_path / "kept", None, quick=True)
+    finished(CELLS[:1], begun(tmp_path / "kept", 5), ran)
+    again = resumed(tmp_path / "kept", None)
     assert again.seed == 5
     assert finished(CELLS, again, ran) == keys
     assert ran == keys
-    assert finished(CELLS, FinishedCells.resumed(tmp_path / "kept", 5, quick=True), ran) == keys
+    assert finished(CELLS, resumed(tmp_path / "kept", 5), ran) == keys
     assert ran == keys
 
 
 def test_a_cell_with_a_truncated_result_runs_again(tmp_path: Path) -> None:
     file, ran = tmp_path / "kept", list[str]()
-    finished(CELLS[:2], FinishedCells.begun(file, 5, quick=True), ran)
+    finished(CELLS[:2], begun(file, 5), ran)
     file.write_bytes(file.read_bytes()[:-9])
-    finished(CELLS[:2], FinishedCells.resumed(file, None, quick=True), ran)
+    finished(CELLS[:2], resumed(file, None), ran)
     assert ran == [CELLS[0].key, CELLS[1].key, CELLS[1].key]
     assert len(file.read_text().splitlines()) == 3
 
 
 def test_a_skipped_cell_runs_again(tmp_path: Path) -> None:
-    kept = FinishedCells.begun(tmp_path / "kept", 5, quick=True)
-    command.finish(CELLS[:1], kept, lambda cell: {"cell": cell.key, "skipped": "no answer"})
+    kept = begun(tmp_path / "kept", 5)
+    command.finish(CELLS[:1], kept, lambda cell: {"cell": cell.key, "skipped": "no answer"}, command.line)
     ran: list[str] = []
-    finished(CELLS[:1], FinishedCells.resumed(tmp_path / "kept", None, quick=True), ran)
+    finished(CELLS[:1], resumed(tmp_path / "kept", None), ran)
     assert ran == [CELLS[0].key]
 
 
@@ -373,15 +381,15 @@ def test_a_file_of_another_run_or_with_other_limits_is_not_continued(
 ) -> None:
     file = tmp_path / "kept"
     with pytest.raises(RuntimeError, match="does not exist"):
-        FinishedCells.resumed(file, None, quick=True)
-    FinishedCells.begun(file, 5, quick=True)
+        resumed(file, None)
+    begun(file, 5)
     with pytest.raises(RuntimeError, match="is of seed 5 with --quick"):
-        FinishedCells.resumed(file, 6, quick=True)
+        resumed(file, 6)
     with pytest.raises(RuntimeError, match="is of seed 5 with --quick"):
-        FinishedCells.resumed(file, None, quick=False)
+        resumed(file, None, quick=False)
     monkeypatch.setattr(frozen, "NAN_CALLS", 21)
     with pytest.raises(RuntimeError, match="other limits"):
-        FinishedCells.resumed(file, None, quick=True)
+        resumed(file, None)
 
 
 @pytest.mark.parametrize(("made_by", "called"), [("0.9.9", "0.9.9"), (None, "(version not known)")])
@@ -389,21 +397,21 @@ def test_a_file_of_another_version_is_refused_with_both_versions(
     tmp_path: Path, made_by: str | None, called: str
 ) -> None:
     file = tmp_path / "kept"
-    FinishedCells.begun(file, 5, quick=True)
+    begun(file, 5)
     head = json.loads(file.read_text())
     assert head.pop("brickd") == version("brickd")
     file.write_text(json.dumps(head | ({} if made_by is None else {"brickd": made_by})) + "\n")
     with pytest.raises(RuntimeError) as refused:
-        FinishedCells.resumed(file, None, quick=True)
+        resumed(file, None)
     assert str(refused.value) == f"{file} is of brickd {called}, this is {version('brickd')}: run without --resume"
 
 
 def test_an_incomplete_result_is_refused_with_its_cell(tmp_path: Path) -> None:
     file = tmp_path / "kept"
     old = result() | {"cell": "vit/eps/equal"}
-    FinishedCells.begun(file, 5, quick=True).add({name: value for name, value in old.items() if name != "times_slower"})
+    begun(file, 5).add({name: value for name, value in old.items() if name != "times_slower"})
     with pytest.raises(RuntimeError, match="the result of vit/eps/equal has no times_slower: run without --resume"):
-        FinishedCells.resumed(file, None, quick=True)
+        resumed(file, None)
 
 
 def test_a_run_that_cannot_be_resumed_ends_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

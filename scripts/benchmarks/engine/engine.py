@@ -9,44 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from benchmarks.engine.model import KeysAndValues, PagedCache
 from benchmarks.engine.prefix_cache import BLOCK
-from benchmarks.engine.scheduler import Scheduler, Shape, Slice
-from benchmarks.engine.traffic import Traffic, longest
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a replica serves, and how.
-
-    Attributes:
-        kind: the architecture and its dtype, one of `model.KINDS`.
-        seed: of the weights, the system prompt and all requests.
-        system: the length of the system prompt.
-        batch: the largest number of requests of a step.
-        chunk: the largest number of tokens of a request in a step of prefill.
-        threads: of torch.
-        load: the share of its capacity that is used on average.
-    """
-
-    kind: str
-    seed: int
-    system: int = 20
-    batch: int = 8
-    chunk: int = 32
-    threads: int = 1
-    load: float = 0.5
-
-    @property
-    def blocks(self) -> int:
-        """The blocks of the cache: enough for the longest request, too few for a batch of long ones."""
-        return 2 + -(-longest(self.system) // BLOCK) + 3 * self.batch
-
+from benchmarks.engine.scheduler import Scheduler, Settings, Shape, Slice
+from benchmarks.engine.traffic import Traffic
 
 Looked = Callable[[Sequence[Slice], Shape], None]
 

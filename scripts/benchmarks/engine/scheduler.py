@@ -1,8 +1,9 @@
 """Which tokens of which requests the next step computes: continuous batching with chunked prefill and preemption.
 
-Owns: waiting and running generations, their blocks, what is computed, the history and lineage of each row. Must not
-know: tensors, models, brickd. Invariants: a step is all prefill or all decode, in turns if both wait; a generation
-without room takes it from the one that was admitted last, which is computed again later; nothing depends on time.
+Owns: the settings of a replica, waiting and running generations, their blocks, what is computed, the history and
+lineage of each row. Must not know: tensors, models, brickd. Invariants: a step is all prefill or all decode, in turns
+if both wait; a generation without room takes it from the one that was admitted last, which is computed again later;
+nothing depends on time.
 """
 
 from __future__ import annotations
@@ -13,10 +14,38 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from benchmarks.engine.prefix_cache import BLOCK, PrefixCache, keys
-from benchmarks.engine.traffic import END, Request
+from benchmarks.engine.traffic import END, Request, longest
 from benchmarks.engine.truth import NOTHING, Lineage, chained
 
 _PREFILLS_MAX = 4  # generations in a step of prefill
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a replica serves, and how.
+
+    Attributes:
+        kind: the architecture and its dtype, one of `model.KINDS`.
+        seed: of the weights, the system prompt and all requests.
+        system: the length of the system prompt.
+        batch: the largest number of requests of a step.
+        chunk: the largest number of tokens of a request in a step of prefill.
+        threads: of torch.
+        load: the share of its capacity that is used on average.
+    """
+
+    kind: str
+    seed: int
+    system: int = 20
+    batch: int = 8
+    chunk: int = 32
+    threads: int = 1
+    load: float = 0.5
+
+    @property
+    def blocks(self) -> int:
+        """The blocks of the cache: enough for the longest request, too few for a batch of long ones."""
+        return 2 + -(-longest(self.system) // BLOCK) + 3 * self.batch
 
 
 @dataclass(eq=False)

@@ -2,7 +2,7 @@
 
 Owns: the list of cells, their order and seeds, the form of the file. Must not know: models, brickd. Invariants: the
 same seed draws the same cells in the same order; a cell's seed depends only on the run's seed and the cell; a file is
-continued only by the same version of brickd, under its original limits.
+continued only by the same version of brickd, under its original limits. The file also serves other lists of cells.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import fnmatch
 import json
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faulty.frozen import HEALTHY, WANTED, table
+from benchmarks.faulty.frozen import HEALTHY, WANTED
 
 ARCHITECTURES = ("llama_fp32", "llama_bf16", "llama_int8", "mixtral", "vit", "unet", "bert")
 EQUAL, UNIQUE = "equal", "unique"
@@ -77,16 +77,20 @@ class FinishedCells:
         self.seed, self.quick, self.results = seed, quick, results
 
     @classmethod
-    def begun(cls, file: Path, seed: int, *, quick: bool) -> FinishedCells:
+    def begun(cls, file: Path, seed: int, *, quick: bool, limits: Mapping[str, Any]) -> FinishedCells:
         """Begin a file; replaces an existing one."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        head = {"brickd": version("brickd"), "seed": seed, "quick": quick, "limits": table()}
+        head = {"brickd": version("brickd"), "seed": seed, "quick": quick, "limits": limits}
         file.write_text(json.dumps(head) + "\n", encoding="utf-8")
         return cls(file, seed, quick=quick, results={})
 
     @classmethod
-    def resumed(cls, file: Path, seed: int | None, *, quick: bool) -> FinishedCells:
+    def resumed(
+        cls, file: Path, seed: int | None, *, quick: bool, limits: Mapping[str, Any], has: str
+    ) -> FinishedCells:
         """Continue a file; drop an incomplete last line.
+
+        Each result must have the key `has`, which older results lack.
 
         Raises:
             RuntimeError: there is no such file, or it belongs to another run.
@@ -101,13 +105,13 @@ class FinishedCells:
                 f"{file} is of brickd {head.get('brickd', '(version not known)')}, this is {version('brickd')}: run"
                 " without --resume"
             )
-        if head.get("limits") != table():
+        if head.get("limits") != limits:
             raise RuntimeError(f"{file} was begun under other limits: run without --resume")
         if head["quick"] != quick or seed not in (None, head["seed"]):
             raise RuntimeError(f"{file} is of seed {head['seed']}{' with --quick' if head['quick'] else ''}")
         for each in lines:
-            if "times_slower" not in each:
-                raise RuntimeError(f"{file}: the result of {each['cell']} has no times_slower: run without --resume")
+            if has not in each:
+                raise RuntimeError(f"{file}: the result of {each['cell']} has no {has}: run without --resume")
         if whole != content:
             file.write_bytes(whole)
         return cls(file, head["seed"], quick=quick, results={each["cell"]: each for each in lines})

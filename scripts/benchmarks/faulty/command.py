@@ -30,29 +30,45 @@ _SHOWN = 3  # texts of a row
 
 def run(place: Workplace, quick: bool, seed: int | None = None, resume: bool = False, only: str = "*") -> Report:
     """Run all unfinished cells, one after the other."""
-    missing = [name for name in _WANTED if importlib.util.find_spec(name) is None]
-    if missing:
-        why = f"no {' and '.join(missing)} in .venv: .venv/bin/pip install {' '.join(missing)}"
+    if (why := not_installed()) is not None:
         return Report("verdicts", machine.facts(), [Table("verdicts", "Faults", [_skipped(why)])])
-    file = KEPT / ("quick.jsonl" if quick else "full.jsonl")
-    if resume:
-        try:
-            finished = FinishedCells.resumed(file, seed, quick=quick)
-        except RuntimeError as error:
-            raise SystemExit(str(error)) from None
-    else:
-        finished = FinishedCells.begun(file, secrets.randbits(32) if seed is None else seed, quick=quick)
-    progress(f"seed {finished.seed}; finished cells are kept in {file}")
+    finished = opened(KEPT, seed, quick=quick, resume=resume, limits=frozen.table(), has="times_slower")
     cells = drawn(finished.seed, quick=quick, only=only)
     if not cells:
         raise SystemExit(f"--only {only}: no cell has such a name; one is {drawn(0, quick=quick)[0].key}")
-    return report(finish(cells, finished, lambda cell: _tried(cell, quick=quick)), finished.seed)
+    return report(finish(cells, finished, lambda cell: _tried(cell, quick=quick), line), finished.seed)
+
+
+def not_installed() -> str | None:
+    """Return why no model can run here; None: models run."""
+    missing = [name for name in _WANTED if importlib.util.find_spec(name) is None]
+    return f"no {' and '.join(missing)} in .venv: .venv/bin/pip install {' '.join(missing)}" if missing else None
+
+
+def opened(
+    folder: Path, seed: int | None, *, quick: bool, resume: bool, limits: Mapping[str, Any], has: str
+) -> FinishedCells:
+    """Begin or continue the file of finished cells in a folder."""
+    file = folder / ("quick.jsonl" if quick else "full.jsonl")
+    if resume:
+        try:
+            finished = FinishedCells.resumed(file, seed, quick=quick, limits=limits, has=has)
+        except RuntimeError as error:
+            raise SystemExit(str(error)) from None
+    else:
+        chosen = secrets.randbits(32) if seed is None else seed
+        finished = FinishedCells.begun(file, chosen, quick=quick, limits=limits)
+    progress(f"seed {finished.seed}; finished cells are kept in {file}")
+    return finished
 
 
 def finish(
-    cells: Sequence[Cell], finished: FinishedCells, tried: Callable[[Cell], dict[str, Any]]
+    cells: Sequence[Cell],
+    finished: FinishedCells,
+    tried: Callable[[Cell], dict[str, Any]],
+    line: Callable[[Mapping[str, Any]], str],
 ) -> list[dict[str, Any]]:
-    """Return the results of all cells; run unfinished ones."""
+    """Return the results of all cells; run unfinished ones. `line`: a result as progress."""
     results = []
     for number, cell in enumerate(cells, 1):
         result = finished.results.get(cell.key)

@@ -21,6 +21,8 @@ from benchmarks.workplace import Workplace
 SERVICE = "fleet"
 _START_SECONDS, _ANSWER_SECONDS, _END_SECONDS = 120.0, 4.0, 30.0
 _LINE_BYTES_MAX = 1 << 16
+# Threads of torch that spin for each other on a busy machine make a step of 10 ms take seconds.
+_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
 
 class Worker:
@@ -71,11 +73,11 @@ class Worker:
 
 @contextmanager
 def fleet(
-    place: Workplace, server: Sequence[str], first: dict[str, Any], *, sampling: str = SAMPLING, threads: int = 1
+    place: Workplace, server: Sequence[str], first: dict[str, Any], *, threads: int = 1, recorded: bool = True
 ) -> Iterator[Sequence[Worker]]:
-    """The workers of one service under `brickd run`; each has answered the first command, with its `number`.
+    """The workers of one service, each of which has answered the first command, with its `number`.
 
-    `server`: a module that forks them, and its arguments before the pipes.
+    `server`: a module that forks them, and its arguments before the pipes. `recorded`: whether under `brickd run`.
     """
     workers, theirs, count = [], [], str(threads)
     for _ in range(WORKERS):
@@ -83,10 +85,10 @@ def fleet(
         workers.append(Worker(command, answer))
         theirs.append((read_command, write_answer))
     arguments = [*server, *(f"{read},{write}" for read, write in theirs)]
-    begin = ("-m", "brickd", "run", "--service", SERVICE, "--fingerprints", sampling, "--")
+    under = ("-m", "brickd", "run", "--service", SERVICE, "--fingerprints", SAMPLING, "--", sys.executable)
     process = subprocess.Popen(
-        [sys.executable, *begin, sys.executable, "-m", *arguments],
-        env=place.environment | {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "HF_HUB_OFFLINE": "1"},
+        [sys.executable, *(under if recorded else ()), "-m", *arguments],
+        env=place.environment | _ENVIRONMENT | {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count},
         cwd=place.folder,
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,

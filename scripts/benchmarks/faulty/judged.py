@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from benchmarks.faulty.frozen import ALARMS, HEALTHY, NUMERIC, TIMING, WANTED
+from benchmarks.faulty.frozen import ALARMS, HEALTHY, NUMERIC, TIMING, WANTED, Wanted
 
 BEFORE, DURING, AFTER = "before", "during", "after"
 _TEXTS = (  # the texts of versions of brickd whose problems have no kind
@@ -67,6 +67,7 @@ class Truth:
         scope: the qualified names of the wrong modules or tensors.
         detail: the description of the fault.
         differs: whether the worker gave an answer that differs from the others'.
+        wanted: what must be reported; None: as in WANTED.
     """
 
     fault: str
@@ -74,6 +75,7 @@ class Truth:
     scope: tuple[str, ...] = ()
     detail: str = ""
     differs: bool = False
+    wanted: Wanted | None = None
 
 
 @dataclass
@@ -157,6 +159,11 @@ def within(found: Site, scope: Iterable[str]) -> bool:
     return False
 
 
+def exactly(found: Site, scope: Iterable[str]) -> bool:
+    """Whether a place is one of these modules or tensors."""
+    return any(found.layer == each.layer and _words(found.name) == _words(each.name) for each in map(site, scope))
+
+
 def _words(name: str) -> list[str]:
     words = name.split(".")
     return words[1:] if words[0] == "model" and len(words) > 1 else words  # brickd omits it from an operator's name
@@ -178,10 +185,10 @@ def compared(status: Mapping[str, Any], evidence: str) -> int:
     return sum(each["compared"] for each in parts)
 
 
-def unproven(status: Mapping[str, Any]) -> bool | None:
-    """Whether outputs are reported as unproven; None: this brickd does not report that."""
+def unproven(status: Mapping[str, Any], evidence: str = "input") -> bool | None:
+    """Whether a class of evidence is reported as unproven; None: this brickd does not report that."""
     said = status.get("evidence")
-    return None if said is None else any(each["evidence"] == "input" and each["verdict"] == "unproven" for each in said)
+    return None if said is None else any((each["evidence"], each["verdict"]) == (evidence, "unproven") for each in said)
 
 
 def judged(looks: Sequence[Look], truth: Truth) -> Verdict:
@@ -207,15 +214,16 @@ def judged(looks: Sequence[Look], truth: Truth) -> Verdict:
 def _true(alarm: Alarm, truth: Truth, phase: str) -> bool:
     if truth.fault == HEALTHY or phase == BEFORE or alarm.workers != (truth.worker,):
         return False
-    wanted = WANTED[truth.fault]
+    wanted = truth.wanted or WANTED[truth.fault]
     return alarm.kind in wanted.kinds | wanted.also
 
 
 def _reports(alarm: Alarm, truth: Truth, look: Look) -> bool:
-    if look.phase != DURING or truth.worker not in alarm.workers or alarm.kind not in WANTED[truth.fault].kinds:
+    if look.phase != DURING or truth.worker not in alarm.workers:
         return False
-    words = WANTED[truth.fault].words
-    return not words or any(re.search(rf"\b{word}\b", alarm.text) for word in words)
+    wanted = truth.wanted or WANTED[truth.fault]
+    words = wanted.words
+    return alarm.kind in wanted.kinds and (not words or any(re.search(rf"\b{word}\b", alarm.text) for word in words))
 
 
 def _found(verdict: Verdict, alarm: Alarm, truth: Truth, look: Look) -> None:

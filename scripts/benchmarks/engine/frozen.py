@@ -1,0 +1,72 @@
+"""Limits of faults found, exact sites and false verdicts, fixed before a fault is put in.
+
+Owns: every limit of `scripts/bench evidence`. Must not know: brickd, torch, how a fault is put in. Invariant: a file of
+finished cells belongs to one version of this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.faulty.frozen import LOOK_S, SAMPLING, WORKERS
+
+FAULTS = ("late_channel", "one_weight", "swapped_expert", "eps")
+LATER = ("rotary", "cached_value")  # of attention: no row-wise site covers them
+DTYPES = ("fp32", "bf16")
+
+RUNS = 100  # of each fault and dtype, in replicas of their own
+WITHIN_S = 60.0
+FOUND_MIN, EXACT_MIN = 0.95, 0.95  # shares of the trials that a watched row-wise site covers
+FALSE_MAX = 0
+CLEAN_HOURS_MIN = 10.0
+CLEAN_CELLS = 60
+
+STEP_S = 0.05  # at least between two steps of a replica, so that three have room on two cores
+BATCHES, THREADS = (1, 2, 4, 8, 16), (1, 2)
+BITWISE_RUNS, BITWISE_STEPS = 10, 100  # for each dtype; of each replica, compared with and without brickd
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """The lengths of the parts of a cell.
+
+    Attributes:
+        before_s: the healthy stretch before the fault.
+        within_s: the longest wait for a fault.
+        after_s: the healthy stretch after it was taken out.
+        clean_s: the length of a cell without a fault.
+    """
+
+    before_s: float
+    within_s: float
+    after_s: float
+    clean_s: float
+
+
+FULL = Lengths(before_s=20, within_s=WITHIN_S, after_s=10, clean_s=600)
+QUICK = Lengths(before_s=8, within_s=20, after_s=4, clean_s=20)
+
+
+def table() -> dict[str, Any]:
+    """All limits, for a file of results."""
+    return {
+        "faults": [*FAULTS, *LATER],
+        "runs": RUNS,
+        "within_s": WITHIN_S,
+        "found_min": FOUND_MIN,
+        "exact_min": EXACT_MIN,
+        "false_max": FALSE_MAX,
+        "clean_hours_min": CLEAN_HOURS_MIN,
+        "clean_cells": CLEAN_CELLS,
+        "step_s": STEP_S,
+        "bitwise_runs": BITWISE_RUNS,
+        "bitwise_steps": BITWISE_STEPS,
+        "batches": list(BATCHES),
+        "threads": list(THREADS),
+        "workers": WORKERS,
+        "sampling": SAMPLING,
+        "look_s": LOOK_S,
+        "full": asdict(FULL),
+        "quick": asdict(QUICK),
+    }
