@@ -1,0 +1,12 @@
+/* python/json_digest.h - digests of the params of a checksum. */
+#ifndef BRICK_JSON_DIGEST_H
+#define BRICK_JSON_DIGEST_H
+
+#include "core.h"
+
+/* Returns 0, or -1 with an exception set. */
+int core_digest_json(PyObject *value, uint64_t *digest);
+/* For a value that has no such digest: that of its type's name. */
+uint64_t core_digest_type(PyObject *value);
+
+#endif
