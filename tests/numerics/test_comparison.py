@@ -344,6 +344,71 @@ def test_no_overlap_is_never_equal() -> None:
         compared([], [], by="run")
 
 
+ABSENT = "step 99 has no fingerprints of api/0 and api/1; "
+
+
+@pytest.mark.parametrize("by", [None, "input", "run"])
+@pytest.mark.parametrize(
+    ("sides", "step", "said"),
+    [
+        ((3, 3), "99", ABSENT + "api/0 and api/1 have steps 1 to 3 (--step 3, or leave out --step)"),
+        ((3, 2), "99", ABSENT + "api/0 has steps 1 to 3; api/1 has steps 1 to 2 (--step 2, or leave out --step)"),
+        (
+            (3, 2),
+            "3",
+            "step 3 has no fingerprints of api/1; api/0 has steps 1 to 3; api/1 has steps 1 to 2"
+            " (--step 2, or leave out --step)",
+        ),
+        (
+            (3, 0),
+            "99",
+            ABSENT + "api/0 has steps 1 to 3; api/1 has no fingerprints; no step is in two workers (leave out --step)",
+        ),
+        (
+            (1, 1),
+            "req-7",
+            ABSENT.replace("99", "req-7") + "api/0 and api/1 have step 1 (--step 1, or leave out --step)",
+        ),
+    ],
+)
+def test_a_step_without_fingerprints_is_named_with_the_recorded_ones(
+    by: str | None, sides: tuple[int, int], step: str, said: str
+) -> None:
+    with pytest.raises(NothingComparable) as caught:
+        compared(*(chain(steps=steps) for steps in sides), step=step, by=by)
+    assert str(caught.value) == said
+
+
+def test_only_the_recent_steps_that_are_asked_for_are_recorded_ones() -> None:
+    since = (NOW - 8.5 * SECOND) / SECOND
+    document = answered(GOOD, GOOD, step="1", since=since)
+    said = "step 1 has no fingerprints of api/0 and api/1; api/0 and api/1 have step 3"
+    assert document["reasons"] == [f"{said} (--step 3, or leave out --step)"]
+    (outputs,) = [each for each in document["evidence_classes"] if each["evidence"] == "input"]
+    assert outputs["why"] == "no fingerprints of step 1"
+
+
+def test_steps_that_are_digests_have_no_range() -> None:
+    digests = [replace(each, step=each.step << 60) for each in GOOD]
+    with pytest.raises(NothingComparable, match="api/0 and api/1 have 3 steps, such as 1000000000000000 "):
+        compared(digests, digests, step="7")
+    with pytest.raises(NothingComparable, match=r"\(--step 1000000000000000, or leave out --step\)"):
+        compared(digests, digests, step="7")
+    assert counts(compared(digests, digests, step="1000000000000000")) == {"compared": 4, "identical": 4}
+
+
+def test_a_fingerprint_without_a_step_is_of_no_step() -> None:
+    outside = [replace(each, step=0, flags=0) for each in GOOD]
+    with pytest.raises(NothingComparable) as caught:
+        compared(outside, GOOD, step="7")
+    recorded = (
+        "api/0 has fingerprints without a step; api/1 has steps 1 to 3; no step is in two workers (leave out --step)"
+    )
+    assert str(caught.value) == ABSENT.replace("99", "7") + recorded
+    with pytest.raises(NothingComparable, match=r"^no fingerprints of api/0 and api/1 are recorded"):
+        compared([], [], step="7")
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [({"shape": 9}, "shape"), ({"dtype": INT64}, "dtype")],

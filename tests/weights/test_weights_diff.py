@@ -208,6 +208,13 @@ def test_weights_lead_if_nothing_else_was_recorded_or_they_differ() -> None:
     assert (reported["evidence"], reported["verdict"]) == ("weights", "diverged")
 
 
+def test_weights_that_differ_lead_and_the_missing_step_is_named() -> None:
+    reported = compared(chain() + weights(norm=1), chain() + weights(norm=2), process=watched(1), step="99")
+    absent = "step 99 has no fingerprints of api/0 and api/1; api/0 and api/1 have steps 1 to 3"
+    assert reported["evidence"] == "weights"
+    assert f"outputs unproven: {absent} (--step 3, or leave out --step)" in reported["headlines"]
+
+
 def test_equal_weights_are_listed_next_to_the_leading_evidence() -> None:
     reported = compared(*[chain() + weights(norm=1)] * 2, process=watched(1))
     assert (reported["evidence"], reported["verdict"]) == ("input", "identical")

@@ -17,6 +17,8 @@ from typing import NamedTuple
 from brickd.analysis.numerics.blame import Blame, DecodedFingerprint, Judgement, Verdict, judged, read
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.match import Class, Matched, MatchRow, match
+from brickd.shm._reader import CHECKED_STEP
+from brickd.shm.records import checked_head
 from brickd.shm.sites import plain
 
 ROWS_MAX = 1024  # rows that are judged
@@ -89,14 +91,18 @@ class Comparison:
 
     Attributes:
         differences: the first ones, in the order of execution.
-        step_text: the text of the only step that was compared, if it is known.
+        step: the only step that was compared; None: all of them.
+        step_text: the text of this step, if it is known.
+        steps: if fewer than two parties have `step`, the steps that each party has; None: it has no fingerprints.
     """
 
     evidence: EvidenceClass
     parties: Sequence[Party]
     matched: Matched
     differences: Sequence[Difference]
+    step: int | None = None
     step_text: str | None = None
+    steps: Sequence[frozenset[int] | None] = ()
 
     @cached_property
     def counts(self) -> Counter[Class]:
@@ -188,7 +194,21 @@ def compare(
         worn=[party.worn for party in parties],
     )
     differences = [each for row in found.rows if (each := _difference(numerics, row)) is not None]
-    return Comparison(evidence, parties, found, differences, step_text)
+    absent = step is not None and sum(worker.fingerprints > 0 for worker in found.workers) < 2
+    steps = _recorded_steps(numerics, parties) if absent else ()
+    return Comparison(evidence, parties, found, differences, step, step_text, steps)
+
+
+def _recorded_steps(numerics: Numerics, parties: Sequence[Party]) -> list[frozenset[int] | None]:
+    """The steps of each party's fingerprints. Reads all fingerprints, in about 4 µs each."""
+    found: dict[int, set[int]] = {}
+    since = {party.number: party.since for party in parties}
+    for number in range(numerics.fingerprints.first, numerics.fingerprints.end):
+        worker, _, slots = numerics.fingerprints.read(number) or (-1, 0, b"")
+        if worker in since and (head := checked_head(slots))["ticks"] >= since[worker]:
+            steps = found.setdefault(worker, set())
+            steps.update([head["step"]] if head["step"] or head["flags"] & CHECKED_STEP else [])
+    return [None if party.number not in found else frozenset(found[party.number]) for party in parties]
 
 
 def _difference(numerics: Numerics, row: MatchRow) -> Difference | None:

@@ -8,7 +8,8 @@ differs says how much was compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 from brickd.analysis.numerics.blame import Blame, NotFinite, Verdict
 from brickd.analysis.numerics.comparison import Comparison, Difference, EvidenceClass
@@ -161,6 +162,8 @@ def nothing(tried: Comparison) -> str:
     names = [party.name for party in tried.parties]
     silent = [name for name, found in zip(names, tried.matched.workers, strict=True) if not found.fingerprints]
     if len(names) - len(silent) < 2:
+        if any(steps is not None for steps in tried.steps):
+            return f"{_absent(tried, silent)}{_try(tried.steps)}"
         return (
             f"no fingerprints of {listed(silent)} are recorded, a comparison needs those of two workers (brick.checksum"
             " in the engine records them)"
@@ -175,12 +178,51 @@ def nothing(tried: Comparison) -> str:
 def outputs_not_compared(tried: Comparison) -> str:
     """Say why no output was compared, and what to do."""
     fingerprints = tried.matched.fingerprints
+    if not fingerprints and any(steps is not None for steps in tried.steps):
+        return f"outputs unproven: {_absent(tried, [party.name for party in tried.parties])}{_try(tried.steps)}"
     if not fingerprints:
         return "outputs unproven: no fingerprints are here (brick.checksum in the engine records them)"
     lone = sum(site.lone for site in tried.matched.sites)
     alone = [f"{lone:,} without a counterpart in another worker"] if lone else []
     reasons = ", ".join([*_reasons(tried), *alone])
     return f"outputs unproven (0 of {plural(fingerprints, 'fingerprint')} compared): {reasons}{_next(tried)}"
+
+
+def _absent(tried: Comparison, silent: Sequence[str]) -> str:
+    """Say which workers have no fingerprints of the step that the query names, and which steps they have."""
+    of: dict[str, list[str]] = {}
+    for party, steps in zip(tried.parties, tried.steps, strict=True):
+        of.setdefault(_range(steps), []).append(party.name)
+    have = "; ".join(f"{listed(names)} {'has' if len(names) == 1 else 'have'} {steps}" for steps, names in of.items())
+    return f"{step(tried.step or 0, tried.step_text)} has no fingerprints of {listed(silent)}; {have}"
+
+
+def _range(steps: Collection[int] | None) -> str:
+    """Describe a worker's steps. Those that are digests have no order.
+
+    >>> _range([3]), _range([4, 2, 3]), _range([4, 2]), _range([5, 1 << 63])
+    ('step 3', 'steps 2 to 4', '2 steps from 2 to 4', '2 steps, such as 5')
+    """
+    if not steps:
+        return "no fingerprints" if steps is None else "fingerprints without a step"
+    few = sorted(steps)
+    if len(few) == 1:
+        return step(few[0])
+    if few[-1] >= _HASHED:
+        return f"{len(few):,} steps, such as {step(few[0]).removeprefix('step ')}"
+    if few[-1] - few[0] == len(few) - 1:
+        return f"steps {few[0]} to {few[-1]}"
+    return f"{len(few):,} steps from {few[0]} to {few[-1]}"
+
+
+def _try(steps: Sequence[Collection[int] | None]) -> str:
+    """Suggest the newest step that two workers have."""
+    times = Counter(each for of in steps for each in of or ())
+    common = [each for each, workers in times.items() if workers > 1]
+    if not common:
+        return "; no step is in two workers (leave out --step)"
+    newest = max((each for each in common if each < _HASHED), default=min(common))
+    return f" (--step {step(newest).removeprefix('step ')}, or leave out --step)"
 
 
 def _next(tried: Comparison) -> str:
