@@ -1,7 +1,8 @@
 """The result of comparing workers, for programs: `brickd.diff`.
 
-Owns: its form in Python. Must not know: how workers are compared, screens. Invariants: it contains only what the
-document of `brickd diff` contains; the expected values are those of the worker named first, or of the majority.
+Owns: the form of the result in Python. Must not know: how workers are compared, screens. Invariants: the result
+contains only what the document of `brickd diff` contains; the expected values are those of the worker named first, or
+of the majority.
 """
 
 from __future__ import annotations

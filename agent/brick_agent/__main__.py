@@ -1,6 +1,6 @@
 """`python -m brick_agent -- CMD`: the same as `brickd run`, without brickd.
 
-Owns: its arguments. Must not know: how a command starts.
+Owns: the arguments of the program. Must not know: how a command starts.
 """
 
 from __future__ import annotations

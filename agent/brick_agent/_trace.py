@@ -210,7 +210,8 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
 def _first_step(inner: Any) -> Any:
     """The first awaitable of an asynchronous generator; the event loop does not see it.
 
-    At its end, the loop closes all generators that it saw. It would close the traced one and this one at the same time.
+    At its end, the loop closes all generators that it saw. It would close the traced generator and this one at the same
+    time.
     """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)

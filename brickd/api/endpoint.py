@@ -57,7 +57,7 @@ class Endpoint:
         }
 
     def route(self, limits: Limits, prefix: str) -> Route:
-        """Return its route in an application for the segments with this prefix."""
+        """Return the endpoint's route in an application for the segments with this prefix."""
 
         async def handle(request: Request) -> Response:
             self._require_role(request)

@@ -1,7 +1,7 @@
 """The server: an application on a socket, until it is stopped.
 
-Owns: the socket in the event loop, and the shutdown. Must not know: the application. Invariants: it wakes up for
-requests, and regularly to check that its file still exists; after a request to stop, no new client finds it, and
+Owns: the socket in the event loop, and the shutdown. Must not know: the application. Invariants: the server wakes up
+for requests, and regularly to check that its file still exists; after a request to stop, no new client finds it, and
 earlier requests are answered.
 """
 

@@ -1,7 +1,7 @@
 """Divides a daemon's file descriptors: reserved ones, for workers, for clients.
 
-Owns: that division. Must not know: who opens a file. Invariant: workers and clients never take the reserved
-descriptors, which the drain, the checkpoint and recordings need.
+Owns: the division of descriptors. Must not know: who opens a file. Invariant: workers and clients never take the
+reserved descriptors, which the drain, the checkpoint and recordings need.
 """
 
 from __future__ import annotations

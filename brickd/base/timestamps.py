@@ -1,7 +1,7 @@
 """Timestamps in documents and on screens.
 
-Owns: their formats, RFC 3339 and local time. Must not know: the meaning of a time. Invariant: any number can be
-formatted.
+Owns: the formats of timestamps, RFC 3339 and local time. Must not know: the meaning of a time. Invariant: any number
+can be formatted.
 """
 
 import time

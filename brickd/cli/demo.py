@@ -1,7 +1,7 @@
 """The verb `demo`.
 
 Owns: the start and end of a daemon and four workers, and the screens in between. Must not know: the computation of the
-workers. Invariant: its processes always end with it, and leave no files.
+workers. Invariant: the demonstration's processes always end with the verb, and leave no files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The verb `diff`.
 
-Owns: its options, the exit code. Must not know: how workers are compared, the screen. Invariant: without anything to
-compare, it never exits as if workers were equal.
+Owns: the options of `diff`, the exit code. Must not know: how workers are compared, the screen. Invariant: without
+anything to compare, it never exits as if workers were equal.
 """
 
 from __future__ import annotations

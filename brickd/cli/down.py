@@ -1,7 +1,7 @@
 """The verb `down`.
 
-Owns: the messages about the end of a daemon. Must not know: how it ends. Invariant: the daemon is reported as ended
-only when its lock is free.
+Owns: the messages about the end of a daemon. Must not know: how a daemon ends. Invariant: the daemon is reported as
+ended only when its lock is free.
 """
 
 from __future__ import annotations

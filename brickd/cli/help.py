@@ -1,6 +1,6 @@
 """The verb `help`.
 
-Owns: its argument. Must not know: any verb's text.
+Owns: the argument of `help`. Must not know: any verb's text.
 """
 
 from __future__ import annotations

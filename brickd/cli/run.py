@@ -1,6 +1,6 @@
 """The verb `run`.
 
-Owns: its options. Must not know: how the command's processes are instrumented.
+Owns: the options of `run`. Must not know: how the command's processes are instrumented.
 """
 
 from __future__ import annotations

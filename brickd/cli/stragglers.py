@@ -1,7 +1,7 @@
 """The verb `stragglers`.
 
-Owns: the human screen of slow workers. Must not know: how they are judged. Invariants: the findings come first; without
-findings, the screen shows the coverage.
+Owns: the human screen of slow workers. Must not know: how stragglers are judged. Invariants: the findings come first;
+without findings, the screen shows the coverage.
 """
 
 from __future__ import annotations

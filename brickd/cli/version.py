@@ -1,7 +1,7 @@
 """The verb `version`.
 
 Owns: the text about this installation and the places that it uses. Must not know: workers, segments, the daemon.
-Invariant: it answers even if the installation is broken, because then it is needed.
+Invariant: the verb answers even if the installation is broken, because then it is needed.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The protocol of a daemon and its clients: root, prefix header, form of errors.
 
-Owns: these names. Must not know: sockets, clients, daemons. Invariant: an error has the same message and exit code with
-and without a daemon.
+Owns: the names in the protocol. Must not know: sockets, clients, daemons. Invariant: an error has the same message and
+exit code with and without a daemon.
 """
 
 from __future__ import annotations

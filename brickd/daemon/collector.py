@@ -1,7 +1,7 @@
 """The daemon's loop: finds, drains and saves segments, and removes those of dead workers.
 
-Owns: the order of its steps, which counts every event once. Must not know: where its state is saved, queries, signals,
-the time of day. A tick, in this order:
+Owns: the order of the loop's steps, which counts every event once. Must not know: where the state is saved, queries,
+signals, the time of day. A tick, in this order:
 
     look open and lock new segments, and continue at the saved positions epoch write the epoch by which workers choose
     steps, if it changed or workers came drain copy and fold new records, in one call; events go to the workers'

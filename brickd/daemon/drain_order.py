@@ -1,8 +1,8 @@
 """The order in which a tick drains the segments of one user.
 
-Owns: that order, and how much a tick reads. Must not know: how a segment is drained. Invariants: cheap segments are
-drained in every tick, independent of costly ones; no costly one waits forever. If a waiting segment has no room for
-records, its worker counts them as lost.
+Owns: the order of segments, and how much a tick reads. Must not know: how a segment is drained. Invariants: cheap
+segments are drained in every tick, independent of costly ones; no costly one waits forever. If a waiting segment has no
+room for records, its worker counts them as lost.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ class Roster:
     # ---- they leave
 
     def bury(self, each: Attached) -> bool:
-        """Read a dead worker's segment and keep its totals; return False before its end."""
+        """Read a dead worker's segment and keep its totals; return False until it is read completely."""
         with self.lock:
             if not each.exhaust():
                 return False

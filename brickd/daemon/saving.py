@@ -1,7 +1,7 @@
 """Saves a daemon's state and weights, even if no file descriptor is left.
 
-Owns: the order in which the files are written, and when unchanged weights are written again. Must not know: their
-formats, when the loop saves. Invariant: the saved weights are never older than the checkpoint that counts them.
+Owns: the order in which the files are written, and when unchanged weights are written again. Must not know: the formats
+of the files, when the loop saves. Invariant: the saved weights are never older than the checkpoint that counts them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Reads the fingerprints, weights and sources that are now in the rings of segments.
 
-Owns: how they are added to the state of an earlier daemon. Must not know: callers. A refused segment adds nothing.
+Owns: how these records are added to the state of an earlier daemon. Must not know: callers. A refused segment adds
+nothing.
 """
 
 from __future__ import annotations

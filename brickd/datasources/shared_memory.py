@@ -1,7 +1,8 @@
 """The world without a daemon: the segments of this machine, read on demand.
 
-Owns: its answers, and the state that an earlier daemon left in its files. Must not know: views, callers. Invariant: a
-module that decodes a daemon's files, fingerprints, weights or sources is imported only when there is data to decode.
+Owns: the answers without a daemon, and the state that an earlier daemon left in files. Must not know: views, callers.
+Invariant: a module that decodes a daemon's files, fingerprints, weights or sources is imported only when there is data
+to decode.
 """
 
 from __future__ import annotations

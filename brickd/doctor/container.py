@@ -1,6 +1,6 @@
 """Detects a container and its kind, and gives the commands to change it.
 
-Owns: these commands for each kind of container. Must not know: why a change is needed. Invariant: a command fits the
+Owns: the commands for each kind of container. Must not know: why a change is needed. Invariant: a command fits the
 place where the user is, a container or a machine.
 """
 

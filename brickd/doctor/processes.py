@@ -1,9 +1,9 @@
 """The processes of our user that load brick_agent or map a segment.
 
-Owns: the facts that /proc reports about them. Must not know: their meaning. Invariants: other users' processes are not
-inspected, even if root runs the doctor; a process that cannot be inspected, or ends during the search, affects no
-other, and is counted; the search ends after a second and reports its progress; a process owns the segment whose lock it
-holds, even if it maps others.
+Owns: the facts that /proc reports about them. Must not know: what a process means for a finding. Invariants: other
+users' processes are not inspected, even if root runs the doctor; a process that cannot be inspected, or ends during the
+search, affects no other, and is counted; the search ends after a second and reports its progress; a process owns the
+segment whose lock it holds, even if it maps others.
 """
 
 from __future__ import annotations

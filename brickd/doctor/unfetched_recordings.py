@@ -1,7 +1,7 @@
 """Recordings that were not fetched.
 
-Owns: the facts about them, and the verdict. Must not know: how they are found or fetched. Invariants: a recording that
-is still being written is not a finding; a daemon that does not answer is reported by its own check.
+Owns: the facts about them, and the verdict. Must not know: how recordings are found or fetched. Invariants: a recording
+that is still being written is not a finding; a daemon that does not answer is reported by its own check.
 """
 
 from __future__ import annotations

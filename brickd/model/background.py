@@ -1,6 +1,6 @@
 """A copy of a daemon's state that a survey needs in addition to the segments.
 
-Owns: that copy. Must not know: how the state changes, how it is stored. Invariants: a worker is identified by its uuid;
+Owns: the copy. Must not know: how the state changes, how it is stored. Invariants: a worker is identified by its uuid;
 the decoder of deferred work is loaded only if there is some.
 """
 

@@ -1,7 +1,7 @@
 """A daemon's state about workers: cursors, deferred work, totals of removed segments.
 
-Owns: that state, its form as JSON, how many totals are kept. Must not know: how it is stored in a file, how it changes.
-Invariant: a worker is identified by its uuid.
+Owns: this state, its form as JSON, how many totals are kept. Must not know: how this state is stored in a file, how it
+changes. Invariant: a worker is identified by its uuid.
 """
 
 from __future__ import annotations

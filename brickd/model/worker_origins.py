@@ -1,7 +1,8 @@
 """Recently merged workers and their sums; windows of a sum need them.
 
-Owns: that list, and the origin of a worker's totals. Must not know: totals, callers. Invariants: the list has the last
-workers that were added to each sum, in order and without a gap; its length is limited.
+Owns: the list of recently merged workers, and the origin of a worker's totals. Must not know: totals, callers.
+Invariants: the list has the last workers that were added to each sum, in order and without a gap; its length is
+limited.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The work of every live worker in every brick between two snapshots, by service.
 
-Owns: that table. Must not know: which worker is slow, windows of several slots, screens. Invariants: times are self
-times; a worker without records in a brick has no entry; dead workers and sums of workers have no entries.
+Owns: the table of this work. Must not know: which worker is slow, windows of several slots, screens. Invariants: times
+are self times; a worker without records in a brick has no entry; dead workers and sums of workers have no entries.
 """
 
 from __future__ import annotations

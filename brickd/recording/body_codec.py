@@ -1,8 +1,8 @@
 """The codec of a recording's chunk bodies: beginning, snapshots, weights, events and end.
 
-Owns: these bodies: JSON with packed summaries; the body of weights ends with columns. Must not know: files, when data
-is written. Invariants: decoding reverses encoding; an invalid body raises ValueError; a file has names, paths and sites
-once for all readings that share them.
+Owns: the form of the bodies: JSON with packed summaries; the body of weights ends with columns. Must not know: files,
+when data is written. Invariants: decoding reverses encoding; an invalid body raises ValueError; a file has names, paths
+and sites once for all readings that share them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The newest slots of a worker's rings.
 
-Owns: the number of kept slots. Must not know: their origin, their content. Invariants: a ring's slots have no gap and
-start with a record; memory has only a few more slots than requested.
+Owns: the number of kept slots. Must not know: the origin and the content of slots. Invariants: a ring's slots have no
+gap and start with a record; memory has only a few more slots than requested.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The rings of a recording, and the numbers of their workers.
 
-Owns: these numbers, and their form in a file. Must not know: files, how records reach them. Invariants: a number
-belongs to the same worker in all files of a recording, and is assigned before the first record with it is drained.
+Owns: the numbers of workers, and their form in a file. Must not know: files, how records reach them. Invariants: a
+number belongs to the same worker in all files of a recording, and is assigned before the first record with it is
+drained.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The files of one recording, one after another: F.brick, F.1.brick, F.2.brick.
 
-Owns: their names, when a file is full, which files are kept. Must not know: the content. Invariants: no existing file
-is overwritten; kept files are limited and removed ones counted; a file is locked while its live writer writes it.
+Owns: the names of the files, when a file is full, which files are kept. Must not know: the content. Invariants: no
+existing file is overwritten; kept files are limited and removed ones counted; a file is locked while its live writer
+writes it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Workers whose segments were removed, and their counts that are in no total.
 
-Owns: these counts, their sums, and their form in documents and in a checkpoint. Must not know: files, screens.
-Invariants: each uuid counts once, and not at all if its counts are shown elsewhere; if a uuid has two records, the
-larger one counts; a worker that is in a sum has no record; the number of records and sums is limited.
+Owns: the counts of removed workers, their sums, and their form in documents and in a checkpoint. Must not know: files,
+screens. Invariants: each uuid counts once, and not at all if its counts are shown elsewhere; if a uuid has two records,
+the larger one counts; a worker that is in a sum has no record; the number of records and sums is limited.
 """
 
 from __future__ import annotations

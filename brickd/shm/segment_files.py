@@ -1,10 +1,10 @@
 """Files that may be segments: find, open and remove them.
 
-Owns: their names, which files may be opened and how, which process owns and which drains a file. Must not know: their
-content. Invariants: a process opens only files of its own effective user, even as root; opening follows no link and
-waits for no process; a process never opens a file twice while it holds a lock on it; a file that cannot be a segment
-raises `SegmentRefused` with a reason, never another exception; a name that no worker writes is refused before its file
-is opened, so that file is never removed.
+Owns: the names of the files, which files may be opened and how, which process owns and which drains a file. Must not
+know: the content of files. Invariants: a process opens only files of its own effective user, even as root; opening
+follows no link and waits for no process; a process never opens a file twice while it holds a lock on it; a file that
+cannot be a segment raises `SegmentRefused` with a reason, never another exception; a name that no worker writes is
+refused before its file is opened, so that file is never removed.
 
 posix_ipc unlinks segments: shm_unlink is the counterpart of the agent's shm_open. It does not open them, because
 shm_open has no O_NONBLOCK and waits for the other end of a FIFO. Its semaphores cannot lock a worker, because they stay

@@ -1,8 +1,8 @@
 """The sizes that a worker's tables need, for all names, paths and sites that it used or was refused.
 
-Owns: these sizes, from the worker's counters. Must not know: words, screens, other losses. Invariants: the sizes are
-computed together, because a full table hides what would be in the others; a size is above the present one, and within
-the agent's limit.
+Owns: the sizes of tables, from the worker's counters. Must not know: words, screens, other losses. Invariants: the
+sizes are computed together, because a full table hides what would be in the others; a size is above the present one,
+and within the agent's limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The state of a daemon: its workers, totals of removed segments, orders, findings.
 
-Owns: that state, and its form as a document. Must not know: how it is stored in a file, when it changes. Invariants: it
-has no totals of segments that are still read, so state and segments together count everything once; a worker is
-identified by its uuid; everything is limited.
+Owns: the daemon's state, and its form as a document. Must not know: how the state is stored in a file, when it changes.
+Invariants: the state has no totals of segments that are still read, so state and segments together count everything
+once; a worker is identified by its uuid; everything is limited.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The view `bricks`: totals of every brick, separated by worker, service or layer.
 
-Owns: the schema of its document, the limit of rows. Must not know: segments, how totals are added up, screens.
+Owns: the schema of the document, the limit of rows. Must not know: segments, how totals are added up, screens.
 Invariants: shares refer to all recorded time of the selected workers, independent of the category and the limit;
 omitted rows are counted.
 """

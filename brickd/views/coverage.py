@@ -1,6 +1,6 @@
 """The view `coverage`: which sites were compared, by which evidence, and which cannot be.
 
-Owns: the schema of its document. Must not know: terminals. Invariant: if no daemon compares, the available fingerprints
+Owns: the schema of the document. Must not know: terminals. Invariant: if no daemon compares, the available fingerprints
 are compared now, by the same rules.
 """
 

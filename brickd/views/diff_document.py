@@ -1,7 +1,7 @@
 """The document of `diff`.
 
-Owns: its schema. Must not know: which workers are compared, how evidence is chosen, screens. Invariants: it counts
-unexamined data; it says if a difference of times may be chance.
+Owns: the schema of the document. Must not know: which workers are compared, how evidence is chosen, screens.
+Invariants: unexamined data is counted; the document says if a difference of times may be chance.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Every class of evidence in `diff`: its verdict, and the daemon's findings on the workers.
 
-Owns: the schema of both. Must not know: how workers are compared, which evidence leads, screens. Invariants: a class in
-which nothing was compared is unproven; the daemon's finding on a worker appears in each comparison of that worker.
+Owns: the schema of the verdicts and of the findings. Must not know: how workers are compared, which evidence leads,
+screens. Invariants: a class in which nothing was compared is unproven; the daemon's finding on a worker appears in each
+comparison of that worker.
 """
 
 from __future__ import annotations

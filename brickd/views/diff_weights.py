@@ -1,7 +1,7 @@
 """Weights in `diff`: as evidence, and as the explanation of a difference.
 
-Owns: the schema of both. Must not know: how weights are compared, screens. Invariant: a weight explains a difference
-only if it belongs to the same layer and differs in one of the differing workers.
+Owns: the schema of weights in the document. Must not know: how weights are compared, screens. Invariant: a weight
+explains a difference only if it belongs to the same layer and differs in one of the differing workers.
 """
 
 from __future__ import annotations

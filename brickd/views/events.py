@@ -1,6 +1,6 @@
 """The view `events`: the events that the daemon logged.
 
-Owns: the schema of its document. Must not know: the causes of events, screens.
+Owns: the schema of the document. Must not know: the causes of events, screens.
 """
 
 from __future__ import annotations

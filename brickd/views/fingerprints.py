@@ -1,6 +1,6 @@
 """The view `fingerprints`: exports the fingerprints of workers, for comparisons elsewhere.
 
-Owns: the schema of its document. Must not know: the use of fingerprints.
+Owns: the schema of the document. Must not know: the use of fingerprints.
 """
 
 from __future__ import annotations

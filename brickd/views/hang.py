@@ -1,8 +1,8 @@
 """The view `hang`: the open spans of each thread, and which workers are outliers.
 
-Owns: the schema of its document, which of the two looks each part comes from. Must not know: how a verdict is reached,
-how the time between the looks passes, screens. Invariants: the verdicts come first; a service is judged by all of its
-workers, not only the selected ones; each selected worker has a row.
+Owns: the schema of the document, and which of the two looks gives each part of it. Must not know: how a verdict is
+reached, how the time between the looks passes, screens. Invariants: the verdicts come first; a service is judged by all
+of its workers, not only the selected ones; each selected worker has a row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The view `inspect`: one segment in full.
 
-Owns: its header, tables, lanes with their ledgers, the records in its rings. Must not know: how a segment is opened,
-screens. Invariant: values of the segment are shown unchanged, without a verdict.
+Owns: the segment's header, tables, lanes with their ledgers, the records in its rings. Must not know: how a segment is
+opened, screens. Invariant: values of the segment are shown unchanged, without a verdict.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Numeric differences in several views: how much was compared, and the findings by worker.
 
-Owns: the JSON of that count. Must not know: terminals, how a finding is reached. Invariants: "no worker differs" is
+Owns: the JSON of the count. Must not know: terminals, how a finding is reached. Invariants: "no worker differs" is
 never reported without the number of comparisons; without comparisons, modules that compare are not loaded.
 """
 

@@ -1,6 +1,6 @@
 """The view `status`: totals over all workers, and the problems.
 
-Owns: the schema of its document. Must not know: terminals, files. Invariant: the ledger of the document is the sum of
+Owns: the schema of the document. Must not know: terminals, files. Invariant: the ledger of the document is the sum of
 the ledgers of its workers and of the removed workers.
 """
 

@@ -1,6 +1,6 @@
 """The view `stragglers`: slow workers, the other workers next to them, and the coverage.
 
-Owns: the schema of its document, which findings concern the selected workers. Must not know: how stragglers are judged,
+Owns: the schema of the document, which findings concern the selected workers. Must not know: how stragglers are judged,
 screens. Invariant: "no worker is slow" is never reported without the coverage.
 """
 

@@ -1,6 +1,6 @@
 """The view `tree`: the call tree over all workers, with its kernels, transfers and needs.
 
-Owns: the first keys of its document. Must not know: how trees are merged and encoded, screens.
+Owns: the first keys of the document. Must not know: how trees are merged and encoded, screens.
 """
 
 from __future__ import annotations

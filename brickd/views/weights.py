@@ -1,6 +1,6 @@
 """The view `weights`: whether replicas hold the same parameters, and which workers differ.
 
-Owns: the schema of its document. Must not know: how weights are compared, screens. Invariants: tensors that were not
+Owns: the schema of the document. Must not know: how weights are compared, screens. Invariants: tensors that were not
 compared are counted by reason; at most ROWS_MAX differing rows are listed, and all are counted.
 """
 

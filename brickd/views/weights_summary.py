@@ -1,6 +1,6 @@
 """The weights of workers in several views: which ones differ, and how much was compared.
 
-Owns: the form of both in JSON, and as problems. Must not know: how weights are compared, terminals. Invariants: "no
+Owns: the form of weights in JSON, and as problems. Must not know: how weights are compared, terminals. Invariants: "no
 worker differs" is never reported without the number of comparisons; a finding has the same keys as a finding by input,
 and keys that do not apply to weights are null.
 """

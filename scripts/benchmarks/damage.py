@@ -39,7 +39,7 @@ _ONCE = (Kind.FLIP, Kind.NAN)  # a transient fault: it happens in one run of the
 
 _BITS = 32
 _FACTORS = (0.5, 0.9, 0.99, 1.01, 1.1, 2.0)
-# The dimension in which the heads are next to each other, and how many sets of all heads it has.
+# The dimension that the heads divide, and the number of complete sets of heads in it.
 _HEADS = {
     "attn.qkv.weight": (1, 3),
     "attn.out.weight": (0, 1),

@@ -58,7 +58,7 @@ static void work(uint32_t worker)
     for (uint64_t turn = 1; !atomic_load(over); turn++) {
         sleep_until(began + turn * PERIOD_NS);
         uint64_t due = (now() - began) * rate / SECOND, burst = rate * PERIOD_NS / SECOND + 1;
-        if (due > done + MADE_GOOD * burst) /* a start and its finalize may be one ahead */
+        if (due > done + MADE_GOOD * burst) /* `done` may exceed `due` by one: a start and its finalize */
             done = due - MADE_GOOD * burst;
         while (done < due)
             done += record(number++);

@@ -1,6 +1,6 @@
 """Matrices whose products are added in another order, as by a compiled kernel.
 
-Owns: that order. Must not know: which code multiplies. Invariant: only rounding differs.
+Owns: the order of additions. Must not know: which code multiplies. Invariant: only rounding differs.
 """
 
 from __future__ import annotations

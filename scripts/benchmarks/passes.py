@@ -29,7 +29,7 @@ _CONTEXT = 64
 PREFILL, DECODE = "prefill", "decode"
 ROWS = {PREFILL: 64, DECODE: 1}
 NO_SYNC = "no sync"
-# The predecessor's claims, in percent of an unnamed base. Here, even two equal passes differ by some percent.
+# The predecessor's claims, in percent; it does not say of what. Here, even two equal passes differ by some percent.
 _CLAIMS = {"Immediate": 200, "PerLayer": 20, "Deferred": 5, "Off": 0}
 _EQUAL = 0.02
 

@@ -49,10 +49,10 @@ class Recorded:
 
     @classmethod
     def of(cls, events: Iterable[Mapping[str, Any]], requests: int) -> Recorded:
-        """Build it from the checksums of a worker with one request per step.
+        """Read the checksums of a worker with one request per step.
 
         Raises:
-            RuntimeError: some are missing.
+            RuntimeError: some checksums are missing.
         """
         steps: dict[int, list[Mapping[str, Any]]] = {}
         for event in events:

@@ -102,7 +102,7 @@ def of_weights(place: Workplace, services: Sequence[str]) -> list[Verdict]:
 
 
 def weights(document: Mapping[str, Any]) -> Verdict:
-    """Return the verdict in such an answer; with a place only if it is one tensor of one worker."""
+    """Return the verdict in the answer to `weights`; it has a place only if one tensor of one worker differs."""
     if "error" in document:
         return Verdict(None, text=document["error"])
     rows, where = document["differing"], None

@@ -1,7 +1,7 @@
 """The storm's workers, seen from outside: ordered, killed, asked to end, and their counts.
 
-Owns: their processes and the folder of their accounts. Must not know: daemons, brickd's numbers. Invariant: a signal
-goes to the process that reported its pid, never to another one that has the pid now.
+Owns: the workers' processes and the folder of their accounts. Must not know: daemons, brickd's numbers. Invariant: a
+signal goes to the process that reported its pid, never to another one that has the pid now.
 """
 
 from __future__ import annotations

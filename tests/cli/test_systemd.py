@@ -284,7 +284,7 @@ for what, tried in tries.items():
 print(json.dumps(went))
 """
 NEEDED = {"a segment", "its runtime directory", "a temporary file", "its user's processes", "a unix socket"}
-# The user nobody may not do these anyway; they show another reason.
+# The user nobody may not do these things anyway; the reasons show that the unit forbids them.
 WALLS = {
     "a namespace": "Operation not permitted",
     "the system's files": "Read-only file system",

@@ -172,7 +172,7 @@ def logged_since(shared: Shared, file: str, since: int) -> str:
 
 
 def ended(changed: bytearray) -> bytes:
-    """Mark its worker as ended, so that the whole segment is read at once."""
+    """Mark the segment's worker as ended, so that the whole segment is read at once."""
     struct.pack_into("<Q", changed, place(changed, "process") + forge.later("process", "ended"), 1)
     return bytes(changed)
 

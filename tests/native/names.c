@@ -1,7 +1,7 @@
 /* names NUMBER READ: a worker publishes this name while the reader copies the names. Prints what the reader returns.
  *
  * One pread may copy a name's word after its text, and so return a ready word with an incomplete text: arm64 does so at
- * any time. Here the READ-th read of the name does.
+ * any time. Here the READ-th read of the name does so.
  */
 #include "core/segment_copy.h"
 

@@ -18,7 +18,7 @@ UUIDS = {worker: f"u{worker}" for worker in range(17)}
 
 
 def far(number: int) -> Tensor:
-    """An output that no rounding of another explains."""
+    """An output that differs from all others by more than rounding."""
     return Tensor(1000 + number, 1.0, (0.5 * number,) * 16)
 
 

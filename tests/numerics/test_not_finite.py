@@ -397,7 +397,7 @@ def test_only_the_first_sites_of_a_worker_are_logged() -> None:
     assert KINDS == ("NaN", "Inf", "-Inf")
 
 
-# Finite for the number of steps that shows what is by design, then NaN occasionally. A mask has -Inf in every step.
+# The output is finite in the steps that show what is by design, then NaN occasionally. A mask has -Inf in every step.
 PROGRAM = """
 import numpy as np
 brick.init()

@@ -1,6 +1,7 @@
 """An earlier brickd and brick-agent, built from this repository's history.
 
-Owns: which commit that is, where it is kept, how its programs are started. Must not know: what a test asks of them.
+Owns: which commit is the earlier one, where its build is kept, how its programs are started. Must not know: what a test
+asks of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The process that forks verbs and workers; `forked_processes.py` starts it and sends its requests.
 
-Invariant: it loads little besides what it forks. Each worker frees everything loaded at its exit, page by page: with
-`json`, `socket` and `subprocess` that was half of the cost of a worker.
+Invariant: the process loads little besides what its children need. Each worker frees everything loaded at its exit,
+page by page: with `json`, `socket` and `subprocess` that was half of the cost of a worker.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A check that the tests leave the user's own places unchanged; otherwise the run fails.
 
-Owns: which places these are, and what may change there meanwhile. Must not know: what any test does. The process that
+Owns: which places are checked, and what may change there meanwhile. Must not know: what any test does. The process that
 distributes the tests lists the places before the first test and after the last one.
 
 A daemon that held its runtime directory at both times is the user's: no test can have had that directory. Its writes,

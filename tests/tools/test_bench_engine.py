@@ -71,7 +71,7 @@ def test_a_block_is_given_out_again_only_without_references() -> None:
     assert (cache.free, cache.take(), cache.take()) == (1, 3, None)
     cache.release(again)
     assert cache.free == 2
-    assert cache.take() == first[1]  # the end of a beginning is forgotten before its start
+    assert cache.take() == first[1]  # the end of a prefix is forgotten before its start
     assert cache.reuse([*tokens, 7]) == first[:1]
 
 

@@ -60,7 +60,7 @@ def test_an_invalid_rate_is_reported_and_nothing_recorded(worker: Start, prefix:
 
 
 def ask(prefix: str, rate: int, sites: int) -> int:
-    """Set it as a consumer does; return the number of checksums before."""
+    """Set the rate and the sites as a consumer does; return the number of earlier checksums."""
     before = reading(prefix)
     at = {row[1]: row[2] for row in _reader.layout() if row[0] == "control"}
     with open(SHM / before.file, "r+b", buffering=0) as file:

@@ -203,7 +203,7 @@ reported = fingerprint_fields(brick.fingerprint(y, key=key()))[0]
 """,
     )
     name = int((Path(os.environ["BRICKD_STATE_DIR"]) / "key").read_text()[32:], 16)
-    # Looked up at the first, then at the first, second, fourth and eighth after that.
+    # The key is looked up at the first checksum, and at the first, second, fourth and eighth one after it.
     assert [each["position"] for each in found] == list(range(7, 21))
     assert {f"{each['tensors'][0]['checksum']:016x}" for each in found} == {reported}
     assert found[-1]["tensors"][1]["dtype"] == 0

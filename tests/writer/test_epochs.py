@@ -33,7 +33,7 @@ Drawn = Callable[..., list[list[int]]]
 
 @pytest.fixture
 def draws(compiled: Callable[..., Path], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    """For each first epoch and each prompt of all sets, the times at which the writer drew it."""
+    """For each first epoch and each prompt of all sets, the numbers of its requests that were sampled."""
     program = compiled("epochs", (ROOT / "tests" / "native" / "epochs.c", *WRITER))
     key = tmp_path / "key"
     key.write_text("0123456789abcdef8796a5b4c3d2e1f0fedcba9876543210")

@@ -124,7 +124,7 @@ def test_each_block_of_names_has_memory_before_its_first_write(worker: Start, pr
 
 
 def test_each_block_of_summaries_has_memory_before_its_first_write(worker: Start, prefix: str) -> None:
-    """Without it, a write into the file ends the host when /dev/shm is full."""
+    """Without memory, a write into the file ends the host when /dev/shm is full."""
     process = worker(f"for n in range({BLOCK + 4}):\n    with brick.span(f'path {{n}}'): pass\npause()")
     process.paused()
     (file,) = SHM.glob(prefix + "*")

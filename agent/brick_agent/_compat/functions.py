@@ -1,7 +1,7 @@
 """Two functions of the old tools: the checksum of the first 64 floats, a host's backend.
 
-Owns: their results, which are those of the old tools. Must not know: profilers, runs. Invariant: detect_backend raises
-nothing and loads no library; a device counts only if the host has loaded torch.
+Owns: the results of both functions, which are those of the old tools. Must not know: profilers, runs. Invariant:
+detect_backend raises nothing and loads no library; a device counts only if the host has loaded torch.
 """
 
 from __future__ import annotations

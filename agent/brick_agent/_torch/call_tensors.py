@@ -1,8 +1,8 @@
 """The tensors in the arguments and the results of a call.
 
-Owns: the search for them, and its limits. Must not know: their use. Invariants: no argument changes, and no tensor
-computes; a cache of earlier results is not searched. The module only records that there is a cache, and whether it is
-empty if that needs no computation.
+Owns: the search for tensors, and its limits. Must not know: the use of the tensors. Invariants: no argument changes,
+and no tensor computes; a cache of earlier results is not searched. The module only records that there is a cache, and
+whether it is empty if that needs no computation.
 """
 
 from __future__ import annotations

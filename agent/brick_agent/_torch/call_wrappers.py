@@ -61,9 +61,9 @@ def _wrappers(held: Mapping[str, Any]) -> list[tuple[str, _Wrapper]]:
 
 
 class _Wrapper:
-    """A wrapper. The module has a bound method of it, which is faster to call than an object.
+    """A wrapper. The module has a bound method of the wrapper, which is faster to call than an object.
 
-    Code that itself copies or pickles the attributes of a module gets the original ones.
+    Code that itself copies or pickles the attributes of a module gets the original attributes.
     """
 
     def before(self) -> Any:

@@ -1,7 +1,7 @@
 """Detects changes in the parts and tensors of a torch module.
 
 Owns: the stored structure of a module, and how much of it one look covers. Must not know: the content of tensors, the
-effects of a change. Invariants: it keeps no module and no tensor alive; torch is never imported.
+effects of a change. Invariants: no module and no tensor is kept alive; torch is never imported.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Weights of torch that are not plain tensors in the host's memory: packed, made of tensors, or on a device.
 
-Owns: how they are found, how each is read through torch's documented API, and whether a packed one has changed. Must
-not know: when a weight is read, the use of its content. Invariants: it keeps no module and no weight alive; a weight
-that cannot be read is still listed, so that it is counted; torch is never imported.
+Owns: how such weights are found, how each is read through torch's documented API, and whether a packed one has changed.
+Must not know: when a weight is read, the use of its content. Invariants: no module and no weight is kept alive; a
+weight that cannot be read is still listed, so that it is counted; torch is never imported.
 
 Unpacking a weight takes 5 to 90 ms per million elements, without interruption. So a dynamic linear layer is unpacked
 only once, at the first reading. Later, its product with a fixed input shows whether it is the same. This takes 0.1 ms

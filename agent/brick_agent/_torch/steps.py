@@ -24,7 +24,7 @@ _filled: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # th
 
 
 def stepped(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Make each call a step, unless one is open."""
+    """Make each call a step, unless a step is open."""
     torch = sys.modules["torch"]
 
     def called(*args: Any, **keywords: Any) -> Any:

@@ -1,9 +1,9 @@
 """Reports at the end of a process under `brickd run` that it recorded nothing, and the likely reason.
 
-Owns: when it reports, the names of other libraries that run models. Must not know: how a model is found. Invariants:
-a process that recorded anything prints nothing; a library is known only if the host itself imported it; a process that
-started others does not report a program without models, because the others may have recorded one; an error changes
-nothing.
+Owns: when a process reports this, the names of other libraries that run models. Must not know: how a model is found.
+Invariants: a process that recorded anything prints nothing; a library is known only if the host itself imported it; a
+process that started others does not report a program without models, because the others may have recorded one; an error
+changes nothing.
 """
 
 from __future__ import annotations

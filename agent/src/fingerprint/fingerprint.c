@@ -1,8 +1,8 @@
 /* fingerprint/fingerprint.c - the fingerprint of a tensor, as brick_fingerprint.h defines it.
  *
  * Owns views (the elements in flat order), the incomplete block at the end, the result of the sums, and the state of a
- * tensor in pieces. Must not know segments or records. Invariants: it reads only the view and writes only the result,
- * and reads each element once, unless float64 needs another scale.
+ * tensor in pieces. Must not know segments or records. Invariants: a fingerprint reads only the view, writes only the
+ * result, and reads each element once, unless float64 needs another scale.
  *
  * The tensor is read in pieces that stay in the first-level cache; a piece that is not contiguous is gathered first.
  * The sums first assume that all elements are finite, the usual case; if not, they run again with checks.

@@ -1,9 +1,9 @@
 /* python/dlpack.c - a Python object's memory as a tensor, as DLPack describes it.
  *
- * Owns both protocols of DLPack, its types, its devices. A type's table of functions (__dlpack_c_exchange_api__)
- * describes a tensor in place, by a C call that is invisible to the library's profilers and exports; the method
- * __dlpack__ returns a capsule. Must not know the use of the tensor. Invariant: it reads no attribute of an object
- * whose type has neither, because some objects record each access into a program.
+ * Owns both protocols of DLPack, the types and the devices of DLPack. A type's table of functions
+ * (__dlpack_c_exchange_api__) describes a tensor in place, by a C call that is invisible to the library's profilers and
+ * exports; the method __dlpack__ returns a capsule. Must not know the use of the tensor. Invariant: no attribute of an
+ * object is read if its type has neither protocol, because some objects record each access into a program.
  *
  * A capsule is read and never consumed: it keeps its name, so the producer's destructor frees it with our reference.
  * That may run Python code, which must not find or leave an exception here.

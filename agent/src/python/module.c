@@ -1,8 +1,9 @@
 /* python/module.c - where a torch module keeps its tensors.
  *
- * Owns which part of a module has a tensor, and how to find it there again. Must not know its use. Invariants: a place
- * keeps neither a part nor a tensor alive. It refers weakly to a tensor only if its part is unknown, because torch
- * refuses to swap the contents of a tensor that has a weak reference, which is needed to convert or load some models.
+ * Owns which part of a module has a tensor, and how to find it there again. Must not know the use of the tensor.
+ * Invariants: a place keeps neither a part nor a tensor alive. It refers weakly to a tensor only if its part is
+ * unknown, because torch refuses to swap the contents of a tensor that has a weak reference, which is needed to convert
+ * or load some models.
  */
 #include "module.h"
 #include "tensor.h"

@@ -17,7 +17,7 @@ struct brick_agent {
     struct brick_thread *threads; /* one per lane */
     struct brick_segment *segment;
     /* A digest of the weights' generation; 0 before a second load, unless the host names generations. A record made
-     * during its change may have the old or the new value. A forked child inherits it with the weights. */
+     * during a change may have the old or the new digest. A forked child inherits the digest with the weights. */
     uint64_t generation;
     /* Cold. */
     uint32_t reopening;  /* a thread is opening the next segment now */

@@ -1,8 +1,8 @@
 """Reports of places where workers differ: their sentences, events and frequency.
 
-Owns: those sentences, the next command, which findings get their own event. Must not know: how a finding is reached,
-screens. Invariants: a sentence depends only on the two stored fingerprints of a case, so it is the same for every
-reader at any time; no worker is called by a name that now belongs to another worker; the first place that names a
+Owns: the sentences of reports, the next command, which findings get their own event. Must not know: how a finding is
+reached, screens. Invariants: a sentence depends only on the two stored fingerprints of a case, so it is the same for
+every reader at any time; no worker is called by a name that now belongs to another worker; the first place that names a
 worker is reported; the number of reports about one worker is bounded.
 """
 

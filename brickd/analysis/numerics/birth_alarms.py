@@ -1,7 +1,8 @@
 """Reports of NaN and infinities that are born in a worker: an event, an alarm, a problem.
 
-Owns: those sentences, how many sites of a worker get an event. Must not know: when a birth is a finding, screens.
-Invariants: the text names the worker, the kind and the first site; a worker has one alarm for all of its sites.
+Owns: the sentences of reports, how many sites of a worker get an event. Must not know: when a birth is a finding,
+screens. Invariants: the text names the worker, the kind and the first site; a worker has one alarm for all of its
+sites.
 """
 
 from __future__ import annotations

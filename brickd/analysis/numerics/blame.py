@@ -1,7 +1,7 @@
 """The judgement of one row: the verdict, and where the difference was born.
 
-Owns: the words for both, and their rules. Must not know: how rows are made, workers' names, screens. Invariants: a
-worker is blamed only if its inputs are equal, or differ too little to explain the difference; if an operator may have
+Owns: the words and the rules of both judgements. Must not know: how rows are made, workers' names, screens. Invariants:
+a worker is blamed only if its inputs are equal, or differ too little to explain the difference; if an operator may have
 read other state, the judgement says so, even if the source of that state is known.
 """
 

@@ -1,8 +1,8 @@
 """The result of a comparison in sentences.
 
-Owns: their words. Must not know: how verdicts are reached, screens. Invariants: sentences are raw, and their caller
-escapes them; the expected value is the reference's, the actual value is the other's; a sentence that says that nothing
-differs says how much was compared.
+Owns: the words of these sentences. Must not know: how verdicts are reached, screens. Invariants: sentences are raw, and
+their caller escapes them; the expected value is the reference's, the actual value is the other's; a sentence that says
+that nothing differs says how much was compared.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _who(first: Difference, names: Sequence[str]) -> str:
 def _equal(of: Comparison) -> str:
     sites = sum(any(site.classes[: Class.DIVERGED + 1]) for site in of.matched.sites)
     within = of.counts[Class.WITHIN]
-    more = f", {within:,} of them by rounding apart" if within else ""
+    more = f", {within:,} of them within tolerance" if within else ""
     return f"{plural(of.compared - of.counts[Class.DIVERGED], 'comparison')} at {plural(sites, 'site')}{more}"
 
 
@@ -114,7 +114,7 @@ def before(of: Comparison) -> str | None:
     if of.first is None:
         return None
     identical, within, not_comparable = of.first.row.before
-    more = f", {within:,} of them by rounding apart" if within else ""
+    more = f", {within:,} of them within tolerance" if within else ""
     text = f"equal up to there: {plural(identical + within, 'comparison')}{more}"
     if not identical + within:
         text = "nothing was compared before it"

@@ -1,7 +1,7 @@
 """Adds stored evidence to a window again after its fingerprints were evicted.
 
-Owns: the insertion of a stored fingerprint. Must not know: how a difference was found, who asks. Invariants: it keeps
-its names; fingerprints that are still in the window are not added twice.
+Owns: the insertion of a stored fingerprint. Must not know: how a difference was found, who asks. Invariants: evidence
+keeps its names; fingerprints that are still in the window are not added twice.
 """
 
 from __future__ import annotations

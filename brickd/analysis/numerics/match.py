@@ -1,6 +1,6 @@
 """The reader's comparison of fingerprints, with names for its numbers.
 
-Owns: those names. Must not know: how rows are made and used.
+Owns: the names of the numbers. Must not know: how rows are made and used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The form in which a daemon saves the results of comparing fingerprints.
 
-Owns: that form, and how older forms are read. Must not know: what the results mean, files. Invariant: every document
-that `encode` did not write is refused.
+Owns: the saved form, and how older forms are read. Must not know: what the results mean, files. Invariant: every
+document that `encode` did not write is refused.
 """
 
 from __future__ import annotations

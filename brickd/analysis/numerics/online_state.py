@@ -1,8 +1,8 @@
 """The results of comparing fingerprints of equal inputs: counts by place, and findings.
 
-Owns: that state as a value, which survives a restart of the daemon. Must not know: how it changes, its form in a file,
-screens. Invariants: it is immutable, so any thread may read it; it is bounded; names identify places and uuids identify
-workers, so every daemon understands them.
+Owns: the results as a value, which survives a restart of the daemon. Must not know: how the results change, their form
+in a file, screens. Invariants: the value is immutable, so any thread may read it; it is bounded; names identify places
+and uuids identify workers, so every daemon understands them.
 """
 
 from __future__ import annotations

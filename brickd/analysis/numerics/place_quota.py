@@ -1,7 +1,7 @@
 """A limited number of places, shared fairly by workers.
 
-Owns: which place gets room, and which place is dropped for another. Must not know: the use of the room. Invariants: it
-is bounded, per service and in total; a worker without a place gets one if another worker has two.
+Owns: which place gets room, and which place is dropped for another. Must not know: the use of the room. Invariants: the
+number is bounded, per service and in total; a worker without a place gets one if another worker has two.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Processor time as second evidence: does a worker use more of it for its work?
 
-Owns: the attribution of a worker's processor time to one brick. Must not know: how it is measured, which worker is
-named. Invariants: a brick is never chosen if its own times contradict; without the kernel's accounting there is no
-evidence.
+Owns: the attribution of a worker's processor time to one brick. Must not know: how processor time is measured, which
+worker is named. Invariants: a brick is never chosen if its own times contradict; without the kernel's accounting there
+is no evidence.
 
 On a busy host, the times of calls are mostly noise: a call of 6 ms takes 200 to 700 ms. The processor time of a worker
 has much less noise: at a measured load of 30 to 65, slots of equal workers differ by 4 %. But the processor time is
@@ -12,12 +12,13 @@ only one number for each worker. So:
    processor time per unit of work, divided by the median of all workers, is a row of a `Field` (`worker_series`).
 2. If a row stands out, its whole excess is attributed to one brick: if the brick is 40 % of the work and the worker
    takes +40 %, then calls of the brick take +100 %.
-3. The times of all bricks select that brick. A brick that is certainly not slower by half of that is excluded. The
+3. The times of all bricks select that brick. A brick is excluded if it is certainly not slower by half of this excess.
+The
    remaining brick with the likeliest times is chosen, but only if its lead over each other brick is at least `_CHOSEN`.
    If no brick remains, another thread of the worker runs, or all bricks are equally slow.
 
-It also clears a worker: if a brick takes longer but the worker's processor time does not grow, then the brick only
-waits for a processor.
+Processor time also clears a worker: if a brick takes longer but the worker's processor time does not grow, then the
+brick only waits for a processor.
 """
 
 from __future__ import annotations

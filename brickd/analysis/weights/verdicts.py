@@ -1,7 +1,7 @@
 """The result of comparing workers' weights.
 
-Owns: its parts, and what follows from them. Must not know: how it was computed, sentences, screens. Invariant: the
-number of compared tensors is never shown without the number of those that were not compared.
+Owns: the parts of a verdict, and what follows from them. Must not know: how a verdict was computed, sentences, screens.
+Invariant: the number of compared tensors is never shown without the number of those that were not compared.
 """
 
 from __future__ import annotations

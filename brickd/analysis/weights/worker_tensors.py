@@ -1,7 +1,7 @@
 """The tensors of one worker: the current content, and the first one of its generation.
 
-Owns: these columns. Must not know: which record replaces which (`weights_call.c`), names of tensors, contents, limits.
-Invariant: the order of records does not matter, as long as no earlier generation returns.
+Owns: the columns of tensors. Must not know: which record replaces which (`weights_call.c`), names of tensors, contents,
+limits. Invariant: the order of records does not matter, as long as no earlier generation returns.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
  *
  * 1. OVERVIEW
  *
- * A recording is one file or a series of files. Each can be read alone: two equal titles, then chunks. All integers are
- * little-endian, everything begins at a multiple of 64 bytes, and padding is zeros.
+ * A recording is one file or a series of files. Each file can be read alone: two equal titles, then chunks. All
+ * integers are little-endian, everything begins at a multiple of 64 bytes, and padding is zeros.
  *
  *   +----------------+ 0
  *   | title          |   identifies the format and the recording

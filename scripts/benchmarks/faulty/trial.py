@@ -1,7 +1,7 @@
 """One cell: its own daemon and fleet, a healthy stretch, a fault, a healthy stretch.
 
-Owns: their order, the traffic, when brickd is queried. Must not know: when a fault counts as found. Invariants: the
-daemon, its directories and its segments belong to this cell only; every process ends with the cell.
+Owns: the order of these steps, the traffic, when brickd is queried. Must not know: when a fault counts as found.
+Invariants: the daemon, its directories and its segments belong to this cell only; every process ends with the cell.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The execution graph of this process, without a daemon: the predecessor's reports on it.
 
-Owns: these reports. Must not know: how a graph is recorded, which rows of the segment become one node (`graph_nodes`).
-Invariants: nodes have the order and the keys of `brickd tree --json`; nothing in the segment changes.
+Owns: the reports on the graph. Must not know: how a graph is recorded, which rows of the segment become one node
+(`graph_nodes`). Invariants: nodes have the order and the keys of `brickd tree --json`; nothing in the segment changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """ExecutionNode: the scopes of the graph, under the predecessor's names.
 
-Owns: the kinds of nodes and their fields. Must not know: how they are recorded. Invariant: creating a node records
-nothing.
+Owns: the kinds and fields of nodes. Must not know: how nodes are recorded. Invariant: creating a node records nothing.
 """
 
 from __future__ import annotations

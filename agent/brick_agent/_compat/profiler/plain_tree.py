@@ -1,8 +1,8 @@
 """The plain tree of an execution graph, as in the predecessor's book.
 
-Owns: its glyphs, its order, the text of a node. Must not know: the origin of the nodes, which have the keys of `brickd
-tree --json`; this file is also `brickd/cli/plain_tree.py`. Invariants: the same nodes give the same text; a time stated
-by the host has priority over a measured one, which differs in each run.
+Owns: the glyphs and the order of the tree, the text of a node. Must not know: the origin of the nodes, which have the
+keys of `brickd tree --json`; this file is also `brickd/cli/plain_tree.py`. Invariants: the same nodes give the same
+text; a time stated by the host has priority over a measured one, which differs in each run.
 """
 
 from __future__ import annotations

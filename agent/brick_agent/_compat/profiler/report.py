@@ -1,8 +1,8 @@
 """The report of a profiler, as text and as JSON.
 
-Owns: both forms. Must not know: the origin of the figures. Invariants: bricks with the same time are ordered by name;
-no name breaks a line or a terminal; supplied, bounded and missing values are marked; keys in the JSON include units,
-and the document has a schema_version.
+Owns: the report as text and as JSON. Must not know: the origin of the figures. Invariants: bricks with the same time
+are ordered by name; no name breaks a line or a terminal; supplied, bounded and missing values are marked; keys in the
+JSON include units, and the document has a schema_version.
 """
 
 from __future__ import annotations

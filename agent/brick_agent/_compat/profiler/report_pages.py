@@ -1,7 +1,7 @@
 """The report of a profiler as Markdown and as HTML, and the table of all formats.
 
-Owns: both forms. Must not know: the content of the tables. Invariant: any name is only text in its cell: its markup,
-links, scripts and line breaks have no effect on the page.
+Owns: the report as Markdown and as HTML. Must not know: the content of the tables. Invariant: any name is only text in
+its cell: its markup, links, scripts and line breaks have no effect on the page.
 """
 
 from __future__ import annotations
