@@ -147,7 +147,7 @@ class Worker:
         return self.process.wait()
 
 
-# Modules that take longer to load than the rest of a worker, and the text that shows that a program needs them.
+# Modules that are slow to load, and the text by which a program is known to need them.
 _LOADED = {
     "torch": "import torch",
     "numpy": "import numpy",

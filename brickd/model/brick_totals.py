@@ -94,7 +94,7 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
             # below it have already added their self times.
             row["total_ns"] = max(row["total_ns"], row["self_ns"])
             launches = launched.get((name, part)) if not bounded else None
-            # Only if the row has no other spans; otherwise its time is not that of the launches.
+            # If the row has other spans, too, its time is not the time of the launches.
             if launches is not None and row["count"] == launches.timed >= launches.row["count"]:
                 row["elements"] += launches.row["elements"]
                 row["bytes"] += launches.row["bytes"]

@@ -78,7 +78,7 @@ def _age_ns(reading: Reading) -> int | None:
 
 
 def _set(reading: Reading) -> Entry:
-    """Return the setting that the consumer wrote, without the patterns of sites, which a segment does not have."""
+    """Return the setting that the consumer wrote; a segment does not have the patterns of sites."""
     return {
         **settings(spans=reading.detailed, off=reading.off),
         "fingerprints": words_of(reading.asked_rate),

@@ -16,7 +16,7 @@ from soaking.counters import Counters
 from soaking.daemon import Daemon, Weight
 from soaking.population import Life, Population
 
-# Events that a daemon logs only after failures that do not happen here.
+# A daemon logs these events only after failures, and this run has no such failures.
 _UNWANTED = (
     "blind",
     "break",

@@ -185,7 +185,7 @@ def test_workers_of_different_time_namespaces_and_clocks_have_correct_times(
 @needs_namespaces
 def test_an_impossible_age_is_hidden_where_time_namespaces_are_unknown(worker: Start, prefix: str) -> None:
     offsets = {"here": "0", "past": "-100", "future": "1000000"}
-    # A worker that is not among the processes that the daemon sees.
+    # The daemon does not see the process of this worker.
     with running(ALONE) as daemon:
         for service, offset in offsets.items():
             before = ("unshare", "--time", "--kill-child", "--monotonic", offset)

@@ -84,7 +84,7 @@ def place_dead(prefix: str, name: str, spans: int) -> None:
 
 @pytest.fixture
 def held(worker: Start, prefix: str) -> Hold:
-    """A function that starts a process which holds a file's lock; it returns one that ends it."""
+    """Start a process that holds a file's lock; return a function that ends the process."""
 
     def hold(name: str) -> Callable[[], None]:
         file = os.fspath(SHM / f"{prefix}{name}")

@@ -319,7 +319,7 @@ def judge(seed: int, *, slow: bool, restarts: bool) -> None:
     assert total(work.measured) == (len(of.measurements), sum(of.measurements.values()))
     count, parts, latencies = of.expected()
     assert work.counts["bounded"] == count
-    if slow:  # a record that arrives too late gets no time that is already assigned
+    if slow:  # a late record gets no time that is already assigned
         spent = sum(max(ends) - begin for begin, ends in of.streams() if ends)
         assert total(work.bound)[1] <= spent
     else:

@@ -19,8 +19,8 @@ import pytest
 
 SHM = Path("/dev/shm")
 PREFIX = "test-brickd-"
-# The variables of the default places, without brickd's own variables. Not HOME, which is used only without the second
-# one: the toolchains of some tests are in the user's home.
+# The variables of the default places, without brickd's own variables. HOME stays, because the toolchains of some tests
+# are in the user's home; XDG_STATE_HOME takes precedence over it.
 _DEFAULTS = ("XDG_RUNTIME_DIR", "XDG_STATE_HOME")
 
 

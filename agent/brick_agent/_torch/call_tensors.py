@@ -1,8 +1,8 @@
 """The tensors in the arguments and the results of a call.
 
 Owns: the search for tensors, and its limits. Must not know: the use of the tensors. Invariants: no argument changes,
-and no tensor computes; a cache of earlier results is not searched. The module only records that there is a cache, and
-whether it is empty if that needs no computation.
+and no tensor computes; a cache of earlier results is not searched. Only the presence of a cache is recorded, and
+whether it is empty, if finding out needs no computation.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def given(kind: type, args: Sequence[Any], keywords: Mapping[str, Any], layer: i
 
 
 def is_fresh(cache: Any) -> bool:
-    """Return whether a cache is empty, if that needs no computation."""
+    """Return whether a cache is known to be empty, without any computation."""
     if _holds(cache, None) is False:
         return True
     both = [getattr(cache, name, None) for name in ("self_attention_cache", "cross_attention_cache")]

@@ -76,7 +76,7 @@ def headline(of: Comparison, site: Site | None) -> str:
 
 
 def _who(first: Difference, names: Sequence[str]) -> str:
-    """Name the workers that differ from the majority, or that disagree if there is none."""
+    """Name the workers that differ from the majority; without a majority, those that disagree."""
     apart, agree = first.members(Class.DIVERGED), first.agree
     if len(agree) <= len(apart):
         return f"{listed([names[each] for each in sorted(agree + apart)])} disagree"

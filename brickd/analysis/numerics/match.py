@@ -123,7 +123,7 @@ class WorkerFound(NamedTuple):
 
 
 class StepOverlap(NamedTuple):
-    """The numbers of steps that several workers have, that only one worker has, and that did different work."""
+    """The numbers of steps: those of several workers, those of only one worker, those with different work."""
 
     shared: int
     lone: int

@@ -103,7 +103,7 @@ def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
     for number, piece in enumerate(pieces):
         for needed in piece.needs:
             one, other = around.beside(number, needed)
-            # A piece cannot wait for one that contains it, or that it contains.
+            # A piece cannot wait for a piece around it or inside it.
             if one != other or number == needed:
                 lifted[one].add(other)
     return lifted

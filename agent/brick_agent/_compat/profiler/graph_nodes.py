@@ -158,7 +158,7 @@ class GraphNodes(Generic[F]):
         return mark.key.unit in _OF_BRICKS and above >= 0 and self._rows[above].key.unit in (*_TIMES, NODE)
 
     def _marked(self, mark: TreeRow[F]) -> TreeNode[F] | None:
-        """The node of a mark: that of its path, or that of another unit if only that one has records."""
+        """The node of a mark: the node of its path if that has records, else one of another unit at the same place."""
         above = mark.key.above
         numbers = (above, *self._at_place[self._rows[above].key[:3]])
         return next((self._rows[number].node for number in numbers if self._rows[number].there), None)
