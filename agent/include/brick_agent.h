@@ -34,7 +34,8 @@
  * thread, its spans are refused and counted.
  *
  * FORKS. A forked child records into a separate segment, with any kind of fork; names keep their numbers. Spans open at
- * the fork belong to the parent: their ends do nothing in the child.
+ * the fork belong to the parent: their ends do nothing in the child. Before its first record, a child may call
+ * brick_init to name its worker; else it has the parent's.
  *
  * LIFE. All calls also work before main (in a constructor, in a global of C++), but the first name or record opens the
  * segment, and a later brick_init changes nothing. Recording ends at exit() and when main returns. The segment is then

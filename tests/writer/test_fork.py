@@ -188,6 +188,43 @@ pause()
     assert total(found) == {"begun": 2211, "summarized": 2211}
 
 
+@pytest.mark.parametrize(
+    ("call", "index"),
+    [
+        ("brick.init('api', worker=7)", 7),
+        ("brick.init(worker='7.tp1')", 7),
+        ("brick.init('api')", 0),
+        ("record(1)", 0),
+        ("record(1); brick.init(worker=7)", 0),
+    ],
+)
+def test_a_child_may_name_its_worker_before_its_first_record(worker: Start, prefix: str, call: str, index: int) -> None:
+    process = worker(
+        FORKING.replace("FORK", "os.fork()")
+        + f"""
+brick.init("api", worker=0); record(1)
+if (child := fork()) == 0:
+    {call}
+    if (grandchild := fork()) == 0:
+        record(1)
+        os._exit(0)
+    os._exit(wait(grandchild))
+report(wait(child))
+pause()
+"""
+    )
+    assert process.next_report() == 0
+    process.paused()
+    found = readings(prefix)
+    assert sorted(each.header["index"] for each in found) == [0, index, index]
+    assert {each.service for each in found} == {"api"}
+    process.go()
+    assert process.end() == 0
+    refused = call.startswith("record(1); ")
+    assert ("init must have the worker that this process already records as, not 7" in process.stderr) == refused
+    assert sum(lane["amounts"] for each in found for _, lane, _ in each.lanes) == refused
+
+
 def test_names_and_paths_keep_their_numbers_in_a_child(worker: Start, prefix: str) -> None:
     process = worker(
         FORKING.replace("FORK", "os.fork()")

@@ -198,9 +198,9 @@ PyDoc_STRVAR(core_init_doc,
 "init(service=None, worker=None, *, lanes=0, paths=0, names=0, sites=0)\n"
 "--\n\n"
 "Open this process's segment now instead of at its first span; return whether it records.\n\n"
-"worker: a number within the service, or coordinates (0.tp3.pp1). Never raises; only the first call counts. Missing\n"
-"and invalid values come from BRICKD_SERVICE, BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES,\n"
-"BRICKD_EVENTS, else from defaults.\n\n"
+"worker: a number within the service, or coordinates (0.tp3.pp1). A forked child may give another one before its\n"
+"first span. Otherwise only the first call counts. Never raises. Missing and invalid values come from BRICKD_SERVICE,\n"
+"BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES, BRICKD_EVENTS, else from defaults.\n\n"
 ">>> brick.init(service=\"api\", worker=3)\n"
 "True\n");
 PyDoc_STRVAR(core_shutdown_doc,

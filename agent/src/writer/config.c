@@ -105,6 +105,13 @@ const char *brick_plan_make(struct brick_plan *plan, const struct brick_config *
     return NULL;
 }
 
+void brick_plan_name_child(struct brick_plan *plan, const struct brick_config *c)
+{
+    const char *worker = setting(c->worker, "", "");
+    if (*worker != 0)
+        worker_label(&plan->header, worker);
+}
+
 int brick_plan_is_of(const struct brick_plan *plan, const char *service, const char *worker)
 {
     struct brick_header h;

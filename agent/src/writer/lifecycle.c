@@ -114,10 +114,12 @@ static enum brick_state open_first(const struct brick_config *config)
     return BRICK_ON;
 }
 
-/* In a forked child: keeps only the parent's numbers (names, paths, sites, deferred work). */
-static enum brick_state open_child(void)
+/* In a forked child: keeps only the parent's numbers (names, paths, sites, deferred work). config: may be NULL. */
+static enum brick_state open_child(const struct brick_config *config)
 {
     struct brick_agent *a = &brick_agent;
+    if (config != NULL)
+        brick_plan_name_child(&a->plan, config);
     struct brick_segment *parent = a->segment;
     uint32_t lanes = parent->header->lanes;
     struct brick_segment *s = segment_open(&a->plan);
@@ -159,7 +161,7 @@ enum brick_state brick_init(const struct brick_config *config)
     }
     if (gate_move(BRICK_NEW, BRICK_OPENING)) {
         int error = errno; /* preserve the host's errno */
-        enum brick_state state = a->segment != NULL ? open_child() : open_first(config);
+        enum brick_state state = a->segment != NULL ? open_child(config) : open_first(config);
         errno = error;
         brick_store_release32(a->gate, state);
     }
