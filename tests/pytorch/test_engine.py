@@ -13,13 +13,18 @@ for needed in ("torch", "transformers"):
     pytest.importorskip(needed, reason=f"{needed} is not installed: .ci/run does it")
 
 import torch  # noqa: E402
+from benchmarks.engine import command  # noqa: E402
+from benchmarks.engine.cells import BITWISE  # noqa: E402
 from benchmarks.engine.engine import Engine  # noqa: E402
 from benchmarks.engine.faults import EngineFaults  # noqa: E402
 from benchmarks.engine.model import KINDS, built, row_wise  # noqa: E402
 from benchmarks.engine.row_table import compared  # noqa: E402
 from benchmarks.engine.rows import Rows  # noqa: E402
 from benchmarks.engine.scheduler import Generation, Settings, Shape, Slice  # noqa: E402
+from benchmarks.engine.trial import tried  # noqa: E402
 from benchmarks.faulty.architectures import ARCHITECTURES  # noqa: E402
+from benchmarks.faulty.cells import Cell  # noqa: E402
+from benchmarks.faulty.frozen import HEALTHY  # noqa: E402
 
 STEPS = 80
 
@@ -150,3 +155,21 @@ def test_a_fault_of_attention_changes_what_is_served(fault: str) -> None:
     changed = clean["output"] != faulty.table()["output"]
     assert changed.any()
     assert truth.watched == ()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", ["late_channel", HEALTHY, BITWISE])
+def test_a_trial_runs_three_replicas_under_a_daemon_to_its_end(fault: str) -> None:
+    found = tried(Cell("llama_fp32", fault, "000", 5), quick=True)
+    assert command.report([found], 5).passed
+    if fault == BITWISE:
+        assert found["replicas"] == 3
+        assert min(each["sites"] for each in found["rows"]) > 0
+        return
+    assert found["finished"] > 0
+    assert found["false"] == []
+    assert found["row_verdict"] in ("unproven", "equal", "diverged")
+    if fault != HEALTHY:
+        assert found["truth"]["removed_step"] > found["truth"]["step"] > 0
+        assert found["worker"] == found["truth"]["worker"]
+        assert found["faulty_rows"] >= found["equal_history_rows"] >= found["equal_lineage_rows"]
