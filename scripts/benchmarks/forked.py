@@ -18,7 +18,7 @@ _LINE_BYTES_MAX = 1 << 16
 
 
 def received(commands: int) -> dict[str, Any] | None:
-    """Wait for the next command; None: there is none any more."""
+    """Wait for the next command; None: no further command comes."""
     line = os.read(commands, _LINE_BYTES_MAX)
     command: dict[str, Any] | None = json.loads(line.splitlines()[0]) if line else None
     return command

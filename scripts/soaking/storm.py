@@ -155,7 +155,7 @@ class _Storm:
         self._start_daemon()
 
     def _crowds(self) -> None:
-        """Kill all workers and start others, twice, so that over MANY segments are of dead workers."""
+        """Twice kill all workers and start others; then more than MANY segments belong to dead workers."""
         for _ in range(2):
             self._bear()
             self._work()

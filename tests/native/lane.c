@@ -18,10 +18,10 @@
  *   exit                 the thread gives its lane back, and stays
  *   thread               the thread ends; another one runs the following commands
  *
- * Each is answered by the bits of enum brick_outcome, the thread's id, and the
- * requested number or 0. TIME is the value of the clock at that moment: nothing
- * waits for time to pass. The test reads the segment from its own process, because
- * the owner of a segment must not open and close it.
+ * The answer to each command has the bits of enum brick_outcome, the thread's
+ * id, and the requested number or 0. TIME is the value of the clock at that
+ * moment: nothing waits for time to pass. The test reads the segment from its
+ * own process, because the owner of a segment must not open and close it.
  */
 #include "brick_agent.h"
 

@@ -137,7 +137,7 @@ def test_a_fault_changes_rows_with_equal_inputs_only_at_its_site(kind: str, faul
 
 
 def outside(table: Any, others: Sequence[Any]) -> set[int]:
-    """The sites at which an output is in no other table that has its input in a call of as many rows."""
+    """The sites with an output that no other table has, although it has the same input in a call of as many rows."""
     known: dict[tuple[int, ...], set[int]] = {}
     for each in np.concatenate(others):
         known.setdefault((each["site"], each["called"], each["input"]), set()).add(each["output"])

@@ -106,7 +106,7 @@ def request(number: int, length: int = 20, answer: int = 4) -> Request:
 
 
 def computed(scheduler: Scheduler) -> Iterator[list[Slice]]:
-    """Each step until nothing is left; each new token is 9."""
+    """Yield each step until nothing is left; each new token is 9."""
     while slices := scheduler.plan():
         yield slices
         scheduler.advance(slices, Shape(len(slices), max(each.length for each in slices), 64), [9] * len(slices))
@@ -166,7 +166,7 @@ def test_without_room_the_last_admitted_is_preempted_and_computed_again() -> Non
         for generation, start, length in slices:
             seen[generation.request.number] += range(start, start + length)
             assert start > 0 or generation.lineage == NOTHING
-            assert generation.request.number < 2 or seen[1].count(0) == 2  # it came later
+            assert generation.request.number < 2 or seen[1].count(0) == 2  # request 2 came later
     assert scheduler.counts.preempted > 0
     assert scheduler.counts.finished == 3
     assert seen[0] == list(range(59))

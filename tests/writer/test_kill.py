@@ -80,7 +80,7 @@ def left_in_lane(prefix: str) -> tuple[dict[str, int], int, int]:
     return exact(dead), dead.odd, lane["span_attempts"] - lane["span_head"]
 
 
-# The spans of the program: outer, inner, inner ends, outer ends, repeated. They give the terms at the n-th pass.
+# The spans of the program: outer, inner, inner ends, outer ends, repeated. They give the terms below at the n-th pass.
 @pytest.mark.parametrize("at", [1, 2, 7, 20])
 @pytest.mark.parametrize("point", IN_BEGIN)
 def test_a_death_while_a_span_begins_leaves_only_it_unpublished(

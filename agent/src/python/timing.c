@@ -98,7 +98,7 @@ PyObject *core_know(PyObject *module, PyObject *args)
 /* A borrowed reference; NULL with an exception set only in strict mode. */
 static Brick *by_name(PyObject *name, PyObject *category)
 {
-    PyObject *text = PyUnicode_Check(name) ? PyUnicode_FromObject(name) : NULL; /* whatever its class does */
+    PyObject *text = PyUnicode_Check(name) ? PyUnicode_FromObject(name) : NULL; /* of any subclass of str */
     PyObject *known = text != NULL ? PyDict_GetItemWithError(core_state.named, text) : NULL;
     Py_XDECREF(text);
     PyErr_Clear();

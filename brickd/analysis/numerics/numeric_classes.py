@@ -184,7 +184,7 @@ def _folded(
 ) -> Group:
     """Merge outputs that differ from the same other outputs; drop rows that cannot decide.
 
-    If some outputs differ, an output cannot decide if it differs from no other output, or if it is near one of them.
+    If some outputs differ, a row decides nothing if its output differs from no other output or is near another one.
     """
     any_apart = any(apart.values())
     first: dict[frozenset[int], _Output] = {}

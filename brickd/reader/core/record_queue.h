@@ -70,7 +70,7 @@ void brick_spool_refuse(struct brick_spool *s, uint64_t slots);
 uint64_t brick_spool_ready(const struct brick_spool *s);
 /* Returns the piece at *at and advances *at. NULL: none below `end`, a result of brick_spool_ready. */
 struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *at, uint64_t end);
-/* Returns the oldest piece, which keeps its room. This is the only access to its slots. */
+/* Returns the oldest piece, which keeps its room. Only here can its slots be read. */
 struct brick_chunk *brick_spool_oldest(struct brick_spool *s, uint64_t end);
 static inline uint64_t brick_piece_slots(const struct brick_chunk *piece)
 {

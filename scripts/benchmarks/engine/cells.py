@@ -1,7 +1,7 @@
 """The trials of `scripts/bench evidence` from a seed: an architecture, a fault or none, and the traffic of each.
 
-Owns: their list, order and seeds, what a trial's seed decides. Must not know: models, brickd. Invariant: the same seed
-draws the same trials; a trial's seed depends only on the run's seed and on the trial.
+Owns: the list, order and seeds of trials, what a trial's seed decides. Must not know: models, brickd. Invariant: the
+same seed draws the same trials; a trial's seed depends only on the run's seed and on the trial.
 """
 
 from __future__ import annotations

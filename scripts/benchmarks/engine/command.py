@@ -169,7 +169,7 @@ def _bits(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rows without a goal: a truth that verdicts are measured with."""
+    """Rows without a goal: they are the truth by which verdicts are judged."""
     return [
         {**each, "case": f"{result['cell']}: {each['case']}", "goal": None, "passed": None} for each in result["rows"]
     ]

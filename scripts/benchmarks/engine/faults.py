@@ -1,7 +1,8 @@
 """Faults of an engine's replica that can be put in and taken out between two steps.
 
-Owns: how each is put in, its site, its truth. Must not know: brickd, processes. Invariants: removal restores the bits
-of the model; the place of a fault depends only on the seed. A cached value is wrong until its block is computed again.
+Owns: how each fault is put in, its site, its truth. Must not know: brickd, processes. Invariants: removal restores the
+bits of the model; the place of a fault depends only on the seed. A cached value is wrong until its block is computed
+again.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class EngineFaults(Injector):
         values[head, index] = wrong
 
         def remove() -> None:
-            if values[head, index] == wrong.to(values.dtype):  # else the block was computed again
+            if values[head, index] == wrong.to(values.dtype):  # otherwise the block was computed again
                 values[head, index] = right
 
         return Injected([f"{layer}.self_attn"], f"value {index} of head {head} in block {block}", remove)

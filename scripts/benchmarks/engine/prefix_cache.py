@@ -1,4 +1,4 @@
-"""The blocks of a paged cache: which are free, in use, and reusable by an equal beginning of another request.
+"""The blocks of a paged cache: which are free, in use, and reusable by another request with an equal prefix.
 
 Owns: references, contents by key, the order of reuse. Must not know: tensors, requests. Invariants: a block with
 references is never given out; a key has one block, and means its tokens and all tokens before them; what is reused
@@ -37,7 +37,7 @@ class PrefixCache(Generic[Note]):
 
     def __init__(self, blocks: int) -> None:
         self._blocks: list[_Block[Note]] = [_Block() for _ in range(blocks)]
-        self._free: dict[int, None] = dict.fromkeys(range(1, blocks))  # the next to be used first
+        self._free: dict[int, None] = dict.fromkeys(range(1, blocks))  # the first one is the next to be used
         self._known: dict[bytes, int] = {}
 
     @property
@@ -58,7 +58,7 @@ class PrefixCache(Generic[Note]):
         return number
 
     def reuse(self, tokens: Sequence[int]) -> list[int]:
-        """Take the blocks of the longest known beginning that leaves a token to compute."""
+        """Take the blocks of the longest known prefix that leaves a token to compute."""
         found = []
         for key in keys(tokens[:-1]):
             number = self._known.get(key)

@@ -42,7 +42,7 @@ class Replica:
         self._remove: Callable[[], None] = lambda: None
 
     def serve(self, commands: int, answers: int) -> None:
-        """Serve until there are no commands any more."""
+        """Serve until no further command comes."""
         began = time.monotonic()
         while True:
             pause = max(0.0, began + STEP_S - time.monotonic()) if self._runs else None

@@ -72,7 +72,7 @@ def _compared(name: str, keys: tuple[str, ...], tables: Sequence[Table], sites: 
 
 
 def known_elsewhere(mine: Table, others: Sequence[Table], *, lineage: bool) -> int:
-    """How many rows another replica also computed, with the same history, and the same lineage if wanted."""
+    """The number of rows with a history (and, if wanted, a lineage) that another replica had, too."""
     keys = ("position", "history", *(("shapes",) if lineage else ()))
     known = {key for table in others for key in _packed(table, keys)}
     return sum(key in known for key in _packed(mine, keys))

@@ -77,12 +77,12 @@ class Rows:
         return joined(self._tables)
 
     def computed(self) -> Table:
-        """All rows of all steps, without digests: each was computed at each site, those of experts at some."""
+        """All rows of all steps, without digests; each was computed at every site, but not by every expert."""
         return joined(self._computed)
 
 
 def _digests(of: Any) -> Any:
-    """A digest of each row of one tensor, or of several side by side."""
+    """A digest of each row of one tensor, or of several tensors side by side."""
     tensors = [of] if isinstance(of, torch.Tensor) else [each for each in of if isinstance(each, torch.Tensor)]
     parts = [each.reshape(-1, each.shape[-1]).contiguous().view(torch.uint8).numpy() for each in tensors]
     rows = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.concatenate(parts, axis=1)]

@@ -17,7 +17,7 @@ _CONTENT = 8  # the first token of contents; smaller ones belong to the template
 _CONTENT_LENGTHS, _ANSWER_LENGTHS = (4, 60), (4, 24)
 _TEMPLATE_MAX = 12
 _SEEDS = 1 << 31
-_ANSWER_STEPS = 16  # of a batch, on average: tokens of an answer, and the prefill
+_ANSWER_STEPS = 16  # the steps of an answer on average, with the prefill
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """One trial: its own daemon and three replicas with different traffic, a healthy stretch, a fault, a healthy stretch.
 
-Owns: their order, when brickd is queried, the result. Must not know: how a problem is judged, how a fault is put in.
-Invariants: daemon and replicas belong to this trial only; truth comes from the replicas, never from brickd.
+Owns: the order of these steps, when brickd is queried, the result. Must not know: how a problem is judged, how a fault
+is put in. Invariants: daemon and replicas belong to this trial only; truth comes from the replicas, never from brickd.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Trial:
         self._clean_s = 0.0
 
     def result(self, place: Workplace, lengths: frozen.Lengths) -> dict[str, Any]:
-        """Run it; return what was found, and the truth."""
+        """Run the trial; return what was found, and the truth."""
         for replica in self._replicas:
             _obeyed(replica, "run")
         self._names = self._listed()
@@ -92,7 +92,8 @@ class _Trial:
         return truth, {"truth": fault, "covered": self._covers(truth), **self._comparable(place.folder, fault)}
 
     def _comparable(self, folder: Path, fault: dict[str, Any]) -> dict[str, int]:
-        """How many rows the replica computed with the fault; of how many another had the history, and the lineage."""
+        """Count the rows computed with the fault, those with a history known elsewhere, and those with a lineage known
+        elsewhere."""
         tables = []
         for number, replica in enumerate(self._replicas):
             file = folder / f"computed-{number}.npy"
@@ -131,7 +132,7 @@ class _Trial:
         """Wait until brickd lists all replicas; return their names by PID.
 
         Raises:
-            RuntimeError: it does not.
+            RuntimeError: brickd does not list them in time.
         """
         wanted, until = {replica.pid for replica in self._replicas}, time.monotonic() + SETTLED_S
         while True:
@@ -182,7 +183,7 @@ def with_difference(status: dict[str, Any], diff: dict[str, Any]) -> dict[str, A
 
 
 def named_place(looks: Sequence[Look], truth: Truth, named_s: float | None) -> Site | None:
-    """The first place that was named when the worker was; None: no place."""
+    """The first place that was named together with the worker; None: no place."""
     look = next((each for each in looks if each.phase == DURING and each.at_s == named_s), None)
     return None if look is None else next(iter(judged.sites(look.status, truth.worker)), None)
 
@@ -191,7 +192,7 @@ def _obeyed(replica: Worker, do: str, **more: Any) -> dict[str, Any]:
     """The report of a replica that obeyed a command.
 
     Raises:
-        RuntimeError: it did not.
+        RuntimeError: the replica did not obey.
     """
     report = replica.ask({"do": do, **more}, _OBEY_SECONDS)
     if report is None:

@@ -1,4 +1,4 @@
-"""What the harness knows for certain: where a fault is and when, and how each row was computed.
+"""What the harness knows for certain: the place and the time of a fault, and how each row was computed.
 
 Owns: digests of histories and lineages, the record of a fault. Must not know: torch, brickd. Invariants: equal digests
 mean equal tokens at equal positions, or equal steps; every fault has a time at which it was put in.
