@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slots import BRICKS, LENGTH_NS, Fleet, Made, slow, with_
 
-from brickd.analysis.timing.findings import About, Straggler, StragglerVerdict
+from brickd.analysis.timing.findings import About, Straggler, StragglerVerdict, WaitingWorker, WorkerRow
 from brickd.analysis.timing.stragglers import SLOTS, judge
 from brickd.analysis.timing.worker_series import ROWS_MAX, Host, Key, Life, SlotLook, SlotSide, look
+from brickd.base.cpu_sharing import Sharing
 from brickd.base.timestamps import Moment, local, rfc3339
 from brickd.model.worker_totals import Share, Slot
 
@@ -388,6 +389,8 @@ def test_one_sentence_has_worker_since_brick_and_cost() -> None:
     ((finding, reported),) = judged.headlines()
     since = local(finding.since.at_ns, judged.ended.at_ns)
     assert reported == f"api/5 slow since {since}: moe_gemm +11 %, costs 33.0 ms/s"
+    two = replace(judged, findings=(finding, replace(finding, about=finding.about._replace(brick="norm"))))
+    assert [text for _, text in two.headlines()] == [f"{reported} (and in 1 more brick)"]
 
 
 def test_a_worker_that_is_slow_everywhere_has_one_sentence() -> None:
@@ -411,3 +414,30 @@ def test_a_finding_has_its_json_document() -> None:
     assert document["others"] == 7
     assert [row["worker"] for row in document["workers"]].count("api/5") == 1
     assert {"excess_percent", "score", "cost_ns_per_s", "cost_percent", "confidence"} <= set(document)
+
+
+def test_numbers_in_a_document_are_rounded() -> None:
+    row = WorkerRow("api/5", 1234.567, 10, 2.345, 5.4321, 6.7899)
+    finding = Straggler(GEMM, "FFN", False, row, 987.654, 1_234_567.8, Moment(0, 0), "high", (row, row, row))
+    assert finding.document(rows=False) == {
+        "service": "api", "worker": "api/5", "brick": "moe_gemm", "category": "FFN", "outside": False,
+        "mean_ns": 1235, "excess_percent": 5.43, "calls": 10, "elements_per_call": 2.3, "score": 6.79,
+        "median_ns": 988, "others": 2, "cost_ns_per_s": 1_234_568, "cost_percent": 0.123, "since": rfc3339(0),
+        "confidence": "high", "corroborated_by": [],
+    }  # fmt: skip
+    unknown = WorkerRow("api/5", 1.0, 1, 1.0).document()
+    assert (unknown["excess_percent"], unknown["score"]) == (None, None)
+
+
+def test_the_document_of_a_waiting_worker_has_percentages() -> None:
+    waiting = WaitingWorker("api", "api/0", 0.123456, 0.0234567, Moment(0, 0), Sharing(3, 4711), throttled=0.01)
+    document = waiting.document()
+    assert (document["waited_percent"], document["others_percent"], document["throttled_percent"]) == (12.35, 2.35, 1.0)
+    assert (document["cpu"], document["shares_with_pid"], document["since"]) == (3, 4711, rfc3339(0))
+    assert waiting.text.endswith("; its cgroup was throttled 1.0 % of the time")
+    alone = replace(waiting, others=None, sharing=None, throttled=0.123456).document()
+    assert (alone["others_percent"], alone["cpu"], alone["throttled_percent"]) == (None, None, 12.35)
+
+
+def test_a_verdict_is_new_when_it_is_formed() -> None:
+    assert judge(slow_gemm().looks(6, seed=1)).age_ns == 0

@@ -186,13 +186,13 @@ class Coverage:
 
     service: str
     workers: int
-    waits_unknown: int = 0
-    judged: int = 0
-    few_workers: int = 0
-    few_samples: int = 0
-    small: int = 0
-    unjudged: int = 0
-    bounded: int = 0
+    waits_unknown: int
+    judged: int
+    few_workers: int
+    few_samples: int
+    small: int
+    unjudged: int
+    bounded: int
 
     def document(self) -> dict[str, Any]:
         """The JSON of the counts."""
