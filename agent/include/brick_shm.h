@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.10.
+/* brick_shm.h - the shared-memory format of brickd, version 1.11.
  *
  * This file defines the format: the writer in the worker and the reader in the daemon share nothing else. Prose comes
  * first, then structs.
@@ -173,7 +173,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 10
+#define BRICK_MINOR 11
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -636,7 +636,12 @@ enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOU
  * output first. brick_fingerprint.h defines a fingerprint; its key is the service's. Records of two workers correspond
  * if site, step, position and occurrence are equal: `position` is the host's number, or the number of checksums at the
  * site since it was last at another step, in this lane. Checksums leave the same part of the ring to ends as starts do.
- * Weights leave three eighths of it free, and wait until there is room. */
+ * Weights leave three eighths of it free, and wait until there is room.
+ *
+ * Rows, since 1.11: with BRICK_CHECKED_ROWS, the record has some rows of one call at a site that computes each row of its
+ * output from the same row of its only input. Its tensors are pairs: a row of the output, the row of the input at the same
+ * place, then the next pair. `position` is the number of rows of the call; the second slot describes the first output row.
+ * Rows of two workers correspond if site, params, backend, types and the input row are equal, at any time and in any step. */
 struct brick_checked {
     uint64_t sequence;
     uint32_t site;
@@ -704,10 +709,12 @@ enum brick_checked_flags {
                                    of its expert, the site's name its name without numbers (brick_weights.h) */
     BRICK_CHECKED_STATELESS = 16, /* the host says: inputs and params decide the output */
     BRICK_CHECKED_STATEFUL = 32, /* the host says: other state also decides it. Neither flag: the site's name decides */
+    BRICK_CHECKED_ROWS = 64, /* since 1.11: the tensors are pairs of an output row and its input row; `inputs` is odd */
 };
 #define BRICK_INPUTS_MAX 8u
 #define BRICK_CHECKED_SLOTS(inputs) (2u + 2u * (1u + (inputs)))
 #define BRICK_CHECKED_SLOTS_MAX BRICK_CHECKED_SLOTS(BRICK_INPUTS_MAX)
+#define BRICK_ROWS_MAX ((BRICK_INPUTS_MAX + 1u) / 2u) /* rows in one record */
 
 /* ---- where everything is ----------------------------------------------- */
 
