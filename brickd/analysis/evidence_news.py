@@ -19,12 +19,13 @@ from brickd.base.units import plural
 from brickd.model.event_log import LogEvent
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.worker_names import as_argument
-from brickd.query.queries import OUTPUTS_BY
 
 REPORTED_MAX = 4_096
 
 # A service and a class of evidence.
 About = tuple[str | None, str]
+
+_UNITS = {"weights": "tensor", "row": "row"}  # what is compared; else fingerprints
 
 
 class EvidenceNews:
@@ -76,14 +77,14 @@ class EvidenceNews:
             return
         self._reported.discard(about)
         if verdict.verdict == "equal" and verdict.service is not None:
-            what = plural(verdict.compared, "tensor" if verdict.evidence == "weights" else "fingerprint")
+            what = plural(verdict.compared, _UNITS.get(verdict.evidence, "fingerprint"))
             text = f"{_called(verdict)} proven equal again: {what} compared"
             command = f"brickd coverage {as_argument(verdict.service)}"
             self._log_event("evidence_proven", text, service=verdict.service, command=command)
 
 
 def _called(verdict: EvidenceVerdict) -> str:
-    return "outputs" if verdict.evidence in OUTPUTS_BY else verdict.evidence
+    return {"input": "outputs", "row": "rows"}.get(verdict.evidence, verdict.evidence)
 
 
 def plain(reported: Collection[About]) -> list[list[Any]]:

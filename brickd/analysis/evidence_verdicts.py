@@ -112,7 +112,8 @@ def verdicts(of: Comparisons, workers: Collection[Worker]) -> list[EvidenceVerdi
         by_service.setdefault(worker.service, []).append(worker)
     for service, members in by_service.items():
         found += [_by_weights(service, weights.get(service)), _by_input(service, of, members)]
-        found += [EvidenceVerdict(service, each, "unproven", why=LATER) for each in PROVEN_BY[2:]]
+        found.append(_by_row(service, of, members))
+        found += [EvidenceVerdict(service, each, "unproven", why=LATER) for each in PROVEN_BY[3:]]
     return found
 
 
@@ -183,9 +184,9 @@ def _partly(workers: Sequence[ComparedWorker]) -> str:
 
 
 def _by_input(service: str, of: Comparisons, workers: Collection[Worker]) -> EvidenceVerdict:
-    sites = any(site is not None for worker in workers for site in worker.reading.sites)
-    counts = FingerprintCounts() if of.compared is None else _counted(of.compared, service, of.now_ns)
-    differ = of.compared is not None and any(place.service == service for place in of.compared.findings)
+    sites = _have_sites(workers)
+    counts = FingerprintCounts() if of.compared is None else _counted(of.compared, service, of.now_ns, rows=False)
+    differ = _has_finding(of.compared, service, rows=False)
     found = {"alone": counts.alone, "stateful": counts.stateful, "without_inputs": counts.without_inputs}
     reasons = {reason: n for reason, n in found.items() if n}
     proof = proof_of(differ=differ, compared=counts.compared)
@@ -195,8 +196,7 @@ def _by_input(service: str, of: Comparisons, workers: Collection[Worker]) -> Evi
     elif proof == "unproven" and counts.fingerprints:
         why = uncompared("fingerprint", counts.fingerprints, reasons)
     elif proof == "unproven":
-        window = "" if of.now_ns is None or not sites else f" in the last {duration(WINDOW_NS)}"
-        why = f"no fingerprints{window}"
+        why = f"no fingerprints{_lately(of, sites=sites)}"
     return EvidenceVerdict(
         service,
         "input",
@@ -211,13 +211,50 @@ def _by_input(service: str, of: Comparisons, workers: Collection[Worker]) -> Evi
     )
 
 
-def _counted(compared: Compared, service: str, now_ns: int | None) -> FingerprintCounts:
-    """The fingerprints of a service that count."""
+def _by_row(service: str, of: Comparisons, workers: Collection[Worker]) -> EvidenceVerdict:
+    sites = _have_sites(workers)
+    counts = FingerprintCounts() if of.compared is None else _counted(of.compared, service, of.now_ns, rows=True)
+    proof = proof_of(differ=_has_finding(of.compared, service, rows=True), compared=counts.compared)
+    reasons = {"alone": counts.alone} if counts.alone else {}
+    why, command = None, None if proof == "equal" else f"brickd coverage {as_argument(service)}"
+    if proof == "unproven" and counts.fingerprints:
+        why = uncompared("row", counts.fingerprints, reasons)
+    elif proof == "unproven":
+        why, command = (of.idle if sites else None) or (f"no rows{_lately(of, sites=sites)}", command)
+    return EvidenceVerdict(
+        service,
+        "row",
+        proof,
+        counts.fingerprints > 0,
+        counts.fingerprints,
+        counts.compared,
+        reasons,
+        None if of.now_ns is None else WINDOW_NS,
+        why,
+        command,
+    )
+
+
+def _have_sites(workers: Collection[Worker]) -> bool:
+    return any(site is not None for worker in workers for site in worker.reading.sites)
+
+
+def _lately(of: Comparisons, *, sites: bool) -> str:
+    """The period in which nothing was recorded, if that is not all time."""
+    return "" if of.now_ns is None or not sites else f" in the last {duration(WINDOW_NS)}"
+
+
+def _has_finding(compared: Compared | None, service: str, *, rows: bool) -> bool:
+    return compared is not None and any((each.service, each.rows) == (service, rows) for each in compared.findings)
+
+
+def _counted(compared: Compared, service: str, now_ns: int | None, *, rows: bool) -> FingerprintCounts:
+    """The fingerprints of a service that count: of single rows, or of whole tensors."""
     if now_ns is not None:
-        return within(compared.recent.get(service, ()), now_ns)
+        return within((compared.recent_rows if rows else compared.recent).get(service, ()), now_ns)
     total = FingerprintCounts()
     for place, counts in compared.sites.items():
-        if place.service == service:
+        if (place.service, place.rows) == (service, rows):
             total = total.plus(FingerprintCounts(counts.fingerprints, counts.bare, counts.stateful, counts.met))
     return total
 

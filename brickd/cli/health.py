@@ -25,6 +25,7 @@ from brickd.views.next_command import command as next_command
 if TYPE_CHECKING:
     from brickd.views.common import Document
 
+_PROOFS = ("diverged", "equal", "unproven")  # the first of these is the verdict on several classes together
 _STILL_NS = 10_000_000_000  # a turn takes at most a second, or less than this if it removes a dead worker
 REQUIRED = ("weights", "outputs", "row", "history")
 _IS = {"stuck": "stuck", "memory": "growing", "slower": "slower than before", "nan": "computes NaN or Inf"}
@@ -156,9 +157,13 @@ def _workers(workers: Sequence[Document], *, empty: bool) -> Condition:
 
 
 def _required(what: str, status: Document) -> Condition:
-    """Judge whether a class of evidence is equal in each service of `living`."""
+    """Judge whether a class of evidence is equal in each service of `living`; of outputs, one class is enough."""
     classes = OUTPUTS_BY if what == "outputs" else (what,)
-    proofs = [each for each in living(status) if each["evidence"] in classes]
+    by_service: dict[str, list[dict[str, Any]]] = {}
+    for each in living(status):
+        if each["evidence"] in classes:
+            by_service.setdefault(each["service"], []).append(each)
+    proofs = [min(found, key=lambda each: _PROOFS.index(each["verdict"])) for found in by_service.values()]
     diverged = [each for each in proofs if each["verdict"] == "diverged"]
     unproven = [each for each in proofs if each["verdict"] == "unproven"]
     wanted = f"{what} proven in each service"

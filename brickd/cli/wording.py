@@ -108,7 +108,7 @@ def numerics(services: Sequence[dict[str, Any]], coverage: str = "brickd coverag
     by_weights = [service["weights"] for service in services if service["weights"] is not None]
     unseen = [units.many(n, *words) for key, *words in _UNSEEN if (n := _total(by_input, "unseen", key))]
     unseen = [*([] if by_weights else ["weights (none given)"]), *_weights_unseen(by_weights), *unseen]
-    parts = [*([_by_weights(by_weights)] if by_weights else []), _by_input(by_input, coverage)]
+    parts = [*([_by_weights(by_weights)] if by_weights else []), _by_input(by_input, coverage), *_by_row(by_input)]
     return " · ".join([*parts, *([f"unseen: {', '.join(unseen)}"] if unseen else [])])
 
 
@@ -118,7 +118,11 @@ _CALLED = {"weights": "weights", "input": "outputs"}
 def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], screen: Screen) -> list[str]:
     """Return the unproven evidence of each service, with the next command, as finished lines."""
     services: dict[str, list[dict[str, Any]]] = {}
-    for each in evidence:
+    every = list(evidence)
+    by_row = {each["service"] for each in every if each["evidence"] == "row" and each["verdict"] != "unproven"}
+    for each in every:
+        if each["evidence"] == "input" and each["service"] in by_row:  # these outputs were compared row by row
+            continue
         if each["verdict"] == "unproven" and each["evidence"] in _CALLED:
             services.setdefault(each["service"], []).append(each)
     lines = []
@@ -158,6 +162,15 @@ def _by_input(services: Sequence[dict[str, Any]], coverage: str) -> str:
     most = max(service["input"]["numeric_classes"] for service in services)
     classes = f", {units.many(most, 'numeric class', 'numeric classes')}" if most > 1 else ""
     return f"same input: {units.count(compared)} of {units.count(fingerprints)} compared, {differ}{classes}{age}"
+
+
+def _by_row(services: Sequence[dict[str, Any]]) -> list[str]:
+    """Say how many rows were compared; [] if none were recorded."""
+    rows = _total(services, "row", "rows")
+    differ = units.many(_total(services, "row", "differ"), "site differs", "sites differ")
+    return [f"rows: {units.count(_total(services, 'row', 'compared'))} of {units.count(rows)} compared, {differ}"][
+        :rows
+    ]
 
 
 def _by_weights(services: Sequence[dict[str, Any]]) -> str:

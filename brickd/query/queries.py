@@ -54,9 +54,9 @@ class CoverageQuery(Query):
     )
 
 
-EvidenceName = Literal["weights", "input", "run"]
+EvidenceName = Literal["weights", "input", "row", "run"]
 PROVEN_BY = ("weights", "input", "row", "history")  # the classes of evidence with a verdict for every service
-OUTPUTS_BY = ("input",)  # the classes that compare the outputs of workers
+OUTPUTS_BY = ("input", "row")  # the classes that compare the outputs of workers
 _ALL = 2**64 - 1
 _DIGITS = re.compile(r"[0-9a-fA-F]{16}")
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
@@ -104,8 +104,9 @@ class DiffQuery(Query):
     by: EvidenceName | None = given(
         Choice(
             get_args(EvidenceName),
-            "Compare by this evidence: weights (replicas hold the same), input (equal inputs give equal outputs), or"
-            " run (the workers did the same work). Default: input, or weights if no output can be compared.",
+            "Compare by this evidence: weights (replicas hold the same), input (equal inputs give equal outputs), row"
+            " (equal input rows give equal output rows), or run (the workers did the same work). Default: input, else"
+            " row, else weights if nothing else can be compared.",
         ),
         default=None,
     )

@@ -38,12 +38,14 @@ SOURCE_LABEL: int
 SOURCE_TEXT: int
 SOURCE_END: int
 SITE_STATEFUL: int
+SITE_ROWS: int
 CHECKED_MORE: int
 CHECKED_POSITION: int
 CHECKED_STEP: int
 CHECKED_STATEFUL: int
 CHECKED_WEIGHT: int
 CHECKED_STATELESS: int
+CHECKED_ROWS: int
 CONTENTS_MIN: int
 ROUNDED_NOT: int
 ROUNDED_ONCE: int
@@ -305,6 +307,9 @@ class Fingerprints:
     ) -> tuple[Fingerprints, list[int]]: ...
     def rounded(self, one: int, other: int, /) -> int: ...
     def contents(self, one: int, other: int, /) -> int: ...
+    def row_pairs(
+        self, service: int, site: int, /
+    ) -> list[tuple[int, int, int, int, int, tuple[int, int], tuple[tuple[int, int], tuple[int, int]], bool]]: ...
     def match(
         self,
         workers: Iterable[int],
@@ -315,6 +320,7 @@ class Fingerprints:
         rows_max: int = 4096,
         lost: Iterable[int] | None = None,
         worn: list[bool] | None = None,
+        rows: bool = False,
     ) -> MatchColumns: ...
 
 @final

@@ -82,13 +82,18 @@ def digest(text: str) -> int:
 
 
 def site_digest(kernel: str, layer: int) -> int:
-    """Return the digest of a site, without its category and the flag for hidden state."""
-    return plain(digest(f"{layer}\0{kernel}"))
+    """Return the digest of a site, without its category and flags."""
+    return plain(digest(f"{layer}\0{kernel}")) & ~_reader.SITE_ROWS
 
 
 def plain(number: int) -> int:
-    """Return the digest in a site's number."""
+    """Return a site's number without the flag for hidden state."""
     return number & ~_reader.SITE_STATEFUL
+
+
+def is_rows(number: int) -> bool:
+    """Whether the fingerprints of a site's number are single rows."""
+    return number & _reader.SITE_ROWS != 0
 
 
 @functools.lru_cache(maxsize=SITES_MAX)
@@ -116,6 +121,7 @@ class Sites:
         return number
 
     def __getitem__(self, number: int) -> Site:
-        """Return the site of this number, or of the number with the other flag for hidden state."""
+        """Return the site of this number, or of the number with other flags."""
+        number &= ~_reader.SITE_ROWS
         other = number ^ _reader.SITE_STATEFUL
         return self._known.get(number) or self._known.get(other) or Site(f"site#{number:x}", -1, "other")

@@ -121,11 +121,12 @@ def _site(of: SiteSeen, called: KnownNames) -> Document:
     counts = of.counts
     classes = ((called.names[uuid] for uuid in each if uuid in called.names) for each in of.classes)
     named = sorted(filter(None, map(sorted, classes)))
+    evidence = "row" if of.place.rows else "input"
     return {
         **_place(of.place),
         "category": counts.category,
         "state": of.state,
-        "evidence": ["input"] if of.state in (SiteState.COMPARED, SiteState.DIFFERS, SiteState.UNJUDGED) else [],
+        "evidence": [evidence] if of.state in (SiteState.COMPARED, SiteState.DIFFERS, SiteState.UNJUDGED) else [],
         "numeric_classes": named if len(named) > 1 else [],
         "fingerprints": counts.fingerprints,
         "compared": counts.met,

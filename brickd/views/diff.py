@@ -61,10 +61,11 @@ class NothingCompared(NamedTuple):
 
 
 class ChosenEvidence(NamedTuple):
-    """The comparison at sites (None: the query is only about weights), and whether weights lead."""
+    """The comparison at sites (None: the query is only about weights), another one, and whether weights lead."""
 
     outputs: Comparison | None
     by_weights: bool
+    other: Comparison | None = None
 
 
 def answer(world: Comparable, query: DiffQuery) -> Answer:
@@ -85,7 +86,7 @@ def answer(world: Comparable, query: DiffQuery) -> Answer:
         verdict = nothing(sides, chosen.why, chosen.tried, weighed, other_keys=chosen.keys)
         verdict |= {"known": []}
         return Answer({**begun(world), **verdict}, found.words + foreign_words(found))
-    verdict = document(sides, chosen.outputs, weighed, by_weights=chosen.by_weights)
+    verdict = document(sides, chosen.outputs, weighed, by_weights=chosen.by_weights, other=chosen.other)
     findings = _findings(world, found, workers)
     verdict["headlines"][1:1] = diff_evidence.headline(findings, verdict["outlier"])
     verdict |= {"known": [each._asdict() for each in findings]}
@@ -180,27 +181,40 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
 
 def _chosen(sides: Sides, query: DiffQuery, weighed: Weighed) -> ChosenEvidence | NothingCompared:
     """Choose the comparison and the leading evidence; only `--by run` pairs steps."""
-
-    def by_outputs() -> Comparison:
-        evidence = EvidenceClass(query.by or EvidenceClass.INPUT)
-        step, text = None if query.step is None else step_number(query.step), step_text(query.step)
-        return compare(sides.numerics, sides.parties, evidence, step=step, step_text=text, rtol=query.rtol)
-
     if len(sides.workers) < 2:
         only = sides.workers[0].name if sides.workers else "none"
         what = "the arguments match" if query.names else "there is"
         why = f"a comparison needs two workers or more, {what} {only} (see brickd workers)"
-        return NothingCompared(why, None if query.by == "weights" else by_outputs())
+        return NothingCompared(why, None if query.by == "weights" else _by_outputs(sides, query)[0])
     if query.by == "weights":
         return ChosenEvidence(None, by_weights=True) if weighed.known else NothingCompared(why_none(weighed))
-    outputs = by_outputs()
-    if other := _other_keys(sides, outputs):
-        return other
+    outputs, other = _by_outputs(sides, query)
+    if refused := _other_keys(sides, outputs):
+        return refused
     if query.by is None and _weights_lead(query, weighed, outputs):
-        return ChosenEvidence(outputs, by_weights=True)
+        return ChosenEvidence(outputs, by_weights=True, other=other)
     if _compares_something(outputs):
-        return ChosenEvidence(outputs, by_weights=False)
+        return ChosenEvidence(outputs, by_weights=False, other=other)
     return NothingCompared(diagnosis.nothing(outputs) + _weights_note(weighed), outputs)
+
+
+def _by_outputs(sides: Sides, query: DiffQuery) -> tuple[Comparison, Comparison | None]:
+    """Compare whole tensors and single rows, unless the query names the evidence; the one that says more leads."""
+    step, text = None if query.step is None else step_number(query.step), step_text(query.step)
+
+    def by(evidence: EvidenceClass) -> Comparison:
+        return compare(sides.numerics, sides.parties, evidence, step=step, step_text=text, rtol=query.rtol)
+
+    if query.by is not None:
+        return by(EvidenceClass(query.by)), None
+    whole, rows = by(EvidenceClass.INPUT), by(EvidenceClass.ROW)
+    if not rows.matched.fingerprints:
+        return whole, None
+    return (rows, whole) if _says(rows) > _says(whole) else (whole, rows)
+
+
+def _says(of: Comparison) -> tuple[bool, bool]:
+    return of.diverged > 0, _compares_something(of)
 
 
 def _weights_lead(query: DiffQuery, weighed: Weighed, outputs: Comparison) -> bool:

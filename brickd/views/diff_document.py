@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from brickd.analysis.numerics import diagnosis
 from brickd.analysis.numerics.blame import Verdict
-from brickd.analysis.numerics.comparison import Comparison, Difference, EvidenceClass, Party, following
+from brickd.analysis.numerics.comparison import Comparison, Difference, EvidenceClass, Party, following, inner_sites
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.match import Class, SiteFound
 from brickd.analysis.timing.pace_compare import paces
@@ -46,8 +46,18 @@ class Sides:
     parties: Sequence[Party]
 
 
-def document(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_weights: bool) -> Document:
-    """Return the document of compared workers; `outputs`: None: the query is about weights."""
+def document(
+    sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_weights: bool, other: Comparison | None = None
+) -> Document:
+    """Return the document of compared workers.
+
+    Args:
+        sides: the workers.
+        outputs: the comparison at sites; None: the query is about weights.
+        weighed: their weights.
+        by_weights: whether weights lead.
+        other: the comparison at sites by other evidence, if there is one.
+    """
     names = [worker.name for worker in sides.workers]
     others: list[Document] = []
     if outputs is not None and not by_weights:
@@ -58,6 +68,7 @@ def document(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_w
     if outputs is not None and by_weights:
         others.append(_other(outputs))
         part["headlines"] += [] if outputs.compared else [diagnosis.outputs_not_compared(outputs)]
+    others += [] if other is None else [_other(other)]
     apart = 1 if len(names) == 2 else names.index(part["outlier"]) if part["outlier"] is not None else None
     times = None if apart is None else _times(sides, apart)
     if times is not None and Verdict(part["verdict"]).differs:
@@ -66,14 +77,17 @@ def document(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_w
         **part,
         "outputs": _outputs(outputs),
         "others": others,
-        "evidence_classes": _classes(sides, outputs, weighed),
+        "evidence_classes": _classes(sides, [outputs, other], weighed),
         "weights": weighed.summary(),
         "timing": times,
     }
 
 
-def _classes(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, keys: bool = False) -> list[Document]:
-    return diff_evidence.classes(outputs, weighed, [worker.service for worker in sides.workers], other_keys=keys)
+def _classes(
+    sides: Sides, outputs: Sequence[Comparison | None], weighed: Weighed, *, keys: bool = False
+) -> list[Document]:
+    found = [each for each in outputs if each is not None]
+    return diff_evidence.classes(found, weighed, [worker.service for worker in sides.workers], other_keys=keys)
 
 
 def _other(outputs: Comparison) -> Document:
@@ -116,7 +130,7 @@ def nothing(
         part |= dict.fromkeys(("compared", "identical", "within", "diverged", "incomplete"), 0)
     part |= {"headlines": [why], "diagnosis": None, "verdict": Verdict.NOT_COMPARABLE, "first": None, "outlier": None}
     part |= {"reasons": [why], "outputs": _outputs(tried), "others": []}
-    part |= {"evidence_classes": _classes(sides, tried, weighed, keys=other_keys)}
+    part |= {"evidence_classes": _classes(sides, [tried], weighed, keys=other_keys)}
     times = _times(sides, 1) if len(sides.workers) == 2 else None
     return {**part, "weights": weighed.summary(), "timing": times}
 
@@ -126,14 +140,19 @@ def _by_sites(sides: Sides, leads: Comparison, weighed: Weighed) -> Document:
     site = None if first is None else sides.numerics.sites[first.site]
     born = leads.born()
     started = born or ([first.site] if first is not None else [])
-    follow = None if first is None or leads.evidence != EvidenceClass.RUN else following(leads, started)
+    follow = None
+    if first is not None and leads.evidence == EvidenceClass.ROW:
+        within = inner_sites(sides.numerics, leads, first.site)
+        born, follow = [each for each in born if each not in within], len(within)
+    elif first is not None and leads.evidence == EvidenceClass.RUN:
+        follow = following(leads, started)
     headlines = [diagnosis.headline(leads, site)]
     blamed: list[Differing] = []
     if first is not None and site is not None:
         headlines += filter(None, [diagnosis.before(leads), diagnosis.explained(first)])
         blamed = weighed.explaining(site, [leads.parties[each].name for each in (first.expected, first.actual)])
         headlines += [diff_weights.sentence(blamed)] if blamed else []
-        headlines += filter(None, [diagnosis.after(follow, len([each for each in born if each != first.site]))])
+        headlines += filter(None, [diagnosis.after(leads, follow, len([each for each in born if each != first.site]))])
     if others := [row for row in weighed.differing if row not in blamed]:
         headlines.append(diff_weights.besides(others, more=bool(blamed)))
     a, b = leads.missing()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from brickd.analysis.evidence_verdicts import EvidenceVerdict, proof_of, uncompared
 from brickd.analysis.numerics.announce import command, headlines
-from brickd.analysis.numerics.comparison import Comparison
+from brickd.analysis.numerics.comparison import Comparison, EvidenceClass
 from brickd.analysis.numerics.diagnosis import step
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.weights.headlines import headlines as weights_headlines
@@ -61,7 +61,8 @@ def _by_input(compared: Compared, called: KnownNames, workers: Collection[Worker
     about = [finding for finding in compared.findings.values() if uuids.intersection(finding.outliers)]
     for finding, text in headlines(about, called, time.time_ns()):
         named = [called.name(finding.workers, uuid) for uuid in finding.named]
-        yield KnownFinding("input", named, text, command(finding, called))
+        evidence = "row" if finding.place.rows else "input"
+        yield KnownFinding(evidence, named, text, command(finding, called))
 
 
 def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:
@@ -71,13 +72,13 @@ def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:
 
 
 def classes(
-    outputs: Comparison | None, weighed: Weighed, services: Collection[str], *, other_keys: bool
+    outputs: Collection[Comparison], weighed: Weighed, services: Collection[str], *, other_keys: bool
 ) -> list[dict[str, Any]]:
     """Return the verdict by each class of evidence, the strongest first."""
     service = next(iter(services)) if len(set(services)) == 1 else None
     found = [_weights(weighed, service)]
-    if outputs is not None:
-        found.append(_outputs(outputs, service, other_keys=other_keys))
+    for each in sorted(outputs, key=lambda each: list(EvidenceClass).index(each.evidence)):
+        found.append(_outputs(each, service, other_keys=other_keys))
     return [each.document() for each in found]
 
 
@@ -108,7 +109,8 @@ def _outputs(found: Comparison, service: str | None, *, other_keys: bool) -> Evi
     why = None
     if proof == "unproven":
         of = "" if found.step is None else f" of {step(found.step, found.step_text)}"
-        why = uncompared("fingerprint", looked_at, reasons) if looked_at else f"no fingerprints{of}"
+        what = "row" if found.evidence == EvidenceClass.ROW else "fingerprint"
+        why = uncompared(what, looked_at, reasons) if looked_at else f"no {what}s{of}"
     following = None if proof == "equal" else f"brickd coverage{'' if service is None else f' {as_argument(service)}'}"
     return EvidenceVerdict(
         service,

@@ -22,10 +22,11 @@ def finding(of: DivergentSite, called: KnownNames, *, whole: bool = True) -> dic
     found = of_case(of.place, of.category, of.shown)
     judgement = None if found is None else found.judgement
     return {
-        **of.place._asdict(),
+        "service": of.place.service,
+        "kernel": of.place.kernel,
         "layer": or_none(of.place.layer),
         "category": of.category,
-        "evidence": "input",
+        "evidence": "row" if of.place.rows else "input",
         "since": rfc3339(of.first.at_ns),
         "latest": rfc3339(of.newest.at_ns),
         "cases": of.cases,

@@ -62,7 +62,7 @@ def summaries(
 
 def _by_input(seen: ServiceSeen | None) -> dict[str, Any]:
     if seen is None:
-        return {"input": None, "unseen": None}
+        return {"input": None, "row": None, "unseen": None}
     at_ns = seen.compared_ns
     return {
         "input": {
@@ -75,6 +75,7 @@ def _by_input(seen: ServiceSeen | None) -> dict[str, Any]:
             "latest": None if at_ns is None else rfc3339(at_ns),
             "age_ns": None if at_ns is None else max(0, time.time_ns() - at_ns),
         },
+        "row": {"rows": seen.rows.fingerprints, "compared": seen.rows.met, "differ": seen.rows_differ},
         "unseen": {
             "sites_off": seen.off,
             "sites_closed": seen.closed,

@@ -110,7 +110,7 @@ def test_reasons_are_counted_and_sorted_by_frequency() -> None:
 def test_a_service_without_fingerprints_and_weights_is_unproven_and_unrecorded() -> None:
     found = of(None, member(sites=False), idle=IDLE)
     assert [(each.verdict, each.recorded) for each in found.values()] == [("unproven", False)] * 4
-    assert [each.why for each in found.values()] == ["none watched", "no fingerprints", LATER, LATER]
+    assert [each.why for each in found.values()] == ["none watched", "no fingerprints", "no rows", LATER]
     assert list(found) == ["weights", "input", "row", "history"]
 
 
@@ -411,6 +411,16 @@ def test_a_required_class_passes_the_check_if_equal_in_each_live_service() -> No
     )
     status_document["workers"][1]["state"] = "ended"
     assert not judged(status_document, require=("outputs",))["require outputs"][0], "where none lives all of them count"
+
+
+def test_outputs_are_proven_by_rows_alone_and_diverge_by_any_class() -> None:
+    status_document = status()
+    del status_document["workers"][1]
+    by_row = next(e for e in status_document["evidence"] if (e["service"], e["evidence"]) == ("api", "row"))
+    for verdict, healthy in (("equal", True), ("diverged", False), ("unproven", False)):
+        by_row["verdict"] = verdict
+        found = judged(status_document, require=("outputs",))["require outputs"]
+        assert (found[0], verdict in found[1]) == (healthy, True)
 
 
 def test_further_unproven_services_are_counted_after_the_first() -> None:

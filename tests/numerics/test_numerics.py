@@ -53,7 +53,7 @@ def test_fingerprints_of_two_workers_are_received_under_their_own_names(
         each.next_report()
         each.paused()
     loop.tick(0, look=True)
-    counts = {place[1:]: each[:4] for place, each in loop.memory.compared.sites.items()}
+    counts = {(place.kernel, place.layer): each[:4] for place, each in loop.memory.compared.sites.items()}
     assert counts == {("gate", 2): ("ffn", 6, 0, 6), ("down", -1): ("other", 6, 0, 6)}
     assert list(loop.memory.compared.findings) == [ServiceSite("python", "gate", 2)]
     assert [producer.service for producer in numerics.producers.values()] == ["python"] * 2

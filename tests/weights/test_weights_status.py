@@ -244,7 +244,7 @@ def test_unchanged_weights_are_compared_once_and_age(monkeypatch: pytest.MonkeyP
 
 def tensors(weighed: MadeUpWeights) -> dict[tuple[str, int], views.TensorSeen]:
     held = holdings(weighed.numerics.weights, weighed.workers)
-    return {each.place[1:]: each for each in views.tensors([weighed.judged()], held)}
+    return {(each.place.kernel, each.place.layer): each for each in views.tensors([weighed.judged()], held)}
 
 
 def test_each_tensor_shows_comparisons_and_differences() -> None:

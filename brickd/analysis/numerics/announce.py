@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from brickd.analysis.numerics import blame
 from brickd.analysis.numerics.evidence import add
-from brickd.analysis.numerics.match import match
+from brickd.analysis.numerics.match import Class, match
 from brickd.analysis.numerics.online_state import Case, DivergentSite, ServiceSite
 from brickd.base.timestamps import local
 from brickd.base.units import plural, relative
@@ -41,16 +41,18 @@ def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
     fingerprints, site = _reader.Fingerprints(1), Site(place.kernel, place.layer, category)
     for worker, each in enumerate((case.against, case.other)):
         add(fingerprints, each, worker, 0, 1)
-    found = match(fingerprints, (0, 1), (0, 0), by_input=True)
+    found = match(fingerprints, (0, 1), (0, 0), by_input=True, rows=place.rows)
     against, other = blame.read(fingerprints, 0), blame.read(fingerprints, 1)
     if not found.rows or against is None or other is None:
         return None
-    return JudgedCase(blame.judged(found.rows[0], site, against, other), against, other)
+    row = found.rows[0]._replace(class_=Class.DIVERGED) if place.rows else found.rows[0]  # other rows decided that
+    return JudgedCase(blame.judged(row, site, against, other), against, other)
 
 
 def where(place: ServiceSite) -> str:
     """The place, for people."""
-    return place.kernel if place.layer < 0 else f"{place.kernel} layer {place.layer}"
+    rows = "rows of " if place.rows else ""
+    return f"{rows}{place.kernel}" if place.layer < 0 else f"{rows}{place.kernel} layer {place.layer}"
 
 
 def who(finding: DivergentSite, called: KnownNames) -> str:
@@ -75,7 +77,7 @@ def what(finding: DivergentSite) -> str:
         elif judgement.error is not None:
             text += f", relative error {relative(judgement.error)}{' (rounding)' if judgement.rounding else ''}"
         if judgement.blame is blame.Blame.CULPRIT:
-            text += "; its inputs were equal"
+            text += "; its input rows were equal" if finding.place.rows else "; its inputs were equal"
     return text
 
 

@@ -30,6 +30,7 @@ class EvidenceClass(StrEnum):
 
     WEIGHTS = "weights"
     INPUT = "input"
+    ROW = "row"
     RUN = "run"
 
 
@@ -186,14 +187,17 @@ def compare(
         numerics.fingerprints,
         [party.number for party in parties],
         [party.since for party in parties],
-        by_input=evidence == EvidenceClass.INPUT,
+        by_input=evidence != EvidenceClass.RUN,
         step=step,
         rtol=rtol,
         rows_max=ROWS_MAX,
         lost=[party.lost for party in parties],
         worn=[party.worn for party in parties],
+        rows=evidence == EvidenceClass.ROW,
     )
     differences = [each for row in found.rows if (each := _difference(numerics, row)) is not None]
+    if evidence == EvidenceClass.ROW:
+        differences = _outermost_first(numerics, differences)
     absent = step is not None and sum(worker.fingerprints > 0 for worker in found.workers) < 2
     steps = _recorded_steps(numerics, parties) if absent else ()
     return Comparison(evidence, parties, found, differences, step, step_text, steps)
@@ -218,6 +222,25 @@ def _difference(numerics: Numerics, row: MatchRow) -> Difference | None:
         return None
     site = numerics.sites[against.site]
     return Difference(row, plain(against.site), judged(row, site, against, worst), against, worst)
+
+
+def _outermost_first(numerics: Numerics, differences: Sequence[Difference]) -> list[Difference]:
+    """Sort differences of rows: at outermost sites first, since each was born at its site; with a majority first."""
+    sites = {each.site for each in differences if each.differs}
+    within = {site for site in sites if any(_encloses(numerics, other, site) for other in sites)}
+    return sorted(differences, key=lambda each: (each.site in within, len(each.agree) < 2))
+
+
+def _encloses(numerics: Numerics, outer: int, inner: int) -> bool:
+    """Whether the second site is a part of the first one, by their names."""
+    one, other = numerics.sites[outer], numerics.sites[inner]
+    return other.layer == one.layer and other.kernel.startswith(f"{one.kernel}.")
+
+
+def inner_sites(numerics: Numerics, rows: Comparison, outer: int) -> list[int]:
+    """Return the sites within a site that differ, too."""
+    sites = dict.fromkeys(each.site for each in rows.differences if each.differs)
+    return [site for site in sites if _encloses(numerics, outer, site)]
 
 
 def following(run: Comparison, born: Sequence[int]) -> int:

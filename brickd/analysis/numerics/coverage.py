@@ -6,7 +6,7 @@ what was not compared is counted by its reason.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -49,13 +49,15 @@ class ServiceSeen(NamedTuple):
 
     Attributes:
         workers: how many of its workers have sites.
-        counts: the counts of its fingerprints.
+        counts: the counts of its fingerprints of whole tensors.
+        rows: the counts of its rows.
         off: sites that are not recorded.
         closed: sites that cannot be recorded.
         no_inputs: sites without inputs.
         lost: checksums for which workers had no room.
         unreadable: tensors that workers could not read.
         differ: places where workers differ.
+        rows_differ: places where rows differ.
         classes: the largest number of numeric classes at a place.
         unkept: the number of findings that had no room.
         compared_ns: when a comparison was last added, since 1970; None: never.
@@ -64,12 +66,14 @@ class ServiceSeen(NamedTuple):
     service: str
     workers: int
     counts: SiteCounts
+    rows: SiteCounts
     off: int
     closed: int
     no_inputs: int
     lost: int
     unreadable: int
     differ: int
+    rows_differ: int
     classes: int
     unkept: int
     compared_ns: int | None
@@ -83,31 +87,41 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
         by_service.setdefault(place.service, []).append(classes)
     for service in dict.fromkeys(worker.service for worker in workers):
         readings = [worker.reading for worker in workers if worker.service == service]
-        rows = [counts for place, counts in compared.sites.items() if place.service == service]
+        whole, rows = ([*_counts(compared, service, rows=of_rows)] for of_rows in (False, True))
         with_sites = [reading for reading in readings if reading.sites]
-        if not rows and not with_sites:
+        if not whole and not rows and not with_sites:
             continue
-        total = SiteCounts("")
-        for counts in rows:
-            total = total.and_(*counts[1:])
         latest = compared.latest.get(service)
         found.append(
             ServiceSeen(
                 service,
                 len(with_sites),
-                total,
+                _sum(whole),
+                _sum(rows),
                 off=max((sum(site is not None and site.off for site in each.sites) for each in with_sites), default=0),
                 closed=max(map(_closed, with_sites), default=0),
-                no_inputs=sum(0 < counts.fingerprints == counts.bare for counts in rows),
+                no_inputs=sum(0 < counts.fingerprints == counts.bare for counts in whole),
                 lost=sum(map(lost, readings)),
                 unreadable=sum(reading.process["tensors_refused"] for reading in readings),
-                differ=sum(place.service == service for place in compared.findings),
+                differ=sum((place.service, place.rows) == (service, False) for place in compared.findings),
+                rows_differ=sum((place.service, place.rows) == (service, True) for place in compared.findings),
                 classes=max(map(len, by_service.get(service, ())), default=1),
                 unkept=compared.unkept.get(service, 0),
                 compared_ns=None if latest is None else latest.at_ns,
             )
         )
     return found
+
+
+def _counts(compared: Compared, service: str, *, rows: bool) -> Iterator[SiteCounts]:
+    return (counts for place, counts in compared.sites.items() if (place.service, place.rows) == (service, rows))
+
+
+def _sum(counts: Iterable[SiteCounts]) -> SiteCounts:
+    total = SiteCounts("")
+    for each in counts:
+        total = total.and_(*each[1:])
+    return total
 
 
 def _classes(compared: Compared, workers: Iterable[Worker]) -> dict[ServiceSite, list[list[str]]]:
@@ -145,7 +159,11 @@ def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
                 if reading.alive:
                     (left_out if reading.leaves_out(number) else recorded).add(place)
     counted = {place: counts for place, counts in compared.sites.items() if place.service in names}
-    known = {place: SiteCounts(category) for place, category in (off | on).items()} | counted
+    known = {
+        place: SiteCounts(category)
+        for place, category in (off | on).items()
+        if place._replace(rows=True) not in counted  # else only its rows are recorded
+    } | counted
     left_out -= recorded
     classes = _classes(compared, workers)
     found = [

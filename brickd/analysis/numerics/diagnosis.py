@@ -26,6 +26,10 @@ _NOT_FINITE = {
     NotFinite.PASSED_ON: "NaN or infinities are passed on",
     NotFinite.UNKNOWN: "only one has NaN or infinities",
 }
+_WITHIN = {
+    EvidenceClass.INPUT: "of several numeric classes",
+    EvidenceClass.ROW: "too few rows differ, or by too little, to name a worker",
+}
 _ROUNDING = "rounding can explain it: another number of threads, or a compiled model?"
 
 
@@ -52,7 +56,10 @@ def place(of: Comparison, site: Site, difference: Difference) -> str:
     """The place of a difference."""
     record = difference.worst.record
     layer = [f"layer {site.layer}"] if site.layer >= 0 else []
-    return ", ".join([site.kernel, *layer, step(record["step"], of.step_text), f"position {record['position']}"])
+    of_step = step(record["step"], of.step_text)
+    if of.evidence == EvidenceClass.ROW:
+        return ", ".join([site.kernel, *layer, of_step, f"a row of {record['position']:,}"])
+    return ", ".join([site.kernel, *layer, of_step, f"position {record['position']}"])
 
 
 def headline(of: Comparison, site: Site | None) -> str:
@@ -70,7 +77,7 @@ def headline(of: Comparison, site: Site | None) -> str:
             why = f"incomplete, {plural(lost, 'record was', 'records were')} lost"
             return f"by {of.evidence}: {why}; equal: {_equal(of)}{undecided}"
         case Verdict.WITHIN:
-            what = "of several numeric classes" if of.evidence == EvidenceClass.INPUT else "within tolerance"
+            what = _WITHIN.get(of.evidence, "within tolerance")
             return f"by {of.evidence}: {what}, {listed(names)}: {_equal(of)}"
     return f"by {of.evidence}: identical, {listed(names)}: {_equal(of)}"
 
@@ -87,8 +94,12 @@ def _who(first: Difference, names: Sequence[str]) -> str:
 def _equal(of: Comparison) -> str:
     sites = sum(any(site.classes[: Class.DIVERGED + 1]) for site in of.matched.sites)
     within = of.counts[Class.WITHIN]
-    more = f", {within:,} of them within tolerance" if within else ""
+    more = f", {within:,} of them {_apart(of)}" if within else ""
     return f"{plural(of.compared - of.counts[Class.DIVERGED], 'comparison')} at {plural(sites, 'site')}{more}"
+
+
+def _apart(of: Comparison) -> str:
+    return "apart, but too few or by rounding" if of.evidence == EvidenceClass.ROW else "by rounding apart"
 
 
 def explained(difference: Difference) -> str:
@@ -114,7 +125,7 @@ def before(of: Comparison) -> str | None:
     if of.first is None:
         return None
     identical, within, not_comparable = of.first.row.before
-    more = f", {within:,} of them within tolerance" if within else ""
+    more = f", {within:,} of them {_apart(of)}" if within else ""
     text = f"equal up to there: {plural(identical + within, 'comparison')}{more}"
     if not identical + within:
         text = "nothing was compared before it"
@@ -150,9 +161,10 @@ def _error(value: float | None) -> str:
     return "not known" if value is None or not math.isfinite(value) else relative(value)
 
 
-def after(follow: int | None, born: int) -> str | None:
-    """Count the sites after the first difference; at `born` of them, a difference was born."""
-    parts = [f"{plural(follow, 'later site also differs', 'later sites also differ')}"] if follow else []
+def after(of: Comparison, follow: int | None, born: int) -> str | None:
+    """Count the sites after the first difference, or within its site; at `born` others, a difference was born."""
+    where = "site within it" if of.evidence == EvidenceClass.ROW else "later site"
+    parts = [plural(follow, f"{where} also differs", f"{where.replace('site', 'sites')} also differ")] if follow else []
     parts += [f"a difference was also born at {plural(born, 'other site')}"] if born else []
     return "; ".join(parts) or None
 

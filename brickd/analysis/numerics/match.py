@@ -159,6 +159,7 @@ def match(
     rows_max: int = 4096,
     lost: Iterable[int] = (),
     worn: Iterable[bool] = (),
+    rows: bool = False,
 ) -> Matched:
     """Compare workers.
 
@@ -173,10 +174,11 @@ def match(
         rows_max: the largest number of rows in the result.
         lost: by run, per worker, the number of lost records; empty: none.
         worn: by run, per worker, whether its oldest fingerprints may be evicted; empty: no.
+        rows: by input, compare single rows; False: compare whole tensors.
     """
     limit = -1.0 if rtol is None else rtol
     found = fingerprints.match(
-        list(workers), list(since), by_input, step, limit, rows_max, list(lost) or None, list(worn) or None
+        list(workers), list(since), by_input, step, limit, rows_max, list(lost) or None, list(worn) or None, rows
     )
     return Matched(
         found["fingerprints"],

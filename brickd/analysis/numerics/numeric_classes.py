@@ -64,10 +64,11 @@ class JudgeTurns:
         self._asked.add(place)
         return True
 
-    def wait(self, place: ServiceSite, number: int, *, once: bool) -> None:
-        """Queue a fingerprint whose judgement is undecided."""
-        if len(self._waiting) < _WAITING_MAX:
-            self._waiting.setdefault((place, once), number)
+    def wait(self, place: ServiceSite, number: int, *, once: bool) -> bool:
+        """Queue a fingerprint whose judgement is undecided; return False if another one of its place waits."""
+        if len(self._waiting) >= _WAITING_MAX:
+            return (place, once) not in self._waiting
+        return self._waiting.setdefault((place, once), number) == number
 
 
 class GroupToJudge(NamedTuple):

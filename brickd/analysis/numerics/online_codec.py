@@ -32,18 +32,21 @@ def encode(compared: Compared) -> Iterator[str]:
     names: dict[tuple[str, str], int] = {}  # stored once: many places have the same workers
     findings = [_finding(each, names) for each in compared.findings.values()]
     doubts = [
-        [*place, sorted(each.workers), sorted(each.contradict), each.case and _case(each.case)]
+        [*_plain(place), sorted(each.workers), sorted(each.contradict), each.case and _case(each.case)]
         for place, each in compared.doubts.items()
     ]
     uuids: dict[str, int] = {}
     apart = [
-        [*place, [[[uuids.setdefault(uuid, len(uuids)) for uuid in sorted(each)] for each in two] for two in of]]
+        [
+            *_plain(place),
+            [[[uuids.setdefault(uuid, len(uuids)) for uuid in sorted(each)] for each in two] for two in of],
+        ]
         for place, of in compared.apart.items()
     ]
     return pieces(
         {
             "since_ns": [plain(compared.since_ns)],
-            "sites": [plain([[*place, *counts] for place, counts in compared.sites.items()])],
+            "sites": [plain([[*_plain(place), *counts] for place, counts in compared.sites.items()])],
             "names": [plain([*names])],
             "findings": [plain(findings)],
             "doubts": [plain(doubts)],
@@ -55,6 +58,9 @@ def encode(compared: Compared) -> Iterator[str]:
             "births": [plain(not_finite.plain(compared.births))],
             "by_design": [plain(not_finite.plain_places(compared.by_design))],
             "recent": [plain({service: recent_counts.plain(slots) for service, slots in compared.recent.items()})],
+            "recent_rows": [
+                plain({service: recent_counts.plain(slots) for service, slots in compared.recent_rows.items()})
+            ],
         }
     )
 
@@ -74,11 +80,14 @@ def decode(document: Mapping[str, Any]) -> Compared:
         # Older documents lack these.
         births=not_finite.of_document(document.get("births", [])),
         by_design=not_finite.places_of_document(document.get("by_design", [])),
-        # Older documents lack the times of their counts.
-        recent={
-            unicode(service): recent_counts.of_document(rows) for service, rows in document.get("recent", {}).items()
-        },
+        # Older documents lack the times of their counts, and rows.
+        recent=_recent_of(document.get("recent", {})),
+        recent_rows=_recent_of(document.get("recent_rows", {})),
     )
+
+
+def _recent_of(document: Mapping[str, Any]) -> dict[str, recent_counts.Recent]:
+    return {unicode(service): recent_counts.of_document(slots) for service, slots in document.items()}
 
 
 def _apart_of(document: Mapping[str, Any]) -> dict[ServiceSite, Apart]:
@@ -94,8 +103,14 @@ def _apart_of(document: Mapping[str, Any]) -> dict[ServiceSite, Apart]:
     }
 
 
+def _plain(place: ServiceSite) -> tuple[str, str | list[str], int]:
+    """The three items of a place; the kernel of a place of rows is in a list."""
+    return place.service, [place.kernel] if place.rows else place.kernel, place.layer
+
+
 def _place_of(service: Any, kernel: Any, layer: Any) -> ServiceSite:
-    return ServiceSite(unicode(service), unicode(kernel), whole(layer, -1, I32_MAX))
+    (name,) = kernel if isinstance(kernel, list) else (kernel,)
+    return ServiceSite(unicode(service), unicode(name), whole(layer, -1, I32_MAX), name is not kernel)
 
 
 def _counts_of(category: Any, *numbers: Any) -> SiteCounts:
@@ -114,7 +129,7 @@ def _doubt_of(workers: Any, contradict: Any, case: Any = None) -> Doubt:
 def _finding(finding: DivergentSite, names: dict[tuple[str, str], int]) -> list[Any]:
     numbers = {uuid: number for number, uuid in enumerate(finding.workers)}
     return [
-        finding.place,
+        _plain(finding.place),
         finding.category,
         finding.cases,
         [names.setdefault(worker, len(names)) for worker in finding.workers.items()],

@@ -30,11 +30,15 @@ Apart = tuple[tuple[frozenset[str], frozenset[str]], ...]  # uuids of one numeri
 
 
 class ServiceSite(NamedTuple):
-    """A site of a service. Sites without room share one place, whose kernel is ""."""
+    """A site of a service; `rows`: single rows are compared there, else whole tensors.
+
+    Sites without room share one place, whose kernel is "".
+    """
 
     service: str
     kernel: str
     layer: int
+    rows: bool = False
 
     def is_of(self, services: Collection[str]) -> bool:
         """Whether the place belongs to one of these services, or to no service."""
@@ -189,7 +193,8 @@ class Compared:
         oldest: by service, when its oldest fingerprint in the window arrived, or a little later (since 1970).
         apart: by place, the workers of two numeric classes, if any are known.
         latest: by service.
-        recent: by service, the counts of the last hour.
+        recent: by service, the counts of the last hour; of whole tensors.
+        recent_rows: the same of single rows.
         births: NaN and infinities that began in a worker.
         by_design: NaN and infinities that a worker computes since its first fingerprints.
         births_unkept: the number of births, and of fingerprints that may contain one, that had no room.
@@ -211,6 +216,7 @@ class Compared:
     unlooked: int = 0
     unkept: Mapping[str, int] = field(default_factory=dict)
     recent: Mapping[str, Recent] = field(default_factory=dict)
+    recent_rows: Mapping[str, Recent] = field(default_factory=dict)
     births: Births = field(default_factory=dict)
     by_design: Collection[BornAt] = frozenset()
     births_unkept: int = 0
@@ -225,6 +231,7 @@ class Compared:
             latest={service: latest for service, latest in self.latest.items() if service in services},
             unkept={service: n for service, n in self.unkept.items() if service in services},
             recent={service: slots for service, slots in self.recent.items() if service in services},
+            recent_rows={service: slots for service, slots in self.recent_rows.items() if service in services},
             births={at: birth for at, birth in self.births.items() if at.service in services},
             by_design=frozenset(at for at in self.by_design if at.service in services),
         )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.online_state import OTHERS, SITES_MAX, ServiceSite, SiteCounts
 from brickd.analysis.numerics.recent_counts import FingerprintCounts
-from brickd.shm.sites import plain
+from brickd.shm.sites import is_rows, plain
 
 
 class _Places(NamedTuple):
@@ -39,13 +39,13 @@ class Tally:
         """A copy of all counts."""
         return self._sites.copy()
 
-    def take(self, services: Collection[str]) -> Mapping[str, FingerprintCounts]:
-        """Add the counts since the last look; return these, by service."""
+    def take(self, services: Collection[str]) -> Mapping[tuple[str, bool], FingerprintCounts]:
+        """Add the counts since the last look; return these, by service and whether they are of rows."""
         if departed := self._services.difference(services):
             self._services -= departed
             self._sites = {place: counts for place, counts in self._sites.items() if place.service not in departed}
             self._forget(number for number, places in self._places.items() if places.service in departed)
-        news, strangers = dict[str, FingerprintCounts](), set[int]()
+        news, strangers = dict[tuple[str, bool], FingerprintCounts](), set[int]()
         for number, site, *more in self._numerics.fingerprints.counts():
             place, category = self._placed(number, site)
             if not place.is_of(services):
@@ -57,8 +57,9 @@ class Tally:
             self._sites[place] = before.and_(*more)
             new = SiteCounts(category, *more)
             counts = FingerprintCounts(new.fingerprints, new.bare, new.stateful, new.met)
-            news[place.service] = news.get(place.service, FingerprintCounts()).plus(counts)
-        self._services.update(service for service in news if service)
+            about = place.service, place.rows
+            news[about] = news.get(about, FingerprintCounts()).plus(counts)
+        self._services.update(service for service, _ in news if service)
         self._forget(strangers)
         return news
 
@@ -87,7 +88,8 @@ class Tally:
         found = places.of.get(site)
         if found is None:
             named = self._numerics.sites[site]
-            place, category = ServiceSite(places.service, named.kernel, named.layer), named.category
+            place = ServiceSite(places.service, named.kernel, named.layer, is_rows(site))
+            category = named.category
             if place not in self._sites and len(self._sites) >= SITES_MAX:
                 place, category = ServiceSite(places.service, *OTHERS), "other"
             found = places.of[site] = place, category

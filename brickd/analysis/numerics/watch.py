@@ -93,12 +93,13 @@ class Watch:
         known = self.compared.of_services(roll.services)
         born = self._births.look(known.births, known.by_design, roll.names.keys(), at_ns)
         log_births(self._log_event, born.births, born.new, roll.names)
-        latest, recent = dict(known.latest), dict(known.recent)
-        for service, counts in news.items():
-            if counts.met:
+        latest, recent, recent_rows = dict(known.latest), dict(known.recent), dict(known.recent_rows)
+        for (service, rows), counts in news.items():
+            if counts.met and not rows:
                 latest[service] = Latest(counts.met + (latest[service].met if service in latest else 0), at_ns)
             if service:
-                recent[service] = added(recent.get(service, ()), at_ns, counts)
+                of = recent_rows if rows else recent
+                of[service] = added(of.get(service, ()), at_ns, counts)
         self.compared = replace(
             known,
             held=fingerprints.end - fingerprints.first,
@@ -106,6 +107,7 @@ class Watch:
             sites=self._tally.sites(),
             latest=latest,
             recent=recent,
+            recent_rows=recent_rows,
             births=born.births,
             by_design=born.by_design,
             births_unkept=born.unkept + fingerprints.untracked,

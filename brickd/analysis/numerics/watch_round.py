@@ -17,9 +17,11 @@ from brickd.analysis.numerics.kept_places import KeptPlaces
 from brickd.analysis.numerics.numeric_classes import Learning
 from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, Doubt, KeptEvidence, ServiceSite
 from brickd.analysis.numerics.place_state import Fate, GroupVerdict, PlaceLook, fate, judge_group
+from brickd.analysis.numerics.row_verdict import judge_pairs, row_pairs
 from brickd.analysis.numerics.tally import Tally
 from brickd.model.event_log import LogEvent
 from brickd.shm import records
+from brickd.shm.sites import is_rows
 
 
 class Roll(NamedTuple):
@@ -60,7 +62,9 @@ class WatchRound:
         if print_ is None or not group or print_[0] not in self._producers:
             return False
         site = self.numerics.sites[print_[1]]
-        place = ServiceSite(self._producers[print_[0]].service, site.kernel, site.layer)
+        place = ServiceSite(self._producers[print_[0]].service, site.kernel, site.layer, is_rows(print_[1]))
+        if place.rows:
+            return self._judge_rows(place, print_[1], number)
         workers = frozenset(worker for worker, *_ in group)
         uuids = {worker: self._producers[worker].uuid for worker in workers if worker in self._producers}
         read = self.learning.read(place, group, uuids, print_[0])
@@ -78,6 +82,27 @@ class WatchRound:
         if verdict.against is not None and verdict.other is not None:
             self._add_case(look, verdict, verdict.against, verdict.other)
         return read.whole
+
+    def _judge_rows(self, place: ServiceSite, site: int, number: int) -> bool:
+        """Judge all rows of a site, once per look."""
+        if place in self._looks:
+            self._looks[place].fingerprints += 1
+            return True
+        if not self.learning.turns.take(place):
+            return not self.learning.turns.wait(place, number, once=False)  # another one waits, and is judged for all
+        service = self.numerics.service_number(place.service)
+        verdict = judge_pairs(row_pairs(self.numerics.fingerprints, service, site))
+        self._sites[place] = site
+        look = self._looks[place] = PlaceLook(fingerprints=1)
+        look.workers |= self._uuids(verdict.workers)
+        look.outliers |= self._uuids(verdict.outliers)
+        if verdict.against is not None and verdict.other is not None:
+            case, known = self._case(verdict.against, verdict.other), self.before.findings.get(place)
+            is_known = case is not None and known is not None and case.other == known.newest.other
+            if case is not None and (not is_known or (look.outliers and known is not None and not known.outliers)):
+                look.case, look.cases = case, 1
+                look.times.update(sorted(look.outliers))
+        return True
 
     def _add_case(self, look: PlaceLook, verdict: GroupVerdict, against: int, other: int) -> None:
         """Keep one case of a place per look: one with a majority, if there is one."""

@@ -277,13 +277,18 @@ void brick_fingerprints_mute(struct brick_fingerprints *p, uint32_t *workers, si
     brick_births_forget(p, workers, count);
 }
 
+static uint32_t outputs_max(const struct brick_kept_fingerprint *fingerprint)
+{
+    return brick_fingerprint_is_row(fingerprint) ? BRICK_ROW_OUTPUTS_MAX : BRICK_OUTPUTS_MAX;
+}
+
 /* Returns whether the group has another worker's current fingerprint. The fingerprints that it finds are no longer
  * alone. */
 static int meet(struct brick_fingerprints *p, const struct brick_link *group, uint32_t worker, struct brick_site_count *count)
 {
     int met = 0;
     uint32_t number = group->to;
-    for (uint32_t n = 0; n <= BRICK_OUTPUTS_MAX; n++) { /* a lone worker has at most these */
+    for (uint32_t n = 0; n <= outputs_max(fingerprint_of(p, number)); n++) { /* a lone worker has at most these */
         struct brick_kept_fingerprint *other = fingerprint_of(p, number);
         if (other->worker != worker) {
             met = 1;
@@ -296,8 +301,8 @@ static int meet(struct brick_fingerprints *p, const struct brick_link *group, ui
     return met;
 }
 
-/* Returns the worker's link with this output, or its last one if it already has BRICK_OUTPUTS_MAX; else NULL. */
-static struct brick_link *own_link(const struct brick_fingerprints *p, uint64_t from, uint64_t output)
+/* Returns the worker's link with this output, or its last one if it already has `most`; else NULL. */
+static struct brick_link *own_link(const struct brick_fingerprints *p, uint64_t from, uint64_t output, uint32_t most)
 {
     struct brick_link *own = NULL;
     uint32_t outputs = 0;
@@ -306,7 +311,7 @@ static struct brick_link *own_link(const struct brick_fingerprints *p, uint64_t 
         if (fingerprint_of(p, own->to)->output == output)
             return own;
     }
-    return outputs == BRICK_OUTPUTS_MAX ? own : NULL;
+    return outputs == most ? own : NULL;
 }
 
 /* Makes a fingerprint the current one of its worker and output. Returns whether its group has another output. */
@@ -319,7 +324,7 @@ static int join(struct brick_fingerprints *p, uint64_t number, struct brick_site
     const int unlike = some && (group->borders > 0 || fingerprint_of(p, group->to)->output != fingerprint->output);
     const int met = some && meet(p, group, fingerprint->worker, count);
     const uint64_t from = worker_in(fingerprint->group, fingerprint->worker);
-    struct brick_link *own = some ? own_link(p, from, fingerprint->output) : NULL;
+    struct brick_link *own = some ? own_link(p, from, fingerprint->output, outputs_max(fingerprint)) : NULL;
     count->met += (uint64_t)met;
     fingerprint->count = 1;
     fingerprint->alone = !met;
@@ -359,11 +364,15 @@ static int is_of_a_shard(const struct brick_checked *c)
     return c->relation == BRICK_LOCAL || c->relation == BRICK_PARTIAL;
 }
 
+/* Returns the class of the number of rows of a row's call, by its power of two: other numbers may use other kernels. */
+static uint64_t row_width(const struct brick_checked *c) { return 64u - (uint64_t)__builtin_clzll(c->position | 1); }
+
 static enum brick_added make(const struct brick_origin *by, const struct brick_record *slots, size_t left,
                              struct brick_kept_fingerprint *fingerprint)
 {
     const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;
-    if (c->kind != BRICK_KIND_CHECKED || !brick_checked_possible(c) || c->slots > left)
+    const int row = (c->flags & BRICK_CHECKED_ROWS) != 0;
+    if (c->kind != BRICK_KIND_CHECKED || !brick_checked_possible(c) || c->slots > left || (row && c->inputs != 1))
         return BRICK_ADDED_NOT;
     *fingerprint = (struct brick_kept_fingerprint){
         .step = c->step,
@@ -384,13 +393,13 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
     fingerprint->of = c->of != 0 ? text_of(by->names, by->names_count, c->of, by->named) : 1;
     if (fingerprint->site == 0 || fingerprint->backend == 0 || fingerprint->of == 0)
         return BRICK_ADDED_UNKNOWN;
-    fingerprint->site_stateful = (fingerprint->site & BRICK_SITE_STATEFUL) != 0;
-    fingerprint->site &= ~BRICK_SITE_STATEFUL;
+    fingerprint->site_stateful = !row && (fingerprint->site & BRICK_SITE_STATEFUL) != 0;
+    fingerprint->site = (fingerprint->site & ~(BRICK_SITE_STATEFUL | BRICK_SITE_ROWS)) | (row ? BRICK_SITE_ROWS : 0);
     const struct brick_tensor_sums *output = sums_of(slots, 0);
     if (output->dtype == 0) /* no output was read: all of these would be equal */
         return BRICK_ADDED_NOT;
-    fingerprint->stateful = (c->flags & BRICK_CHECKED_STATEFUL) != 0
-                    || (fingerprint->site_stateful && (c->flags & BRICK_CHECKED_STATELESS) == 0);
+    fingerprint->stateful = !row && ((c->flags & BRICK_CHECKED_STATEFUL) != 0
+                    || (fingerprint->site_stateful && (c->flags & BRICK_CHECKED_STATELESS) == 0));
     fingerprint->output = output->checksum;
     fingerprint->shape = output->shape;
     fingerprint->dtype = output->dtype;
@@ -405,6 +414,8 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
     fingerprint->form = (uint32_t)(form >> 32);
     if (c->flags & BRICK_CHECKED_POSITION) /* a rotary embedding depends on it */
         inputs = brick_digest(inputs, c->position);
+    if (row)
+        inputs = brick_digest(inputs, row_width(c));
     fingerprint->inputs = readable ? inputs | 1 : 0;
     uint64_t context = brick_digest(fingerprint->backend, fingerprint->of);
     context = brick_digest(brick_digest(context, fingerprint->params), fingerprint->valid);
@@ -447,8 +458,8 @@ static enum brick_rounded rounded(const struct brick_fingerprints *p, uint64_t n
     return outputs > 0 ? least : BRICK_ROUNDED_NOT;
 }
 
-enum brick_added brick_fingerprints_add(struct brick_fingerprints *p, const struct brick_origin *by,
-                                  const struct brick_record *slots, size_t left)
+static enum brick_added add_one(struct brick_fingerprints *p, const struct brick_origin *by,
+                                const struct brick_record *slots, size_t left)
 {
     struct brick_kept_fingerprint fingerprint;
     enum brick_added made = make(by, slots, left, &fingerprint);
@@ -465,14 +476,46 @@ enum brick_added brick_fingerprints_add(struct brick_fingerprints *p, const stru
     count->fingerprints++;
     fingerprint.own_count = count->site != 0;
     put(p, &fingerprint, slots);
-    brick_births_count(p, &fingerprint, slots);
+    if (!brick_fingerprint_is_row(&fingerprint)) /* the same NaN would be counted at two sites */
+        brick_births_count(p, &fingerprint, slots);
     count->bare += fingerprint.inputs == 0;
     count->stateful += fingerprint.inputs != 0 && fingerprint.stateful;
     if (!brick_fingerprint_is_grouped(&fingerprint))
         return BRICK_ADDED;
-    if (join(p, p->end - 1, count))
-        brick_count_unlike(p, p->end - 1, count, rounded(p, p->end - 1));
+    if (join(p, p->end - 1, count)) /* one row of a site waits for all: they are judged together */
+        brick_count_unlike(p, p->end - 1, count,
+                           brick_fingerprint_is_row(&fingerprint) ? BRICK_ROUNDED_SPREAD : rounded(p, p->end - 1));
     return BRICK_ADDED;
+}
+
+#define ROW_SLOTS BRICK_CHECKED_SLOTS(1)
+
+/* Writes one pair of a record of rows as a record of this pair. */
+static void row_of(const struct brick_record *slots, uint32_t pair, struct brick_record *row)
+{
+    memcpy(row, slots, 2 * sizeof *row);
+    memcpy(row + 2, slots + 2 + 4 * pair, 4 * sizeof *row);
+    struct brick_checked *c = (struct brick_checked *)(void *)row;
+    c->slots = ROW_SLOTS;
+    c->inputs = 1;
+}
+
+enum brick_added brick_fingerprints_add(struct brick_fingerprints *p, const struct brick_origin *by,
+                                        const struct brick_record *slots, size_t left)
+{
+    const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;
+    const int rows = c->kind == BRICK_KIND_CHECKED && (c->flags & BRICK_CHECKED_ROWS) != 0;
+    if (!rows || !brick_checked_possible(c) || c->slots > left || c->inputs % 2 == 0)
+        return add_one(p, by, slots, left);
+    enum brick_added added = BRICK_ADDED;
+    for (uint32_t pair = 0; added == BRICK_ADDED && pair < (c->inputs + 1u) / 2; pair++) {
+        struct brick_record row[ROW_SLOTS];
+        row_of(slots, pair, row);
+        added = add_one(p, by, row, ROW_SLOTS);
+        if (pair > 0 && added == BRICK_ADDED_NOT) /* counted; the other rows are whole */
+            added = BRICK_ADDED;
+    }
+    return added;
 }
 
 uint32_t *brick_places(const uint32_t *workers, size_t count, size_t *room)

@@ -8,6 +8,10 @@
  * a worker and an output is the newest one, while it is in the window and the worker is not muted. The current ones of
  * a group form a ring, so the cost of adding one does not depend on their number. A fingerprint without inputs, or with
  * state beyond its inputs, is in no group.
+ *
+ * A record of rows becomes a fingerprint per row, at a site of its own: BRICK_SITE_ROWS is set in the site's digest. So
+ * rows and whole tensors are never compared, and counted apart. Kernels are chosen by the number of rows, so the same row
+ * may have several outputs in one worker.
  */
 #ifndef BRICKD_FINGERPRINT_WINDOW_H
 #define BRICKD_FINGERPRINT_WINDOW_H
@@ -19,6 +23,8 @@
 /* A flag in a worker's number for a site: unless the record says otherwise, the output depends on more than the inputs.
  * A worker flags only its own records, so a site's digest does not have the flag. */
 #define BRICK_SITE_STATEFUL (UINT64_C(1) << 62)
+/* A flag in a site's digest: its fingerprints are single rows. */
+#define BRICK_SITE_ROWS (UINT64_C(1) << 61)
 
 struct brick_kept_fingerprint {
     uint64_t site;    /* digest of kernel and layer */
@@ -44,6 +50,7 @@ struct brick_kept_fingerprint {
 };
 
 #define BRICK_OUTPUTS_MAX 2u /* current ones of a worker in a group: two already contradict each other */
+#define BRICK_ROW_OUTPUTS_MAX 8u /* the same for a row, with a kernel per number of rows */
 
 /* The index: entries per group, for any current fingerprint, and per worker in a group, for each current one. */
 struct brick_link {
@@ -181,6 +188,11 @@ static inline int brick_fingerprints_hold(const struct brick_fingerprints *p, ui
 const struct brick_kept_fingerprint *brick_fingerprints_at(const struct brick_fingerprints *p, uint64_t number);
 void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint,
                               struct brick_record *slots);
+
+static inline int brick_fingerprint_is_row(const struct brick_kept_fingerprint *fingerprint)
+{
+    return (fingerprint->flags & BRICK_CHECKED_ROWS) != 0;
+}
 
 /* Returns the site, with its worker's flag. */
 static inline uint64_t brick_fingerprint_site(const struct brick_kept_fingerprint *fingerprint)

@@ -17,6 +17,9 @@
  * all contexts of the site may decide together. Outputs of two classes are within tolerance if rounding explains their
  * difference; by input, no other difference is within tolerance.
  *
+ * Of rows, two workers diverge only at a site where they differ in several rows and steps (core/row_pairs.h). One worker
+ * may have several outputs for a row; it agrees with another worker if they have one in common.
+ *
  * A larger difference is always a divergence. If there are more than a few of these, or a worker contradicts itself,
  * the two are not of two classes (core/match_classes.c). This does not depend on other workers, with one exception: a
  * worker whose output equals that of a worker of another class is of that class.
@@ -118,6 +121,7 @@ struct brick_match {
     size_t count;
     const uint64_t *step;    /* only this step is compared; NULL: all */
     int by_input;
+    int single_rows;         /* 1: compare only single rows (by input); 0: only whole tensors */
     double rtol;             /* below 0: derived from the dtype and the size of the reduction */
 
     /* Result. */

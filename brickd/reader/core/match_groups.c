@@ -69,6 +69,40 @@ static struct outputs outputs_of(const struct entry *e, size_t count)
     return s;
 }
 
+/* Returns the first of a worker's entries with this output, else NULL. */
+static const struct entry *with_output(const struct entry *e, size_t count, uint64_t output)
+{
+    for (size_t i = 0; i < count; i++)
+        if (e[i].fingerprint->output == output)
+            return &e[i];
+    return NULL;
+}
+
+/* Entries of one row and context, of at least two workers, sorted by worker and output. The reference is the output that
+ * most workers have among theirs. */
+static int row_group(struct work *w, const struct entry *e, size_t count)
+{
+    uint64_t best = 0;
+    uint32_t most = 0, workers = 0, reference = UINT32_MAX;
+    for (size_t from = 0; from < count; from = brick_match_run_end(e, from, count)) {
+        const uint64_t output = outputs_of(e + from, brick_match_run_end(e, from, count) - from).most.fingerprint->output;
+        uint32_t votes = 0;
+        for (size_t other = 0; other < count; other = brick_match_run_end(e, other, count))
+            votes += with_output(e + other, brick_match_run_end(e, other, count) - other, output) != NULL;
+        if (votes > most) {
+            most = votes;
+            best = output;
+        }
+    }
+    for (size_t from = 0, end; from < count; from = end) {
+        end = brick_match_run_end(e, from, count);
+        const struct entry *same = with_output(e + from, end - from, best);
+        reference = same != NULL && reference == UINT32_MAX ? workers : reference;
+        w->row[workers++] = same != NULL ? *same : outputs_of(e + from, end - from).most;
+    }
+    return brick_match_add(w, w->row, workers, reference, BRICK_CLASS_IDENTICAL);
+}
+
 /* Entries of one site, inputs and context, of at least two workers, sorted by worker and output. */
 static int context_group(struct work *w, const struct entry *e, size_t count)
 {
@@ -144,7 +178,7 @@ static int add_parts(struct work *w, const struct entry *e, size_t count)
         leader = leader == NULL || e[from].worker < leader->worker ? &e[from] : leader;
         for (size_t i = from; i < end; i++)
             w->marked[e[i].worker] = 1;
-        added = (w->m->by_input ? context_group : shard_group)(w, e + from, end - from);
+        added = (w->m->single_rows ? row_group : w->m->by_input ? context_group : shard_group)(w, e + from, end - from);
     }
     leader = leader != NULL ? leader : lone;
     for (size_t from = 0, end; from < count; from = end) {

@@ -82,6 +82,15 @@ struct work {
 /* Returns the array, enlarged if necessary. NULL if out of memory; the array is unchanged. */
 void *brick_match_grown(void *array, size_t *room, size_t needed, size_t size);
 
+/* Returns where the entries of the worker at `from` end. */
+static inline size_t brick_match_run_end(const struct entry *e, size_t from, size_t count)
+{
+    size_t i = from + 1;
+    while (i < count && e[i].worker == e[from].worker)
+        i++;
+    return i;
+}
+
 /* Returns the index of its worker in m->workers, or UINT32_MAX. */
 static inline uint32_t brick_match_place(const struct work *w, const struct brick_kept_fingerprint *fingerprint)
 {

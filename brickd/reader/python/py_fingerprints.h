@@ -23,5 +23,6 @@ uint32_t *workers_in(PyObject *sequence, size_t *count);
 PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords);
 PyObject *fingerprints_rounded(PyObject *self, PyObject *args);
 PyObject *fingerprints_contents(PyObject *self, PyObject *args);
+PyObject *fingerprints_row_pairs(PyObject *self, PyObject *args);
 
 #endif

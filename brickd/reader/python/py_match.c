@@ -1,5 +1,6 @@
 /* python/py_match.c - brickd.shm._reader.Fingerprints: the methods that compare, and their results as Python objects. */
 #include "../core/match.h"
+#include "../core/row_pairs.h"
 #include "py_fingerprints.h"
 
 #include <math.h>
@@ -93,15 +94,15 @@ static int numbers_of_each(PyObject *list, const char *what, size_t count, uint6
 
 PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", "lost", "worn", NULL};
+    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", "lost", "worn", "rows", NULL};
     Fingerprints *p = (Fingerprints *)self;
     PyObject *workers, *since, *only_step = Py_None, *losses = Py_None, *wear = Py_None, *found = NULL;
     Py_ssize_t rows_max = 4096;
     size_t count;
     uint64_t step = 0, *from = NULL, *lost = NULL, *worn = NULL;
     struct brick_match m = {.rtol = -1};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnOO:match", names, &workers, &since, &m.by_input, &only_step,
-                                     &m.rtol, &rows_max, &losses, &wear))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnOOp:match", names, &workers, &since, &m.by_input, &only_step,
+                                     &m.rtol, &rows_max, &losses, &wear, &m.single_rows))
         return NULL;
     struct brick_fingerprints *window = window_of_all(p);
     if (window == NULL)
@@ -175,4 +176,43 @@ PyObject *fingerprints_contents(PyObject *self, PyObject *args)
     pthread_mutex_unlock(&p->mutex);
     Py_END_ALLOW_THREADS
     return found >= 0 ? PyLong_FromLongLong(found) : PyErr_NoMemory();
+}
+
+static PyObject *pair_of(const struct brick_service_window *of, const struct brick_row_pair *pair)
+{
+    unsigned long long newest[2][2];
+    for (int side = 0; side < 2; side++)
+        for (int of_side = 0; of_side < 2; of_side++)
+            newest[side][of_side] = brick_windows_number(of, pair->newest[side][of_side]);
+    return Py_BuildValue("(IIIII(II)((KK)(KK))N)", pair->one, pair->other, pair->rows, pair->apart, pair->beyond,
+                         pair->steps[0], pair->steps[1], newest[0][0], newest[0][1], newest[1][0], newest[1][1],
+                         PyBool_FromLong(brick_row_pair_differs(pair)));
+}
+
+PyObject *fingerprints_row_pairs(PyObject *self, PyObject *args)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    unsigned int service;
+    unsigned long long site;
+    if (!PyArg_ParseTuple(args, "IK:row_pairs", &service, &site))
+        return NULL;
+    struct brick_service_window of = {.number = 0};
+    struct brick_row_pair *pairs = NULL;
+    size_t count = 0;
+    int whole = 1;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&p->mutex);
+    const struct brick_service_window *its = brick_windows_of(&p->all, service);
+    if (its != NULL) {
+        of.number = its->number;
+        pairs = brick_row_pairs(&its->window, service, site, &count);
+        whole = pairs != NULL;
+    }
+    pthread_mutex_unlock(&p->mutex);
+    Py_END_ALLOW_THREADS
+    PyObject *list = whole ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
+    for (size_t i = 0; list != NULL && i < count; i++)
+        list_put(&list, i, pair_of(&of, &pairs[i]));
+    free(pairs);
+    return list;
 }

@@ -1,0 +1,89 @@
+"""Whose rows differ at a site, from the counts of each pair of workers.
+
+Owns: the outlier among pairs. Must not know: how rows are counted (row_pairs.h), reports. Invariant: a worker is an
+outlier only if it differs from two workers that agree with each other, and at most half of the workers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from brickd.analysis.numerics.place_state import GroupVerdict
+from brickd.shm import _reader
+
+_AGREE = 8  # two workers agree if at most one row in this number has different outputs
+
+
+class RowPair(NamedTuple):
+    """Two workers at a site.
+
+    Attributes:
+        rows: how many equal input rows both had.
+        apart: at how many of these their outputs differ.
+        beyond: at how many of these by more than rounding.
+        steps: at how many steps each had such a row: 0, 1, or 2 for more.
+        newest: a fingerprint of each, at the last such row of the one, and at the last one of the other.
+        differ: whether that is enough to say that they differ.
+    """
+
+    one: int
+    other: int
+    rows: int
+    apart: int
+    beyond: int
+    steps: tuple[int, int]
+    newest: tuple[tuple[int, int], tuple[int, int]]
+    differ: bool
+
+    @property
+    def agree(self) -> bool:
+        """Whether their outputs are equal, apart from rare rounding."""
+        return not self.differ and not self.beyond and _AGREE * self.apart <= self.rows
+
+    def peer(self, worker: int) -> int:
+        """The other worker."""
+        return self.other if worker == self.one else self.one
+
+    def example(self, worker: int) -> tuple[int, int]:
+        """Return fingerprints at the last such row of a worker: the other worker's, and its own."""
+        side = worker != self.one
+        return self.newest[side][not side], self.newest[side][side]
+
+    def steps_of(self, worker: int) -> int:
+        """At how many steps a worker had such a row."""
+        return self.steps[worker != self.one]
+
+
+def row_pairs(fingerprints: _reader.Fingerprints, service: int, site: int) -> list[RowPair]:
+    """Return the pairs of workers of a service at a site of rows."""
+    return [RowPair(*pair) for pair in fingerprints.row_pairs(service, site)]
+
+
+def judge_pairs(pairs: Sequence[RowPair]) -> GroupVerdict:
+    """Judge the workers at a site.
+
+    >>> same = RowPair(1, 2, 9, 0, 0, (0, 0), ((0, 0), (0, 0)), False)
+    >>> other = [RowPair(0, peer, 9, 9, 9, (2, 2), ((7, peer), (7, peer)), True) for peer in (1, 2)]
+    >>> judge_pairs([same]).other, judge_pairs([same, *other]).outliers, judge_pairs(other[:1]).outliers
+    (None, frozenset({0}), frozenset())
+    """
+    workers = frozenset(worker for pair in pairs for worker in pair[:2])
+    differing = [pair for pair in pairs if pair.differ]
+    if not differing:
+        return GroupVerdict(workers, frozenset())
+    agreeing = {frozenset(pair[:2]) for pair in pairs if pair.agree}
+    outliers = {worker for worker in workers if _is_outlier(worker, differing, agreeing)}
+    if 2 * len(outliers) > len(workers):
+        outliers.clear()
+    about = [pair for pair in differing if len(outliers.intersection(pair[:2])) == 1] or differing
+    most = max(about, key=lambda pair: (pair.beyond, pair.apart))
+    outlier = most.one if most.one in outliers else most.other
+    return GroupVerdict(workers, frozenset(), frozenset(outliers), *most.example(outlier))
+
+
+def _is_outlier(worker: int, differing: Iterable[RowPair], agreeing: set[frozenset[int]]) -> bool:
+    mine = (pair for pair in differing if worker in pair[:2] and pair.steps_of(worker) > 1)
+    peers = [pair.peer(worker) for pair in mine]
+    return any(frozenset(two) in agreeing for two in combinations(peers, 2))

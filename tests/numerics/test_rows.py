@@ -1,0 +1,309 @@
+"""Single rows of running workers: compared by equal input rows, with a set of outputs per worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from checked_record import CheckedRecord, Tensor
+from test_watch import TABLES, Service
+
+from brickd.analysis.numerics import online_codec
+from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party, compare
+from brickd.analysis.numerics.match import Class
+from brickd.analysis.numerics.online_state import ServiceSite
+from brickd.analysis.numerics.row_verdict import RowPair, judge_pairs, row_pairs
+from brickd.shm import _reader
+from brickd.shm.sites import Site
+
+HERE = ServiceSite("api", "k1", 3, rows=True)
+NOWHERE = ((0, 0), (0, 0))
+SITE = 1
+ROWS = _reader.CHECKED_ROWS | _reader.CHECKED_STATELESS | _reader.CHECKED_STEP
+FAR, NEAR = (0.5, *(0.0,) * 15), (1e-8, 1e-8, *(0.0,) * 14)
+
+
+def right(row: int) -> Tensor:
+    return Tensor(1000 + row)
+
+
+def far(row: int) -> Tensor:
+    """Another output, by more than rounding."""
+    return Tensor(2000 + row, sketch=FAR)
+
+
+def near(row: int) -> Tensor:
+    """Another output, by rounding."""
+    return Tensor(3000 + row, sketch=NEAR)
+
+
+def record(*pairs: tuple[Tensor, int], step: int = 1, rows: int = 64, **more: int) -> CheckedRecord:
+    """A call with some outputs and their input rows."""
+    tensors = [tensor for output, row in pairs for tensor in (output, Tensor(row))]
+    output, *inputs = tensors
+    return CheckedRecord(output, tuple(inputs), step=step, position=rows, flags=ROWS, **more)  # type: ignore[arg-type]
+
+
+class Fleet(Service):
+    """Workers that send rows."""
+
+    def each(self, worker: int, *records: CheckedRecord) -> None:
+        for one in records:
+            self.workers[worker].receive(one.slots())
+
+    def healthy(self, workers: Iterable[int], rows: Iterable[int]) -> None:
+        for worker in workers:
+            for row in rows:
+                self.each(worker, record((right(row), row), step=row))
+
+    def pairs(self) -> dict[tuple[int, int], RowPair]:
+        numbers = {each.number: n for n, each in enumerate(self.workers)}
+        site = self.numerics.sites.number(TABLES.site(SITE)) | _reader.SITE_ROWS
+        found = row_pairs(self.numerics.fingerprints, self.numerics.service_number("api"), site)
+        return {(numbers[each.one], numbers[each.other]): each for each in found}
+
+    def compare(self) -> Comparison:
+        about = self.numerics.about([each.uuid for each in self.workers])
+        parties = [Party(f"api/{n}", each.number) for n, each in enumerate(about.producers.values())]
+        return compare(about, parties, EvidenceClass.ROW)
+
+
+# ---- records
+
+
+def test_each_pair_of_a_record_of_rows_is_a_fingerprint() -> None:
+    fleet = Fleet(2)
+    for worker in (0, 1):
+        fleet.each(worker, record(*((right(row), row) for row in range(4))))
+    counts = fleet.look().sites[HERE]
+    assert (counts.fingerprints, counts.met, counts.unlike, counts.bare, counts.stateful) == (8, 8, 0, 0, 0)
+
+
+def test_rows_and_whole_tensors_are_never_compared() -> None:
+    fleet = Fleet(2)
+    fleet.each(0, record((right(7), 7)))
+    fleet.each(1, CheckedRecord(far(7), (Tensor(7),), flags=_reader.CHECKED_STATELESS))
+    compared = fleet.look()
+    assert {place.rows: (each.fingerprints, each.met) for place, each in compared.sites.items()} == {
+        True: (1, 0), False: (1, 0)
+    }  # fmt: skip
+    assert not compared.findings
+
+
+def test_rows_of_a_stateful_site_are_compared() -> None:
+    fleet = Fleet()
+    names = TABLES._replace(names=[None, ("attention", 0)], sites=[None, (1, 3, 0)])
+    fleet.workers = [fleet.worker(f"u{n}", names) for n in (0, 1)]
+    for worker in (0, 1):
+        fleet.each(worker, replace(record((right(7), 7)), flags=ROWS & ~_reader.CHECKED_STATELESS))
+    (counts,) = fleet.look().sites.values()
+    assert (counts.met, counts.stateful) == (2, 0)
+
+
+@pytest.mark.parametrize("inputs", [0, 2, 4, 6, 8])
+def test_a_record_without_whole_pairs_is_refused(inputs: int) -> None:
+    fleet = Fleet(1)
+    fleet.each(0, replace(record((right(1), 1)), inputs=(Tensor(1),) * inputs))
+    assert (fleet.numerics.fingerprints.refused, fleet.numerics.fingerprints.end) == (1, 0)
+
+
+def test_a_row_that_was_not_read_is_refused_and_the_others_stay() -> None:
+    fleet = Fleet(1)
+    unread = replace(right(2), dtype=0)
+    fleet.each(0, record((right(1), 1), (unread, 2), (right(3), 3)))
+    assert (fleet.numerics.fingerprints.refused, fleet.numerics.fingerprints.end) == (1, 2)
+
+
+@pytest.mark.parametrize(("first", "second", "met"), [(64, 127, 2), (64, 128, 0), (63, 64, 0), (1, 1, 2), (2, 3, 2)])
+def test_rows_of_calls_with_other_powers_of_two_rows_are_not_compared(first: int, second: int, met: int) -> None:
+    fleet = Fleet(2)
+    fleet.each(0, record((right(1), 1), rows=first))
+    fleet.each(1, record((right(1), 1), rows=second))
+    assert fleet.look().sites[HERE].met == met
+
+
+def test_nan_in_a_row_is_not_counted_as_a_birth_again() -> None:
+    fleet = Fleet(1)
+    fleet.each(0, record((replace(right(1), nan=3), 1)))
+    assert not fleet.numerics.fingerprints.births()
+
+
+# ---- pairs
+
+
+def test_workers_are_apart_only_if_they_have_no_common_output() -> None:
+    fleet = Fleet(2)
+    fleet.each(0, record((right(1), 1)), record((near(1), 1)), record((right(2), 2)))
+    fleet.each(1, record((near(1), 1)), record((far(2), 2)))
+    assert fleet.pairs()[0, 1][2:5] == (2, 1, 1)
+
+
+def test_a_row_is_beyond_rounding_only_if_all_outputs_are() -> None:
+    fleet = Fleet(2)
+    fleet.each(0, record((right(1), 1)), record((far(1), 1)))
+    fleet.each(1, record((near(1), 1)))
+    assert fleet.pairs()[0, 1][2:5] == (1, 1, 0)
+
+
+def test_eight_outputs_of_a_row_are_kept() -> None:
+    fleet = Fleet(2)
+    outputs = [Tensor(10 + n, sketch=FAR) for n in range(9)]
+    fleet.each(0, *(record((output, 1), step=n) for n, output in enumerate(outputs)))
+    for expected, output in ((0, outputs[0]), (0, outputs[6]), (1, outputs[7])):
+        fleet.each(1, record((output, 1), step=99))
+        fleet.numerics.fingerprints.mute([])
+        apart = fleet.pairs()[0, 1].apart
+        assert apart == expected
+        fleet.numerics.fingerprints.mute([fleet.workers[1].number])
+
+
+@contextmanager
+def differing(rows: int, steps: int, *, equal: int = 0, by: str = "far") -> Iterator[Fleet]:
+    fleet = Fleet(3, bytes_max=1 << 24)
+    output = {"far": far, "near": near}[by]
+    for row in range(rows):
+        fleet.each(0, record((output(row), row), step=row % steps))
+        fleet.healthy((1, 2), (row,))
+    fleet.healthy(range(3), range(1000, 1000 + equal))
+    yield fleet
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "equal", "by", "differ"),
+    [
+        (3, 2, 100, "far", True),
+        (2, 2, 0, "far", False),
+        (8, 2, 0, "near", True),
+        (7, 2, 0, "near", False),
+        (8, 2, 1, "near", True),
+        (8, 2, 2, "near", False),
+        (14, 2, 2, "near", True),
+    ],
+)
+def test_workers_differ_by_three_far_rows_or_eight_near_ones(
+    rows: int, steps: int, equal: int, by: str, differ: bool
+) -> None:
+    with differing(rows, steps, equal=equal, by=by) as fleet:
+        assert fleet.pairs()[0, 1].differ == differ
+        assert [pair.differ for pair in fleet.pairs().values()] == [differ, differ, False]
+        found = fleet.look()
+        assert [dict(each.outliers) for each in found.findings.values()] == [{"u0": 1}] * differ
+        assert (fleet.compare().diverged > 0) == differ
+
+
+def test_rows_of_one_step_name_no_outlier() -> None:
+    with differing(8, 1) as fleet:
+        assert [pair.steps for pair in fleet.pairs().values()] == [(1, 2), (1, 2), (0, 0)]
+        (finding,) = fleet.look().findings.values()
+        assert not finding.outliers, "its peers had other steps, it may be that one call went wrong"
+
+
+def test_a_repeated_row_counts_as_two_steps() -> None:
+    with differing(3, 1) as fleet:
+        fleet.each(0, record((far(0), 0), step=0))
+        assert fleet.pairs()[0, 1].steps == (2, 2)
+
+
+def test_workers_without_steps_are_told_apart_by_time() -> None:
+    fleet = Fleet(2)
+    for row, ticks in ((1, 5), (2, 5), (3, 6)):
+        for worker, output in ((0, far(row)), (1, right(row))):
+            fleet.each(worker, replace(record((output, row), ticks=ticks), flags=ROWS & ~_reader.CHECKED_STEP))
+    assert fleet.pairs()[0, 1].differ
+
+
+# ---- verdicts
+
+
+def test_the_outlier_is_reported_once_with_its_evidence() -> None:
+    with differing(9, 9) as fleet:
+        (finding,) = fleet.look().findings.values()
+        assert (finding.place, finding.cases, set(finding.outliers)) == (HERE, 1, {"u0"})
+        assert (finding.first.against.worker, finding.first.other.worker) in {("u1", "u0"), ("u2", "u0")}
+        assert fleet.kinds == ["diverged"]
+        ((_, text, of),) = fleet.logged
+        what = "rows of k1 layer 3, relative error 0.5; its input rows were equal"
+        assert text == f"api/0 differs from the others: {what}"
+        assert of["worker"] == "api/0"
+        fleet.healthy((1, 2), range(9))
+        assert fleet.look().findings[HERE].cases == 1, "nothing new of the outlier"
+        fleet.each(0, record((far(1), 1), step=50))
+        found = fleet.look().findings[HERE]
+        assert (found.cases, found.outliers) == (2, {"u0": 2})
+
+
+def test_a_worker_that_computes_right_again_gives_no_new_case() -> None:
+    with differing(9, 9) as fleet:
+        fleet.look()
+        fleet.healthy(range(3), range(9))
+        assert fleet.look().findings[HERE].cases == 1
+        assert not any(pair.apart for pair in fleet.pairs().values())
+
+
+def test_two_workers_disagree() -> None:
+    fleet = Fleet(2)
+    for row in range(4):
+        fleet.each(0, record((far(row), row), step=row))
+        fleet.each(1, record((right(row), row), step=row))
+    (finding,) = fleet.look().findings.values()
+    assert (dict(finding.outliers), sorted(finding.named)) == ({}, ["u0", "u1"])
+    assert fleet.compare().outlier is None
+
+
+def test_two_against_two_name_no_outlier() -> None:
+    fleet = Fleet(4)
+    for row in range(4):
+        for worker in range(4):
+            fleet.each(worker, record(((far, right)[worker < 2](row), row), step=row))
+    (finding,) = fleet.look().findings.values()
+    assert not finding.outliers
+
+
+def test_peers_that_disagree_with_each_other_name_no_outlier() -> None:
+    rare, often = (RowPair(1, 2, rows, 2, 0, (2, 2), NOWHERE, differ=False) for rows in (16, 15))
+    apart = [RowPair(0, peer, 9, 9, 9, (2, 2), NOWHERE, differ=True) for peer in (1, 2)]
+    assert not judge_pairs([often, *apart]).outliers
+    assert judge_pairs([rare, *apart]).outliers == {0}
+
+
+def test_rare_differences_by_rounding_are_healthy() -> None:
+    fleet = Fleet(3, bytes_max=1 << 24)
+    for row in range(200):
+        for worker in range(3):
+            output = near if row % 3 == worker and row % 2 else right
+            fleet.each(worker, record((output(row), row), step=row))
+    found = fleet.look()
+    assert (found.findings, found.sites[HERE].unlike > 0) == ({}, True)
+    compared = fleet.compare()
+    assert (compared.verdict, compared.outlier, compared.counts[Class.WITHIN] > 0) == ("within", None, True)
+
+
+def test_a_verdict_by_rows_survives_the_daemons_end() -> None:
+    with differing(9, 9) as fleet:
+        before = fleet.look()
+        saved = online_codec.decode(json.loads("".join(online_codec.encode(before))))
+        assert before.sites[HERE].unlike > 0
+        assert (saved.findings, saved.sites, saved.recent_rows) == (before.findings, before.sites, before.recent_rows)
+
+
+# ---- diff
+
+
+def test_diff_by_row_names_the_outlier_and_the_site() -> None:
+    with differing(9, 9, equal=5) as fleet:
+        found = fleet.compare()
+        assert (found.verdict, found.outlier) == ("diverged", 0)
+        assert found.first is not None
+        about = fleet.numerics.sites[found.first.site]
+        assert about == Site("k1", 3, "other")
+        assert found.first.judgement.blame == "culprit"
+        assert found.counts == {Class.IDENTICAL: 5 * 2 + 9, Class.DIVERGED: 9}
+
+
+def test_too_few_rows_that_differ_are_within_tolerance() -> None:
+    with differing(2, 2, equal=5) as fleet:
+        found = fleet.compare()
+        assert (found.verdict, found.counts[Class.WITHIN], found.diverged) == ("within", 2, 0)
