@@ -195,7 +195,7 @@ def test_workers_differ_by_three_far_rows_or_eight_near_ones(
 
 
 def test_rows_of_one_step_name_no_outlier() -> None:
-    with differing(8, 1) as fleet:
+    with differing(32, 1) as fleet:
         assert [pair.steps for pair in fleet.pairs().values()] == [(1, 2), (1, 2), (0, 0)]
         (finding,) = fleet.look().findings.values()
         assert not finding.outliers, "its peers had other steps, it may be that one call went wrong"
@@ -253,9 +253,22 @@ def test_two_workers_disagree() -> None:
     assert fleet.compare().outlier is None
 
 
+@pytest.mark.parametrize(("rows", "reported"), [(31, False), (32, True)])
+def test_two_workers_disagree_only_when_a_third_one_cannot_tell(rows: int, *, reported: bool) -> None:
+    fleet = Fleet(3, bytes_max=1 << 24)
+    for row in range(rows):
+        fleet.each(0, record((far(row), row), step=row))
+        fleet.each(1, record((right(row), row), step=row))
+    fleet.healthy((2,), range(2))
+    assert bool(fleet.look().findings) == reported
+    fleet.healthy((2,), range(2, 8))
+    (finding,) = fleet.look().findings.values()
+    assert set(finding.outliers) == {"u0"}
+
+
 def test_two_against_two_name_no_outlier() -> None:
     fleet = Fleet(4)
-    for row in range(4):
+    for row in range(8):
         for worker in range(4):
             fleet.each(worker, record(((far, right)[worker < 2](row), row), step=row))
     (finding,) = fleet.look().findings.values()

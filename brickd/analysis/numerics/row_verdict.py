@@ -13,6 +13,7 @@ from typing import NamedTuple
 from brickd.analysis.numerics.place_state import GroupVerdict
 from brickd.shm import _reader
 
+_FEW, _MANY = 8, 32  # rows of a pair, to be sure that it does not differ; to report two that differ in any case
 _AGREE = 8  # two workers agree if at most one row in this number has different outputs
 
 
@@ -77,10 +78,19 @@ def judge_pairs(pairs: Sequence[RowPair]) -> GroupVerdict:
     outliers = {worker for worker in workers if _is_outlier(worker, differing, agreeing)}
     if 2 * len(outliers) > len(workers):
         outliers.clear()
+    if not outliers and _may_be_named(pairs, differing):
+        return GroupVerdict(workers, frozenset())
     about = [pair for pair in differing if len(outliers.intersection(pair[:2])) == 1] or differing
     most = max(about, key=lambda pair: (pair.beyond, pair.apart))
     outlier = most.one if most.one in outliers else most.other
     return GroupVerdict(workers, frozenset(), frozenset(outliers), *most.example(outlier))
+
+
+def _may_be_named(pairs: Iterable[RowPair], differing: Sequence[RowPair]) -> bool:
+    """Whether more rows of another worker may soon tell which of two workers is the outlier."""
+    both = {worker for pair in differing for worker in pair[:2]}
+    others = [pair for pair in pairs if not pair.differ and len(both.intersection(pair[:2])) > 0]
+    return any(pair.rows < _FEW for pair in others) and max(pair.rows for pair in differing) < _MANY
 
 
 def _is_outlier(worker: int, differing: Iterable[RowPair], agreeing: set[frozenset[int]]) -> bool:
