@@ -219,9 +219,12 @@ def _watched(
     function: Callable[..., Any],
     b: Brick,
     layer: int | None,
-    checked: Callable[..., Any],
+    checked: Callable[..., Any] | None,
     rate: int,
     of: ReferenceType[Any] | None = None,
+    rows: Callable[[], Brick | None] | None = None,
+    turn: int = 0,
+    turns: int = 0,
     /,
 ) -> Callable[..., Any]: ...
 def _step_of(tensors: Iterable[Any], filled: int, /) -> int | None: ...

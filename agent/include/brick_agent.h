@@ -280,6 +280,51 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
 unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_taken *output,
                         const struct brick_taken *inputs, uint32_t count);
 
+/* ---- rows ---------------------------------------------------------------- */
+
+/* A kernel that computes each row of its output from the same row of its only input (a norm, a projection, an MLP, a
+ * router) gives equal rows for equal rows, whatever else is in the batch. Some rows of a call are recorded in pairs of
+ * output and input, so that workers with different batches are compared:
+ *
+ *   struct brick_rows rows;
+ *   const int wanted = brick_rows_wanted(norm, NULL, NULL, BRICK_ROWS_RATE);
+ *   if (wanted)
+ *       brick_rows_choose(NULL, &x, &rows);
+ *   rms_norm(...);
+ *   if (wanted)
+ *       brick_rows_record(norm, NULL, NULL, &y, &rows);
+ *
+ * Not for a kernel whose result for a row depends on other rows: attention, a scale over the whole batch, experts with a
+ * limited capacity. */
+#define BRICK_ROWS 4
+#define BRICK_ROWS_RATE (1u << 26) /* as `rate`: rows of one step in eight, unless somebody sets a rate */
+
+/* The chosen rows of a call. */
+struct brick_rows {
+    struct brick_taken inputs[BRICK_ROWS];
+    uint64_t at[BRICK_ROWS]; /* their indices, in flat order */
+    uint64_t rows;           /* of the call */
+    int64_t shape[BRICK_DIMS_MAX];
+    uint32_t leading; /* dimensions of `shape`: the input's without the last */
+    uint32_t count;   /* 0: nothing is recorded */
+};
+
+/* Returns whether rows at this place are recorded in this step: as brick_wants_of, but for eight times as many steps, because
+ * four rows cost a fraction of whole tensors. */
+int brick_rows_wanted(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate);
+/* For sites that take turns: returns whether the turn with this number, from 0 to `turns` - 1, is now. A turn is one epoch
+ * (5 seconds), the same in all workers; each comes at least once in each block of `turns` epochs, rounded up to a multiple
+ * of 8. */
+int brick_rows_turn(uint32_t turn, uint32_t turns);
+/* Chooses rows of the input and takes their fingerprints: before the call, which may overwrite them. Chooses none if the
+ * input is empty or has no dimension, or if less than half of the thread's ring would stay free: rows never cost another
+ * record. */
+void brick_rows_choose(const void *key, const struct brick_tensor *input, struct brick_rows *rows);
+/* Records the chosen rows of the output with their input rows. Records nothing if the output's dimensions, without the
+ * last, are not those of the input. */
+unsigned brick_rows_record(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *output,
+                           const struct brick_rows *rows);
+
 /* Returns whether a kernel's name contains embed, logit, lm_head, token, input_ids, wte, multinomial or sampl(e, ing),
  * in upper or lower case: its tensors reveal customers' texts. Such sites are off unless BRICKD_SENSITIVE=1. An
  * embedding with rotary or rope in its part of the name (between dots) is not sensitive: it rotates its input by

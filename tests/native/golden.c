@@ -127,7 +127,7 @@ static void defer(uint32_t brick, uint64_t time)
     brick_finalize(&stream);
     consume(0, EVENTS, read);
     put(brick_agent.segment->layout.consumers + offsetof(struct brick_consumer, events_read), &read, sizeof read);
-    for (int n = 0; n < 5; n++) { /* one too many for eight slots, one of which is reserved for ends */
+    for (int n = 0; n < 12; n++) { /* one too many for 16 slots, two of which are reserved for ends */
         at(time + 60);
         brick_defer(brick, NULL, 0, NULL, 0, 0, NULL);
     }
@@ -164,6 +164,27 @@ static void check(uint32_t kernel, uint64_t time)
     brick_layer_end(2, NULL);
 }
 
+/* Since 1.11: rows of a call with two equal rows; the consumer has read all earlier records. */
+static void rows(uint32_t kernel, uint64_t time)
+{
+    static const float numbers[2][3] = {{1, -2, 3}, {1, -2, 3}}, results[2][2] = {{2, 6}, {2, 6}};
+    static const int64_t shape[] = {2, 3}, narrower[] = {2, 2};
+    const struct brick_tensor input = {
+        .data = numbers, .dtype = BRICK_FLOAT32, .dims = 2, .shape = shape, .valid = BRICK_ALL_ROWS};
+    struct brick_tensor output = input;
+    const uint32_t layer = 2;
+    const struct brick_at place = {.layer = &layer, .backend = name("CPU", NULL)};
+    struct brick_rows chosen;
+    output.data = results;
+    output.shape = narrower;
+    at(time);
+    consume(0, EVENTS, brick_load_relaxed(&brick_lane_of(brick_agent.segment, 0)->event_head));
+    if (!brick_rows_wanted(kernel, NULL, &place, BRICK_ROWS_RATE))
+        abort();
+    brick_rows_choose(NULL, &input, &chosen);
+    brick_rows_record(kernel, NULL, &place, &output, &chosen); /* a ring of 16 slots has room for one pair, not for two */
+}
+
 /* Since 1.9: nested graph nodes with and without a time, around a span, a kernel and a dependency. */
 static void draw(uint32_t brick, uint64_t time)
 {
@@ -186,7 +207,7 @@ static void draw(uint32_t brick, uint64_t time)
 }
 
 /* Since 1.6: a kernel launched in a valid and an impossible shape; bytes sent and returned; a dependency; a function; a
- * task; more marks than half of 64 paths; a source that fits into a ring of eight slots. */
+ * task; more marks than half of 64 paths; a source. */
 static void graph(uint32_t brick, uint64_t time)
 {
     const uint64_t elapsed = 1500;
@@ -217,7 +238,6 @@ static void graph(uint32_t brick, uint64_t time)
         char text[] = {(char)('A' + n / 26), (char)('a' + n % 26), 0};
         brick_launched(name(text, NULL), NULL, NULL, NULL, NULL);
     }
-    consume(0, EVENTS, brick_load_relaxed(&brick_lane_of(brick_agent.segment, 0)->event_head));
     brick_source_tell(&source, brick_source_hash(source.text, source.length), NULL, &piece);
 }
 
@@ -258,7 +278,7 @@ int main(int argc, char **argv)
     key_file(key, sizeof key);
     const struct brick_config config = {.service = "golden", .worker = "0.tp3.pp1", .prefix = "brickd-golden-",
                                         .clock = "monotonic", .lanes = 2, .paths = 64, .names = 64, .sites = 64,
-                                        .span_slots = 8, .event_slots = 8};
+                                        .span_slots = 8, .event_slots = 16};
     if (setenv("BRICKD_FINGERPRINTS", "1/4", 1) != 0 || brick_init(&config) != BRICK_ON)
         return 1;
     uint32_t block = name("block", "block"), attention = name("attention", "attention"), ffn = name("ffn", "ffn");
@@ -301,8 +321,9 @@ int main(int argc, char **argv)
         return 1;
     brick_begin(decode, NULL, &step);
     defer(attention, 25000);
-    consume(0, EVENTS, 9);
+    consume(0, EVENTS, 16);
     check(attention, 26000);
+    rows(ffn, 26200);
     brick_end(decode, NULL, 0, 0);
     draw(ffn, 26500);
     graph(ffn, 27000);

@@ -6,13 +6,14 @@ Torch's own behaviour needs torch: without it these tests are skipped.
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from typing import Any
 
 import pytest
 from checksums import Left, recorded
 from conftest import readings
 from faults import Start
-from recorded import summaries
+from recorded import is_of_rows, summaries
 
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
 
@@ -52,11 +53,15 @@ def left(worker: Start, prefix: str, source: str, **environment: str) -> Left:
 
 
 def kernels(of: Left) -> dict[tuple[str, int], int]:
-    found: dict[tuple[str, int], int] = {}
-    for each in of.events:
-        if each["kind"] == "checked" and "tensors" in each and (site := of.sites[each["site"]]) is not None:
-            found[site[:2]] = found.get(site[:2], 0) + 1
-    return found
+    """The number of whole fingerprints at each site."""
+    return dict(Counter(place(of, each) for each in of.events if each["kind"] == "checked" and not is_of_rows(each)))
+
+
+def place(of: Left, record: dict[str, Any]) -> tuple[str, int]:
+    site = of.sites[record["site"]]
+    assert site is not None
+    kernel, layer, _ = site
+    return kernel, layer
 
 
 def test_parts_are_spans_below_a_step_and_their_tensors_have_checksums(worker: Start, prefix: str) -> None:
@@ -111,7 +116,7 @@ def test_removing_instrumentation_restores_the_model(worker: Start, prefix: str)
         reported = [during, still, changed(model, before), state == list(model.state_dict())]
         """,
     )
-    layers = [f"layers.{n}{part}" for n in range(3) for part in ("", ".mlp")]
+    layers = [f"layers.{n}{part}" for n in range(3) for part in ("", ".mlp", ".mlp.0", ".mlp.2", ".norm")]
     assert got.reported == [sorted(["", "head", *layers])] * 2 + [[], True]
 
 
@@ -342,12 +347,12 @@ def test_the_numeric_context_is_recorded_at_the_time_of_the_call(worker: Start, 
     got = left(worker, prefix, CONTEXT + "reported = torch.__version__", BRICKD_FINGERPRINTS="all")
     reported: dict[str, set[str]] = {"head": set(), "layers.*": set()}
     for each in got.events:
-        if each["kind"] == "checked" and (site := got.sites[each["site"]]) is not None:
-            reported.setdefault(site[0], set()).add(got.reading.name(each["backend"]))
+        if each["kind"] == "checked" and not is_of_rows(each):
+            reported.setdefault(place(got, each)[0], set()).add(got.reading.name(each["backend"]))
     versions = f"1 threads, torch {got.reported}"
     assert reported["head"] == {f"eager, sdpa, {versions}", f"eager, eager, high precision, {versions}"}
     assert {each.partition(",")[0] for each in reported["layers.*"]} == {"compiled", "eager"}
-    first = next(each for each in got.events if each["kind"] == "checked")
+    first = next(each for each in got.events if each["kind"] == "checked" and not is_of_rows(each))
     assert first["output"]["shape"][: first["output"]["dims"]] == (2, 16)
     row = summaries(got.reading)[("forward",)]
     assert (row["count"], row["elements"], row["bytes"]) == (2, 4, 0)  # rows of both calls

@@ -217,7 +217,9 @@ def test_every_attention_and_stage_of_a_unet_is_compared(worker: Start, prefix: 
     found = seen()
     assert set(found.values()) == {"compared"}
     blocks = {f"{way}.*{inner}" for way in ("down", "up") for inner in ("", ".attentions.0")}
-    assert found.keys() == blocks | {f"{way}.*.attentions.0.{own}" for way in ("down", "up") for own in ("attn", "mlp")}
+    inside = ("attn", "attn.qkv", "attn.out", "mlp", "norm")
+    parts = {f"{way}.*.attentions.0.{own}" for way in ("down", "up") for own in inside}
+    assert found.keys() == blocks | parts | {"time"}
 
 
 ATTENTION_BROKEN = "down.*.attentions.0.attn", 1

@@ -21,6 +21,9 @@ class Taken(ctypes.Structure):
                 ("infinite", c_uint64 * 3), ("statistics", c_double * 4), ("sketch", c_float * 16),
                 ("valid", c_uint64), ("extents_of", c_uint64 * 6), ("dims", c_uint32), ("dtype", c_uint32),
                 ("extents", c_uint32), ("refused", c_uint32)]
+class Rows(ctypes.Structure):
+    _fields_ = [("inputs", Taken * 4), ("at", c_uint64 * 4), ("rows", c_uint64), ("shape", ctypes.c_int64 * 64),
+                ("leading", c_uint32), ("count", c_uint32)]
 w.brick_name.restype = c_uint32
 w.brick_take.restype = ctypes.c_char_p
 w.brick_pending.restype = w.brick_step_after.restype = c_uint64
@@ -32,6 +35,8 @@ for function, types in dict(
     brick_checksum=(c_uint32, c_void_p, c_void_p, c_void_p, c_void_p, c_uint32),
     brick_wants=(c_uint32, c_void_p, c_void_p), brick_step_after=(c_uint64, c_uint64), brick_in_step=(c_void_p,),
     brick_name=(ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p),
+    brick_rows_wanted=(c_uint32, c_void_p, c_void_p, c_uint32), brick_rows_choose=(c_void_p, c_void_p, c_void_p),
+    brick_rows_record=(c_uint32, c_void_p, c_void_p, c_void_p, c_void_p), brick_rows_turn=(c_uint32, c_uint32),
 ).items():
     getattr(w, function).argtypes = types
 DONE, FIRST, LAST, JOINED, REFUSED, UNMATCHED, UNNAMED = 0, 1, 2, 4, 8, 16, 2**32 - 1
@@ -49,6 +54,19 @@ def checksum(kernel, at=None, inputs=(), taken=None):
     taken = taken or take(kernel, at)[0]
     inputs = (Taken * len(inputs))(*inputs)
     return w.brick_checksum(kernel, None, at and byref(at), byref(taken), inputs, len(inputs))
+def of_array(array, dtype=12):
+    numbers = (ctypes.c_int64 * (2 * array.ndim))(*array.shape, *array.strides)
+    tensor = Tensor(array.ctypes.data, dtype, array.ndim, ctypes.addressof(numbers),
+                    ctypes.addressof(numbers) + 8 * array.ndim, 2**64 - 1)
+    tensor.kept = array, numbers  # its memory
+    return tensor
+def chosen(tensor):
+    rows = Rows()
+    w.brick_rows_choose(None, byref(tensor), byref(rows))
+    return rows
+def recorded_rows(kernel, tensor, output, at=None):
+    rows = chosen(tensor)
+    return w.brick_rows_record(kernel, None, at and byref(at), byref(output), byref(rows))
 def control(flags): os.pwrite(w.brick_segment_fd(), flags.to_bytes(4, "little"), 4096)
 """
 

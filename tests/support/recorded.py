@@ -68,6 +68,11 @@ def checked(of: Reading) -> list[tuple[Site, dict[str, Any]]]:
     return found
 
 
+def is_of_rows(record: dict[str, Any]) -> bool:
+    """Whether a checksum has single rows instead of whole tensors."""
+    return bool(record["flags"] & _reader.CHECKED_ROWS)
+
+
 def _names(of: Reading, number: int) -> tuple[str, ...]:
     path = of.paths[number]
     assert path is not None

@@ -12,10 +12,12 @@ import sys
 import weakref
 
 from brick_agent._core import _watched, brick, checksum, take, weights
+from brick_agent._torch.backend import Backend
 from brick_agent._torch.call_tensors import given
 from brick_agent._torch.call_wrappers import unwrap, wrap
-from brick_agent._torch.module_selection import around_layers, chosen, closed, is_compiled
+from brick_agent._torch.module_selection import around_layers, chosen, closed, how_computed
 from brick_agent._torch.module_state import ModuleState
+from brick_agent._torch.row_wise import RowContext, in_turn, is_row_wise
 from brick_agent._torch.steps import stepped
 
 TYPE_CHECKING = False
@@ -70,13 +72,17 @@ def instrument(
         uninstrument(model)
         patterns = (only,) if isinstance(only, str) else tuple(only)
         parts = chosen(model, sites, patterns)
-        computing = _Backend(model, backend)
+        computing = Backend(model, backend)
         made = {part.module: _Site(part, computing).watched for part in parts}
+        turns = [] if patterns else in_turn(model, parts, sites)
+        made.update((part.module, _RowSite(part, computing, turn, of).watched) for part, turn, of in turns)
         beginning = {model, *around_layers(model)}
         for module in (*made, *(beginning - made.keys())):
             wrap(module, stepped if module in beginning else None, made.get(module))
         for part in closed(model, sites, patterns):
-            take(brick(part.name, _CLOSED), b"", layer=part.layer)  # a known site without fingerprints
+            _know(part, _CLOSED)
+        for part, _, _ in turns:
+            _know(part, part.category)
         if watch_weights:
             weights(model, rescan_s=rescan_s)
     except Exception as error:
@@ -93,6 +99,11 @@ def uninstrument(model: Any, /) -> None:
         unwrap(module)
 
 
+def _know(part: Part, category: str | None) -> None:
+    """Make it a known site without fingerprints."""
+    take(brick(part.name, category), b"", layer=part.layer)
+
+
 def _complain(what: str) -> None:
     if os.environ.get("BRICKD_STRICT") == "1":
         raise RuntimeError(f"brick_agent: {what} (BRICKD_STRICT=1)")
@@ -104,13 +115,14 @@ def _complain(what: str) -> None:
 class _Site:
     """The observation of a part."""
 
-    def __init__(self, part: Part, backend: _Backend) -> None:
+    def __init__(self, part: Part, backend: Backend) -> None:
         self._torch = sys.modules["torch"]
+        self._rows = RowContext(part, backend) if is_row_wise(part) else None
         self._brick = brick(part.name, part.category)
         self._name, self._layer, self._backend = part.name, part.layer, backend
         self._module = weakref.ref(part.module)
         self._state = ModuleState(part)
-        self._how = "compiled" if any(map(is_compiled, part.module.modules())) else "eager"
+        self._how = how_computed(part.module)
 
     def watched(self, plain: Callable[..., Any], of: This) -> Callable[..., Any]:
         """Make each call a span, and fingerprint it in a sampled step."""
@@ -122,12 +134,12 @@ class _Site:
                 self._record(*taken, result)
             return result
 
-        return _watched(plain, self._brick, self._layer, checked, (1 << 32) // RATE, of)
+        return _watched(plain, self._brick, self._layer, checked, (1 << 32) // RATE, of, self._rows)
 
     def _take(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> _Taken | None:
         """Return the arguments, their fingerprints, and the part's state; None: not recorded."""
         try:
-            if _transformed(self._torch):
+            if self._backend.transformed():
                 return None
             own = bool(args) and args[0] is self._module()  # the first argument of a method
             passed = given(self._torch.Tensor, args[own:], keywords, self._layer)
@@ -157,32 +169,13 @@ class _Site:
             _complain(f"the output of {self._name} is not recorded: {error}")
 
 
-def _transformed(torch: Any) -> bool:
-    """Whether arguments stand for many tensors, or for derivatives, and have no values."""
-    inside = getattr(torch._C._functorch, "peek_interpreter_stack", None)
-    return inside is not None and inside() is not None
+class _RowSite:
+    """The observation of a part for its rows only, when it has its turn: no span, no checksum."""
 
+    def __init__(self, part: Part, backend: Backend, turn: int, turns: int) -> None:
+        self._brick, self._layer = brick(part.name, part.category), part.layer
+        self._rows = RowContext(part, backend), turn, turns
 
-class _Backend:
-    """The settings that decide the last bits of a result, apart from weights and inputs."""
-
-    def __init__(self, model: Any, name: str | None) -> None:
-        every = list(model.modules())
-        packages = sorted({type(each).__module__.partition(".")[0] for each in every} | {"torch"})
-        versions = ((name, getattr(sys.modules.get(name), "__version__", None)) for name in packages)
-        self._versions = [f"{name} {version}" for name, version in versions if isinstance(version, str)]
-        configs = {id(config): config for each in every if (config := vars(each).get("config")) is not None}
-        self._configs = list(configs.values())
-        self._name = name
-
-    def describe(self, how: str) -> str:
-        """Describe the current settings, which the host may change."""
-        torch = sys.modules["torch"]
-        threads = f"{torch.get_num_threads()} threads"
-        if self._name is not None:
-            return f"{self._name}, {threads}"
-        kinds = {getattr(config, "_attn_implementation", None) for config in self._configs}
-        attention = sorted(kind for kind in kinds if isinstance(kind, str))
-        precision = torch.get_float32_matmul_precision()
-        coarse = [] if precision == "highest" else [f"{precision} precision"]
-        return ", ".join([how, *attention, *coarse, threads, *self._versions])
+    def watched(self, plain: Callable[..., Any], of: This) -> Callable[..., Any]:
+        """Record rows of sampled calls."""
+        return _watched(plain, self._brick, self._layer, None, (1 << 32) // RATE, of, *self._rows)

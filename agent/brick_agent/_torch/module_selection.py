@@ -97,6 +97,11 @@ def is_compiled(module: Any) -> bool:
     return type(module).__name__ == "OptimizedModule" or vars(module).get("_compiled_call_impl") is not None
 
 
+def how_computed(module: Any) -> str:
+    """Return "compiled" if torch compiles a part of it, else "eager"."""
+    return "compiled" if any(map(is_compiled, module.modules())) else "eager"
+
+
 def _is_closed(module: Any) -> bool:
     """Whether parts must not change: torch compiles them or calls copies on several devices.
 
@@ -140,7 +145,7 @@ def _choice(every: Sequence[Part], most: int, only: Sequence[str]) -> list[Part]
         groups = ranked if len(ranked) > 1 else groups
     found: list[Part] = []
     for group in groups:
-        found += _spread(group, most - len(found))
+        found += spread(group, most - len(found))
     return found
 
 
@@ -182,7 +187,7 @@ class _Rank:
         return (3 if rank == _REST and id(part.module) in self._above else rank), part.depth
 
 
-def _spread(group: list[Part], most: int) -> list[Part]:
+def spread(group: list[Part], most: int) -> list[Part]:
     """Return at most `most` parts, spread evenly."""
     if len(group) <= most:
         return group

@@ -53,7 +53,7 @@ class ModuleState:
     def __init__(self, part: Part) -> None:
         self._usual = vars(sys.modules["torch"].nn.Module()).keys()
         inside = [(name.rpartition(".")[2], each) for name, each in part.module.named_modules()]
-        attentions = [each for name, each in inside if _attends(name, each)]
+        attentions = [each for name, each in inside if attends(name, each)]
         if part.category == "attention":
             attentions.append(part.module)
         self._attends = bool(attentions)
@@ -62,7 +62,7 @@ class ModuleState:
         watched = [*attentions, *(each for _, each in inside if vars(each).get("_buffers"))] if attentions else []
         # One module per class: a look must be cheap, and modules of one class keep the same state.
         self._watched = [weakref.ref(each) for each in {type(each): each for each in reversed(watched)}.values()]
-        self._dropouts = [weakref.ref(each) for _, each in inside if "dropout" in type(each).__name__.lower()]
+        self._dropouts = dropouts(part.module)
 
     def look(self, passed: Passed) -> list[Any] | None:
         """Return the part's state if it decides; None if unknown, or if there is a cache."""
@@ -76,7 +76,7 @@ class ModuleState:
     def decides(self, before: list[Any] | None, passed: Passed, returned: Passed) -> bool | None:
         """Return whether state affected the output of a call; None: the part's name decides."""
         cache = passed.cached()
-        if cache or passed.more or self._caches or any(map(_drops, self._dropouts)):
+        if cache or passed.more or self._caches or any(map(drops, self._dropouts)):
             return True
         if cache is False:  # the part got no cache, or filled an empty one
             return False
@@ -143,12 +143,19 @@ def _inside(value: Any) -> list[Any]:
     return list(getattr(value, "__dict__", {}).values())
 
 
-def _attends(name: str, module: Any) -> bool:
+def attends(name: str, module: Any) -> bool:
+    """Whether a module with this name is an attention."""
     kind = type(module).__name__
     return "attention" in kind.lower() or category(name, kind) == "attention"
 
 
-def _drops(this: weakref.ReferenceType[Any]) -> bool:
+def dropouts(module: Any) -> list[weakref.ReferenceType[Any]]:
+    """Return the dropouts inside a module."""
+    return [weakref.ref(each) for each in module.modules() if "dropout" in type(each).__name__.lower()]
+
+
+def drops(this: weakref.ReferenceType[Any]) -> bool:
+    """Whether a dropout is active."""
     module = this()
     return module is None or bool(module.training)
 

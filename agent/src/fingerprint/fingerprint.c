@@ -43,6 +43,8 @@ static const struct {
     [BRICK_FLOAT8_E5M2FNUZ] = {1, false},
 };
 
+uint32_t brick_dtype_size(uint32_t dtype) { return dtype < BRICK_DTYPES ? dtypes[dtype].size : 0; }
+
 /* ---- views -------------------------------------------------------------- */
 
 /* The valid elements, in flat order. Dimensions of size 1 are dropped, contiguous ones are merged. */
@@ -165,11 +167,12 @@ struct pass {
     uint64_t elements; /* blocks of elements so far */
     uint64_t sum;      /* the sum over the words */
     uint64_t fnv1a;
+    bool with_fnv1a;
     struct brick_sums sums;
 };
 
 static void begin(struct pass *p, const struct brick_kernel *kernel, uint32_t dtype, struct brick_fingerprint_key key,
-                  double scale)
+                  bool with_fnv1a, double scale)
 {
     p->kernel = kernel;
     p->dtype = dtype;
@@ -177,7 +180,8 @@ static void begin(struct pass *p, const struct brick_kernel *kernel, uint32_t dt
     p->hashed = brick_siphash(key.words, NULL, 0);
     p->scale = scale;
     p->words = p->elements = p->sum = 0;
-    p->fnv1a = brick_fnv1a(NULL, 0);
+    p->fnv1a = with_fnv1a ? brick_fnv1a(NULL, 0) : 0;
+    p->with_fnv1a = with_fnv1a;
     memset(&p->sums, 0, sizeof p->sums);
     for (int j = 0; j < BRICK_SIXTEEN; j++) {
         p->sums.bounds.least[j] = __builtin_inf();
@@ -312,7 +316,7 @@ static void walk(struct pass *p, struct view *v, uint64_t *left, uint64_t elemen
         size_t count = *left < most ? (size_t)*left : (size_t)most;
         if (!one_run)
             gather(v, gathered, count);
-        if (*left == v->elements)
+        if (*left == v->elements && p->with_fnv1a)
             p->fnv1a = fnv1a(p, from, count < FNV_ELEMENTS ? count : FNV_ELEMENTS);
         add_piece(p, from, count * v->size);
         if (one_run)
@@ -425,7 +429,7 @@ static bool course_add(struct course *c, uint64_t bytes)
     if (!more && c->exponent == 0) {
         c->exponent = put_bounds(&c->found, &c->view, &c->pass);
         if (c->exponent != 1023) {
-            begin(&c->pass, c->pass.kernel, c->pass.dtype, c->pass.key, power_of_two(c->exponent));
+            begin(&c->pass, c->pass.kernel, c->pass.dtype, c->pass.key, c->pass.with_fnv1a, power_of_two(c->exponent));
             rewind_view(&c->view);
             c->left = c->view.elements;
             more = true;
@@ -438,13 +442,13 @@ static bool course_add(struct course *c, uint64_t bytes)
 }
 
 static const char *course_begin(struct course *c, const struct brick_kernel *kernel, const struct brick_tensor *tensor,
-                                struct brick_fingerprint_key key)
+                                struct brick_fingerprint_key key, bool with_fnv1a)
 {
     memset(&c->found, 0, sizeof c->found);
     const char *refused = make_view(&c->view, tensor);
     if (refused != NULL)
         return refused;
-    begin(&c->pass, kernel, tensor->dtype, key, 1);
+    begin(&c->pass, kernel, tensor->dtype, key, with_fnv1a, 1);
     rewind_view(&c->view);
     c->left = c->view.elements;
     c->exponent = 0;
@@ -463,7 +467,7 @@ static bool is_begun(const struct course *c, const struct brick_tensor *tensor)
 const char *brick_pieces_begin_with(const struct brick_kernel *kernel, struct brick_pieces *pieces,
                                     const struct brick_tensor *tensor, struct brick_fingerprint_key key)
 {
-    return course_begin(course_of(pieces), kernel, tensor, key);
+    return course_begin(course_of(pieces), kernel, tensor, key, true);
 }
 
 const char *brick_pieces_begin(struct brick_pieces *pieces, const struct brick_tensor *tensor,
@@ -487,19 +491,31 @@ void brick_pieces_end(const struct brick_pieces *pieces, struct brick_fingerprin
 
 /* ---- whole ----------------------------------------------------------------- */
 
-const char *brick_fingerprint_with(const struct brick_kernel *kernel, const struct brick_tensor *tensor,
-                                   struct brick_fingerprint_key key, struct brick_fingerprint *fingerprint)
+static const char *whole(const struct brick_kernel *kernel, const struct brick_tensor *tensor,
+                         struct brick_fingerprint_key key, bool with_fnv1a, struct brick_fingerprint *fingerprint)
 {
     struct course course;
-    const char *refused = course_begin(&course, kernel, tensor, key);
+    const char *refused = course_begin(&course, kernel, tensor, key, with_fnv1a);
     while (refused == NULL && course_add(&course, UINT64_MAX))
         continue;
     *fingerprint = course.found;
     return refused;
 }
 
+const char *brick_fingerprint_with(const struct brick_kernel *kernel, const struct brick_tensor *tensor,
+                                   struct brick_fingerprint_key key, struct brick_fingerprint *fingerprint)
+{
+    return whole(kernel, tensor, key, true, fingerprint);
+}
+
 const char *brick_fingerprint(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                               struct brick_fingerprint *fingerprint)
 {
-    return brick_fingerprint_with(brick_kernel_choose(), tensor, key, fingerprint);
+    return whole(brick_kernel_choose(), tensor, key, true, fingerprint);
+}
+
+const char *brick_fingerprint_small(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
+                                    struct brick_fingerprint *fingerprint)
+{
+    return whole(brick_kernel_choose(), tensor, key, false, fingerprint);
 }

@@ -5,6 +5,7 @@
  *
  *   functions.c  types.c                              the module, its types (methods.h has what they list)
  *   trace.c  module_forward.c                         callables that wrap a function or a module's forward
+ *   rows.c                                            rows of a module's call
  *   timing.c                                          starts and stops under the old profiler's names
  *   marks.c  deferred.c  checksum.c  capsule.c        records other than spans; all records for other extensions
  *   brick.c                                           names become handles

@@ -1,12 +1,14 @@
 /* python/module_forward.c - `instrument` replaces a module's forward by a callable; each call of it is a span.
  *
  * The span has the module's layer. If a checksum of the output would be recorded, another callable runs instead, which
- * takes the inputs before it computes. This is in C because it runs for each module in each step.
+ * takes the inputs before it computes. If rows would be recorded, rows.c makes the call; a part that is only watched for
+ * rows has no span. This is in C because it runs for each module in each step.
  */
 #include "arguments.h"
 #include "context_key.h"
 #include "methods.h"
 #include "opening.h"
+#include "rows.h"
 #include "tensor.h"
 
 #include "../writer/thread.h" /* the gate: while recording is off, a call returns immediately */
@@ -15,16 +17,19 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *function;
-    PyObject *checked; /* called with the same arguments */
+    PyObject *checked; /* called with the same arguments; NULL: no span, only rows */
     PyObject *module;  /* a weak reference to the first argument of both, or NULL */
     Brick *brick;      /* immortal: no reference is counted */
     uint32_t layer;    /* above the largest: no layer */
     uint32_t rate;     /* the rate for brick_wants_of */
+    CoreRows rows;
 } Watched;
+
+static int resolved(const Watched *w) { return w->brick->number != BRICK_UNNAMED ? 0 : core_resolve(w->brick); }
 
 static int begin(const Watched *w, const void *key)
 {
-    if (w->brick->number == BRICK_UNNAMED && core_resolve(w->brick) != 0)
+    if (resolved(w) != 0)
         return -1;
     if (w->layer <= BRICK_LAYER_MAX)
         core_begun(brick_layer_begin(w->layer, key), key);
@@ -44,17 +49,36 @@ static int end(const Watched *w, const void *key)
     return ended != NULL ? 0 : -1;
 }
 
+static PyObject *call_in_span(const Watched *w, const CoreRowsOf *of, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    if (begin(w, of->key) != 0)
+        return NULL;
+    /* Each step with whole fingerprints is one with rows. */
+    const bool has_rows = core_rows_wanted(of);
+    const bool is_whole = (has_rows || w->rows.context == NULL) && brick_wants_of(w->brick->number, of->key, NULL, w->rate);
+    PyObject *function = is_whole ? w->checked : w->function;
+    PyObject *result = has_rows ? core_rows_call(of, function, args, nargsf, names)
+                                : PyObject_Vectorcall(function, args, nargsf, names);
+    const CoreRaised raised = core_raised_by_call(result);
+    return core_call_over(result, raised, end(w, of->key) != 0);
+}
+
 static PyObject *call(const Watched *w, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     if (brick_off_here())
         return PyObject_Vectorcall(w->function, args, nargsf, names);
-    const void *key = core_key();
-    if (begin(w, key) != 0)
+    const CoreRowsOf of = {.rows = &w->rows,
+                           .brick = w->brick,
+                           .key = core_key(),
+                           .layer = w->layer <= BRICK_LAYER_MAX ? &w->layer : NULL,
+                           .rate = w->rate,
+                           .has_module = w->module != NULL};
+    if (w->checked != NULL)
+        return call_in_span(w, &of, args, nargsf, names);
+    if (resolved(w) != 0)
         return NULL;
-    const int wanted = brick_wants_of(w->brick->number, key, NULL, w->rate);
-    PyObject *result = PyObject_Vectorcall(wanted ? w->checked : w->function, args, nargsf, names);
-    const CoreRaised raised = core_raised_by_call(result);
-    return core_call_over(result, raised, end(w, key) != 0);
+    return core_rows_wanted(&of) ? core_rows_call(&of, w->function, args, nargsf, names)
+                                 : PyObject_Vectorcall(w->function, args, nargsf, names);
 }
 
 #define FEW 8
@@ -90,6 +114,7 @@ static int watched_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(w->function);
     Py_VISIT(w->checked);
     Py_VISIT(w->module);
+    Py_VISIT(w->rows.context);
     return 0;
 }
 
@@ -102,6 +127,7 @@ static void watched_dealloc(PyObject *self)
     Py_XDECREF(w->function);
     Py_XDECREF(w->checked);
     Py_XDECREF(w->module);
+    Py_XDECREF(w->rows.context);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -121,9 +147,11 @@ PyType_Spec core_watched_spec = {
 
 PyObject *core_watched(PyObject *module, PyObject *args)
 {
-    PyObject *function, *b, *layer, *checked, *of = Py_None;
+    PyObject *function, *b, *layer, *checked, *of = Py_None, *context = Py_None;
     unsigned long long rate;
-    if (!PyArg_ParseTuple(args, "OO!OOK|O:watched", &function, core_state.brick_type, &b, &layer, &checked, &rate, &of))
+    CoreRows rows = {.turns = 0};
+    if (!PyArg_ParseTuple(args, "OO!OOK|OOII:watched", &function, core_state.brick_type, &b, &layer, &checked, &rate, &of,
+                          &context, &rows.turn, &rows.turns))
         return NULL;
     uint32_t index = UINT32_MAX;
     if (layer != Py_None && core_to_layer(layer, &index) != 0)
@@ -133,11 +161,13 @@ PyObject *core_watched(PyObject *module, PyObject *args)
         return NULL;
     w->vectorcall = watched_call;
     w->function = Py_NewRef(function);
-    w->checked = Py_NewRef(checked);
+    w->checked = checked != Py_None ? Py_NewRef(checked) : NULL;
     w->module = of != Py_None ? Py_NewRef(of) : NULL;
     w->brick = (Brick *)b;
     w->layer = index;
     w->rate = rate < UINT32_MAX ? (uint32_t)rate : UINT32_MAX;
+    rows.context = context != Py_None ? Py_NewRef(context) : NULL;
+    w->rows = rows;
     PyObject_GC_Track((PyObject *)w);
     return (PyObject *)w;
 }

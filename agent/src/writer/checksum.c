@@ -4,8 +4,8 @@
  * busy section. Tensors are not read while recording is off, for a site that is off, or while the ring is full. No
  * system call and no allocation, except for the first checksum of a process, of a lane and of a site.
  */
+#include "checksum.h"
 #include "draw.h"
-#include "event_ring.h"
 #include "key_file.h"
 
 #include "brick_hash.h"
@@ -22,19 +22,10 @@ BRICK_ASSERT(SHAPE_MAX == sizeof((struct brick_taken *)0)->shape / sizeof(uint64
 
 /* ---- sites -------------------------------------------------------------- */
 
-/* The place of a checksum: from the call, else that of the key's open span. */
-struct place {
-    uint64_t key;   /* the site's key in the private table */
-    uint64_t value; /* the site's number and flags; 0: none */
-    uint64_t step;
-    uint32_t has_step; /* 0 or 1; step 0 is also a step */
-    uint32_t has_draw; /* whether its step is open; the step was drawn at its start */
-    uint32_t draw;
-};
-
-static struct place place_of(struct brick_thread *t, uint32_t kernel, const void *key, const struct brick_at *at)
+struct brick_checked_place brick_checked_place_of(struct brick_thread *t, uint32_t kernel, const void *key,
+                                                  const struct brick_at *at)
 {
-    struct place p = {.value = 0};
+    struct brick_checked_place p = {.value = 0};
     uint32_t layer = BRICK_NO_LAYER;
     if (at->layer == NULL || at->step == NULL) {
         const struct brick_stack *s = brick_stack_of(t, key, 0);
@@ -65,7 +56,7 @@ static struct place place_of(struct brick_thread *t, uint32_t kernel, const void
 
 /* Counts a visit. *before: earlier visits since the site was last at another step. Returns 0 without memory for the
  * count. */
-static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *before)
+static int count_visit(struct brick_thread *t, const struct brick_checked_place *p, uint64_t *before)
 {
     const uint64_t visits = (uint64_t)2 << (63 - __builtin_clzll(t->segment->header->sites)); /* larger than the number of sites */
     if (BRICK_UNLIKELY(t->visits == NULL)) {
@@ -96,8 +87,7 @@ uint64_t brick_step_after(uint64_t step, uint64_t filled)
     return filled == 0 ? step : brick_step_of_hash(drawn | other);
 }
 
-/* Returns whether neither operator nor host excludes this step or site. `rate` applies if neither sets a rate. */
-static int is_drawn(const struct brick_thread *t, const struct place *p, uint32_t rate)
+int brick_checked_drawn(const struct brick_thread *t, const struct brick_checked_place *p, uint32_t rate, uint32_t times)
 {
     const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);
     const uint32_t ordered = brick_load_relaxed32(&control->fingerprint_rate); /* O15 */
@@ -110,7 +100,7 @@ static int is_drawn(const struct brick_thread *t, const struct place *p, uint32_
         return 0;
     if (rate == BRICK_RATE_ALL || rate == BRICK_RATE_NONE || !p->has_step)
         return rate == BRICK_RATE_ALL;
-    return (p->has_draw ? p->draw : brick_draw_now(t, p->step)) < rate;
+    return (p->has_draw ? p->draw : brick_draw_now(t, p->step)) < (uint64_t)rate * times;
 }
 
 /* ---- taking ------------------------------------------------------------- */
@@ -134,8 +124,8 @@ int brick_wants_of(uint32_t kernel, const void *key, const struct brick_at *at, 
     struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
     if (t == NULL)
         return 0;
-    const struct place p = place_of(t, kernel, key, at != NULL ? at : &here);
-    const int wanted = p.value != 0 && (p.value & BRICK_ENTRY_OFF) == 0 && is_drawn(t, &p, rate)
+    const struct brick_checked_place p = brick_checked_place_of(t, kernel, key, at != NULL ? at : &here);
+    const int wanted = p.value != 0 && (p.value & BRICK_ENTRY_OFF) == 0 && brick_checked_drawn(t, &p, rate, 1)
                        && brick_event_room(t, kept_free(t, 0));
     brick_idle(t);
     return wanted;
@@ -220,7 +210,7 @@ static __attribute__((noinline)) void narrow(float to[2], double least, double m
     to[1] = (float)most;
 }
 
-static void put_tensor(const struct brick_thread *t, uint64_t ahead, const struct brick_taken *taken)
+void brick_put_tensor(const struct brick_thread *t, uint64_t ahead, const struct brick_taken *taken)
 {
     const struct brick_fingerprint *f = &taken->fingerprint;
     float bounds[2];
@@ -249,7 +239,7 @@ void brick_put_output(const struct brick_thread *t, const struct brick_taken *ta
     struct brick_output output = {.fnv1a = taken->fingerprint.fnv1a, .dims = taken->dims};
     memcpy(output.shape, taken->shape, sizeof output.shape);
     memcpy(brick_event_at(t, 1), &output, sizeof output);
-    put_tensor(t, 2, taken);
+    brick_put_tensor(t, 2, taken);
 }
 
 /* Combines several inputs into one that differs if one of them differs. */
@@ -270,10 +260,10 @@ static void put_inputs(const struct brick_thread *t, const struct brick_taken *i
 {
     const uint32_t apart = count <= BRICK_INPUTS_MAX ? count : BRICK_INPUTS_MAX - 1;
     for (uint32_t n = 0; n < apart; n++)
-        put_tensor(t, BRICK_CHECKED_SLOTS(n), &inputs[n]);
+        brick_put_tensor(t, BRICK_CHECKED_SLOTS(n), &inputs[n]);
     if (apart < count) {
         const struct brick_taken others = all_of(inputs + apart, count - apart);
-        put_tensor(t, BRICK_CHECKED_SLOTS(apart), &others);
+        brick_put_tensor(t, BRICK_CHECKED_SLOTS(apart), &others);
     }
 }
 
@@ -288,8 +278,7 @@ static void put_relation(struct brick_thread *t, const struct brick_at *at, stru
     brick_add(&t->line->amounts, !can_be);
 }
 
-/* The generation of the weights must also be equal, except for moved tensors. */
-static uint64_t params_of(const struct brick_at *at, uint8_t relation)
+uint64_t brick_params_of(const struct brick_at *at, uint8_t relation)
 {
     const uint64_t generation = brick_load_relaxed(&brick_agent.generation);
     if (generation == 0 || relation == BRICK_MOVED)
@@ -307,8 +296,8 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
         return outcome;
     at = at != NULL ? at : &here;
     const uint64_t now = brick_ticks(brick_agent.clock);
-    const struct place p = place_of(t, kernel, key, at);
-    if ((p.value & BRICK_ENTRY_OFF) != 0 || !is_drawn(t, &p, BRICK_RATE_ALL)) {
+    const struct brick_checked_place p = brick_checked_place_of(t, kernel, key, at);
+    if ((p.value & BRICK_ENTRY_OFF) != 0 || !brick_checked_drawn(t, &p, BRICK_RATE_ALL, 1)) {
         brick_idle(t);
         return outcome;
     }
@@ -337,7 +326,7 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
         r->position = position;
         r->valid = output->valid;
         put_relation(t, at, r);
-        r->params = params_of(at, r->relation);
+        r->params = brick_params_of(at, r->relation);
         r->inputs = (uint8_t)kept;
         r->flags = (uint8_t)((at->position != NULL ? BRICK_CHECKED_POSITION : 0) | (p.has_step ? BRICK_CHECKED_STEP : 0)
                              | (count > kept ? BRICK_CHECKED_MORE : 0)

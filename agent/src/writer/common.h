@@ -3,7 +3,8 @@
  * A process has one agent. Its state is private memory; the segment has the data for others. No file of the writer is
  * public. Calls go down these rows:
  *
- *   span.c  mark.c  deferred.c  checksum.c  weights.c  kernel_source.c     what a host records
+ *   span.c  mark.c  deferred.c  rows.c  weights.c  kernel_source.c         what a host records
+ *   checksum.c                                                             the same; and what records of tensors share
  *   thread.c                                                               a thread's lane
  *   lifecycle.c                                                            opened, forked, lost, closed
  *   config.c  pending.c                                                    what a segment is made from; deferred work

@@ -27,15 +27,20 @@ static inline uint32_t brick_draw(uint64_t step, uint32_t epoch)
     return (uint32_t)(brick_splitmix64(upper | epoch / BRICK_EPOCH_TURNS) >> 32) ^ brick_bits_reversed(epoch);
 }
 
-/* Returns the draw in the current epoch. The coarse clock is read from memory (no system call), once per step. Without
- * it, the word of a killed daemon would be valid forever. */
-static inline uint32_t brick_draw_now(const struct brick_thread *t, uint64_t step)
+/* Returns the current epoch. The coarse clock is read from memory (no system call), once per step or sampled call.
+ * Without it, the word of a killed daemon would be valid forever. */
+static inline uint32_t brick_epoch_now(const struct brick_thread *t)
 {
     const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);
     const uint64_t word = brick_load_relaxed(&control->reserved[BRICK_CONTROL_EPOCH]); /* O15 */
     struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    return brick_draw(step, brick_epoch_of(word, (uint64_t)now.tv_sec));
+    return brick_epoch_of(word, (uint64_t)now.tv_sec);
+}
+
+static inline uint32_t brick_draw_now(const struct brick_thread *t, uint64_t step)
+{
+    return brick_draw(step, brick_epoch_now(t));
 }
 
 #endif

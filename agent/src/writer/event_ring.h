@@ -64,13 +64,6 @@ static inline void brick_event_publish(struct brick_thread *t, void *record, enu
     brick_store_release(&line->event_head, t->event_ring.head); /* O10 */
 }
 
-/* In writer/checksum.c. Gets the key of checksums, and publishes its name. Returns 0 if there is none at present. */
-BRICK_HIDDEN int brick_key_published(struct brick_process *process, struct brick_fingerprint_key *key);
-/* Fills in the fields that a fingerprint lacks: shape, dtype, valid rows. */
-BRICK_HIDDEN void brick_taken_of(struct brick_taken *taken, const struct brick_tensor *tensor);
-/* Writes the slots of an output. */
-BRICK_HIDDEN void brick_put_output(const struct brick_thread *t, const struct brick_taken *taken);
-
 static inline void brick_event_over(struct brick_thread *t, uint64_t now)
 {
     if (BRICK_UNLIKELY(now > t->look))

@@ -4,7 +4,7 @@
  * means. Invariants: a tensor is read only between hold and release; its fingerprint is kept until its record
  * has room; a slice allocates nothing; one thread at a time runs a slice, the others skip it.
  */
-#include "event_ring.h"
+#include "checksum.h"
 
 #include "brick_hash.h"
 #include "brick_weights.h"

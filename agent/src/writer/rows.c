@@ -1,0 +1,291 @@
+/* writer/rows.c - rows: pairs of an output row and its input row, at sites that compute each row from the same input row.
+ *
+ * Workers under live traffic get different batches, but often the same rows: every chat template starts with the same
+ * tokens. So rows are compared, not batches. Which rows are recorded must be equal in every worker and every language:
+ *
+ *   1. A tensor of shape [T, H] has T rows at the positions 0 to T - 1. With more dimensions, [B, T, ..., H], dimension 1
+ *      is the position. A tensor [H] is one row at position 0.
+ *   2. seed   = splitmix64(epoch), of the epoch at the call (brick_shm.h)
+ *      window = 4 << (seed >> 61): 4 to 512 positions
+ *      a, b   = the first 16 bytes of a row as two little-endian words; a shorter row ends with zero bytes
+ *      key    = splitmix64(splitmix64(a XOR seed) XOR b)
+ *   3. Rows are looked at position by position, and within a position in flat order, at most 4,096 of them.
+ *   4. Rows at positions below the window come first, then smaller keys. Of rows with equal keys, only the first one
+ *      counts. The first 4 rows in this order are recorded.
+ *
+ * So workers agree about the rows of a shared beginning without knowing tokens. A small window finds beginnings of few
+ * tokens in a batch of long sequences, a large one the rows further inside; the epoch changes both, so no row is always
+ * passed over. An epoch of 5 seconds is long enough that workers which get the same beginning take the same rows of it.
+ *
+ * Input rows are taken before the call, because a kernel may overwrite them. As in writer/checksum.c, tensors are read
+ * outside of the busy section; no system call, no allocation.
+ *
+ * Rows are a sample, and must never cost another record: they leave half of the ring free. Without that room, or without
+ * the service's key, none are taken. That is no loss: nothing is attempted, as in a step that is not drawn.
+ */
+#include "checksum.h"
+#include "draw.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+BRICK_ASSERT(BRICK_ROWS == BRICK_ROWS_MAX, "the number in the record");
+
+/* Steps with rows per step with whole fingerprints: four rows cost less than an eighth of the tensors of a usual step. */
+#define STEPS_TIMES 8u
+/* Bounds a call: 5 to 10 us if the rows are in a cache. A batch has fewer beginnings. */
+#define LOOKED_AT 4096u
+
+/* ---- which steps, which sites ------------------------------------------- */
+
+static const struct brick_at here;
+
+/* Returns whether there is room for a record of so many rows. */
+static int has_room(struct brick_thread *t, uint32_t rows)
+{
+    return brick_event_room(t, t->event_ring.slots / 2 + BRICK_CHECKED_SLOTS(2 * rows - 1) - 1);
+}
+
+int brick_rows_wanted(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
+    if (t == NULL)
+        return 0;
+    const struct brick_checked_place p = brick_checked_place_of(t, kernel, key, at != NULL ? at : &here);
+    const int wanted = p.value != 0 && (p.value & BRICK_ENTRY_OFF) == 0 && brick_checked_drawn(t, &p, rate, STEPS_TIMES);
+    brick_idle(t);
+    return wanted;
+}
+
+/* Within a block of epochs, the turns follow each other, so each comes at least once. A recurring step is drawn in every
+ * eighth epoch; blocks start at random turns, so that it does not meet the same turn each time. */
+int brick_rows_turn(uint32_t turn, uint32_t turns)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(NULL, &outcome, ARRIVES_QUESTION);
+    if (t == NULL || turns == 0)
+        return 0;
+    const uint32_t epoch = brick_epoch_now(t);
+    brick_idle(t);
+    const uint32_t block = (turns + STEPS_TIMES - 1) / STEPS_TIMES * STEPS_TIMES;
+    return (brick_splitmix64(epoch / block) + epoch) % turns == turn;
+}
+
+/* ---- views -------------------------------------------------------------- */
+
+/* A tensor as rows. */
+struct view {
+    const struct brick_tensor *tensor;
+    uint64_t size, columns, rows;
+    bool dense;                      /* the elements of a row follow each other */
+    uint32_t leading;                /* dimensions before the columns */
+    int64_t strides[BRICK_DIMS_MAX]; /* in bytes */
+};
+
+static int make_view(struct view *v, const struct brick_tensor *t)
+{
+    v->tensor = t;
+    v->size = brick_dtype_size(t->dtype);
+    if (v->size == 0 || t->dims == 0 || t->dims > BRICK_DIMS_MAX || t->data == NULL || t->valid != BRICK_ALL_ROWS)
+        return 0;
+    v->leading = t->dims - 1;
+    v->rows = 1;
+    int64_t dense = (int64_t)v->size;
+    for (uint32_t d = t->dims; d-- > 0;) {
+        if (t->shape[d] <= 0)
+            return 0;
+        v->strides[d] = t->strides != NULL ? t->strides[d] : dense;
+        if (__builtin_mul_overflow(dense, t->shape[d], &dense))
+            return 0;
+        if (d < v->leading)
+            v->rows *= (uint64_t)t->shape[d];
+    }
+    v->columns = (uint64_t)t->shape[v->leading];
+    v->dense = v->strides[v->leading] == (int64_t)v->size;
+    return 1;
+}
+
+/* The address of a row by its index within dimensions `from` to the last leading one. */
+static const char *row_at(const struct view *v, const char *base, uint32_t from, uint64_t index)
+{
+    uint64_t offset = 0; /* modulo 2^64: a stride may be negative */
+    for (uint32_t d = v->leading; d-- > from && index > 0;) {
+        const uint64_t extent = d > from ? (uint64_t)v->tensor->shape[d] : UINT64_MAX;
+        offset += index % extent * (uint64_t)v->strides[d];
+        index /= extent;
+    }
+    return base + (int64_t)offset;
+}
+
+static int has_rows_of(const struct view *v, const struct brick_rows *rows)
+{
+    return v->rows == rows->rows && v->leading == rows->leading
+           && memcmp(v->tensor->shape, rows->shape, v->leading * sizeof *rows->shape) == 0;
+}
+
+/* A record has the fnv1a of its first output row only. */
+static void take_row(const struct view *v, uint64_t row, bool with_fnv1a, struct brick_fingerprint_key secret,
+                     struct brick_taken *taken)
+{
+    const int64_t columns = (int64_t)v->columns;
+    const struct brick_tensor tensor = {.data = row_at(v, (const char *)v->tensor->data, 0, row),
+                                        .dtype = v->tensor->dtype,
+                                        .dims = 1,
+                                        .shape = &columns,
+                                        .strides = &v->strides[v->leading],
+                                        .valid = BRICK_ALL_ROWS};
+    memset(taken, 0, sizeof *taken);
+    brick_taken_of(taken, &tensor);
+    (with_fnv1a ? brick_fingerprint : brick_fingerprint_small)(&tensor, secret, &taken->fingerprint);
+}
+
+/* ---- which rows --------------------------------------------------------- */
+
+struct choice {
+    uint64_t keys[BRICK_ROWS]; /* from `first` on in ascending order */
+    uint64_t rows[BRICK_ROWS];
+    uint32_t count;
+    uint32_t first; /* the rows before it were inside of the window */
+};
+
+static void offer(struct choice *c, uint64_t key, uint64_t row)
+{
+    uint32_t n = c->count;
+    if (n == BRICK_ROWS && (c->first == n || key >= c->keys[n - 1]))
+        return;
+    for (uint32_t i = 0; i < c->count; i++)
+        if (c->keys[i] == key)
+            return;
+    if (n == BRICK_ROWS)
+        n--;
+    else
+        c->count++;
+    for (; n > c->first && c->keys[n - 1] > key; n--) {
+        c->keys[n] = c->keys[n - 1];
+        c->rows[n] = c->rows[n - 1];
+    }
+    c->keys[n] = key;
+    c->rows[n] = row;
+}
+
+static inline uint64_t key_of(const struct view *v, const char *row, uint64_t seed)
+{
+    uint64_t words[2] = {0, 0};
+    const int64_t stride = v->strides[v->leading];
+    const uint64_t count = brick_least(sizeof words / v->size, v->columns);
+    if (BRICK_LIKELY(v->dense && count * v->size == sizeof words))
+        memcpy(words, row, sizeof words);
+    else
+        for (uint64_t n = 0; n < count; n++)
+            memcpy((char *)words + n * v->size, row + (int64_t)n * stride, v->size);
+    return brick_splitmix64(brick_splitmix64(words[0] ^ seed) ^ words[1]);
+}
+
+static void choose(struct choice *c, const struct view *v, uint32_t epoch)
+{
+    const uint64_t seed = brick_splitmix64(epoch), window = UINT64_C(4) << (seed >> 61);
+    const uint32_t position = v->leading > 1 ? 1 : 0; /* its dimension */
+    const uint64_t before = position > 0 ? (uint64_t)v->tensor->shape[0] : 1;
+    const uint64_t positions = v->leading > 0 ? (uint64_t)v->tensor->shape[position] : 1;
+    const uint64_t after = v->rows / before / positions;
+    uint64_t left = LOOKED_AT;
+    c->count = c->first = 0;
+    for (uint64_t p = 0; p < positions && left > 0; p++) {
+        if (p == window && (c->first = c->count) == BRICK_ROWS)
+            return;
+        for (uint64_t b = 0; b < before && left > 0; b++) {
+            const char *base = (const char *)v->tensor->data;
+            if (v->leading > 0)
+                base += (int64_t)(p * (uint64_t)v->strides[position] + (position > 0 ? b * (uint64_t)v->strides[0] : 0));
+            for (uint64_t a = 0; a < after && left > 0; a++, left--)
+                offer(c, key_of(v, row_at(v, base, position + 1, a), seed), (b * positions + p) * after + a);
+        }
+    }
+}
+
+void brick_rows_choose(const void *key, const struct brick_tensor *input, struct brick_rows *rows)
+{
+    struct view v;
+    struct choice c;
+    struct brick_fingerprint_key secret;
+    unsigned outcome = BRICK_DONE;
+    rows->count = 0;
+    if (!make_view(&v, input))
+        return;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
+    if (t == NULL)
+        return;
+    const uint32_t epoch = brick_epoch_now(t);
+    const int room = has_room(t, 1);
+    struct brick_process *process = brick_process_of(t->segment);
+    brick_idle(t);
+    if (!room || !brick_key_published(process, &secret))
+        return;
+    choose(&c, &v, epoch);
+    for (uint32_t n = 0; n < c.count; n++) {
+        rows->at[n] = c.rows[n];
+        take_row(&v, c.rows[n], false, secret, &rows->inputs[n]);
+    }
+    rows->count = c.count;
+    rows->rows = v.rows;
+    rows->leading = v.leading;
+    memcpy(rows->shape, input->shape, v.leading * sizeof *rows->shape);
+}
+
+/* ---- recording ---------------------------------------------------------- */
+
+static void put_rows(const struct brick_thread *t, const struct brick_taken *outputs, const struct brick_rows *rows)
+{
+    brick_put_output(t, &outputs[0]);
+    for (uint32_t n = 0; n < rows->count; n++) {
+        if (n > 0)
+            brick_put_tensor(t, BRICK_CHECKED_SLOTS(2 * n - 1), &outputs[n]);
+        brick_put_tensor(t, BRICK_CHECKED_SLOTS(2 * n), &rows->inputs[n]);
+    }
+}
+
+unsigned brick_rows_record(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *output,
+                           const struct brick_rows *rows)
+{
+    struct view v;
+    struct brick_taken outputs[BRICK_ROWS];
+    struct brick_fingerprint_key secret;
+    unsigned outcome = BRICK_DONE;
+    if (rows->count == 0 || !make_view(&v, output) || !has_rows_of(&v, rows)
+        || !brick_key_published(brick_process_of(brick_segment_now()), &secret))
+        return outcome;
+    for (uint32_t n = 0; n < rows->count; n++)
+        take_row(&v, rows->at[n], n == 0, secret, &outputs[n]);
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return outcome;
+    at = at != NULL ? at : &here;
+    const uint64_t now = brick_ticks(brick_agent.clock);
+    const struct brick_checked_place p = brick_checked_place_of(t, kernel, key, at);
+    if (p.value == 0 || (p.value & BRICK_ENTRY_OFF) != 0 || !has_room(t, rows->count)) {
+        brick_idle(t);
+        return outcome;
+    }
+    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* recorded as no layer */
+    brick_event_attempt(t);
+    struct brick_checked *r = (struct brick_checked *)brick_event_at(t, 0);
+    const uint32_t inputs = 2 * rows->count - 1;
+    put_rows(t, outputs, rows);
+    BRICK_POINT("checked");
+    r->site = (uint32_t)(p.value & 0xFFFF);
+    r->ticks = now;
+    r->step = p.step;
+    r->position = rows->rows;
+    r->params = brick_params_of(at, BRICK_LOCAL);
+    r->valid = BRICK_ALL_ROWS;
+    r->backend = at->backend <= UINT16_MAX ? (uint16_t)at->backend : 0;
+    r->of = 0;
+    r->relation = BRICK_LOCAL;
+    r->inputs = (uint8_t)inputs;
+    r->flags = (uint8_t)(BRICK_CHECKED_ROWS | BRICK_CHECKED_STATELESS | (p.has_step ? BRICK_CHECKED_STEP : 0));
+    r->reserved = 0;
+    brick_event_publish(t, r, BRICK_KIND_CHECKED, (uint16_t)BRICK_CHECKED_SLOTS(inputs));
+    brick_event_over(t, now);
+    return outcome;
+}
