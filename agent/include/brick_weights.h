@@ -126,7 +126,7 @@ size_t brick_weight_site(const char *name, size_t length, char *left, struct bri
  * in a turn. The segment has the count of the last load. */
 void brick_weights_load(struct brick_weights *weights);
 
-/* Replaces `old` by `weights` at the start of its current scan. The `look` of `old` calls this, then stops it. */
+/* Replaces `old` by `weights` at the start of its current scan. The `look` of `old` calls this, then stops `old`. */
 void brick_weights_go_on(struct brick_weights *weights, const struct brick_weights *old);
 
 /* Runs a slice if one is due; else costs a clock read. After `stopped` is set, reads no further tensor. */

@@ -74,7 +74,7 @@ def _made(name: str, page: bytes, size: int) -> int:
 
 
 def main() -> None:
-    """Create them, and wait."""
+    """Create the segments, and wait."""
     page, size = _template()
     made = [_made(f"{prefix()}{number:04}", page, size) for number in range(int(sys.argv[1]))]
     print(sum(os.fstat(fd).st_blocks for fd in made) * 512, flush=True)

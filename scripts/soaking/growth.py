@@ -50,7 +50,7 @@ def ratio(samples: Sequence[Sample], ends_at_s: float) -> float | None:
 
 
 def judge(grown: float | None) -> list[Check]:
-    """Judge whether its memory stays constant."""
+    """Judge whether the daemon's memory stays constant."""
     if grown is None:
         return []
     return [Check("growth of the last daemon's memory", f"{grown:.3f}", f"at most {GROWTH_MAX}", grown <= GROWTH_MAX)]

@@ -3,8 +3,8 @@
 `python -m soaking.worker FOLDER` reads plans from stdin, one per line, and forks a worker for each. Every worker,
 including a worker's child, writes a line "NUMBER PID SEGMENT" on stdout when it records; its account is the file NUMBER
 in the folder. SIGTERM ends it; SIGUSR1 makes it work without a rest before it is killed. An empty line ends the plans.
-If stdin ends without one, the parent is gone, and all workers are killed. They also end if the process that forks them
-is gone.
+If stdin ends without an empty line, the parent is gone, and all workers are killed. They also end if the process that
+forks them is gone.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
     measured, bound = rows.get((1, _reader.UNIT_DEFERRED)), rows.get((1, _reader.UNIT_BOUND))
     reported = history.measurements
     assert counts["measured"] + counts["unmatched"] == len(reported)
-    if writer.slow:  # threads that publish late: what their host cannot distinguish, brickd cannot
+    if writer.slow:  # with threads that publish late, brickd can distinguish no more than their host
         return
     assert measured is not None
     assert (measured["count"], measured["total"]) == (len(reported), sum(reported.values()))

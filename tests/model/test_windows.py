@@ -228,7 +228,8 @@ def test_workers_merged_within_the_window_count_their_work_in_it() -> None:
     later = snapshot(older, now_ns=EVERY_NS)
     assert after(later, older) == {}
     assert after(later, merged_workers(*gone, worker(third, 3, alive=False), before=3)) == {}
-    # One of the workers that were added since the snapshot existed at its time, but was not read; or they are unknown.
+    # First, one of the workers added since the snapshot existed at that time, but was not read; then, the added workers
+    # are unknown.
     assert after(began, merged_workers(*gone, worker(third, 3, alive=False))) == {}
     assert after(began, merged_workers(*gone, worker(third, 3, alive=False, born_ns=SECOND), before=2)) == {}
 

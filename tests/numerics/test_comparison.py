@@ -129,7 +129,7 @@ def healed(bad: Sequence[CheckedRecord], site: int) -> list[CheckedRecord]:
 def test_a_birth_at_another_site_is_counted_separately() -> None:
     reported = compared(GOOD, healed(chain(NORM), MLP), by="run")
     assert reported["headlines"][3] == "1 later site also differs; a difference was also born at 1 other site"
-    # A difference that a cache may explain leads, and another such one may follow from it.
+    # The first difference may come from a cache; another difference that may come from a cache may follow from it.
     reported = compared(GOOD, healed(chain(SCORES), MLP), by="run")
     assert (where(reported)[-1], reported["headlines"][3]) == (
         "here_or_cache", "a difference was also born at 1 other site",

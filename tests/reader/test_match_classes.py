@@ -228,7 +228,7 @@ def rounded(one: int, other: int) -> bool:
 
 
 def contents_of(one: Mapping[int, int], other: Mapping[int, int]) -> int:
-    """The rule again: the number of contents at which two differ like two classes."""
+    """The same rule, written again: the number of contents at which two workers differ like two classes."""
     both = {n: (one[n], other[n]) for n in one.keys() & other.keys()}
     equal = sum(a == b for a, b in both.values())
     odd = sum(not rounded(a, b) for a, b in both.values())

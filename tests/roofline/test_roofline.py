@@ -187,7 +187,7 @@ def test_bricks_above_peak_or_bandwidth_are_counted_even_if_cut_off() -> None:
 
 
 def bounded(*of: str) -> Device:
-    """The device, of which only lower bounds of these are known."""
+    """The device, with only lower bounds of these rates."""
     without = Evidence("2025-05-05T00:00:00.000Z", 1.4, 12, disturbed_by={"waited": 12})
     return replace(DEVICE, evidence={**DEVICE.evidence, **dict.fromkeys(of, without)})
 

@@ -125,7 +125,7 @@ class Writer:
         self.spans = 0
         self.known: set[int] = set()  # ids that the host has and has not returned with a measurement
         self.steps: list[Iterator[None]] = []
-        self.alone: int | None = None  # a thread with ticks that it has not published, for which the others wait
+        self.alone: int | None = None  # the thread with unpublished ticks, for which the others wait
         self.slow = slow
         self.alive, self.leaving, self.ended = True, False, False
         self.removed = False  # its segment was, by another process

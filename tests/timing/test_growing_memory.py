@@ -36,7 +36,7 @@ def named(course: Course, minutes: float, thresholds: Thresholds = THRESHOLDS) -
 
 
 def first(course: Course, minutes: float = 60) -> float | None:
-    """The minutes until it is named; None: never."""
+    """The minutes until the worker is named; None: never."""
     return next((look / 6 for look, alarms in enumerate(named(course, minutes)) if alarms), None)
 
 

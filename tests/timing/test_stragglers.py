@@ -157,7 +157,7 @@ def test_a_worker_that_was_stopped_hides_no_slow_one() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_an_unsteady_worker_is_not_called_slow(seed: int) -> None:
-    """The others hardly vary, and most of the slots of this one are above them by chance."""
+    """The other workers hardly vary, and this one is above them in most slots by chance."""
     chance = random.Random(seed)
     times = [chance.uniform(0.8, 1.2) for _ in range(6)]
 

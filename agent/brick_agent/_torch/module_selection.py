@@ -167,7 +167,7 @@ _REST = 4
 class _Rank:
     """Order: the head, attentions, MLPs, parents of norms and attentions, closed parts, others.
 
-    Others are ordered by depth. The part that has all layers (the model without its head) ranks like a parent.
+    The others are ordered by depth. The part that has all layers (the model without its head) ranks like a parent.
     """
 
     def __init__(self, every: Sequence[Part]) -> None:

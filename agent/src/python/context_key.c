@@ -18,8 +18,8 @@ static void key_drop(const void *key)
 /* Whether the end of this thread's state will be detected. */
 static __thread bool watched __attribute__((tls_model("initial-exec")));
 
-/* The destructor of a capsule in the thread state's dictionary. It has the interpreter lock, which is needed to drop a
- * reference. The thread may continue: a native thread that calls Python gets a new state each time. */
+/* The destructor of a capsule in the thread state's dictionary. It runs with the interpreter lock, which is needed to
+ * drop a reference. The thread may continue: a native thread that calls Python gets a new state each time. */
 static void state_ended(PyObject *capsule)
 {
     if (PyCapsule_GetContext(capsule) != (void *)(uintptr_t)PyThread_get_thread_ident())

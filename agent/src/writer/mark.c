@@ -269,8 +269,8 @@ static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
     return name;
 }
 
-/* Returns whether a transfer returns an earlier one. If so, it forgets the earlier one; if not, it remembers this
- * one. */
+/* Returns whether a transfer takes back the data of an earlier one. If so, forgets the earlier one; if not, remembers
+ * this one. */
 static int takes_back(struct brick_memories *m, struct sent now)
 {
     if (m == NULL || now.direction == BRICK_ON_DEVICE || now.bytes == 0)

@@ -116,7 +116,8 @@ def _rounding(difference: Difference) -> str:
     contents = difference.row.contents
     known = "Say so by backend="
     if contents:
-        known = f"Only {CONTENTS_MIN} contents can show it, here {plural(contents, 'is', 'are')}; or say so by backend="
+        shown = plural(contents, "input shows", "inputs show")
+        known = f"{shown} this, {CONTENTS_MIN} are needed; or say so by backend="
     return f" ({_ROUNDING} {known})" if difference.judgement.rounding else ""
 
 

@@ -2,7 +2,7 @@
 
 The work is done in slots of a millisecond of CLOCK_MONOTONIC. Each function works until `until_ns`, in at least one and
 at most 1,024 slots. For each slot it returns the number of the slot, the amount of work, and the begin, the end and the
-processor time of the thread in ns. It skips a slot if it missed the start. The functions release the GIL.
+processor time of the thread in ns. A function skips a slot if it missed the start. The functions release the GIL.
 """
 
 from typing_extensions import Buffer

@@ -290,7 +290,7 @@ static int is_of_another(struct work *w, const struct pairs *of, const struct ou
     return 0;
 }
 
-/* Finds the other outputs that each output is unlike, and the number of entries that agree with it. */
+/* For each output, finds the outputs that are unlike it, and counts the entries that agree with it. */
 static void compare_all(struct work *w, const struct pairs *of, size_t count)
 {
     struct output *o = of->outputs;

@@ -181,7 +181,7 @@ class KernelTrace:
         return self
 
     def with_time_us(self, us: SupportsFloat) -> KernelTrace:
-        """Set how long it took, in microseconds; this records no span in the segment.
+        """Set how long the kernel took, in microseconds; this records no span in the segment.
 
         >>> brick.KernelTrace("rope").with_time_us(12.5).time_ns
         12500
