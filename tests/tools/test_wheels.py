@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
-import tomllib
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+from wheels import ROOT, VERSION, build_wheels, copied, environment_of, fetch_needed, pip, ran
 
-ROOT = Path(__file__).parent.parent.parent
-VERSION = (ROOT / "agent" / "VERSION").read_text().strip()
 PROJECTS = {"brickd": ROOT, "brick_agent": ROOT / "agent"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-def pip(*arguments: str | Path, python: Path | str = sys.executable) -> subprocess.CompletedProcess[str]:
-    command = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def source(project: Path, folder: Path) -> Path:
     """The source distribution, built from a copy without what earlier builds left."""
-    copy = folder / f"copy of {project.name}"
-    left = shutil.ignore_patterns(".*", "build", "*.egg-info", "tests", "__pycache__")
-    shutil.copytree(ROOT, copy, symlinks=True, ignore=left)
+    copy = copied(folder / f"copy of {project.name}")
     code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
     built = subprocess.run(
         [sys.executable, "-c", code, folder],
@@ -47,9 +35,7 @@ def source(project: Path, folder: Path) -> Path:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with both source distributions, and the wheels that were built from them."""
     folder = tmp_path_factory.mktemp("distributions")
-    for project in PROJECTS.values():
-        built = pip("wheel", "--no-build-isolation", "--no-deps", "-w", folder, source(project, folder))
-        assert built.returncode == 0, built.stderr
+    build_wheels(folder, *(source(project, folder) for project in PROJECTS.values()))
     return folder
 
 
@@ -95,22 +81,8 @@ def test_both_distributions_contain_each_file_of_the_package_and_links_as_files(
 @pytest.fixture(scope="module")
 def environment(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A new environment with brickd[demo], from the wheels; skipped without the packages that brickd needs."""
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    fetched = pip("download", "--only-binary", ":all:", "-d", folder, *needed)
-    if fetched.returncode:
-        pytest.skip(f"the packages that brickd needs cannot be fetched: {fetched.stderr.splitlines()[-1]}")
-    place = tmp_path_factory.mktemp("environment")
-    venv.create(place, with_pip=True)
-    installed = pip("install", "--no-index", "--find-links", folder, "brickd[demo]", python=place / "bin" / "python")
-    assert installed.returncode == 0, installed.stderr
-    return place / "bin"
-
-
-def ran(environment: Path, at: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return subprocess.run(
-        [environment / command[0], *command[1:]], cwd=at, env=outside, capture_output=True, text=True, check=False
-    )
+    fetch_needed(folder)
+    return environment_of(tmp_path_factory.mktemp("environment"), folder, "brickd[demo]")
 
 
 def test_installed_wheels_have_the_version_and_load_their_own_modules(environment: Path, tmp_path: Path) -> None:

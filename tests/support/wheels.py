@@ -1,0 +1,82 @@
+"""Wheels of this source tree, or of a copy with another version, and new environments with them.
+
+Owns: how they are built and installed. Must not know: what a test asks of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+VERSION = (ROOT / "agent" / "VERSION").read_text().strip()
+
+
+def pip(*arguments: str | Path, python: Path | str = sys.executable) -> subprocess.CompletedProcess[str]:
+    command = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def copied(to: Path) -> Path:
+    """Copy the source tree without what earlier builds left."""
+    left = shutil.ignore_patterns(".*", "build", "*.egg-info", "tests", "__pycache__")
+    shutil.copytree(ROOT, to, symlinks=True, ignore=left)
+    return to
+
+
+def edited(tree: Path, version: str, minor: int) -> Path:
+    """Give a copy another version, whose segments have this minor version of the format."""
+    (tree / "agent" / "VERSION").write_text(f"{version}\n")
+    header = tree / "agent" / "include" / "brick_shm.h"
+    text, changed = re.subn(r"(?m)^#define BRICK_MINOR \d+$", f"#define BRICK_MINOR {minor}", header.read_text())
+    assert changed == 1
+    header.write_text(text)
+    return tree
+
+
+def build_wheels(folder: Path, *sources: Path) -> None:
+    """Build a wheel of each source tree or distribution."""
+    for source in sources:
+        built = pip("wheel", "--no-build-isolation", "--no-deps", "-w", folder, source)
+        assert built.returncode == 0, built.stderr
+
+
+def fetch_needed(folder: Path) -> None:
+    """Fetch the packages that brickd needs; skips the test where that is impossible."""
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    fetched = pip("download", "--only-binary", ":all:", "-d", folder, *needed)
+    if fetched.returncode:
+        pytest.skip(f"the packages that brickd needs cannot be fetched: {fetched.stderr.splitlines()[-1]}")
+
+
+def environment_of(place: Path, folder: Path, *wanted: str) -> Path:
+    """Make a new environment with these distributions of a folder; returns the folder of its programs."""
+    venv.create(place, with_pip=True)
+    install(place / "bin", folder, *wanted)
+    return place / "bin"
+
+
+def install(programs: Path, folder: Path, *wanted: str) -> None:
+    """Install these distributions of a folder into an environment, or upgrade them."""
+    installed = pip("install", "--no-index", "--find-links", folder, *wanted, python=programs / "python")
+    assert installed.returncode == 0, installed.stderr
+
+
+def outside() -> dict[str, str]:
+    """The environment variables without those that would show a Python the packages of this one."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+def ran(programs: Path, at: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of an environment."""
+    return subprocess.run(
+        [programs / command[0], *command[1:]], cwd=at, env=outside(), capture_output=True, text=True, check=False
+    )
