@@ -1,4 +1,4 @@
-"""Which rows are chosen, by the definition in agent/src/writer/rows.c, in Python: slow, obvious, without our C code."""
+"""The choice of rows by the definition in agent/src/writer/rows.c, in Python: slow, obvious, without our C code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows: workers choose the same ones by content and epoch; each is recorded with its input row."""
+"""Rows: workers choose the same rows by content and epoch; each is recorded with its input row."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wanted(step, rate, kernel=kernel):
 
 @pytest.fixture
 def run(worker: Start, compiled: Compile, prefix: str) -> Run:
-    """Run such a program in an epoch; return its report and the segment at its end."""
+    """Run a program in an epoch; return its report and the segment at its end."""
 
     def program(source: str, epoch: int = EPOCH, **environment: str) -> tuple[Any, Reading]:
         own = f"{prefix}{len(started)}"
@@ -118,7 +118,7 @@ result = [chosen(of_array(np.stack(rows))).count for rows in
 
 
 def test_workers_with_a_shared_beginning_choose_the_same_rows_of_it(run: Run) -> None:
-    """Other sequences, of another length, behind other ones; all three begin alike."""
+    """The batches differ in the number, the length and the ends of their sequences; all sequences begin alike."""
     source = """
 R = np.random.default_rng(5)
 beginning = R.standard_normal((20, 8)).astype("f")
@@ -152,7 +152,7 @@ result = rows.count, w.brick_rows_record(kernel, None, None, byref(x), byref(row
 
 
 def test_at_most_4096_rows_are_looked_at_the_first_positions_of_each_sequence(run: Run) -> None:
-    """All other rows cannot be read."""
+    """Reading any other row would end the worker."""
     reported, _ = run(
         """
 PAGE = mmap.PAGESIZE

@@ -1,7 +1,7 @@
 """The settings that decide the last bits of a result, apart from weights and inputs.
 
-Owns: their description: a name that two calls share if their results can be compared. Must not know: checksums, parts.
-Invariants: it reads the current settings, which the host may change; torch is never imported.
+Owns: the description of the settings: a name that two calls share if their results can be compared. Must not know:
+checksums, parts. Invariants: the current settings are read, because the host may change them; torch is never imported.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def uninstrument(model: Any, /) -> None:
 
 
 def _know(part: Part, category: str | None) -> None:
-    """Make it a known site without fingerprints."""
+    """Make the part a known site without fingerprints."""
     take(brick(part.name, category), b"", layer=part.layer)
 
 

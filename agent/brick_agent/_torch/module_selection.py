@@ -98,7 +98,7 @@ def is_compiled(module: Any) -> bool:
 
 
 def how_computed(module: Any) -> str:
-    """Return "compiled" if torch compiles a part of it, else "eager"."""
+    """Return "compiled" if torch compiles a part of the module, else "eager"."""
     return "compiled" if any(map(is_compiled, module.modules())) else "eager"
 
 

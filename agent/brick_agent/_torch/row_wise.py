@@ -1,8 +1,8 @@
 """Parts that compute each row of their output from the same row of their input, whatever else is in the batch.
 
-Owns: which parts these are, which of them take turns, and whether a call may be recorded. Must not know: which rows are
-recorded. Invariants: workers with the same model find the same parts; a part is none of them if anything inside may mix
-rows; nothing here keeps a part alive; torch is never imported.
+Owns: which parts are row-wise, which of them take turns, and whether a call may be recorded. Must not know: which rows
+are recorded. Invariants: workers with the same model find the same parts; a part is not row-wise if anything inside may
+mix rows; nothing here keeps a part alive; torch is never imported.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LIMITED = re.compile(r"capacity", re.IGNORECASE)  # attributes of experts that 
 
 
 def is_row_wise(part: Part) -> bool:
-    """Whether it is a norm of the last dimension, a projection, an MLP or a mixture of experts; and mixes no rows."""
+    """Whether a part mixes no rows: a norm of the last dimension, a projection, an MLP or a mixture of experts."""
     nn, module = sys.modules["torch"].nn, part.module
     if any(_mixes(name, each) for name, each in module.named_modules()) or not all(map(_is_plain, module.parameters())):
         return False
@@ -65,7 +65,7 @@ _TORCHS = ("adaptive", "batchnorm", "conv", "instancenorm", "normalization", "pa
 
 
 def _is_plain(parameter: Any) -> bool:
-    """Whether it is an ordinary tensor: others, such as quantized ones, decide themselves how they are multiplied."""
+    """Whether a parameter is an ordinary tensor: quantized ones, for example, decide how they are multiplied."""
     torch = sys.modules["torch"]
     return type(parameter) in (torch.nn.Parameter, torch.Tensor)
 
@@ -95,7 +95,7 @@ class RowContext:
         self._how = how_computed(part.module)
 
     def __call__(self) -> Brick | None:
-        """Return the backend; None: not now."""
+        """Return the backend; None: the call may not be recorded."""
         module = self._module()
         if module is None or module.training or self._backend.transformed():
             return None

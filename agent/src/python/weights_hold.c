@@ -1,7 +1,7 @@
 /* python/weights_hold.c - holds one watched tensor while the writer reads it.
  *
- * Owns how it is found, unpacked or copied from a device, and why one cannot be read. Must not know which tensors are
- * watched. Invariant: no tensor is held between two slices.
+ * Owns how a tensor is found, unpacked or copied from a device, and why it cannot be read. Must not know which tensors
+ * are watched. Invariant: no tensor is held between two slices.
  */
 #include "weights_watched.h"
 #include "methods.h"
@@ -14,7 +14,7 @@ void core_weights_forget_unpacked(CoreWeights *w)
     w->unpacked = NULL;
 }
 
-/* Unpacking or copying one takes long, so it is done once, and not in each slice. Takes over what was read. */
+/* Unpacking or copying a tensor takes long, so it is done once, and not in each slice. Takes over what was read. */
 static PyObject *unpacked(CoreWeights *w, uint64_t number, PyObject *read)
 {
     core_weights_forget_unpacked(w);
@@ -46,7 +46,8 @@ static PyObject *find(CoreWeights *w, uint64_t number)
     return NULL;
 }
 
-/* Stores why the first one cannot be read, and clears the exception, but not an interrupt. */
+/* Stores why the first unreadable tensor cannot be read, and clears the exception, but not an
+ * interrupt. */
 static void note_why(CoreWeights *w)
 {
     const CoreRaised raised = core_put_aside();

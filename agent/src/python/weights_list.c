@@ -1,7 +1,7 @@
 /* python/weights_list.c - lists the tensors of a mapping or of a torch module.
  *
- * Owns which tensors are watched, and which are left out. Must not know when or how one is read. Invariant: the list
- * keeps no tensor of a module alive.
+ * Owns which tensors are watched, and which are left out. Must not know when or how a tensor is read. Invariant: the
+ * list keeps no tensor of a module alive.
  */
 #include "weights_watched.h"
 #include "arguments.h"
@@ -70,7 +70,7 @@ static int watch_mapping(CoreWeights *w, uint64_t *room, PyObject *mapping)
 
 #define BUFFERS "_buffers"
 
-/* Returns whether requests write to it: "cache" is a word of its name's last part, as in "layers.0.attn.k_cache". */
+/* Returns whether requests write to the tensor: "cache" is a word of its name's last part, as in "layers.0.k_cache". */
 static bool is_cache(PyObject *name)
 {
     const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL, *dot = text != NULL ? strrchr(text, '.') : NULL;

@@ -1,4 +1,4 @@
-"""Whose rows differ at a site, from the counts of each pair of workers.
+"""The workers whose rows differ at a site, from the counts of each pair of workers.
 
 Owns: the outlier among pairs. Must not know: how rows are counted (row_pairs.h), reports. Invariant: a worker is an
 outlier only if it differs from two workers that agree with each other, and at most half of the workers are.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from brickd.analysis.numerics.place_state import GroupVerdict
 from brickd.shm import _reader
 
-_FEW, _MANY = 8, 32  # rows of a pair, to be sure that it does not differ; to report two that differ in any case
+_FEW, _MANY = 8, 32  # rows of a pair: enough to exclude a difference; enough to report two workers in any case
 _AGREE = 8  # two workers agree if at most one row in this number has different outputs
 
 
@@ -22,11 +22,11 @@ class RowPair(NamedTuple):
 
     Attributes:
         rows: how many equal input rows both had.
-        apart: at how many of these their outputs differ.
-        beyond: at how many of these by more than rounding.
-        steps: at how many steps each had such a row: 0, 1, or 2 for more.
-        newest: a fingerprint of each, at the last such row of the one, and at the last one of the other.
-        differ: whether that is enough to say that they differ.
+        apart: at how many of these rows their outputs differ.
+        beyond: at how many rows they differ by more than rounding.
+        steps: at how many steps each had a row that is apart: 0, 1, or 2 for more.
+        newest: a fingerprint of each, at the last such row of one worker, and at the last such row of the other.
+        differ: whether these counts are enough to say that the workers differ.
     """
 
     one: int
@@ -40,7 +40,7 @@ class RowPair(NamedTuple):
 
     @property
     def agree(self) -> bool:
-        """Whether their outputs are equal, apart from rare rounding."""
+        """Whether the outputs of the two workers are equal, apart from rare rounding."""
         return not self.differ and not self.beyond and _AGREE * self.apart <= self.rows
 
     def peer(self, worker: int) -> int:
@@ -48,12 +48,12 @@ class RowPair(NamedTuple):
         return self.other if worker == self.one else self.one
 
     def example(self, worker: int) -> tuple[int, int]:
-        """Return fingerprints at the last such row of a worker: the other worker's, and its own."""
+        """Return fingerprints at the last row of a worker that is apart: the other worker's, and its own."""
         side = worker != self.one
         return self.newest[side][not side], self.newest[side][side]
 
     def steps_of(self, worker: int) -> int:
-        """At how many steps a worker had such a row."""
+        """The number of steps at which a worker had a row that is apart."""
         return self.steps[worker != self.one]
 
 

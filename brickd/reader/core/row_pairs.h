@@ -1,8 +1,8 @@
 /* core/row_pairs.h - how often two workers computed different rows from equal input rows, at one site.
  *
  * A row-wise site computes a row of its output from the same row of its input. The kernel may depend on the number of
- * rows of the call, so a worker may have several outputs for a row. Two workers are apart at a row if they have none in
- * common, in one context.
+ * rows of the call, so a worker may have several outputs for a row. Two workers are apart at a row if they have no
+ * output in common, in one context.
  *
  * Two workers differ at a site if they are apart at BRICK_ROWS_BEYOND_MIN or more rows by more than rounding, or at
  * BRICK_ROWS_NEAR_MIN or more rows, and seven eighths of those that both had: kernels are chosen by the shape of a call,
@@ -19,10 +19,10 @@
 
 struct brick_row_pair {
     uint32_t one, other;  /* workers, the lower first */
-    uint32_t rows;        /* that both had */
-    uint32_t apart;
-    uint32_t beyond;      /* of these, by more than rounding */
-    uint32_t steps[2];    /* of each at those apart: 0, 1, or 2 for more */
+    uint32_t rows;        /* rows that both had */
+    uint32_t apart;       /* rows where they are apart */
+    uint32_t beyond;      /* rows where they are apart by more than rounding */
+    uint32_t steps[2];    /* steps of each at the rows that are apart: 0, 1, or 2 for more */
     uint64_t first[2];    /* the first of these steps */
     /* Fingerprints of one and other at a row where they are apart, if possible beyond rounding: at the row that `one`, or
      * `other`, had last. */
