@@ -417,11 +417,11 @@ def test_a_finding_has_its_json_document() -> None:
 
 
 def test_numbers_in_a_document_are_rounded() -> None:
-    row = WorkerRow("api/5", 1234.567, 10, 2.345, 5.4321, 6.7899)
+    row = WorkerRow("api/5", 1234.567, 10, 2.345, 5.4321, 6.7849)
     finding = Straggler(GEMM, "FFN", False, row, 987.654, 1_234_567.8, Moment(0, 0), "high", (row, row, row))
     assert finding.document(rows=False) == {
         "service": "api", "worker": "api/5", "brick": "moe_gemm", "category": "FFN", "outside": False,
-        "mean_ns": 1235, "excess_percent": 5.43, "calls": 10, "elements_per_call": 2.3, "score": 6.79,
+        "mean_ns": 1235, "excess_percent": 5.43, "calls": 10, "elements_per_call": 2.3, "score": 6.78,
         "median_ns": 988, "others": 2, "cost_ns_per_s": 1_234_568, "cost_percent": 0.123, "since": rfc3339(0),
         "confidence": "high", "corroborated_by": [],
     }  # fmt: skip
@@ -439,5 +439,9 @@ def test_the_document_of_a_waiting_worker_has_percentages() -> None:
     assert (alone["others_percent"], alone["cpu"], alone["throttled_percent"]) == (None, None, 12.35)
 
 
-def test_a_verdict_is_new_when_it_is_formed() -> None:
-    assert judge(slow_gemm().looks(6, seed=1)).age_ns == 0
+def test_a_verdict_has_findings_for_a_minute() -> None:
+    judged = judge(slow_gemm().looks(6, seed=1))
+    assert judged.age_ns == 0
+    for age_ns, count in ((60 * 10**9 - 1, 1), (60 * 10**9, 0)):
+        later = judged.at(judged.ended.now_ns + age_ns)
+        assert (later.age_ns, len(later.findings)) == (age_ns, count)
