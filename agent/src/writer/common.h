@@ -5,10 +5,11 @@
  *
  *   span.c  mark.c  deferred.c  rows.c  weights.c  kernel_source.c         what a host records
  *   checksum.c                                                             the same; and what records of tensors share
- *   thread.c                                                               a thread's lane
+ *   record_path.c                                                          how a call enters a record
+ *   thread.c  lane.c                                                       a thread's lane
  *   lifecycle.c                                                            opened, forked, lost, closed
  *   config.c  pending.c                                                    what a segment is made from; deferred work
- *   intern.c  sensitive.c  key_file.c                                      numbers of names; the key of checksums
+ *   intern.c  sensitive.c  weight_name.c  key_file.c                       numbers of names; the key of checksums
  *   removed_record.c                                                       dead segments
  *   segment_file.c  memory_limit.c  clock.c                                the file
  */

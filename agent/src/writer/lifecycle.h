@@ -6,7 +6,7 @@
 #include "intern.h"
 #include "segment_file.h"
 
-struct brick_thread; /* writer/thread.c: a lane's private half */
+struct brick_thread; /* writer/lane.h: a lane's private half */
 
 struct brick_agent {
     /* Read by every record. The gate is an enum brick_state on a page that the kernel wipes in a forked child, where 0

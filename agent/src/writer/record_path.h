@@ -1,4 +1,4 @@
-/* writer/record_path.h - how a thread enters a record; checks of untrusted numbers. writer/thread.c has the rare cases. */
+/* writer/record_path.h - how a thread enters a record; checks of untrusted numbers. */
 #ifndef BRICK_RECORD_H
 #define BRICK_RECORD_H
 
