@@ -39,7 +39,7 @@ class Seen:
     def __init__(self) -> None:
         self.generations: dict[int, Generation] = {}
 
-    def looked(self, slices: Sequence[Slice], _: Shape) -> None:
+    def looked(self, _: int, slices: Sequence[Slice], shape: Shape) -> None:
         self.generations |= {each.generation.request.number: each.generation for each in slices}
 
 
@@ -148,6 +148,27 @@ def outside(table: Any, others: Sequence[Any]) -> set[int]:
     }
 
 
+@pytest.mark.ci
+def test_rows_that_reach_an_expert_are_noted_until_it_is_enough() -> None:
+    model = built("mixtral", 7)
+    rows = Rows(model)
+    engine = Engine(model, settings("mixtral"), 0, rows.looked)
+    routed: list[Any] = []
+    hook = model.model.layers[1].mlp.experts.register_forward_pre_hook(lambda _, given: routed.append(given[1]))
+    stop = rows.reaching("model.layers.1.mlp.experts", (0, 1))
+    for _ in range(20):
+        engine.step()
+    hook.remove()
+    noted = rows.computed()
+    neither = [tokens for each in routed for tokens in each.tolist() if not {0, 1} & set(tokens)]
+    assert 0 < len(noted) - noted["reached"].sum() <= len(neither)  # some of these are padding
+    stop()
+    for _ in range(5):
+        engine.step()
+    assert rows.computed()[len(noted) :]["reached"].all()
+    assert set(rows.computed()["step"].tolist()) <= set(range(1, 26))
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("fault", ["rotary", "cached_value"])
 def test_a_fault_of_attention_changes_what_is_served(fault: str) -> None:
@@ -158,9 +179,17 @@ def test_a_fault_of_attention_changes_what_is_served(fault: str) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("fault", ["late_channel", HEALTHY, BITWISE])
-def test_a_trial_runs_three_replicas_under_a_daemon_to_its_end(fault: str) -> None:
-    found = tried(Cell("llama_fp32", fault, "000", 5), quick=True)
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("llama_fp32", "late_channel"),
+        ("mixtral_bf16", "swapped_expert"),
+        ("llama_fp32", HEALTHY),
+        ("llama_bf16", BITWISE),
+    ],
+)
+def test_a_trial_runs_three_replicas_under_a_daemon_to_its_end(kind: str, fault: str) -> None:
+    found = tried(Cell(kind, fault, "000", 5), quick=True)
     assert command.report([found], 5).passed
     if fault == BITWISE:
         assert found["replicas"] == 3
@@ -173,3 +202,5 @@ def test_a_trial_runs_three_replicas_under_a_daemon_to_its_end(fault: str) -> No
         assert found["truth"]["removed_step"] > found["truth"]["step"] > 0
         assert found["worker"] == found["truth"]["worker"]
         assert found["faulty_rows"] >= found["equal_history_rows"] >= found["equal_lineage_rows"]
+        assert found["faulty_rows"] > 0
+        assert len(found["truth"]["experts"]) == (2 if fault == "swapped_expert" else 0)

@@ -103,7 +103,8 @@ def result(**other: Any) -> dict[str, Any]:
         "cell": "llama_fp32/late_channel/000",
         "fault": "late_channel",
         "dtype": "fp32",
-        "covered": True,
+        "watched": True,
+        "site_unproven": False,
         "named_s": 12.0,
         "exact": True,
         "place": "layers.*.mlp layer 2",
@@ -133,12 +134,15 @@ MISSED = {"named_s": None, "exact": None, "row_verdict": "equal"}
         ([result()] * 18 + [result(**UNPROVEN)] * 2, False),
         ([result()] * 18 + [result(exact=False)] * 2, False),
         ([result()] * 19 + [result(false=["fleet/0 differs"])], False),
-        ([result()] * 19 + [result(covered=False, **UNPROVEN)], True),
-        ([result()] * 19 + [result(covered=False, **MISSED)], False),
+        ([result()] * 19 + [result(watched=False, **UNPROVEN)], True),
+        ([result()] * 19 + [result(watched=False, **MISSED)], False),
         ([result(**UNPROVEN)] * 20, None),
         ([result(**UNPROVEN)] * 19 + [result(**UNPROVEN, false=["fleet/0 differs"])], False),
-        ([result(covered=False, **UNPROVEN)] * 20, None),
-        ([result(covered=False, **MISSED)] * 20, False),
+        ([result(watched=False, **UNPROVEN)] * 20, None),
+        ([result(watched=False, **MISSED)] * 20, False),
+        ([result(watched=False, site_unproven=True, **MISSED)] * 20, None),
+        ([result()] * 19 + [result(equal_history_rows=0, **MISSED)], True),
+        ([result()] * 19 + [result(equal_history_rows=0, **MISSED)] * 9, True),
     ],
 )
 def test_a_fault_must_be_found_at_its_site_where_a_site_covers_it_else_be_unproven(
@@ -147,11 +151,11 @@ def test_a_fault_must_be_found_at_its_site_where_a_site_covers_it_else_be_unprov
     row = command.row(results)
     assert row["passed"] is passed
     assert (row["skipped"] is not None) == (passed is None)
-    assert row["runs"] == 20
+    assert row["runs"] == len(results)
 
 
 def test_the_row_of_a_fault_counts_each_outcome() -> None:
-    elsewhere = result(covered=False, named_s=30.0)
+    elsewhere = result(watched=False, named_s=30.0)
     row = command.row([result(), result(named_s=20.0, exact=False), result(**MISSED), result(**UNPROVEN), elsewhere])
     names = ("covered", "found", "seconds_max", "site_exact", "unproven", "missed", "false")
     assert [row[name] for name in names] == [4, 2, 20.0, 1, 1, 1, 0]
@@ -224,7 +228,7 @@ def table(*rows: tuple[int, int, int, int, int]) -> Table:
     """Rows of a site, with: input, output, rows of the call, history, shapes."""
     found = np.zeros(len(rows), ROW)
     for number, (given, output, called, history, shapes) in enumerate(rows):
-        found[number] = (0, 0, 0, called, history, 0, 0, shapes, given, output)
+        found[number] = (0, 0, 0, called, True, history, 0, 0, shapes, given, output)
     return found
 
 

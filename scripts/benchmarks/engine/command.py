@@ -55,7 +55,7 @@ def outcome(result: Mapping[str, Any]) -> str:
     """The outcome of a trial with a fault: found, unproven or missed."""
     if result["named_s"] is not None:
         return "found"
-    return "unproven" if result["row_verdict"] == "unproven" else "missed"
+    return "unproven" if result["row_verdict"] == "unproven" or result["site_unproven"] else "missed"
 
 
 def line(result: Mapping[str, Any]) -> str:
@@ -95,21 +95,26 @@ def report(results: Sequence[Mapping[str, Any]], seed: int) -> Report:
 
 
 def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The row of all trials of a fault and a dtype."""
-    one, covered = results[0], [each for each in results if each["covered"]]
+    """The row of all trials of a fault and a dtype.
+
+    A trial is covered if brickd watches the site, and the fault changed a row whose history another engine also had.
+    """
+    one = results[0]
+    covered = [each for each in results if each["watched"] and each["equal_history_rows"]]
     found = [each for each in covered if outcome(each) == "found"]
     exact = sum(each["exact"] is True for each in found)
-    other = [outcome(each) for each in results if not each["covered"]]
+    other = [outcome(each) for each in results if not each["watched"]]
     words = [outcome(each) for each in covered]
     false = sum(len(each["false"]) for each in results)
     seconds = [each["named_s"] for each in found]
-    unproven = words.count("unproven") == len(covered)  # also if a site covers none
+    unproven = words.count("unproven") == len(covered)  # also if none is covered
     why = f"unproven: {one['row_why']}" if covered else "no watched row-wise site covers it"
     good = len(found) >= frozen.FOUND_MIN * len(covered) and exact >= frozen.EXACT_MIN * len(found)
     bad = false > frozen.FALSE_MAX or "missed" in other
     return {
         "case": f"{one['fault']}, {one['dtype']}",
         "runs": len(results),
+        "watched": sum(each["watched"] for each in results),
         "covered": len(covered),
         "found": len(found),
         "seconds_median": statistics.median(seconds) if seconds else None,

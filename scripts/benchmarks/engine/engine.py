@@ -18,14 +18,14 @@ from benchmarks.engine.prefix_cache import BLOCK
 from benchmarks.engine.scheduler import Scheduler, Settings, Shape, Slice
 from benchmarks.engine.traffic import Traffic
 
-Looked = Callable[[Sequence[Slice], Shape], None]
+Looked = Callable[[int, Sequence[Slice], Shape], None]
 
 
 class Engine:
     """The engine of one replica."""
 
     def __init__(self, whole: Any, settings: Settings, replica: int, looked: Looked | None = None) -> None:
-        """Begin without requests; `looked` gets each step before the model computes it."""
+        """Begin without requests; `looked` gets each step, with its number, before the model computes it."""
         self._whole, self._looked = whole, looked
         self.cache = KeysAndValues(whole.config, settings.blocks, whole.dtype)
         self.scheduler = Scheduler(blocks=settings.blocks, batch=settings.batch, chunk=settings.chunk)
@@ -77,7 +77,7 @@ class Engine:
             slots[row, padding:] = own[start:end]
         mask = torch.arange(shape.keys) <= positions[:, None, :, None]
         if self._looked is not None:
-            self._looked(slices, shape)
+            self._looked(self.steps, slices, shape)
         with torch.inference_mode():
             found = self._whole(
                 input_ids=ids,

@@ -40,6 +40,7 @@ class Replica:
         self._faults = EngineFaults(whole, ARCHITECTURES[settings.kind], commands, self._engine, number)
         self._runs = False
         self._remove: Callable[[], None] = lambda: None
+        self._unnote = self._remove
 
     def serve(self, commands: int, answers: int) -> None:
         """Serve until no further command comes."""
@@ -62,9 +63,12 @@ class Replica:
             self._advance(more["steps"], more.get("rows"))
         elif do == "put_in":
             fault, self._remove = self._faults.put_in(more["fault"], more["seed"])
+            if fault.experts:
+                self._unnote = self._rows.reaching(fault.site, fault.experts)
             return {"fault": asdict(fault)}
         elif do == "take_out":
             self._remove()
+            self._unnote()
         elif do == "computed":
             np.save(Path(more["rows"]), self._rows.computed())
         return {}

@@ -19,6 +19,7 @@ ROW = np.dtype(
         ("position", np.uint16),
         ("step", np.uint32),
         ("called", np.uint32),
+        ("reached", np.bool_),  # the experts that were asked for, if any were
         *((name, np.uint64) for name in ("history", "borders", "widths", "shapes", "input", "output")),
     ]
 )

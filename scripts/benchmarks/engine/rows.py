@@ -7,7 +7,7 @@ recorded.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,22 +30,29 @@ class Rows:
         self._step = np.zeros(0, ROW)  # the rows of the current step, without padding
         self._real: list[int] = []  # where they are in the batch
         self._last: list[int] = []  # of each generation, its last row: the head computes only these
-        self._steps = 0
 
-    def looked(self, slices: Sequence[Slice], shape: Shape) -> None:
+    def looked(self, step: int, slices: Sequence[Slice], shape: Shape) -> None:
         """Note the rows of the step that begins."""
         rows, self._real, self._last = [], [], []
         for number, (generation, start, count) in enumerate(slices):
             lineage = generation.lineage.after(start, count, shape)
             rows += [
-                (0, position, self._steps, 0, generation.histories[position], *lineage, 0, 0)
+                (0, position, step, 0, True, generation.histories[position], *lineage, 0, 0)
                 for position in range(start, start + count)
             ]
             self._real += range((number + 1) * shape.tokens - count, (number + 1) * shape.tokens)
             self._last.append(len(rows) - 1)
         self._step = np.array(rows, ROW)
         self._computed.append(self._step)
-        self._steps += 1
+
+    def reaching(self, site: str, experts: Sequence[int]) -> Callable[[], None]:
+        """Note which rows reach one of these experts, until the returned function is called."""
+
+        def called(_: Any, given: Any) -> None:
+            self._step["reached"] = np.isin(given[1].numpy()[self._real], experts).any(axis=1)
+
+        remove: Callable[[], None] = self._whole.get_submodule(site).register_forward_pre_hook(called).remove
+        return remove
 
     @contextmanager
     def recording(self) -> Iterator[None]:

@@ -89,10 +89,10 @@ class _Trial:
         self._stretch(DURING, lengths.within_s, lambda: judged.judged(self._looks, truth).named_s is not None)
         removed = _obeyed(replica, "take_out")
         fault |= {"worker": name, "removed_step": removed["steps"], "removed_at_s": removed["at_s"]}
-        return truth, {"truth": fault, "covered": self._covers(truth), **self._comparable(place.folder, fault)}
+        return truth, {"truth": fault, **self._coverage(truth), **self._comparable(place.folder, fault)}
 
     def _comparable(self, folder: Path, fault: dict[str, Any]) -> dict[str, int]:
-        """Count the rows computed with the fault, those with a history known elsewhere, and those with a lineage known
+        """Count the rows that the fault changed, those with a history known elsewhere, and those with a lineage known
         elsewhere."""
         tables = []
         for number, replica in enumerate(self._replicas):
@@ -100,7 +100,7 @@ class _Trial:
             _obeyed(replica, "computed", rows=str(file))
             tables.append(np.load(file))
         mine = tables.pop(fault["replica"])
-        mine = mine[(mine["step"] >= fault["step"]) & (mine["step"] < fault["removed_step"])]
+        mine = mine[(mine["step"] > fault["step"]) & (mine["step"] <= fault["removed_step"]) & mine["reached"]]
         return {
             "faulty_rows": len(mine),
             "equal_history_rows": known_elsewhere(mine, tables, lineage=False),
@@ -144,10 +144,11 @@ class _Trial:
                 raise RuntimeError(f"brickd lists {len(names)} replicas after {SETTLED_S:g} s, expected {len(wanted)}")
             time.sleep(_LOOK_SECONDS)
 
-    def _covers(self, truth: Truth) -> bool:
-        """Whether brickd watches a row-wise module that contains the fault."""
-        sites = self._ask([("coverage", SERVICE)])[0].get("sites", ())
-        return any(judged.exactly(Site(each["kernel"], each["layer"]), truth.scope) for each in sites)
+    def _coverage(self, truth: Truth) -> dict[str, bool]:
+        """Whether brickd watches a row-wise module that contains the fault, and whether it compared rows there."""
+        every = self._ask([("coverage", SERVICE)])[0].get("sites", ())
+        sites = [each for each in every if judged.exactly(Site(each["kernel"], each["layer"]), truth.scope)]
+        return {"watched": bool(sites), "site_unproven": not any(ROW in each["evidence"] for each in sites)}
 
     def _judged(self, truth: Truth) -> dict[str, Any]:
         verdict = judged.judged(self._looks, truth)

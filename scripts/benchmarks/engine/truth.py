@@ -6,10 +6,9 @@ mean equal tokens at equal positions, or equal steps; every fault has a time at 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 _ALL = (1 << 64) - 1
 
@@ -59,8 +58,8 @@ class Fault:
         site: the path of the module that computes wrong.
         watched: the paths of row-wise modules that contain it, from the outermost to itself: each is exact.
         detail: a description.
-        step, at_s: when it was put in: the engine's step, and seconds since 1970.
-        removed_step, removed_at_s: when it was taken out.
+        experts: the experts that compute wrong; empty: the fault changes each row.
+        step, at_s: when it was put in: after this step of the engine, and in seconds since 1970.
     """
 
     kind: str
@@ -68,11 +67,6 @@ class Fault:
     site: str
     watched: tuple[str, ...]
     detail: str
+    experts: tuple[int, ...]
     step: int
     at_s: float
-    removed_step: int | None = None
-    removed_at_s: float | None = None
-
-    def removed(self, step: int) -> dict[str, Any]:
-        """Return the fault's JSON, after the fault was taken out."""
-        return asdict(self) | {"removed_step": step, "removed_at_s": time.time()}
