@@ -81,6 +81,34 @@ def test_an_address_space_limit_stops_the_recording_and_not_the_host(worker: Sta
     assert list(SHM.glob(prefix + "*")) == []
 
 
+@pytest.mark.parametrize("how", [0, 1, 3], ids=["unlocked", "locked now", "locked now and later"])
+def test_a_host_that_locks_its_memory_takes_no_memory_for_unused_places(worker: Start, prefix: str, how: int) -> None:
+    """MCL_CURRENT is 1, MCL_FUTURE 2. What is allocated later is locked too."""
+    process = worker(
+        f"""
+import ctypes
+def locked():
+    return next(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Locked:"))
+report({how} and ctypes.CDLL(None).mlockall({how}))
+brick.init()
+before = locked()
+with brick.span("one"): pass
+for layer in range(200):
+    with brick.layer(layer), brick.span("one"): pass
+report(locked() - before)
+pause()
+"""
+    )
+    if process.next_report() != 0:
+        pytest.skip("this user may not lock this much memory")
+    locked_kib = process.next_report()
+    process.paused()
+    assert reading(prefix).memory_bytes < 1 << 20
+    assert (locked_kib >= 3 * 64 * 1152 >> 10) == (how == 3)
+    process.go()
+    assert process.end() == 0, process.stderr
+
+
 # Leaves room for a segment of this size, but not for its tables.
 NARROW = """
 import resource

@@ -16,6 +16,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -57,6 +58,22 @@ int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_
             return 0;
     populate(s->base + offset, length);
     return 1;
+}
+
+/* Maps a sparse file. In a host that locks its memory (mlockall), a new mapping would allocate each page of the file, so
+ * it begins without access. Then its pages are locked when they are allocated, or, before Linux 4.4, not at all. */
+static void *map_sparse(int fd, uint64_t size)
+{
+    void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return base;
+    const int locked = msync(base, BRICK_PAGE, MS_ASYNC | MS_INVALIDATE) != 0 && errno == EBUSY;
+    if (locked && syscall(SYS_mlock2, base, size, MLOCK_ONFAULT) != 0)
+        munlock(base, size);
+    if (mprotect(base, size, PROT_READ | PROT_WRITE) == 0)
+        return base;
+    munmap(base, size);
+    return MAP_FAILED;
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -137,7 +154,7 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < s->layout.size) {
         errno = EFBIG; /* growing a file above the limit raises a signal that kills the process */
-        return "the limit of file sizes is below the segment's size: raise it (ulimit -f)";
+        return "the limit of file sizes is below the segment's size: raise it (ulimit -f), or lower BRICKD_PATHS";
     }
     fill_random(uuid, sizeof uuid);
     size_t at = strlen(plan->prefix);
@@ -158,7 +175,7 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     else if (ftruncate(s->fd, (off_t)s->layout.size) != 0 || fstat(s->fd, &status) != 0)
         wrong = "cannot size the file in /dev/shm";
     else {
-        void *base = mmap(NULL, s->layout.size, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+        void *base = map_sparse(s->fd, s->layout.size);
         if (base == MAP_FAILED) {
             wrong = "cannot map the segment";
         } else {
