@@ -253,17 +253,27 @@ def test_two_workers_disagree() -> None:
     assert fleet.compare().outlier is None
 
 
-@pytest.mark.parametrize(("rows", "reported"), [(31, False), (32, True)])
-def test_two_workers_disagree_only_when_a_third_one_cannot_tell(rows: int, *, reported: bool) -> None:
+@pytest.mark.parametrize(("rows", "others", "reported"), [(63, 7, False), (64, 7, True), (4, 8, True)])
+def test_two_workers_disagree_only_when_a_third_one_cannot_tell(rows: int, others: int, *, reported: bool) -> None:
     fleet = Fleet(3, bytes_max=1 << 24)
     for row in range(rows):
         fleet.each(0, record((far(row), row), step=row))
         fleet.each(1, record((right(row), row), step=row))
-    fleet.healthy((2,), range(2))
-    assert bool(fleet.look().findings) == reported
-    fleet.healthy((2,), range(2, 8))
+    fleet.healthy((1, 2), range(100, 100 + others))  # the third one has no row of the first one yet
+    assert [bool(each.outliers) for each in fleet.look().findings.values()] == [False] * reported
+    fleet.healthy((2,), range(1))
     (finding,) = fleet.look().findings.values()
     assert set(finding.outliers) == {"u0"}
+
+
+def test_one_row_apart_from_a_second_worker_names_the_outlier_only_if_the_two_agree() -> None:
+    apart, once = (RowPair(0, peer, 9, rows, rows, (2, 2), NOWHERE, rows > 2) for peer, rows in ((1, 9), (2, 1)))
+    never = once._replace(apart=0, beyond=0)
+    agree, unlike = (RowPair(1, 2, 9, 0, beyond, (0, 0), NOWHERE, differ=False) for beyond in (0, 1))
+    assert judge_pairs([apart, once, agree]).outliers == {0}
+    assert not judge_pairs([apart, never, agree]).outliers
+    assert not judge_pairs([apart, once, unlike]).outliers
+    assert not judge_pairs([apart._replace(steps=(1, 2)), once, agree]).outliers
 
 
 def test_two_against_two_name_no_outlier() -> None:

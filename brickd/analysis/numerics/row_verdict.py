@@ -1,19 +1,19 @@
 """The workers whose rows differ at a site, from the counts of each pair of workers.
 
 Owns: the outlier among pairs. Must not know: how rows are counted (row_pairs.h), reports. Invariant: a worker is an
-outlier only if it differs from two workers that agree with each other, and at most half of the workers are.
+outlier only if it differs from one of two workers that agree, and is apart from the other one; at most half of the
+workers are outliers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations
 from typing import NamedTuple
 
 from brickd.analysis.numerics.place_state import GroupVerdict
 from brickd.shm import _reader
 
-_FEW, _MANY = 8, 32  # rows of a pair: enough to exclude a difference; enough to report two workers in any case
+_FEW, _MANY = 8, 64  # rows of a pair: enough to exclude a difference; enough to report two workers in any case
 _AGREE = 8  # two workers agree if at most one row in this number has different outputs
 
 
@@ -74,8 +74,7 @@ def judge_pairs(pairs: Sequence[RowPair]) -> GroupVerdict:
     differing = [pair for pair in pairs if pair.differ]
     if not differing:
         return GroupVerdict(workers, frozenset())
-    agreeing = {frozenset(pair[:2]) for pair in pairs if pair.agree}
-    outliers = {worker for worker in workers if _is_outlier(worker, differing, agreeing)}
+    outliers = {worker for worker in workers if _is_outlier(worker, differing, pairs)}
     if 2 * len(outliers) > len(workers):
         outliers.clear()
     if not outliers and _may_be_named(pairs, differing):
@@ -89,11 +88,12 @@ def judge_pairs(pairs: Sequence[RowPair]) -> GroupVerdict:
 def _may_be_named(pairs: Iterable[RowPair], differing: Sequence[RowPair]) -> bool:
     """Whether more rows of another worker may soon tell which of two workers is the outlier."""
     both = {worker for pair in differing for worker in pair[:2]}
-    others = [pair for pair in pairs if not pair.differ and len(both.intersection(pair[:2])) > 0]
-    return any(pair.rows < _FEW for pair in others) and max(pair.rows for pair in differing) < _MANY
+    unsure = [pair for pair in pairs if both.intersection(pair[:2]) and not pair.differ]
+    return any(not pair.agree or pair.rows < _FEW for pair in unsure) and max(pair.rows for pair in differing) < _MANY
 
 
-def _is_outlier(worker: int, differing: Iterable[RowPair], agreeing: set[frozenset[int]]) -> bool:
-    mine = (pair for pair in differing if worker in pair[:2] and pair.steps_of(worker) > 1)
-    peers = [pair.peer(worker) for pair in mine]
-    return any(frozenset(two) in agreeing for two in combinations(peers, 2))
+def _is_outlier(worker: int, differing: Iterable[RowPair], pairs: Sequence[RowPair]) -> bool:
+    agreeing = [pair for pair in pairs if pair.agree]
+    apart = {pair.peer(worker) for pair in pairs if worker in pair[:2] and pair.apart}
+    peers = [pair.peer(worker) for pair in differing if worker in pair[:2] and pair.steps_of(worker) > 1]
+    return any(pair.peer(peer) in apart for peer in peers for pair in agreeing if peer in pair[:2])
