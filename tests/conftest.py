@@ -137,7 +137,7 @@ class Worker:
         self.process.wait()
 
     def end(self) -> int:
-        """Wait until it ends; return its exit status."""
+        """Wait until the process ends; return its exit status."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         assert self.process.stderr is not None

@@ -121,8 +121,9 @@ def _end_with_process(_: object) -> None:
 def _after_fork() -> None:
     """Let a child of multiprocessing end its segment.
 
-    It exits by os._exit, which runs no atexit handlers: otherwise it would look killed. multiprocessing accepts an exit
-    handler only in the child, and a start handler only in the parent. So the start handler sets the exit handler.
+    The child exits by os._exit, which runs no atexit handlers: otherwise it would look killed. multiprocessing accepts
+    an exit handler only in the child, and a start handler only in the parent. So the start handler sets the exit
+    handler.
     """
     util = sys.modules.get("multiprocessing.util")
     if util is not None:  # None: multiprocessing did not fork this process

@@ -25,7 +25,7 @@
  *
  *   removed = begun in the record - begun in the checkpoint's totals of the same uuid
  *
- * It ignores a record if it reads the segment, if another segment or record has the totals of the lost segment
+ * A reader ignores a record if it reads the segment, if another segment or record has the totals of the lost segment
  * (`took`), or if the checkpoint lists the uuid as part of a sum.
  *
  * A reader reads the checkpoint first, then the segments, then this file, because a record is appended before its

@@ -50,7 +50,7 @@ class Thresholds:
         "If a worker completes no span, a span whose p99 is unknown is reported as stuck after this time.",
     )
     memory_over: float = _row(
-        600, "s", 300, 86_400, "The memory of a worker must only grow for this time before it is reported."
+        600, "s", 300, 86_400, "A worker is reported after its memory has only grown for this time."
     )
     memory_growth: float = _row(1, "MiB/min", 0.01, 1e6, "A worker whose memory grows by less is not reported.")
     slower_percent: float = _row(

@@ -1,12 +1,12 @@
 """One worker of the demonstration: a replica of the transformer that answers requests.
 
-It is a separate program in a separate process. From brickd, it imports only the transformer. All replicas have the same
-weights and get the same requests. Its argument selects its fault:
+The worker is a separate program in a separate process. From brickd, it imports only the transformer. All replicas have
+the same weights and get the same requests. The argument selects the fault:
 
     well none damaged one bit of one weight is flipped slow one operator does its work ten times
 
-It loads its weights, answers requests after the first byte from its standard input, and ends after the next byte or the
-end of the input.
+The worker loads its weights, answers requests after the first byte from its standard input, and ends after the next
+byte or the end of the input.
 """
 
 import asyncio

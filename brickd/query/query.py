@@ -41,7 +41,8 @@ def given(by: Parameter, *, default: Any = MISSING) -> Any:
 class Query:
     """A query; each subclass declares its parameters, and in `rules` the rules between them.
 
-    It works like a frozen dataclass. A dataclass takes 1 ms to define, and every command would wait for 25 of them.
+    A query works like a frozen dataclass. A dataclass takes 1 ms to define, and every command would wait for 25 of
+    them.
     """
 
     _given: ClassVar[dict[str, _Given]] = {}

@@ -1,7 +1,7 @@
 """The server of a small transformer: `python -m benchmarks.served ARM`.
 
-It prints its port when it answers, and ends when its stdin closes. It calls brickd only if an arm needs more than
-`brickd run` does.
+The server prints its port when it answers, and ends when its stdin closes. It calls brickd only if an arm needs more
+than `brickd run` does.
 """
 
 from __future__ import annotations

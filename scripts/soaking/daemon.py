@@ -103,7 +103,7 @@ class Daemon:
         return self._over()
 
     def leave(self) -> None:
-        """Kill it if it runs."""
+        """Kill the daemon if it runs."""
         if self._process is not None:
             self._process.kill()
             self._over()

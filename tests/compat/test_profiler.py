@@ -1,4 +1,4 @@
-"""BrickProfiler: the seed profiler's names over lanes, protocols F101 to F110, reports."""
+"""BrickProfiler: the names of the predecessor's profiler over lanes, protocols F101 to F110, reports."""
 
 from __future__ import annotations
 

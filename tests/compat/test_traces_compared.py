@@ -1,4 +1,4 @@
-"""The comparison of two runs of traces, without any of the flaws of the seed's comparison."""
+"""The comparison of two runs of traces, without any of the flaws of the predecessor's comparison."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_difference_after_the_first_64_elements_is_found() -> None:
     report = compared([T(output=b)], [T(output=a)])
     assert report.verdict == "diverged"
     (pair,) = report.divergences
-    assert pair.expected.fnv1a == pair.actual.fnv1a, "which the seed's does not see"
+    assert pair.expected.fnv1a == pair.actual.fnv1a, "which the predecessor's comparison does not see"
     assert pair.relative_error == pytest.approx(1 / 64, rel=0.5)
 
 

@@ -69,7 +69,7 @@ def test_a_file_that_stays_unpublished_is_checked_less_often(prefix: str) -> Non
             assert looks.directory.waits, "the other one is being made"
         looks.at(10 * SECOND)
     assert [now_ns for file, now_ns in looks.opened if file == f"{prefix}0"] == [10 * SECOND]
-    # Its worker has ended.
+    # The worker of this file has ended.
     looks.at(15 * SECOND)
     assert not list(SHM.glob(f"{prefix}*"))
     assert (looks.logged, looks.directory.quarantined) == ([], {})

@@ -117,7 +117,7 @@ def test_the_golden_segment_has_an_exact_ledger() -> None:
         assert reading is not None
         first, slots = segment.ring(0, events=False)
     ledger = ledger_of(reading)
-    # Its worker died while it changed a summary: that span is unpublished, and its open spans are abandoned.
+    # The segment's worker died while it changed a summary: that span is unpublished, and the open spans are abandoned.
     assert {term: n for term, n in ledger.spans.items() if n} == {
         **{"begun": 15, "summarized": 12, "abandoned": 2, "unpublished": 1, "unmatched": 1}
     }

@@ -1,6 +1,6 @@
 /* since.c - deferred work that began at any time, by a stopped clock: the starts in its events.
  *
- * It prints "paused" when all is recorded, and ends with its standard input.
+ * Prints "paused" when all is recorded, and ends with its standard input.
  */
 #include "writer/deferred.h"
 

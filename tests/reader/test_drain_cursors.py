@@ -290,7 +290,7 @@ def test_a_writer_never_believes_unread_slots_after_two_consumers_died(
 def test_a_writer_believes_one_of_two_tails_during_an_update(
     before: int, more: int, position_at: int, complement_at: int
 ) -> None:
-    """It loads the position first (O13), the complement later, each after some written bytes."""
+    """The writer loads the position first (O13), the complement later, each after some written bytes."""
     with rings(event_slots=SLOTS) as r:
         r.move(0, "event", before)
         r.tail(0, "event", before)

@@ -1,7 +1,8 @@
 """A daemon without an API: a program of the tests.
 
-It is `brickd up` without the API, which takes longer to load than the life of a daemon that a test kills: the same
-directory, loop, checkpoint and end. Prints each event on a line of stdout. An argument is the length of an epoch in ns.
+This daemon is `brickd up` without the API, which takes longer to load than the life of a daemon that a test kills: the
+same directory, loop, checkpoint and end. Prints each event on a line of stdout. An argument is the length of an epoch
+in ns.
 """
 
 from __future__ import annotations

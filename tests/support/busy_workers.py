@@ -77,7 +77,7 @@ class Loaded:
         self.reported = Counter(self.worker.next_report())
 
     def kill(self) -> None:
-        """Kill it at rest, so its report is exact."""
+        """Kill the worker at rest, so its report is exact."""
         self.rest()
         self.worker.kill()
         self.fate = "killed"

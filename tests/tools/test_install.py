@@ -1,6 +1,6 @@
 """scripts/install: what it reinstalls, where its pip comes from, and interruptions.
 
-It runs in a checkout of a few empty files, with a Python whose pip only logs its arguments.
+The script runs in a checkout of a few empty files, with a Python whose pip only logs its arguments.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _ARM = (("asimd", "neon"), ("neon", "neon"))
 def fnv1a_f32_checksum(data: Any) -> int:
     """Return the old tools' FNV-1a of the first 64 numbers as 32-bit floats.
 
-    It ignores the other numbers and the length. The full checksum is `fingerprint(data).checksum`.
+    The checksum ignores the other numbers and the length. The full checksum is `fingerprint(data).checksum`.
 
     data: a tensor, as in `fingerprint`, or a list of numbers.
 

@@ -48,7 +48,7 @@ class Backend:
     def of_rows(self, how: str) -> Brick:
         """Return the description for a part without an attention, as a handle.
 
-        It has the processor's instructions, because rows are compared exactly.
+        The description names the processor's instructions, because rows are compared exactly.
         """
         threads, precision = self._now
         now = how, threads(), precision()

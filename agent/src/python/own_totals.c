@@ -1,7 +1,8 @@
 /* python/own_totals.c - what this process has recorded so far: BrickProfiler's statistics and graph without a daemon.
  *
- * It is not on the record path, and writes nothing. It copies each lane's summaries like any reader (brick_shm.h, O5 to
- * O8), because other threads continue to record. Times are in ticks; the result has the length of a tick.
+ * This file is not on the record path, and writes nothing. It copies each lane's summaries like any reader
+ * (brick_shm.h, O5 to O8), because other threads continue to record. Times are in ticks; the result has the length of a
+ * tick.
  */
 #include "methods.h"
 

@@ -37,8 +37,8 @@ PyObject *core_of_type(PyObject *object, PyObject **name, const char *text);
 /* Hides calls on tensors from function modes of torch until core_torch_leave, which takes the result. Raises nothing. */
 PyObject *core_torch_enter(PyObject *tensor);
 void core_torch_leave(PyObject *silent);
-/* Returns the object that keeps a tensor's memory in place: a new reference. For torch's tensors, it is the storage,
- * because a tensor may get another storage during the reading. */
+/* Returns the object that keeps a tensor's memory in place: a new reference. For a tensor of torch, this is the
+ * storage, because a tensor may get another storage during the reading. */
 PyObject *core_torch_owner(PyObject *tensor);
 /* Returns 0, or -1 with an exception set if memory has the numbers with the opposite sign, which DLPack does not
  * report. */

@@ -63,7 +63,7 @@ static struct brick_thread *claim(int *refusal)
         if (brick_load_relaxed32(&t->owner) != 0 || !brick_claim32(&t->owner, 0, 1)) /* O16 */
             continue;
         t->number = n;
-        /* Its last thread may have left content in a lost segment that is not moved yet. */
+        /* The lane's last thread may have left content in a lost segment that is not moved yet. */
         int left = t->segment != NULL && t->segment != s;
         BRICK_POINT("bind");
         if ((t->free == NULL && !brick_nodes_more(t)) || !(left ? brick_lane_move(t) : brick_lane_bind(t, s))) {

@@ -149,7 +149,7 @@ def blame(site: Site, one: DecodedFingerprint, other: DecodedFingerprint, row: M
     if _equal(one.inputs, other.inputs):
         return here
     if row.inputs_error is None:
-        # A record has room for a few inputs. Of the others, it has the last one's checksum, and no sketch.
+        # A record has room for a few inputs. Of further inputs it has one checksum, and no sketch.
         return Blame.UNKNOWN if _more(one) or _more(other) else Blame.PROPAGATED
     if row.tolerance is None or row.inputs_error > row.tolerance:
         return Blame.PROPAGATED

@@ -76,7 +76,7 @@ def _more(known: frozenset[str], others: Collection[str], most: int) -> frozense
 def fate(doubt: Doubt, present: Collection[str], *, differs: bool, repeats: bool) -> Fate:
     """Return the state of a place; `differs`: whether steady workers differ, now or earlier.
 
-    `present` workers have a fingerprint in the window. Those without a case agree if the kernel repeats its results.
+    `present` workers have a fingerprint in the window. Workers without a case agree if the kernel repeats its results.
     """
     if 2 * len(doubt.contradict) > len(doubt.workers.union(present) if repeats else doubt.workers):
         return Fate.DOUBTED

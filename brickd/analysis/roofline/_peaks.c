@@ -4,13 +4,13 @@
  * same time, without waiting for each other. If other processes use the processors, a thread that waits for another
  * thread rarely runs together with it.
  *
- * It is a separate module because only the measurement of peaks needs it. It is in C because L1, the level that matters
- * for small kernels, delivers 24 KiB in 80 ns: a call from Python takes longer, and threads must not wait for the
- * interpreter.
+ * This is a separate module because only the measurement of peaks needs it. It is in C because L1, the level that
+ * matters for small kernels, delivers 24 KiB in 80 ns: a call from Python takes longer, and threads must not wait for
+ * the interpreter.
  *
- * It only reads. A store costs one or two transfers, depending on the instruction, so reads are the fastest way to move
- * a number of bytes. The caller must write to the buffer first: unwritten memory is one page of zeros. Multiply-adds
- * stay in registers: no kernel is faster with the same instructions.
+ * Bandwidth is measured by reads only. A store costs one or two transfers, depending on the instruction, so reads are
+ * the fastest way to move a number of bytes. The caller must write to the buffer first: unwritten memory is one page of
+ * zeros. Multiply-adds stay in registers: no kernel is faster with the same instructions.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -17,7 +17,7 @@ from brickd.model.workers import Worker
 
 RESCAN_NS = 300_000_000_000  # the agent's time from one scan to the next, unless the host sets another
 _RESCAN_TIMES = 200  # or this many times the length of the last scan, if that is longer
-# The longest time that a host can set, 1e9 s. A longer one in a worker's memory is limited to this.
+# The longest time that a host can set, 1e9 s. A longer time in a worker's memory is limited to this.
 PERIOD_MAX_NS = 1_000_000_000_000_000_000
 
 

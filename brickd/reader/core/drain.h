@@ -1,7 +1,7 @@
 /* core/drain.h - one consumer of the rings of a segment.
  *
- * It reads with pread, validates and keeps records, and returns the tails to write; it never writes to a segment. After
- * an inconsistency the segment is refused forever. Records that were read before stay.
+ * The consumer reads with pread, validates and keeps records, and returns the tails to write; it never writes to a
+ * segment. After an inconsistency the segment is refused forever. Records that were read before stay.
  */
 #ifndef BRICKD_DRAIN_H
 #define BRICKD_DRAIN_H

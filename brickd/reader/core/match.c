@@ -85,7 +85,7 @@ int brick_match(const struct brick_fingerprints *p, struct brick_match *m)
         brick_match_sort(&w);
         whole = brick_match_make_room(&w) && brick_order_find(&w) && walk(&w) && (!m->by_input || (m->single_rows ? brick_rows_settle : brick_classes_find)(&w));
     }
-    if (whole && !m->by_input && brick_steps_find_other_work(&w)) { /* again: each with those that did the same work */
+    if (whole && !m->by_input && brick_steps_find_other_work(&w)) { /* again, by work */
         brick_match_sort(&w);
         whole = walk(&w);
     }

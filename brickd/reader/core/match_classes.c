@@ -14,7 +14,7 @@
 
 #define PAIRS_MAX ((size_t)4096) /* per site: each pair visits all contents of the site */
 #define OUTPUTS_MAX 16u          /* outputs per content, the most frequent: only these may be of other classes */
-/* If all contents differ in the same place: below this number undecided, else one wrong element. */
+/* If all contents differ in the same place: fewer contents than this decide nothing, more show one wrong element. */
 #define ONE_PLACE_MIN 8u
 #define BEYOND_SHARE 8u /* at most one content in this many may differ by more; that one diverges */
 

@@ -1,6 +1,6 @@
 /* core/segment_copy.h - copies a segment's contents and validates the copies.
  *
- * It does not use Python, so sanitizers can build it separately. It trusts no data that it reads: every count is
+ * This code does not use Python, so sanitizers can build it separately. It trusts no data that it reads: every count is
  * bounded before use, and an inconsistency is refused with a text that gives the value seen and the value expected.
  */
 #ifndef BRICKD_SEGMENT_COPY_H

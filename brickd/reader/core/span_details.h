@@ -1,6 +1,6 @@
 /* core/span_details.h - the span records of one segment: their number, the longest of each path, and the newest ones.
  *
- * Their sums are in the worker's own summaries. A path takes memory at its first span.
+ * The sums of spans are in the worker's own summaries. A path takes memory at its first span.
  */
 #ifndef BRICKD_SPAN_DETAILS_H
 #define BRICKD_SPAN_DETAILS_H

@@ -1,7 +1,8 @@
 """An LTTng session daemon for one run, started before any timed process, by their parent.
 
-Its files are in the run's folder, except those with a fixed path: for root the run directory, for every user one or two
-pages of shared memory. New files are removed at the end. If this process is killed, the kernel ends the daemon.
+The daemon's files are in the run's folder, except those with a fixed path: for root the run directory, for every user
+one or two pages of shared memory. New files are removed at the end. If this process is killed, the kernel ends the
+daemon.
 """
 
 from __future__ import annotations

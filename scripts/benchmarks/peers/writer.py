@@ -1,6 +1,6 @@
 """Our writer as used by an engine in C, without Python; measured like the peers in C.
 
-It runs next to the writer inside brick_agent, with its own segment and prefix.
+This writer runs next to the one inside brick_agent, with its own segment and prefix.
 """
 
 from __future__ import annotations
