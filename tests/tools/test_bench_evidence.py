@@ -228,7 +228,7 @@ def table(*rows: tuple[int, int, int, int, int]) -> Table:
     """Rows of a site, with: input, output, rows of the call, history, shapes."""
     found = np.zeros(len(rows), ROW)
     for number, (given, output, called, history, shapes) in enumerate(rows):
-        found[number] = (0, 0, 0, called, True, history, 0, 0, shapes, given, output)
+        found[number] = (0, 0, 0, called, 0, True, history, 0, 0, shapes, given, output)
     return found
 
 
@@ -245,6 +245,14 @@ def test_a_value_that_no_other_replica_has_is_an_outlier_unless_the_key_tells_it
     found = counted(table((1, 5, 8, 1, 1), (1, 6, 4, 1, 1)), table((1, 5, 8, 2, 2)))
     assert found["equal input row"] == (1, 0, 1)
     assert found["equal input row, calls of as many rows"] == (1, 1, 0)
+
+
+def test_the_outlier_share_is_of_the_worst_replica_and_site() -> None:
+    mine = table(*((given, given + 10 * (given < 2), 8, 1, 1) for given in range(4)), (9, 9, 8, 1, 1))
+    others = [table(*((given, given, 8, 1, 1) for given in range(4))) for _ in range(2)]
+    assert [each["outlier_share"] for each in compared([mine, *others], ["a"])[:2]] == [0.5, 0.5]
+    few = table((0, 10, 8, 1, 1), (1, 1, 8, 1, 1))
+    assert compared([few, others[0][:2]], ["a"])[0]["outlier_share"] == 0.0
 
 
 def test_rows_are_known_elsewhere_with_the_same_history_and_if_wanted_lineage() -> None:

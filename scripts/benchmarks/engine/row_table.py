@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -18,15 +19,19 @@ ROW = np.dtype(
         ("site", np.uint16),
         ("position", np.uint16),
         ("step", np.uint32),
-        ("called", np.uint32),
+        ("called", np.uint32),  # the number of rows in the call
+        ("place", np.uint32),  # of the row in the call
         ("reached", np.bool_),  # the experts that were asked for, if any were
         *((name, np.uint64) for name in ("history", "borders", "widths", "shapes", "input", "output")),
     ]
 )
+_SITE_BYTES = ROW["site"].itemsize  # each key begins with its site
+_KEYS_MIN = 3  # of a replica and a site, for a share
 # The keys of comparisons, from what must be equal to what may differ.
 KEYS = {
     "equal input row": ("site", "input"),
     "equal input row, calls of as many rows": ("site", "input", "called"),
+    "equal input row, place in a call of as many rows": ("site", "input", "called", "place"),
     "equal history, lineage with shapes": ("site", "position", "history", "shapes"),
     "equal history, lineage with widths": ("site", "position", "history", "widths"),
     "equal history, lineage of borders": ("site", "position", "history", "borders"),
@@ -48,15 +53,22 @@ def _compared(name: str, keys: tuple[str, ...], tables: Sequence[Table], sites: 
     """Count the keys that several replicas have, and the rows with such a key.
 
     `outlier_keys`: of the worst replica, the keys with a value that no other replica has, though others have the key.
+    `outlier_share`: of the worst replica and site, the share of such keys in those that others have, too.
     """
     values: dict[bytes, dict[int, int]] = {}  # for each key and output, the replicas with it
-    times: dict[bytes, int] = {}
+    times: Counter[bytes] = Counter()
     for replica, table in enumerate(tables):
         for key, output in zip(_packed(table, keys), table["output"].tolist(), strict=True):
             among = values.setdefault(key, {})
             among[output] = among.get(output, 0) | 1 << replica
-            times[key] = times.get(key, 0) + 1
-    shared = {key: among for key, among in values.items() if _several(among.values())}
+            times[key] += 1
+    shared = {key: among for key, among in values.items() if _union(among.values()).bit_count() > 1}
+    known, outliers = Counter[tuple[int, bytes]](), Counter[tuple[int, bytes]]()
+    for key, among in shared.items():
+        for replica in range(len(tables)):
+            known[replica, key[:_SITE_BYTES]] += _union(among.values()) >> replica & 1
+            outliers[replica, key[:_SITE_BYTES]] += 1 << replica in among.values()
+    shares = [count / known[place] for place, count in outliers.items() if known[place] >= _KEYS_MIN]
     return {
         "case": name,
         "rows": sum(map(len, tables)),
@@ -65,9 +77,10 @@ def _compared(name: str, keys: tuple[str, ...], tables: Sequence[Table], sites: 
         "keys_equal": sum(len(among) == 1 for among in shared.values()),
         "values_max": max(map(len, shared.values()), default=0),
         "outlier_keys": max(
-            sum(1 << replica in among.values() for among in shared.values()) for replica in range(len(tables))
+            sum(count for (of, _), count in outliers.items() if of == replica) for replica in range(len(tables))
         ),
-        "sites": len({key[:2] for key in shared}),
+        "outlier_share": max(shares, default=0.0),
+        "sites": len({key[:_SITE_BYTES] for key in shared}),
         "all_sites": len(sites),
     }
 
@@ -79,9 +92,9 @@ def known_elsewhere(mine: Table, others: Sequence[Table], *, lineage: bool) -> i
     return sum(key in known for key in _packed(mine, keys))
 
 
-def _several(replicas: Iterable[int]) -> bool:
-    """Whether at least two replicas are in the union of some sets."""
-    return functools.reduce(operator.or_, replicas, 0).bit_count() > 1
+def _union(replicas: Iterable[int]) -> int:
+    """The union of sets of replicas, each as bits."""
+    return functools.reduce(operator.or_, replicas, 0)
 
 
 def _packed(table: Table, keys: tuple[str, ...]) -> Iterator[bytes]:

@@ -37,7 +37,7 @@ class Rows:
         for number, (generation, start, count) in enumerate(slices):
             lineage = generation.lineage.after(start, count, shape)
             rows += [
-                (0, position, step, 0, True, generation.histories[position], *lineage, 0, 0)
+                (0, position, step, 0, 0, True, generation.histories[position], *lineage, 0, 0)
                 for position in range(start, start + count)
             ]
             self._real += range((number + 1) * shape.tokens - count, (number + 1) * shape.tokens)
@@ -73,7 +73,7 @@ class Rows:
             head = len(inputs) == len(self._last) != len(self._step)
             table = self._step[self._last] if head else self._step.copy()
             real = range(len(inputs)) if head else self._real
-            table["site"], table["called"] = site, len(inputs)
+            table["site"], table["called"], table["place"] = site, len(inputs), real
             table["input"], table["output"] = inputs[real], outputs[real]
             self._tables.append(table)
 
