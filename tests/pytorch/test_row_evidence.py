@@ -28,7 +28,7 @@ torch.manual_seed(3)
 class MLP(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.up_proj, self.down_proj = torch.nn.Linear(32, 64), torch.nn.Linear(64, 32)
+        self.up_proj, self.down_proj = (torch.nn.Linear(*size, bias=False) for size in ((32, 64), (64, 32)))
     def forward(self, x): return self.down_proj(torch.relu(self.up_proj(x)))
 class Layer(torch.nn.Module):
     def __init__(self): super().__init__(); self.norm, self.mlp = torch.nn.LayerNorm(32), MLP()
