@@ -214,8 +214,8 @@ uint64_t brick_pending(void);
 /* Why another worker must have the same numbers. */
 enum brick_agreement {
     BRICK_AGREES_LOCAL = 0,      /* no relation: inputs and weights decide */
-    BRICK_AGREES_REPLICATED = 1, /* each member of the group `of` has all of it */
-    BRICK_AGREES_PARTIAL = 2,    /* each has a part of the sum */
+    BRICK_AGREES_REPLICATED = 1, /* each member of the group `of` has the whole tensor */
+    BRICK_AGREES_PARTIAL = 2,    /* each member has a part of the sum */
     BRICK_AGREES_MOVED = 3       /* sent and received over the link `of`; `position` identifies the piece */
 };
 
@@ -302,7 +302,7 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
 /* The chosen rows of a call. */
 struct brick_rows {
     struct brick_taken inputs[BRICK_ROWS];
-    uint64_t at[BRICK_ROWS]; /* their indices, in flat order */
+    uint64_t at[BRICK_ROWS]; /* the rows' indices, in flat order */
     uint64_t rows;           /* of the call */
     int64_t shape[BRICK_DIMS_MAX];
     uint32_t leading; /* dimensions of `shape`: the input's without the last */

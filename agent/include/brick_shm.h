@@ -186,7 +186,7 @@
  * lower ones let golden files be tiny. */
 #define BRICK_LANES_MAX 1024u
 #define BRICK_NUMBERS_MAX 65472u /* names, paths: below BRICK_ROOT, a multiple of BRICK_BLOCK */
-#define BRICK_SITES_MAX 16384u   /* their bitmap fits the control page */
+#define BRICK_SITES_MAX 16384u   /* the bitmap of the sites fits the control page */
 #define BRICK_SLOTS_MAX 16777216u
 
 /* Paths whose summaries, and names whose texts, get memory together: 64 summaries are exactly 18 pages. */
@@ -417,7 +417,7 @@ struct brick_lane {
     uint64_t opened;        /* threads that have owned this lane */
     uint64_t thread;        /* the owner's thread id, 0 when free */
     /* line 1: what went wrong with spans */
-    uint64_t abandoned;     /* their thread or task ended, or a span around them ended */
+    uint64_t abandoned;     /* spans whose thread or task ended, or a span around them */
     uint64_t rejected[BRICK_REJECTED_REASONS];
     uint64_t nested;        /* calls from a signal handler that interrupted a call */
     uint64_t unmatched;     /* ends without a begin, measurements without a start */
@@ -695,8 +695,8 @@ BRICK_ASSERT(sizeof(struct brick_tensor_sketch) == sizeof(struct brick_record), 
 /* Why another worker must have the same. */
 enum brick_relation {
     BRICK_LOCAL = 0,      /* no relation: inputs and weights decide */
-    BRICK_REPLICATED = 1, /* each member of the group has all of it */
-    BRICK_PARTIAL = 2,    /* each has a part of the sum */
+    BRICK_REPLICATED = 1, /* each member of the group has the whole tensor */
+    BRICK_PARTIAL = 2,    /* each member has a part of the sum */
     BRICK_MOVED = 3,      /* sent and received over this link; `position` identifies the piece */
     BRICK_RELATIONS = 4,
 };

@@ -253,7 +253,7 @@ def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Chang
 
 def _over(before: Entry | None, entry: Entry, why: str, now_ns: int, changes: list[Change]) -> Entry:
     """Return the ended entry; its end is sent if its start was sent."""
-    if before is None:  # its cause is older than the book
+    if before is None:  # the cause is older than the book
         return entry._replace(ended_ns=entry.seen_ns)
     if before.ended_ns is not None:
         return entry

@@ -80,7 +80,7 @@ class ClientPlaces:
             rivals, most = {each for each in self._taken if each.role < Role.CONTROL}, most // 2
         if len(rivals) > most:
             longest = min(rivals, key=lambda each: each.waited_since)
-            if longest is newcomer:  # all others wait for the daemon
+            if longest is newcomer:  # all other clients wait for the daemon
                 return False
             longest.abort()
         return True

@@ -115,7 +115,7 @@ def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
         order = Forgetting(() if dead is None else tuple(dead.values()))
         forgotten: int = ask_daemon("forget", order, post=True)["forgotten"]
         return forgotten
-    except TurnedAway:  # another user's daemon: its workers are invisible, too
+    except TurnedAway:  # another user's daemon: that user's workers are invisible, too
         return 0
     except NoDaemon:
         if not wanted:

@@ -80,7 +80,7 @@ def _copied(out: Path, asked: RecordedFile, length: int) -> None:
     """Copy a file from the daemon, then let the daemon remove its own."""
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     pieces = client.ask("record/file", to_query(asked), seconds=_FILE_SECONDS).pieces()
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # the same mode as at the daemon
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # as in the daemon's directory
     try:
         with open(fd, "wb", buffering=0) as file:  # unbuffered: a buffer would be written at close, even after an error
             for piece in _shown(pieces, length):

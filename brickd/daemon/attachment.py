@@ -39,7 +39,7 @@ class Stage(Enum):
 
     DRAINED = "drained"
     READ = "read"  # drained to its end; it may be removed when its totals are saved
-    OVER = "over"  # no longer needed
+    OVER = "over"  # the segment is no longer needed
 
 
 @dataclass(slots=True, eq=False)

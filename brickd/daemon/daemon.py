@@ -186,4 +186,4 @@ class Daemon(LiveWorld):
 
     def down(self) -> None:
         """End the daemon soon."""
-        os.kill(os.getpid(), signal.SIGTERM)  # the same signal as for every other stop
+        os.kill(os.getpid(), signal.SIGTERM)  # every stop is by this signal

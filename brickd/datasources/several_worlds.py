@@ -112,4 +112,4 @@ class Gathered:
 
 
 def _mark(number: int) -> str:
-    return f"{number:08x}"  # all have the same length, so none is a prefix of another
+    return f"{number:08x}"  # all marks have the same length, so none is a prefix of another

@@ -50,7 +50,7 @@ class Ration(IntEnum):
     """How much of a segment is read."""
 
     WHOLE = 0
-    NO_DETAIL = 1  # its rings are not read; its worker counts the records without room
+    NO_DETAIL = 1  # the segment's rings are not read; its worker counts the records without room
     SELDOM = 2  # like NO_DETAIL, and its totals are read only once a minute
     NOTHING = 3
 

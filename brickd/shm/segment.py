@@ -224,7 +224,7 @@ def _shared_paths(rows: tuple[tuple[int, int, int, int] | None, ...]) -> list[Ca
 def _checked_paths(rows: Iterable[tuple[int, int, int, int] | None]) -> list[CallPath | None]:
     paths = [None if row is None else CallPath._make(row) for row in rows]
     for number, path in enumerate(paths):
-        if path is not None and path.unit == _reader.UNIT_BOUND:  # only a daemon adds these
+        if path is not None and path.unit == _reader.UNIT_BOUND:  # only a daemon adds paths of this unit
             raise ValueError(f"path {number} has unit {path.unit}, which workers never write")
     return paths
 

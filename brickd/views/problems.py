@@ -185,7 +185,7 @@ def _alarms(seen: Seen) -> Found:
     from brickd.analysis.timing.alarms import of_services
 
     for alarm in of_services(seen.alarms):
-        if alarm.kind != "nan":  # its problem lasts longer than its alarm: see _born
+        if alarm.kind != "nan":  # this problem lasts longer than the alarm: see _born
             yield Problem(alarm.kind, alarm.service, alarm.workers, alarm.text, alarm.command)
 
 

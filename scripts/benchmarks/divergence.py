@@ -104,7 +104,7 @@ def _operators(place: Workplace, runs: int, prompts: int, seed: int) -> list[dic
 
 def _classes(place: Workplace, runs: int, prompts: int, seed: int) -> list[dict[str, Any]]:
     """Two replicas next to two with another order of addition: these hide no divergence."""
-    least = round(_COVERED * 3 * runs * prompts * len(MOMENTS) * _CHECKED)  # all workers have a third of these
+    least = round(_COVERED * 3 * runs * prompts * len(MOMENTS) * _CHECKED)  # all workers have a third of it
     cases = {
         "input": ("same input: two replicas and two of another numeric class", Wanted(99.9, 99, least // 3)),
         "online": ("the same while they run; localised: kernel and layer", Wanted(99.9, 99, least)),

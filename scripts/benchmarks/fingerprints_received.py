@@ -34,7 +34,7 @@ _DRAINED = 512  # fingerprints of one worker per pass
 _FEW = 32  # rounds per worker, if a group has room for all workers
 _OF_A_ROUND = 1 << 15
 _FILLING = WINDOW_BYTES // 512
-_SITE, _OUTPUT, _INPUT = 8, 128, 256  # their positions in a checksum with one input
+_SITE, _OUTPUT, _INPUT = 8, 128, 256  # the positions in a checksum with one input
 
 
 class Case(NamedTuple):

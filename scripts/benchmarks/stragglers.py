@@ -30,7 +30,7 @@ NAMED = Goal(95, at_least=True)
 FALSE = Goal(1)
 
 _AT_ONCE = 12  # services under one daemon
-_SNAPSHOT_SECONDS = 10.0  # their starts are spread over this time
+_SNAPSHOT_SECONDS = 10.0  # the starts of the services are spread over this time
 _LOOK_SECONDS = 2.0
 _SEED = 2026
 

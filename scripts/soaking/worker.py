@@ -116,7 +116,7 @@ def main() -> None:
     """Fork the workers, and wait until all have ended."""
     folder = Path(sys.argv[1])
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # children of killed workers become this process's
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their exit status is not needed
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the exit statuses of the workers are not needed
     leash, held = os.pipe()
     line = ""
     for line in sys.stdin:

@@ -39,7 +39,7 @@ VERBS = (
     "notify test",
     "doctor",
 )
-STEPS = 200  # their checksums fit into a ring three times
+STEPS = 200  # the checksums of these steps fit into a ring three times
 SPANS = 2 * STEPS
 RECORDS = """
 import sys

@@ -121,7 +121,7 @@ def test_prune_accepts_the_displayed_name_of_a_dead_worker(worker: Start, prefix
         assert (refused.returncode, refused.stderr.count("m/2 is live, expected a worker that ended or died")) == (4, 1)
         assert brickd("prune", "m/7").returncode == 4
         assert brickd("prune", "--refused", shared).returncode == 2
-        if asked == "without a daemon":  # it counts the workers in the checkpoint, which a daemon writes regularly
+        if asked == "without a daemon":  # counts those in the checkpoint, which a daemon writes regularly
             assert document("prune", "--dry-run", shared)["forgotten"] == 1
         done = document("prune", shared)
         assert (done["forgotten"], done["removed"]) == (1, [])

@@ -183,7 +183,7 @@ def test_saving_to_a_full_disk_is_retried_once_a_second(tmp_path: Path) -> None:
             world.close()
 
 
-FIRST = int(os.environ.get("TESTS_SEED", "1000"))  # another one each night
+FIRST = int(os.environ.get("TESTS_SEED", "1000"))  # another seed each night
 SWEEPS = [range(first, first + 500) for first in range(FIRST, FIRST + 10_000, 500)]
 
 

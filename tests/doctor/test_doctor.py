@@ -132,7 +132,7 @@ def test_a_volume_of_a_pod_needs_no_sticky_bit(mode: int, state: str) -> None:
         (64 * MIB, [], "ok"),
         (19 * MIB, [], "ok"),
         (19 * MIB - 1, [], "advice"),  # one worker may need more
-        (40 * MIB, [Demand(10 * MIB, 44 * MIB)], "ok"),  # it has most of its memory already
+        (40 * MIB, [Demand(10 * MIB, 44 * MIB)], "ok"),  # the worker has most of its memory already
         (40 * MIB, 2 * [Demand(10 * MIB, 44 * MIB)], "advice"),
         (100 << 10, [Demand(44 * MIB, 44 * MIB)], "broken"),
         (0, [], "broken"),

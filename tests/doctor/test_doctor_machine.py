@@ -63,7 +63,7 @@ def test_the_exit_code_says_whether_a_finding_is_broken(worker: Start, prefix: s
         os.pwrite(opened.fileno(), major, 12)
     result = brickd("doctor", "--json")
     document = json.loads(result.stdout)
-    states = {finding["name"]: finding["state"] for finding in document["findings"]}  # also on others' processes
+    states = {finding["name"]: finding["state"] for finding in document["findings"]}  # others' processes count, too
     assert document["healthy"] == ("broken" not in states.values())
     assert states["segments-refused"] == ("ok" if major == b"\1" else "broken")
     assert (result.returncode, result.stderr) == (0 if document["healthy"] else 1, "")

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define HELD_MAX 65536u
-#define BEHIND "behind!" /* each block */
+#define BEHIND "behind!" /* stands behind each block */
 
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);

@@ -51,7 +51,7 @@ static int while_interning(int rounds, uint64_t *spans)
     int well = 1;
     pthread_create(&threads[0], NULL, intern, (void *)(uintptr_t)"left");
     pthread_create(&threads[1], NULL, intern, (void *)(uintptr_t)"right");
-    while (brick_load_acquire(&started) < 2) /* each adds one in every round until more is allowed */
+    while (brick_load_acquire(&started) < 2) /* each process adds one in every round until more is allowed */
         ;
     for (int round = 0; round < rounds; round++) {
         brick_fetch_add(&allowed, 50);

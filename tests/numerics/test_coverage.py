@@ -148,7 +148,7 @@ def test_coverage_shows_how_much_of_every_site_was_compared(worker: Start, prefi
             ("own", None): "alone",
         }
         assert reported["bricks_without_sites"] == [{"service": "api", "brick": "forward"}]
-        unlike = reported["sites"][0]["unlike"]  # one, or two if the outlier was not the last worker
+        unlike = reported["sites"][0]["unlike"]  # one case, or two if the outlier was not the last worker
         screen = brickd("coverage", "api", COLUMNS="120").stdout.splitlines()
         assert screen[12].startswith("since ")
         assert screen[1:12] == [

@@ -323,7 +323,7 @@ def test_fingerprints_drained_by_a_daemon_are_compared_with_recordings(worker: S
             assert [each["worker"] for each in mixed["workers"]] == list(words)
             assert place(mixed) == place(answer)
         assert document("diff", f"{base}:api/0", "api/0")["verdict"] == "identical"
-        for process in processes:  # their rings go with them
+        for process in processes:  # the workers' rings go with them
             process.go()
             assert process.end() == 0
         assert place(document("diff", f"{base}:api/0", "api/1", code=1)) == place(answer)

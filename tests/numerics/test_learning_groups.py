@@ -74,8 +74,8 @@ def test_a_worker_that_contradicts_itself_counts_as_its_class() -> None:
     ("group", "uuids"),
     [
         (alone(1, 1), UUIDS),
-        ([(0, 1, 1, 0), (1, 1, 1, 0), (1, 2, 1, 1)], UUIDS),  # one contradicts itself
-        (alone(1, 2), {0: "u0"}),  # one is gone
+        ([(0, 1, 1, 0), (1, 1, 1, 0), (1, 2, 1, 1)], UUIDS),  # worker 1 contradicts itself
+        (alone(1, 2), {0: "u0"}),  # worker 1 is gone
     ],
 )
 def test_a_single_reliable_output_needs_no_judgement(

@@ -139,7 +139,7 @@ def test_spans_are_read_across_batches_and_the_end_of_the_ring(many: int) -> Non
 @pytest.mark.parametrize("slots", [2, 3, 3000, BATCH + 1])
 def test_an_unknown_record_is_skipped_by_its_slots_at_any_batch_end(before: int, slots: int) -> None:
     records = counted(before + slots + 1)
-    records["kind"][before : before + slots] = 77  # also where it is not its first slot: payload can be anything
+    records["kind"][before : before + slots] = 77  # not only in a record's first slot: payload can be anything
     records["slots"][before] = slots
     with rings(span_slots=16384) as r:
         r.add(0, "span", records)

@@ -568,7 +568,7 @@ def test_a_piece_that_resembles_the_rest_of_another_is_not_taken_for_it(redacts:
     tape, long, short = Tape([], 1 << 24), 6 * 4_000, 6 * (3_600 if other == "place" else 2_900)
     slots = bytearray(CheckedRecord(Tensor(7, nan=1), (Tensor(8, nan=2),), params=3).slots() * 4_000)
     for number in range(4_000):
-        struct.pack_into("<Q", slots, 6 * number * SLOT, 1 + number)  # its sequence
+        struct.pack_into("<Q", slots, 6 * number * SLOT, 1 + number)  # the record's sequence
     with rings(lanes=2, event_slots=1 << 15) as one, rings(event_slots=1 << 15) as two:
         spool = _reader.Spool((4 * 4096 + 2_000) * SLOT, values=False, redacts=redacts)
         drains = [one.drain(), two.drain()]

@@ -227,7 +227,7 @@ def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: 
     assert answer["removed_files"] > 0
     assert answer["not_recorded"] == {}
     assert all(os.path.getsize(path) <= 1 << 16 for path in kept)
-    for path in kept:  # each is readable alone
+    for path in kept:  # each file is readable alone
         assert document("workers", path)["workers"][0]["name"] == "api/0"
     for given in (kept[:1], kept[:2], kept[::-1], kept[::2]):
         goes_on = "the recording continues in the next file" in brickd("status", *given).stderr

@@ -115,7 +115,7 @@ def test_slots_that_do_not_fit_one_file_are_in_the_next_without_loss(tmp_path: P
     stood = [records(body) for file in files for kind, _, _, body in file if kind == _reader.CHUNK_RECORDS]
     assert b"".join(each.slots for each in stood) == numbered(8000).tobytes()
     assert (made.writer.counted().records, made.writer.counted().not_recorded) == (8000, {})
-    for file in files:  # each is readable alone, and has the reason of its end
+    for file in files:  # each file is readable alone, and has the reason of its end
         assert {_reader.CHUNK_BEGINNING, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_ENDING} <= {kind for kind, *_ in file}
 
 

@@ -128,9 +128,9 @@ class Writer:
         self.alone: int | None = None  # the thread with unpublished ticks, for which the others wait
         self.slow = slow
         self.alive, self.leaving, self.ended = True, False, False
-        self.removed = False  # its segment was, by another process
-        self.reaped = False  # its segment was, after a record of it
-        self.copied = False  # its segment was copied
+        self.removed = False  # whether another process removed the segment
+        self.reaped = False  # whether the segment was removed after a record of it
+        self.copied = False  # whether the segment was copied
         self.goes_on: Writer | None = None  # in another segment
         # After a removal the loss of the daemon that had the segment open may be unknown.
         self.uncertain = self.vanished = False
@@ -482,7 +482,7 @@ class World:
     seen: dict[str, int] = field(default_factory=dict)  # the number of spans by uuid
     removing: list[Generator[None, None, None]] = field(
         default_factory=list
-    )  # another process is at it, between any two steps
+    )  # another process acts between any two steps
     names: dict[str, str] = field(default_factory=dict)
     copies: set[str] = field(default_factory=set)  # names of files that are copies
     copies_drained: set[str] = field(default_factory=set)

@@ -121,7 +121,7 @@ def test_a_row_of_four_values_is_compared_and_one_of_three_is_not() -> None:
 @pytest.mark.parametrize(
     ("row", "steady"),
     [
-        ([1.0, 1.25, 2.0, 2.0, 2.75, 3.0], True),  # one is half as far as all together
+        ([1.0, 1.25, 2.0, 2.0, 2.75, 3.0], True),  # one slot is half as far as all together
         ([1.0, 2.0, 2.0, 3.0, 1.0, 3.0], False),  # two are
         ([2.0, -7.0, 2.0, 2.0, 2.0, 2.0], True),
         ([2.0, -7.0, 2.0, 2.0, -7.0, 2.0], False),
@@ -145,7 +145,7 @@ def test_a_steady_row_exceeds_half_its_distance_in_all_slots_but_one(row: list[f
         ([0.0, None, 1.0, 1.0, 1.0, 1.0], 4, 2),
         ([None, None, 1.0, 1.0, 1.0, 1.0], 4, 2),
         ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 6, 0),
-        ([1.0, 1.0, 1.0, 1.0, 1.0, 0.0], 6, 5),  # no slot is left: the last
+        ([1.0, 1.0, 1.0, 1.0, 1.0, 0.0], 6, 5),  # the last slot decides: no other is left
     ],
 )
 def test_a_changed_row_is_judged_by_the_slots_since_the_change(row: Row, slots: int, first: int) -> None:

@@ -69,7 +69,7 @@ def test_a_worker_that_waits_is_named_with_its_share_of_the_time() -> None:
 @pytest.mark.parametrize(
     ("waited", "named"),
     [
-        (at(2, 0.7, others=0.7), False),  # all wait
+        (at(2, 0.7, others=0.7), False),  # all workers wait
         (at(2, 0.06, others=0.02), False),  # less than 5 % more
         (at(2, 0.08, others=0.02), True),
         (lambda worker, slot: None if worker == 2 else 0.02, False),
@@ -157,7 +157,7 @@ def test_a_brick_explained_by_waiting_is_not_slow() -> None:
 @pytest.mark.parametrize(
     ("waited", "ran"),
     [
-        (at(2, 0.04), at(2, 0.1, 0.1)),  # it waits by less than half of its cost
+        (at(2, 0.04), at(2, 0.1, 0.1)),  # the worker waits by less than half of its cost
         (at(2, 0.2), at(2, 0.2, 0.1)),  # a slow operator waits longer, because it runs longer
         (lambda worker, slot: None, lambda worker, slot: None),  # the kernel has no account
     ],

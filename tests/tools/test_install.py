@@ -204,7 +204,7 @@ def test_a_second_run_at_the_same_time_waits_and_then_does_nothing(checkout: Che
                 first.communicate()
                 second.communicate()
     assert (first.returncode, second.returncode) == (0, 0)
-    assert checkout.installed == [SETUPTOOLS, *ALL]  # each once
+    assert checkout.installed == [SETUPTOOLS, *ALL]  # each project once
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])

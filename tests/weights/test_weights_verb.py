@@ -433,7 +433,7 @@ def test_a_recording_has_weights_known_at_its_start_and_read_meanwhile(
     assert (row["relative_error"] is not None) == (degree == ["--values"])
     ended = brickd("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights")
     assert ended.returncode == 1
-    if degree == ["--redact"]:  # each has its own key
+    if degree == ["--redact"]:  # each redacted recording has its own key
         assert "w.brick:api/0 differs from its earlier content, in layers.1.mlp.up.weight" in ended.stdout
         assert "0 comparisons: 0 identical, 1 diverged, 6 not comparable (key 6)" in ended.stdout
     else:

@@ -533,7 +533,7 @@ def filled(worker: Start, prefix: str, tail: tuple[int, int]) -> tuple[Worker, s
     [
         (2**40, 2**40 ^ MASK),  # ahead of the head
         (MASK, 0),
-        (5, 5),  # not a pair
+        (5, 5),  # these words are not a pair
         (0, 7),
         (4097, 4097 ^ MASK),
     ],

@@ -137,7 +137,7 @@ result = [rows.inputs[n].checksum for n in range(rows.count)]
 
 def test_another_epoch_chooses_other_rows(run: Run) -> None:
     source = "result = list(chosen(of_array(np.random.default_rng(1).standard_normal((400, 8)).astype('f'))).at)"
-    found = {tuple(run(source, epoch)[0]) for epoch in (23, 0, 32)}  # their windows are equal
+    found = {tuple(run(source, epoch)[0]) for epoch in (23, 0, 32)}  # the windows of these epochs are equal
     assert len(found) == 3
 
 

@@ -14,7 +14,7 @@ struct brick_agent {
     uint32_t *gate;
     uint32_t clock;
     struct brick_tables tables;
-    struct brick_thread *threads; /* one per lane */
+    struct brick_thread *threads; /* one struct per lane */
     struct brick_segment *segment;
     /* A digest of the weights' generation; 0 before a second load, unless the host names generations. A record made
      * during a change may have the old or the new digest. A forked child inherits the digest with the weights. */

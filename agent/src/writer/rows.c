@@ -185,7 +185,7 @@ static inline uint64_t key_of(const struct view *v, const char *row, uint64_t se
 static void choose(struct choice *c, const struct view *v, uint32_t epoch)
 {
     const uint64_t seed = brick_splitmix64(epoch), window = UINT64_C(4) << (seed >> 61);
-    const uint32_t position = v->leading > 1 ? 1 : 0; /* its dimension */
+    const uint32_t position = v->leading > 1 ? 1 : 0; /* the dimension of the positions */
     const uint64_t before = position > 0 ? (uint64_t)v->tensor->shape[0] : 1;
     const uint64_t positions = v->leading > 0 ? (uint64_t)v->tensor->shape[position] : 1;
     const uint64_t after = v->rows / before / positions;

@@ -122,7 +122,7 @@ class Learning:
                 apart[one.output].add(other.output)
                 apart[other.output].add(one.output)
         near = {each.output: found for each in others if (found := self._near(each, outputs))}
-        unknown += near.values()  # each may be of a different class
+        unknown += near.values()  # each of these may be of a different class
         return GroupToJudge(_folded(group, steady, outputs, apart, near), not unknown, _reader.ROUNDED_ONCE in unknown)
 
     def _near(self, one: _Output, outputs: Sequence[_Output]) -> int:

@@ -89,7 +89,7 @@ class WatchRound:
             self._looks[place].fingerprints += 1
             return True
         if not self.learning.turns.take(place):
-            return not self.learning.turns.wait(place, number, once=False)  # another one waits, and is judged for all
+            return not self.learning.turns.wait(place, number, once=False)  # a waiting one is judged for all
         service = self.numerics.service_number(place.service)
         verdict = judge_pairs(row_pairs(self.numerics.fingerprints, service, site))
         self._sites[place] = site

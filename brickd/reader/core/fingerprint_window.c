@@ -396,7 +396,7 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
     fingerprint->site_stateful = !row && (fingerprint->site & BRICK_SITE_STATEFUL) != 0;
     fingerprint->site = (fingerprint->site & ~(BRICK_SITE_STATEFUL | BRICK_SITE_ROWS)) | (row ? BRICK_SITE_ROWS : 0);
     const struct brick_tensor_sums *output = sums_of(slots, 0);
-    if (output->dtype == 0) /* no output was read: all of these would be equal */
+    if (output->dtype == 0) /* no output was read: all such outputs would be equal */
         return BRICK_ADDED_NOT;
     fingerprint->stateful = !row && ((c->flags & BRICK_CHECKED_STATEFUL) != 0
                     || (fingerprint->site_stateful && (c->flags & BRICK_CHECKED_STATELESS) == 0));
@@ -476,7 +476,7 @@ static enum brick_added add_one(struct brick_fingerprints *p, const struct brick
     count->fingerprints++;
     fingerprint.own_count = count->site != 0;
     put(p, &fingerprint, slots);
-    if (!brick_fingerprint_is_row(&fingerprint)) /* the same NaN would be counted at two sites */
+    if (!brick_fingerprint_is_row(&fingerprint)) /* a NaN of a row would be counted at two sites */
         brick_births_count(p, &fingerprint, slots);
     count->bare += fingerprint.inputs == 0;
     count->stateful += fingerprint.inputs != 0 && fingerprint.stateful;

@@ -50,7 +50,7 @@ struct brick_kept_fingerprint {
 };
 
 #define BRICK_OUTPUTS_MAX 2u /* current ones of a worker in a group: two already contradict each other */
-#define BRICK_ROW_OUTPUTS_MAX 8u /* the same for a row, with a kernel per number of rows */
+#define BRICK_ROW_OUTPUTS_MAX 8u /* outputs per row: a kernel for each number of rows */
 
 /* The index: entries per group, for any current fingerprint, and per worker in a group, for each current one. */
 struct brick_link {

@@ -20,8 +20,8 @@
 
 /* Contents that both workers had: */
 struct both {
-    uint64_t apart;  /* their outputs differ within rounding */
-    uint64_t equal;  /* their outputs are equal */
+    uint64_t apart;  /* contents whose outputs differ within rounding */
+    uint64_t equal;  /* contents whose outputs are equal */
     uint32_t places; /* places of the sketch where they differed at any content */
 };
 
@@ -170,7 +170,7 @@ static int is_unsteady(const struct work *w, const struct entry *e)
         first--;
     while (last + 1 < end && is_of_one_group(last + 1, e) && last[1].worker == e->worker)
         last++;
-    return first->fingerprint->output != last->fingerprint->output; /* they are sorted by output */
+    return first->fingerprint->output != last->fingerprint->output; /* the entries are sorted by output */
 }
 
 static struct entry entry_of(const struct work *w, const struct brick_member *member)

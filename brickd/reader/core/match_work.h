@@ -40,7 +40,7 @@ struct visit {
     uint8_t differs; /* orders in which it began with other inputs before its worker diverged; both for other work */
     uint8_t diverged;
     uint8_t stateful; /* a fingerprint of its step depends on state that is not an input, such as a cache */
-    uint8_t cut;      /* some of its fingerprints are not compared */
+    uint8_t cut;      /* some of the visit's fingerprints are not compared */
     uint8_t worn;     /* whether it is its worker's first visit: the oldest fingerprints may be evicted */
 };
 

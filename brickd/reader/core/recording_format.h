@@ -95,7 +95,7 @@ enum {
     BRICK_CHUNK_ENDING = 8,   /* the reason for the end, and the totals */
     BRICK_CHUNK_WEIGHTS = 9,  /* since 1.2: the state of workers' weights when the file began */
     BRICK_CHUNK_SOURCE = 10,  /* since 1.3: a line of JSON about a source, then its text */
-    BRICK_CHUNK_KINDS         /* one above the last known one */
+    BRICK_CHUNK_KINDS         /* the number after the last known kind */
 };
 
 struct brick_title {

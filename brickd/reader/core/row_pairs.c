@@ -9,7 +9,7 @@
 
 static int have_common_output(const struct entry *one, size_t ones, const struct entry *other, size_t others)
 {
-    for (size_t i = 0, k = 0; i < ones && k < others;) { /* both are sorted by output */
+    for (size_t i = 0, k = 0; i < ones && k < others;) { /* both lists are sorted by output */
         const uint64_t a = one[i].fingerprint->output, b = other[k].fingerprint->output;
         if (a == b)
             return 1;

@@ -5,7 +5,7 @@
 
 #define THERE ((UINT64_C(1) << BRICK_WINDOW_SHIFT) - 1)
 #define COUNTS_MIN ((size_t)1024)
-#define TOGETHER UINT32_MAX /* all services without a separate window */
+#define TOGETHER UINT32_MAX /* the window of all services without a separate one */
 
 static struct brick_service_window *append(struct brick_windows *w, uint32_t service)
 {

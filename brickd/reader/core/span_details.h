@@ -19,7 +19,7 @@ struct brick_longest {
 struct brick_details {
     struct brick_reader *reader;
     struct brick_longest **by_path; /* one per path in the header: a record of another path is invalid */
-    uint32_t end;                  /* one above the last path with spans */
+    uint32_t end;                  /* the number after the last path with spans */
     uint32_t paths;                /* paths with spans */
     uint64_t spans;                /* valid records */
     uint64_t rejected;             /* invalid records */

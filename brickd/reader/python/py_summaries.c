@@ -8,7 +8,7 @@ typedef struct {
     PyObject_HEAD
     struct brick_summary *summaries;
     Py_ssize_t count;
-    PyObject *packed; /* their current values, packed; NULL: not packed yet */
+    PyObject *packed; /* the current values, packed; NULL: not packed yet */
 } Summaries;
 
 static int grow(Summaries *s, Py_ssize_t count)

@@ -61,8 +61,8 @@ class GraphNeeds:
 
     def _needs(self) -> list[list[Need]]:
         # A level is the number of the nearest node above that is not a layer, or -1.
-        levels: list[int] = []  # one for each node
-        layers: list[int | None] = []  # one for each node
+        levels: list[int] = []  # the level of each node
+        layers: list[int | None] = []  # the layer of each node
         first: dict[str, int] = {}
         nearest: dict[tuple[int, str], int] = {}
         same_layer: dict[tuple[int, str, int | None], int] = {}

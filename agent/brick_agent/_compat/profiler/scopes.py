@@ -84,7 +84,7 @@ class Scopes:
     """
 
     process: int
-    context: ref[Context]  # not its address: a later context may have the same
+    context: ref[Context]  # not the context's address: a later context may have the same address
     open: tuple[Scope, ...] = ()
     launchers: tuple[Launcher | None, ...] = (None,)
 
