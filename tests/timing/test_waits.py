@@ -166,6 +166,34 @@ def test_a_brick_is_slow_unless_waiting_explains_it(waited: Part, ran: Part) -> 
     assert names(judge(looks(SLOW, waited, ran)))[0] == ["api/2"]
 
 
+@pytest.mark.parametrize(
+    ("waited", "ran", "is_slow"),
+    [
+        (0.08, 0.1, False),  # it waits 60 ms more in each second, which explains half of its cost
+        (0.06, 0.1, True),
+        (0.08, 0.14, False),
+        (0.08, 0.16, True),  # it also computes 60 ms more in each second
+    ],
+)
+def test_without_processor_time_per_brick_waiting_must_explain_half_of_the_cost(
+    waited: float, ran: float, *, is_slow: bool
+) -> None:
+    for unknown in (0, 2):  # four slots suffice
+
+        def waits(worker: int, slot: int, unknown: int = unknown) -> float | None:
+            return None if slot < unknown else waited if worker == 2 else 0.02
+
+        found = looks(SLOW, waits, lambda worker, slot: ran if worker == 2 else 0.1)
+        assert names(judge([replace(each, processor={}) for each in found]))[0] == ["api/2"] * is_slow
+
+
+def test_a_cost_is_limited_by_the_threads_of_the_last_slot() -> None:
+    found = looks(Fleet(workers=4, bricks={"gemm": Made(4_000_000, factor=slow(2, 9_900), calls=500)}), at(2, 0.02))
+    now = {worker: host._replace(threads=3) for worker, host in found[-1].hosts.items()}
+    (finding,) = judge([*found[:-1], replace(found[-1], hosts=now)]).findings
+    assert finding.cost_ns_per_s == 3e9
+
+
 def test_workers_without_known_waiting_are_counted() -> None:
     judged = judge(looks(EQUAL, lambda worker, slot: None if worker < 3 else 0.1))
     assert judged.coverage[0].waits_unknown == 3
