@@ -7,7 +7,7 @@ parsed from text is validated like any other; a value is accepted unchanged or r
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from brickd.base.units import DURATIONS, parse_duration, parse_size, write_duration, write_size
@@ -25,6 +25,7 @@ class Parameter:
     """
 
     several = False
+    parse: Callable[[str], Any] = str  # raises ValueError for an invalid text
 
     def __init__(
         self,
@@ -49,7 +50,10 @@ class Parameter:
 
     def read(self, text: str) -> Any:
         """Parse a text; return an invalid text unchanged."""
-        return text
+        try:
+            return self.parse(text)
+        except ValueError:
+            return text
 
     def write(self, value: Any) -> str:
         """Format a value as a text for `read`."""
@@ -97,8 +101,17 @@ class Switch(Parameter):
         return "true" if value else "false"
 
 
+def _digits(text: str) -> int:
+    """Parse at most 19 ASCII digits."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise ValueError
+    return int(text)
+
+
 class Whole(Parameter):
     """A whole number."""
+
+    parse = staticmethod(_digits)
 
     def __init__(self, least: int, most: int | None, help: str, **more: Any) -> None:
         super().__init__(f"a whole number of {least} {'or more' if most is None else f'to {most}'}", help, **more)
@@ -111,25 +124,16 @@ class Whole(Parameter):
             return False
         return self.least <= value and (self.most is None or value <= self.most)
 
-    def read(self, text: str) -> Any:
-        """Parse at most 19 ASCII digits."""
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
-
 
 class ByteSize(Whole):
     """A number of bytes; its text may have a unit of 1024."""
+
+    parse = staticmethod(parse_size)
 
     def __init__(self, least: int, most: int, help: str, **more: Any) -> None:
         super().__init__(least, most, help, **{"metavar": "SIZE"} | more)
         range_text = f"{write_size(least)} to {write_size(most)}"
         self.wanted = f"a size of {range_text} (such as 512KiB, 64MiB, 64M, 1.5G; without a unit: bytes)"
-
-    def read(self, text: str) -> Any:
-        """Parse a size with or without a unit."""
-        try:
-            return parse_size(text)
-        except ValueError:
-            return text
 
     def write(self, value: Any) -> str:
         """The size in the largest unit that makes it a whole number."""
@@ -138,6 +142,8 @@ class ByteSize(Whole):
 
 class Number(Parameter):
     """A finite number."""
+
+    parse: Callable[[str], Any] = float
 
     def __init__(self, least: float, most: float, help: str, **more: Any) -> None:
         super().__init__(f"a number of {least:g} to {most:g}", help, **more)
@@ -153,28 +159,16 @@ class Number(Parameter):
             and self.least <= value <= self.most
         )
 
-    def read(self, text: str) -> Any:
-        """Parse a number as Python does."""
-        try:
-            return float(text)
-        except ValueError:
-            return text
-
 
 class Duration(Number):
     """A duration, in seconds; its text may have a unit."""
+
+    parse = staticmethod(parse_duration)
 
     def __init__(self, least: float, most: float, help: str, **more: Any) -> None:
         super().__init__(least, most, help, **{"metavar": "DURATION"} | more)
         range_text = f"{write_duration(least)} to {write_duration(most)}"
         self.wanted = f"a duration of {range_text} ({DURATIONS}; without a unit: seconds)"
-
-    def read(self, text: str) -> Any:
-        """Parse a duration with or without a unit."""
-        try:
-            return parse_duration(text)
-        except ValueError:
-            return text
 
     def write(self, value: Any) -> str:
         """Format the duration in the largest unit that makes it a whole number."""
