@@ -317,7 +317,7 @@ int brick_rows_wanted(uint32_t kernel, const void *key, const struct brick_at *a
  * of 8. */
 int brick_rows_turn(uint32_t turn, uint32_t turns);
 /* Chooses rows of the input and takes their fingerprints: before the call, which may overwrite them. Chooses none if the
- * input is empty or has no dimension, or if less than half of the thread's ring would stay free: rows never cost another
+ * input is empty, has no dimension or has padding (`valid`), or if less than half of the thread's ring would stay free: rows never cost another
  * record. */
 void brick_rows_choose(const void *key, const struct brick_tensor *input, struct brick_rows *rows);
 /* Records the chosen rows of the output with their input rows. Records nothing if the output's dimensions, without the

@@ -36,6 +36,7 @@ _RESAMPLED = 2_000
 _SEED = 2026
 _WANTED = ("torch", "transformers")
 MODULE = Goal(0.5)  # µs
+UNWANTED = Goal(0.15)  # µs
 
 
 class Arm(NamedTuple):
@@ -56,6 +57,8 @@ ARMS = (
     Arm("every module timed", "every", variables={"BRICKD_FINGERPRINTS": "off"}),
     Arm("every module fingerprinted in each step", "every", variables={"BRICKD_FINGERPRINTS": "all"}),
 )
+_ROWS = 4
+_COLUMNS = (64, 1024, 4096)
 _ROOMY = {"BRICKD_EVENTS": "1048576"}  # in a smaller ring, records are dropped, which costs nothing
 
 
@@ -66,8 +69,9 @@ def run(place: Workplace, quick: bool) -> Report:
         why = f"no {' and '.join(missing)} in .venv: .venv/bin/pip install {' '.join(missing)}"
         row = {"case": "server", "goal": "interval with 1 in it", "passed": None, "skipped": why}
         return Report("server", machine.facts(), [Table("server", "Requests", [row])])
-    modules = _modules(place, _QUICK_ROUNDS if quick else _ROUNDS)
-    return Report("server", machine.facts(), [modules, _requests(place, QUICK_PAIRS if quick else PAIRS)])
+    rounds = _QUICK_ROUNDS if quick else _ROUNDS
+    tables = [_modules(place, rounds), _rows(place, rounds), _requests(place, QUICK_PAIRS if quick else PAIRS)]
+    return Report("server", machine.facts(), tables)
 
 
 # ---- a module
@@ -94,6 +98,25 @@ def _modules(place: Workplace, rounds: int) -> Table:
                 }
             )
     return Table("modules", f"Added to a module that does nothing, 64 of them in a step; {rounds} rounds", rows)
+
+
+def _rows(place: Workplace, rounds: int) -> Table:
+    progress("a module that is watched for rows")
+    found = []
+    for columns, recorded, least, median, refused in place.ask("row_cost", rounds, _ROWS, *_COLUMNS, **_ROOMY):
+        # 1 µs, 0.5 µs for each row, and 0.2 µs for each KiB: input rows count, too.
+        goal = Goal(1 + 2 * _ROWS * (0.5 + 0.2 * columns * 4 / 1024)) if recorded else UNWANTED
+        found.append(
+            {
+                "case": f"{_ROWS} rows of {columns} float32, {'' if recorded else 'not '}recorded",
+                "added_us_min": least / 1e3,
+                "added_us_median": median / 1e3,
+                "goal": str(goal),
+                "passed": refused is None and goal.met(least / 1e3, median / 1e3),
+                "skipped": refused,
+            }
+        )
+    return Table("rows", f"Added to a module that is watched for rows only; {rounds} rounds", found)
 
 
 # ---- requests

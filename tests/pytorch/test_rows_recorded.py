@@ -254,18 +254,23 @@ class LayerNorm2d(nn.LayerNorm):
     def forward(self, x): return super().forward(x.movedim(1, -1)).movedim(-1, 1)
 class ExpertChoiceRouter(nn.Module): pass
 class SpatialGate(nn.Module): pass
+class LoraLinear(nn.Module): pass
+class TopKRouter(nn.Linear):
+    def forward(self, x): return super().forward(x).softmax(-1)
 patched = nn.Linear(8, 8); patched.forward = lambda x: x
 odd = nn.Linear(8, 8); odd.weight = torch.nn.parameter.UninitializedParameter()
 EACH = {
     "norm": nn.LayerNorm(8), "rms": LlamaRMSNorm(8), "torchs": nn.RMSNorm(8), "proj": nn.Linear(8, 8),
     "mlp": GroupedMLP(nn.Linear(8, 8), nn.GELU(), nn.Dropout()), "moe_block": GroupedMLP(GroupedMLP(nn.Linear(8, 8))),
+    "router": TopKRouter(8, 4), "routed_mlp": GroupedMLP(TopKRouter(8, 4)), "mlp_dropout": nn.Dropout(),
     "wide_norm": nn.LayerNorm((4, 8)), "norm2d": LayerNorm2d(8), "batch_norm": nn.BatchNorm1d(8),
     "group_norm": nn.GroupNorm(2, 8), "instance_norm": nn.InstanceNorm1d(8), "conv": nn.Conv1d(8, 8, 1),
     "self_attn": Attention(), "embed": nn.Embedding(8, 8), "block": nn.Sequential(nn.Linear(8, 8)),
     "conv_mlp": GroupedMLP(nn.Conv1d(8, 8, 1)), "attn_mlp": GroupedMLP(Attention()),
     "batch_mlp": GroupedMLP(nn.BatchNorm1d(8)), "pool_mlp": GroupedMLP(nn.AvgPool1d(2)),
     "capacity_mlp": GroupedMLP(LimitedMLP()), "int8": Int8Linear(8, 8), "own": OwnLinear(8, 8),
-    "choice_mlp": GroupedMLP(ExpertChoiceRouter()), "spatial_mlp": GroupedMLP(SpatialGate()), "patched": patched,
+    "choice_mlp": GroupedMLP(ExpertChoiceRouter()), "spatial_mlp": GroupedMLP(SpatialGate()),
+    "adapted_mlp": GroupedMLP(LoraLinear()), "patched": patched,
     "odd": odd, "rnn_mlp": GroupedMLP(nn.GRU(8, 8)),
     "quantized": torch.ao.nn.quantized.dynamic.Linear(8, 8),
 }
@@ -285,7 +290,7 @@ brick.init()
 reported = [name for name in EACH if found.get(name)]
 """,
     )
-    assert got.reported == ["norm", "rms", "torchs", "proj", "mlp", "moe_block"]
+    assert got.reported == ["norm", "rms", "torchs", "proj", "mlp", "moe_block", "router", "routed_mlp"]
 
 
 def test_single_experts_are_not_sites(worker: Start, prefix: str) -> None:

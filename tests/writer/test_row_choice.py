@@ -69,6 +69,7 @@ BATCHES = [
     "N(5, 3, 16)[..., ::2]", "N(8, 20).T", "N(2, 9, 6)[..., ::-2]",
     "np.broadcast_to(N(1, 4, 8), (3, 4, 8))", "N(7, 3)", "N(2, 7, 1)", "np.full((3, 5, 8), np.nan, D)",
     "np.zeros((3, 5, 8), D)", "np.concatenate([N(2, 6, 8)] * 2)",
+    "np.concatenate([np.zeros((2, 6, 8), D), N(2, 30, 8)], 1)",
     "np.concatenate([np.zeros((2, 6, 4), D), N(2, 6, 4)], -1)", "N(2, 3000, 4)", "N(3, 2000, 4)[:, ::-1]", "N(6000, 4)",
 ]  # fmt: skip
 MAKER = """
@@ -151,39 +152,41 @@ result = rows.count, w.brick_rows_record(kernel, None, None, byref(x), byref(row
     assert (reported, checked(got), lost(got)) == ([0, 0], [], 0)
 
 
-def test_at_most_4096_rows_are_looked_at_the_first_positions_of_each_sequence(run: Run) -> None:
-    """Reading any other row would end the worker."""
+def test_of_a_tensor_without_memory_or_with_padding_none_are_chosen(run: Run) -> None:
+    reported, _ = run("""
+x = of_array(np.ones((4, 8), "f"))
+padded, gone = of_array(np.ones((4, 8), "f")), of_array(np.ones((4, 8), "f"))
+padded.valid, gone.data = 2, None
+result = [chosen(each).count for each in (x, padded, gone)]
+""")
+    assert reported == [1, 0, 0]
+
+
+def test_exactly_4096_rows_are_looked_at_the_first_positions_of_each_sequence(run: Run) -> None:
+    """Reading any other row would end the worker. All but the last one are equal, so no choice ends early."""
     reported, _ = run(
         """
 PAGE = mmap.PAGESIZE
 libc = ctypes.CDLL(None)
 libc.mprotect.argtypes = c_void_p, ctypes.c_size_t, ctypes.c_int
-held = []
-def guarded(readable):
-    memory = mmap.mmap(-1, 2 * readable + PAGE)
-    array = np.frombuffer(memory, "f", 2 * readable // 4)
-    array[: readable // 4] = np.random.default_rng(1).standard_normal(readable // 4)
-    assert libc.mprotect(array.ctypes.data + readable, readable + PAGE, 0) == 0
-    held.append((memory, array))
-    return array.ctypes.data
-def tensor(data, *shape):
-    numbers = (ctypes.c_int64 * len(shape))(*shape)
-    held.append(numbers)
-    return Tensor(data, 12, len(shape), ctypes.addressof(numbers), None, 2**64 - 1)
-result = [list(chosen(tensor(guarded(4096 * 16), 1_000_000, 4)).at)]
-# Two sequences, the second one's memory before the first one's: 2,048 positions of each.
-numbers = (ctypes.c_int64 * 6)(2, 500_000, 4, -2048 * 16, 16, 4)
-data = guarded(4096 * 16)
-x = Tensor(data + 2048 * 16, 12, 3, ctypes.addressof(numbers), ctypes.addressof(numbers) + 24, 2**64 - 1)
-result += [list(chosen(x).at)]
+def looked_at(*shape):
+    size = 4096 * 16
+    memory = mmap.mmap(-1, size + PAGE)
+    array = np.frombuffer(memory, "f", size // 4).reshape(-1, 4)
+    array[:] = 1
+    array[-1] = 2  # the last position of the last sequence
+    assert libc.mprotect(array.ctypes.data + size, PAGE, 0) == 0
+    # The sequences follow each other after as many positions as may be looked at.
+    strides = 4096 // shape[0] * 16, 16, 4
+    numbers = (ctypes.c_int64 * 6)(*shape, *strides)
+    data = array.ctypes.data, 12, 3, ctypes.addressof(numbers), ctypes.addressof(numbers) + 24, 2**64 - 1
+    rows = chosen(Tensor(*data))
+    return sorted(rows.at[:rows.count])
+result = [looked_at(1, 1_000_000, 4), looked_at(2, 500_000, 4)]
 """,
         5,
     )
-    flat, sequences = reported
-    assert len(set(flat)) == 4
-    assert max(flat) < 32
-    assert len(set(sequences)) == 4
-    assert all(each % 500_000 < 32 for each in sequences)
+    assert reported == [[0, 4095], [0, 500_000 + 2047]]
 
 
 # ---- the record
@@ -200,7 +203,7 @@ rows = chosen(tensor)
 x[:] = 0  # the call overwrites its input
 fnv1a = take(kernel, tensor=of_array(y.reshape(-1, 12)[rows.at[0]].copy()))[0].fnv1a
 result = [fnv1a, w.brick_rows_record(kernel, None, byref(at), byref(output), byref(rows))]
-w.brick_rows_record(kernel, None, None, byref(output), byref(rows))
+w.brick_rows_record(kernel, None, byref(At(layer=ctypes.pointer(c_uint32(2**24)))), byref(output), byref(rows))
 at_rows = list(rows.at)
 def sums(array): return take(kernel, tensor=of_array(array.copy()))[0].checksum
 x = np.random.default_rng(1).standard_normal((3, 7, 8)).astype("f")
@@ -220,6 +223,8 @@ for n in at_rows:
     output = first["output"]
     assert (output["dims"], output["shape"][0], output["fnv1a"]) == (1, 12, fnv1a)
     assert second["backend"] == 0
+    ((_, lane, _),) = got.lanes
+    assert lane["amounts"] == 1, "the impossible layer"
     assert lost(got) == 0
 
 
@@ -267,16 +272,21 @@ for n in range(200):
     assert lost(got) == 200 - whole, "only whole ones are lost"
 
 
-def test_rows_of_fewer_slots_find_room_until_half_is_used(run: Run) -> None:
+@pytest.mark.parametrize(("deferred", "records"), [(0, 10), (1, 9)], ids=["exactly half", "one slot less"])
+def test_rows_of_fewer_slots_find_room_until_half_is_used(run: Run, deferred: int, records: int) -> None:
     _, got = run(
-        """
+        f"""
 x = of_array(np.arange(8, dtype="f").reshape(1, 8))
+checksum(kernel)
+for _ in range({deferred}):
+    w.brick_defer(kernel, None, c_uint64(0), None, c_uint64(0), c_uint64(0), None)
 for _ in range(20):
     recorded_rows(kernel, x, x)
 """,
         BRICKD_EVENTS="128",
     )
-    assert len(checked(got)) == 64 // 6
+    ((_, lane, _),) = got.lanes
+    assert (lane["event_records"], lane["event_head"]) == (1 + deferred + records, 4 + deferred + 6 * records)
     assert lost(got) == 0
 
 

@@ -24,29 +24,32 @@ if TYPE_CHECKING:
     from brick_agent._torch.module_selection import Part
 
 _IN_TURN_MAX = 1024  # half of the sites of a segment
-_EXPERT = re.compile(r"experts?\.\d")  # a layer may have hundreds; their block is one part
-# Classes whose result for a row may depend on other rows: they have a scale over the whole batch, choose the tokens of
-# an expert, read earlier tokens or the places of an image.
-_MIXING = re.compile(r"quant|[48]bit|int8|fp8|expert_?choice|shift|spatial|globalresponse", re.IGNORECASE)
-_QUANTIZED = re.compile(r"quantized|bitsandbytes")  # packages
+_NORM = re.compile(r"RMSNorm$")  # names of classes outside of torch
+_ROUTER = re.compile(r"Top[kK]Router$")  # also if it is a Linear with its own forward
+_EXPERT = re.compile(r"experts?[._]\d")  # a layer may have hundreds; their block is one part
+# Classes whose result for a row may depend on other rows, or on the request: they have a scale over the whole batch,
+# choose the tokens of an expert, read earlier tokens or the places of an image, or have an adapter for each row.
+_MIXING = re.compile(r"quant|[48]bit|int8|fp8|expert_?choice|shift|spatial|globalresponse|lora|adapter", re.IGNORECASE)
+_PACKAGES = re.compile(r"quantized|^bitsandbytes|^peft")
 _LIMITED = re.compile(r"capacity", re.IGNORECASE)  # attributes of experts that drop tokens
 
 
 def is_row_wise(part: Part) -> bool:
-    """Whether a part mixes no rows: a norm of the last dimension, a projection, an MLP or a mixture of experts."""
+    """Whether a part mixes no rows: a norm of the last dimension, a projection, a router, an MLP or its experts."""
     nn, module = sys.modules["torch"].nn, part.module
     if any(_mixes(name, each) for name, each in module.named_modules()) or not all(map(_is_plain, module.parameters())):
         return False
-    if isinstance(module, (nn.Linear, nn.LayerNorm, nn.RMSNorm)) or type(module).__name__.endswith("RMSNorm"):
+    name = type(module).__name__
+    if isinstance(module, (nn.Linear, nn.LayerNorm, nn.RMSNorm)) or _NORM.search(name) or _ROUTER.search(name):
         return True
-    return part.category == "ffn"
+    return part.category == "ffn" and next(module.parameters(), None) is not None
 
 
 def _mixes(name: str, module: Any) -> bool:
     """Whether a module may mix the rows of a batch."""
     nn, kind = sys.modules["torch"].nn, type(module)
     known = next((each for each in (nn.Linear, nn.LayerNorm, nn.RMSNorm) if isinstance(module, each)), None)
-    if known is not None:
+    if known is not None and not _ROUTER.search(kind.__name__):
         mixes = kind.forward is not known.forward or len(getattr(module, "normalized_shape", (1,))) != 1
     else:
         mixes = kind.__module__.startswith("torch.nn.modules.") and kind.__module__.rpartition(".")[2] in _TORCHS
@@ -55,7 +58,7 @@ def _mixes(name: str, module: Any) -> bool:
         or "forward" in vars(module)  # replaced by the host
         or attends(name.rpartition(".")[2], module)
         or _MIXING.search(kind.__name__) is not None
-        or _QUANTIZED.search(kind.__module__) is not None
+        or _PACKAGES.search(kind.__module__) is not None
         or any(map(_LIMITED.search, vars(module)))
     )
 
