@@ -321,6 +321,7 @@ class Fingerprints:
         lost: Iterable[int] | None = None,
         worn: list[bool] | None = None,
         rows: bool = False,
+        named: Iterable[tuple[int, int]] = (),
     ) -> MatchColumns: ...
 
 @final

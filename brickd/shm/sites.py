@@ -91,6 +91,11 @@ def plain(number: int) -> int:
     return number & ~_reader.SITE_STATEFUL
 
 
+def of_rows(number: int) -> int:
+    """Return the number of the same site's rows."""
+    return plain(number) | _reader.SITE_ROWS
+
+
 def is_rows(number: int) -> bool:
     """Whether the fingerprints of a site's number are single rows."""
     return number & _reader.SITE_ROWS != 0

@@ -13,6 +13,7 @@ from test_watch import TABLES, Service
 
 from brickd.analysis.numerics import online_codec
 from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party, compare
+from brickd.analysis.numerics.evidence import recall
 from brickd.analysis.numerics.match import Class
 from brickd.analysis.numerics.online_state import ServiceSite
 from brickd.analysis.numerics.row_verdict import RowPair, judge_pairs, row_pairs
@@ -324,6 +325,21 @@ def test_diff_by_row_names_the_outlier_and_the_site() -> None:
         assert about == Site("k1", 3, "other")
         assert found.first.judgement.blame == "culprit"
         assert found.counts == {Class.IDENTICAL: 5 * 2 + 9, Class.DIVERGED: 9}
+
+
+def test_one_row_of_a_known_outlier_is_enough() -> None:
+    with differing(9, 9) as fleet:
+        found = fleet.look()
+        later = Fleet(3)
+        later.each(0, record((far(1), 1)))
+        later.healthy((1, 2), (1,))
+        assert later.compare().diverged == 0
+        about = later.numerics.about([each.uuid for each in later.workers])
+        recall(about, replace(found, oldest={}), {})
+        parties = [Party(f"api/{n}", each.number) for n, each in enumerate(about.producers.values())]
+        for first in (0, 1):
+            compared = compare(about, parties[first:], EvidenceClass.ROW)
+            assert (compared.diverged, compared.outlier) == (1 - first, None if first else 0)
 
 
 def test_too_few_rows_that_differ_are_within_tolerance() -> None:

@@ -194,6 +194,7 @@ def compare(
         lost=[party.lost for party in parties],
         worn=[party.worn for party in parties],
         rows=evidence == EvidenceClass.ROW,
+        named=numerics.named,
     )
     differences = [each for row in found.rows if (each := _difference(numerics, row)) is not None]
     if evidence == EvidenceClass.ROW:

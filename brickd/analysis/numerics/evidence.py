@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from brickd.analysis.numerics.fingerprints import GONE, Numerics
 from brickd.analysis.numerics.online_state import Compared, KeptEvidence
 from brickd.shm import _reader, records
-from brickd.shm.sites import Site, WorkerNames, digest, plain
+from brickd.shm.sites import Site, WorkerNames, digest, of_rows, plain
 
 
 def add(
@@ -34,7 +34,7 @@ def add(
 
 
 def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) -> None:
-    """Add the stored evidence about workers (uuid: shard) whose fingerprints were evicted."""
+    """Add the stored evidence about workers (uuid: shard) whose fingerprints were evicted, and who differed by rows."""
     for place, finding in compared.findings.items():
         site = numerics.sites.number(Site(place.kernel, place.layer, finding.category))
         oldest_ns = compared.oldest.get(place.service)
@@ -51,3 +51,6 @@ def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) ->
                     service = numerics.service_number(place.service)
                     add(numerics.fingerprints, evidence, producer.number, service, site, producer.shard_digest)
                     producer.newest_end = numerics.fingerprints.end
+        if place.rows:
+            known = (numerics.producers.get(uuid) for uuid in finding.outliers)
+            numerics.named.update((of_rows(site), producer.number) for producer in known if producer is not None)

@@ -138,6 +138,8 @@ class WindowExtent(NamedTuple):
 class Numerics:
     """The fingerprints of many workers; `gone`: the number evicted before this copy.
 
+    `named` has the sites and workers (numbers of producers) whose rows are known to differ.
+
     With `shares` each service has its own window, and an equal share of the bytes. Only a copy can be compared.
     """
 
@@ -150,6 +152,7 @@ class Numerics:
         self.gone = 0
         self._services: dict[str, int] = {}
         self._services_added = 0
+        self.named = set[tuple[int, int]]()
         self._learned: dict[str, Learned] = {}
         self._numbers = 0
 

@@ -160,6 +160,7 @@ def match(
     lost: Iterable[int] = (),
     worn: Iterable[bool] = (),
     rows: bool = False,
+    named: Iterable[tuple[int, int]] = (),
 ) -> Matched:
     """Compare workers.
 
@@ -175,10 +176,11 @@ def match(
         lost: by run, per worker, the number of lost records; empty: none.
         worn: by run, per worker, whether its oldest fingerprints may be evicted; empty: no.
         rows: by input, compare single rows; False: compare whole tensors.
+        named: of rows, sites and workers: each is known to differ there, so each of its differences counts.
     """
     limit = -1.0 if rtol is None else rtol
     found = fingerprints.match(
-        list(workers), list(since), by_input, step, limit, rows_max, list(lost) or None, list(worn) or None, rows
+        list(workers), list(since), by_input, step, limit, rows_max, list(lost) or None, list(worn) or None, rows, named
     )
     return Matched(
         found["fingerprints"],

@@ -58,6 +58,12 @@ enum brick_class {
     BRICK_CLASSES
 };
 
+/* A worker that is known to compute other rows than its peers at a site, perhaps from fingerprints that were evicted. */
+struct brick_named {
+    uint64_t site;
+    uint64_t worker;
+};
+
 /* A fingerprint in a row. */
 struct brick_member {
     uint64_t number;
@@ -122,6 +128,8 @@ struct brick_match {
     const uint64_t *step;    /* only this step is compared; NULL: all */
     int by_input;
     int single_rows;         /* 1: compare only single rows (by input); 0: only whole tensors */
+    const struct brick_named *named; /* of rows; a difference of one of these workers always counts */
+    size_t named_count;
     double rtol;             /* below 0: derived from the dtype and the size of the reduction */
 
     /* Result. */

@@ -107,10 +107,19 @@ static struct brick_row_pair *room_for(size_t workers)
 
 /* ---- in a comparison ------------------------------------------------------ */
 
-static int do_differ(struct brick_row_pair *pairs, uint32_t one, uint32_t other)
+static int is_named(const struct brick_match *m, uint64_t site, uint32_t worker)
+{
+    for (size_t i = 0; i < m->named_count; i++)
+        if (m->named[i].site == site && m->named[i].worker == m->workers[worker])
+            return 1;
+    return 0;
+}
+
+static int do_differ(const struct brick_match *m, struct brick_row_pair *pairs, uint64_t site, uint32_t one, uint32_t other)
 {
     const uint32_t least = one < other ? one : other, most = one < other ? other : one;
-    return most < BRICK_ROW_WORKERS_MAX && brick_row_pair_differs(pair_at(pairs, least, most));
+    return is_named(m, site, one) != is_named(m, site, other)
+           || (most < BRICK_ROW_WORKERS_MAX && brick_row_pair_differs(pair_at(pairs, least, most)));
 }
 
 /* Compares a row again: a member is within tolerance unless its worker differs from the reference's at this site. */
@@ -124,7 +133,7 @@ static void settle(struct work *w, struct brick_row_pair *pairs, struct brick_ma
     for (uint32_t n = 0; n < row->members; n++) {
         const struct entry e = {.fingerprint = brick_fingerprints_at(w->p, members[n].number), .number = members[n].number};
         struct comparison c = brick_match_compare(w, &reference, &e);
-        if (c.class == BRICK_CLASS_DIVERGED && !do_differ(pairs, against->worker, members[n].worker))
+        if (c.class == BRICK_CLASS_DIVERGED && !do_differ(w->m, pairs, e.fingerprint->site, against->worker, members[n].worker))
             c.class = BRICK_CLASS_WITHIN;
         members[n].class = (uint8_t)c.class;
         row->agree += c.class <= BRICK_CLASS_WITHIN;

@@ -92,24 +92,46 @@ static int numbers_of_each(PyObject *list, const char *what, size_t count, uint6
     return found == count;
 }
 
+/* Reads pairs of a site and a worker; NULL: none. NULL with an exception on failure. */
+static struct brick_named *named_in(PyObject *pairs, size_t *count)
+{
+    PyObject *all = pairs != NULL ? PySequence_Tuple(pairs) : PyTuple_New(0);
+    *count = all != NULL ? (size_t)PyTuple_GET_SIZE(all) : 0;
+    struct brick_named *named = all != NULL ? malloc((*count + 1) * sizeof *named) : NULL;
+    if (all != NULL && named == NULL)
+        PyErr_NoMemory();
+    for (size_t i = 0; named != NULL && i < *count; i++) {
+        unsigned long long site, worker;
+        if (PyArg_ParseTuple(PyTuple_GET_ITEM(all, (Py_ssize_t)i), "KK:named", &site, &worker)) {
+            named[i] = (struct brick_named){site, worker};
+            continue;
+        }
+        free(named);
+        named = NULL;
+    }
+    Py_XDECREF(all);
+    return named;
+}
+
 PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", "lost", "worn", "rows", NULL};
+    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", "lost", "worn", "rows", "named", NULL};
     Fingerprints *p = (Fingerprints *)self;
-    PyObject *workers, *since, *only_step = Py_None, *losses = Py_None, *wear = Py_None, *found = NULL;
+    PyObject *workers, *since, *only_step = Py_None, *losses = Py_None, *wear = Py_None, *names_of = NULL, *found = NULL;
     Py_ssize_t rows_max = 4096;
     size_t count;
     uint64_t step = 0, *from = NULL, *lost = NULL, *worn = NULL;
     struct brick_match m = {.rtol = -1};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnOOp:match", names, &workers, &since, &m.by_input, &only_step,
-                                     &m.rtol, &rows_max, &losses, &wear, &m.single_rows))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnOOpO:match", names, &workers, &since, &m.by_input, &only_step,
+                                     &m.rtol, &rows_max, &losses, &wear, &m.single_rows, &names_of))
         return NULL;
     struct brick_fingerprints *window = window_of_all(p);
     if (window == NULL)
         return NULL;
     if (only_step != Py_None && (step = PyLong_AsUnsignedLongLong(only_step)) == (uint64_t)-1 && PyErr_Occurred())
         return NULL;
-    uint32_t *which = workers_in(workers, &count);
+    struct brick_named *named = named_in(names_of, &m.named_count);
+    uint32_t *which = named != NULL ? workers_in(workers, &count) : NULL;
     if (which != NULL && numbers_of_each(since, "times", count, &from) && numbers_of_each(losses, "losses", count, &lost)
         && numbers_of_each(wear, "wear", count, &worn)) {
         m.workers = which;
@@ -117,6 +139,7 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
         m.lost = lost;
         m.worn = worn;
         m.count = count;
+        m.named = named;
         m.step = only_step != Py_None ? &step : NULL;
         int whole;
         Py_BEGIN_ALLOW_THREADS
@@ -127,6 +150,7 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
         found = whole ? document_of(&m, rows_max < 0 ? 0 : (size_t)rows_max) : PyErr_NoMemory();
         brick_match_free(&m);
     }
+    free(named);
     free(which);
     free(from);
     free(lost);
