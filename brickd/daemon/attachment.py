@@ -152,7 +152,7 @@ class Attached:
                 self.command(self.wish)
 
     def rescan(self) -> bool:
-        """Ask its worker to read its weights again; return False if it watches none."""
+        """Ask the segment's worker to read its weights again; return False if it watches none."""
         with suppress(SegmentRefused):
             if self.segment.process()["weights"]:
                 self.segment.rescan()

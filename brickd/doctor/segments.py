@@ -251,7 +251,7 @@ def _remedy(refused: RefusedSegment) -> tuple[State, str, str]:
 
 def judge_foreign(segments: Segments, container: Container) -> CheckResult:
     """Report other users' segments; brickd reads only the segments of its own user."""
-    wanted = "each user runs brickd for the own segments"
+    wanted = "each user runs brickd for their own segments"
     if not segments.foreign:
         return fine("segments-foreign", "no other user has segments", wanted)
     by_count = sorted(segments.foreign.items(), key=lambda each: (-each[1], each[0]))

@@ -91,7 +91,7 @@ def plan(runs: int, percent: float, seed: int) -> list[Run]:
 
 
 def batches(planned: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    """Split them into groups that are watched at the same time."""
+    """Split the runs into groups that are watched at the same time."""
     for first in range(0, len(planned), _AT_ONCE):
         yield planned[first : first + _AT_ONCE]
 

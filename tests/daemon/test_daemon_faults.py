@@ -1,7 +1,7 @@
 """A bad segment, file or client affects only itself: the numbers of others stay exact.
 
-Most of it happens to one daemon and two healthy workers that all tests of this file share: each test adds something
-bad, sees the report, lets the workers work, and sees every bit of that counted.
+Most faults happen to one daemon and two healthy workers that all tests of this file share. Each test adds something
+bad, sees the report, lets the workers work, and checks that all their work is counted.
 """
 
 from __future__ import annotations

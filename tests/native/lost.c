@@ -121,7 +121,7 @@ static void run(void *(*body)(void *))
         pthread_join(thread, NULL);
 }
 
-/* To the last page. */
+/* Fills /dev/shm to the last page. */
 static void fill(void)
 {
     int fd = shm_open("filler", O_RDWR | O_CREAT, 0600);

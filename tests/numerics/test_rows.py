@@ -32,12 +32,12 @@ def right(row: int) -> Tensor:
 
 
 def far(row: int) -> Tensor:
-    """Another output, by more than rounding."""
+    """An output that differs from the right one by more than rounding."""
     return Tensor(2000 + row, sketch=FAR)
 
 
 def near(row: int) -> Tensor:
-    """Another output, by rounding."""
+    """An output that differs from the right one by rounding."""
     return Tensor(3000 + row, sketch=NEAR)
 
 

@@ -690,7 +690,7 @@ GIVEN = _reader.CHECKED_POSITION
         (1, 0, 5, (True, False), Class.DIVERGED),  # a counted one is the same one, even if others are evicted
         (1, GIVEN, 5, (True, False), Class.REPEATS),
         (1, GIVEN, 5, (False, True), Class.REPEATS),
-        (1, GIVEN, 4, (True, True), Class.DIVERGED),  # the compared outputs are not their first ones
+        (1, GIVEN, 4, (True, True), Class.DIVERGED),  # the compared outputs are not the workers' first ones
         (2, GIVEN, 5, (False, False), Class.DIVERGED),
         (2, GIVEN, 5, (True, False), Class.REPEATS),
         (2, GIVEN, 4, (True, False), Class.DIVERGED),

@@ -7,8 +7,8 @@
 #endif
 
 /* Sets rounding to nearest, keeps subnormals, disables traps. Returns the host's modes and flags for
- * brick_modes_restore. Arithmetic between the two must be in a function call, because compilers do not move that
- * out. */
+ * brick_modes_restore. Arithmetic between these two calls must be in a function of its own, because compilers do not
+ * move such a call out. */
 static inline unsigned brick_modes_usual(void)
 {
 #if defined(__x86_64__)

@@ -1,9 +1,9 @@
 /* python/torch.c - facts about torch's tensors that DLPack does not give.
  *
- * Owns which object keeps their memory in place, whether the memory has their numbers, and which tensors have no
- * numbers. Must not know DLPack, or the use of a tensor. Invariants: our calls run between core_torch_enter and
- * core_torch_leave, invisible to every TorchFunctionMode and every class with __torch_function__; it does not import
- * torch, because a caller with a tensor has done that.
+ * Owns which object keeps a tensor's memory in place, whether that memory has the tensor's numbers, and which tensors
+ * have no numbers. Must not know DLPack, or the use of a tensor. Invariants: our calls run between core_torch_enter and
+ * core_torch_leave, invisible to every TorchFunctionMode and every class with __torch_function__; torch is not imported
+ * here, because a caller with a tensor has done that.
  */
 #include "tensor.h"
 

@@ -43,8 +43,8 @@ class Waiting:
     def settle(self, end_ns: int) -> list[Part]:
         """Remove the starts up to the sync at that time, and return the part of each.
 
-        A part ends at the next start, the last one at the sync. A start from before the previous sync that was added
-        after it gets only the rest of its part.
+        A part ends at the next start, the last one at the sync. If a start is added only after a sync that came later
+        than the start, it gets only the rest of its part.
         """
         if self._settling:
             return []
