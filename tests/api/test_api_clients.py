@@ -307,7 +307,7 @@ def test_a_member_of_the_group_cannot_change_settings(open_folder: Path, path: s
         refused = answer(stranger(open_folder / "socket", *MEMBER, asks=path).stdout)
         assert (refused.status, refused.document["error"]["kind"]) == (403, "not_permitted")
         assert "members of the daemon's group may only read" in refused.document["error"]["message"]
-        assert ask(open_folder / "socket", "/v1/status").status == 200, "it still answers its user"
+        assert ask(open_folder / "socket", "/v1/status").status == 200, "the daemon still answers its user"
 
 
 # Requests that stay open, and the beginning of each answer.

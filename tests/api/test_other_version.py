@@ -137,7 +137,7 @@ def test_an_older_daemon_without_a_key_is_named_with_both_versions(worker: Start
             f"brickd: the daemon at {runtime().socket} is brickd {OLDER}, this is brickd {OURS}:"
             f" its answer has no 'silenced' ({RESTART})\n",
         )
-        assert document("status") == status, "a program gets what there is"
+        assert document("status") == status, "a program gets the document as it is"
 
 
 def extended(value: Any) -> Any:

@@ -159,7 +159,7 @@ def test_settings_are_shown_by_every_reader_for_living_workers_only(worker: Star
         states = re.findall(r"^\S+/\d +[\d-]+ +(\w+(?:, \w+)?)", screen, re.MULTILINE)
         assert states == ["live, spans", "live, off", "live, off", "live", "died"]
     assert "control flags 0x3: spans on, recording off\n" in brickd("inspect", "api/1").stdout
-    assert problems(Seen(survey().workers[3:4])) == [], "of the calm one"
+    assert problems(Seen(survey().workers[3:4])) == [], "the worker without settings has no problem"
 
 
 def test_the_command_that_turns_recording_on_again_can_be_pasted(worker: Start, daemon: Daemon) -> None:
@@ -204,7 +204,7 @@ def test_a_watched_status_as_json_is_one_document_per_line(worker: Start, daemon
         daemon.end()
         assert any(json.loads(line)["source"] == "shared memory" for line in lines)
         printed.close()
-        assert process.wait() == 0, "its reader went away"
+        assert process.wait() == 0, "the reader went away"
 
 
 @pytest.mark.ci
@@ -234,7 +234,7 @@ def test_a_watched_status_on_a_terminal_redraws_in_place(worker: Start, daemon: 
         assert frame.endswith(b"\x1b[J")
         assert all(line.endswith(b"\x1b[K") for line in frame.split(b"\r\n")[:-1])
         lines = re.sub(rb"\x1b\[[\d;]*[mKJ]", b"", frame).split(b"\r\n")[:-1]
-        assert len(lines) == 9, "one less than the terminal has: nothing scrolls"
+        assert len(lines) == 9, "one line less than the terminal has, so nothing scrolls"
         assert max(len(line.decode()) for line in lines) <= 60
         assert lines[0].startswith(b"api  1 live")
 
@@ -311,7 +311,7 @@ def test_check_prints_each_failed_condition_with_the_expected_value(worker: Star
     )
     tolerant = ("--max-lost", str(lost), "--max-dead", "2", "--ignore", "quarantined", "--ignore", "checkpoint")
     assert checked(*tolerant)[0] == 0
-    assert checked("batch", "--max-dead", "2", "--ignore", "checkpoint")[0] == 0, "only the named ones"
+    assert checked("batch", "--max-dead", "2", "--ignore", "checkpoint")[0] == 0, "only the named services count"
 
 
 @pytest.mark.usefixtures("prefix")

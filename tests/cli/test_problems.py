@@ -126,7 +126,7 @@ def test_a_daemon_lists_recent_problems_and_separately_silenced_ones() -> None:
     assert listed(T + ACTIVE_NS) == ([of_off, of_lost], [])
     assert listed(T + ACTIVE_NS + 1) == ([of_off], [])
     assert listed(T + ACTIVE_NS + 1, ACTIVE_NS + 1) == ([of_off, of_lost], [])
-    assert listed(T + 6, of=seen._replace(book=book._replace(active_ns=5))) == ([of_off], []), "the time of the book"
+    assert listed(T + 6, of=seen._replace(book=book._replace(active_ns=5))) == ([of_off], []), "the book's time"
     assert listed(T, 0) == ([of_off, of_lost], []), "a time of 0 does not mean the default time"
     assert listed(T + 1, 0) == ([of_off], [])
     grown = seen._replace(workers=[made("api/0", counts={"no_lane": 4})])
@@ -134,7 +134,7 @@ def test_a_daemon_lists_recent_problems_and_separately_silenced_ones() -> None:
     silenced = seen._replace(book=book.silenced(found[0].id, T + 9))
     assert (listed(T + 8, of=silenced), listed(T + 9, of=silenced)) == (([of_lost], [of_off]), ([of_off, of_lost], []))
     old = seen._replace(book=book.silenced(found[1].id, T + 9 * ACTIVE_NS))
-    assert listed(T + 8 * ACTIVE_NS, of=old) == ([of_off], [of_lost]), "a silence holds however old its cause is"
+    assert listed(T + 8 * ACTIVE_NS, of=old) == ([of_off], [of_lost]), "a silence holds, however old the cause is"
     assert listed(T, of=seen._replace(living=())) == ([of_lost], []), "a worker that ended records nothing"
     assert listed(T + 9 * ACTIVE_NS, of=seen._replace(book=None)) == ([of_off, of_lost], [])
 
@@ -153,10 +153,10 @@ def test_earlier_births_of_nan_are_shown_with_a_longer_time() -> None:
     )
     assert active(seen, T).problems == []
     (shown,) = active(seen, T, ACTIVE_NS + 1).problems
-    assert (shown["kind"], shown["workers"]) == ("nan", ["api/0"]), "and of the workers that were asked for"
+    assert (shown["kind"], shown["workers"]) == ("nan", ["api/0"]), "the problem names the requested workers"
     assert problems(seen._replace(workers=[other])) == []
     alarm = Alarm("nan", "api", ("api/0",), "", "api/0 computes NaN", "brickd diff api")
-    assert [each.mark for each in problems(seen._replace(alarms=[alarm]))] == [3], "its alarm is not another problem"
+    assert [each.mark for each in problems(seen._replace(alarms=[alarm]))] == [3], "the alarm adds no problem"
 
 
 def test_the_times_of_a_problem_come_from_the_book() -> None:

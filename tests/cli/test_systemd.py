@@ -88,7 +88,7 @@ def test_the_drop_in_for_a_url_lifts_only_two_limits() -> None:
         confinement.read(NOTIFY_URL.read_text(), "www"),
     )
     assert drop_in.pop("PrivateNetwork") == ["no"]
-    assert drop_in.pop("RestrictAddressFamilies") == ["AF_INET AF_INET6 AF_NETLINK"], "added to AF_UNIX"
+    assert drop_in.pop("RestrictAddressFamilies") == ["AF_INET AF_INET6 AF_NETLINK"], "in addition to AF_UNIX"
     reset, command = drop_in.pop("ExecStart")
     (before,) = unit["ExecStart"]
     assert (reset, command.removeprefix(before).split()[::2]) == ("", ["--notify-url", "--notify-secret-file"])

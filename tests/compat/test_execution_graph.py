@@ -140,7 +140,7 @@ pause()
         ("function", "f", 1),
         ("brick", "inner", 2),
     ]
-    assert abs(sum(node["self_ns"] for node in nodes) - nodes[0]["total_ns"]) <= 2, "each moment once"
+    assert abs(sum(node["self_ns"] for node in nodes) - nodes[0]["total_ns"]) <= 2, "each moment counts once"
     process.go()
 
 
@@ -337,7 +337,7 @@ report([raised, p.roofline_distance({peaks}), p.roofline_distance({peaks})])
     process = worker(BEGIN + program)
     assert process.next_report() == [BAD_PEAKS[peaks], {}, {}]
     assert process.end() == 0
-    assert process.stderr == f"brickd: {BAD_PEAKS[peaks]}\n", "once"
+    assert process.stderr == f"brickd: {BAD_PEAKS[peaks]}\n", "the message is printed once"
 
 
 def test_a_scope_that_raises_when_it_is_cleared_keeps_nothing_open(worker: Start, prefix: str) -> None:

@@ -108,7 +108,7 @@ p.graph_record_brick("next", 5)
 with brick.span("span"): pass
 """
     got = recorded(worker, prefix, BEGIN + program)
-    assert marks(got)["next:node",] == 1, "at the top"
+    assert marks(got)["next:node",] == 1, "the node is at the top"
     assert ("span",) in summaries(got)
 
 
@@ -153,7 +153,7 @@ report([time.monotonic_ns() - before, p.execution_graph().nodes])
 """
     process = worker(BEGIN + program)
     took_ns, (node,) = process.next_report()
-    assert 2_000_000 <= node["stated"]["total_ns"] - 1_000_000_000 < 2 * took_ns, "once"
+    assert 2_000_000 <= node["stated"]["total_ns"] - 1_000_000_000 < 2 * took_ns, "the time counts once"
     assert process.end() == 0
 
 

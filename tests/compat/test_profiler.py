@@ -150,7 +150,7 @@ report([off, work()])
         LD_PRELOAD=str(preload),
     )
     assert off == 0
-    assert on >= 60, "or this test could not fail"
+    assert on >= 60, "otherwise this test could not fail"
 
 
 COUNTED = """
@@ -192,7 +192,7 @@ def handle(): b.start(); b.stop()
 report([instructions(nothing), instructions(pair), instructions(handle)])
 """,
     )
-    assert handle - nothing > 200, "or nothing was counted"
+    assert handle - nothing > 200, "otherwise nothing was counted"
     assert pair - nothing <= 2 * (handle - nothing)
 
 
@@ -212,7 +212,7 @@ def empty(): s.discard(s.discard(0))  # also methods in C that take one argument
 report([instructions(nothing), instructions(pair), instructions(empty)])
 """,
     )
-    assert empty - nothing > 100, "or nothing was counted"
+    assert empty - nothing > 100, "otherwise nothing was counted"
     assert pair - nothing <= 1.5 * (empty - nothing)
 
 
@@ -233,8 +233,8 @@ report([first, max(instructions(pair(f"b{n}")) for n in range(1997, 2000))])
         BRICKD_PATHS="4096",
         PYTHONHASHSEED="0",
     )
-    assert first > 200, "or nothing was counted"
-    assert last < first + 600, "neither Python nor C looks through 2,000 names"
+    assert first > 200, "otherwise nothing was counted"
+    assert last < first + 600, "neither Python nor C searches 2,000 names"
 
 
 def test_f107_concurrent_threads_lose_no_time(worker: Start, prefix: str) -> None:
@@ -276,7 +276,7 @@ report([size, p.start_brick(0) is p.start("x")])
 """,
     )
     assert size == 40, "docs/porting.md says so"
-    assert same, "of what is not timed there is one timer for all"
+    assert same, "all bricks that are not timed share one timer"
 
 
 def test_f109_the_time_since_the_epoch_never_decreases(worker: Start, prefix: str) -> None:
@@ -352,7 +352,7 @@ pause()
     *found, rope_ns = process.next_report()
     process.paused()
     got = reading(prefix)
-    assert found == [2, 7, 6, 7.0, "Norm"], "whatever recorded it"
+    assert found == [2, 7, 6, 7.0, "Norm"], "the origin of the records does not matter"
     rows = summaries(got)
     assert counts(got) == {("RopeEmbedding[3]",): 1, ("elsewhere",): 2}
     assert rope_ns == pytest.approx(rows["RopeEmbedding[3]",]["total_ns"], rel=0.01)
@@ -384,7 +384,7 @@ wrong = [each for each in found if each != (n := each[0], 1000 * n, 1e6 * n, n, 
 report([len({{each[0] for each in found}}), wrong[:3], p.stats("busy").count == done])
 """,
     )
-    assert seen > 300, "except those reported as torn"
+    assert seen > 300, "most readings are not torn"
     assert wrong == []
     assert same
 
@@ -398,7 +398,7 @@ report([p.stats("outer").total_ns, p.stats("outer").self_ns, p.stats("inner").to
 """,
     )
     assert outer > inner > 0
-    assert outer_self + inner == pytest.approx(outer, rel=0.01), "each figure is a reading of its own"
+    assert outer_self + inner == pytest.approx(outer, rel=0.01), "each figure is a separate reading"
     assert total == pytest.approx(outer, rel=0.01)
 
 
@@ -416,7 +416,7 @@ report([[each.total_ns, each.self_ns] for each in stats] + [p.total_ns()])
 """,
     )
     assert min(outer[0], second[0]) > 0
-    assert outer[1] == second[1] == 0, "all of it was given"
+    assert outer[1] == second[1] == 0, "all of the time was given"
     assert (given, more, total) == ([1_000_000_000] * 2, [1_000_000_000] * 2, 2_000_000_000)
 
 
@@ -464,7 +464,7 @@ def test_reset_clears_all_statistics(worker: Start, prefix: str) -> None:
     process = worker("p = brick.BrickProfiler.enabled()\n" + EVERYTHING + "p.reset(); report(p.to_json())\npause()\n")
     document = json.loads(process.next_report())
     process.paused()
-    assert counts(reading(prefix)) == {("x",): 3, ("tile.macro",): 1, ("zstd",): 1}, "but for what others read"
+    assert counts(reading(prefix)) == {("x",): 3, ("tile.macro",): 1, ("zstd",): 1}, "the counts stay for other readers"
     process.go()
     assert process.end() == 0
     assert document["wall_ns"] < 1e9

@@ -312,7 +312,7 @@ report(raised)
     nodes = process.next_report()
     raised = process.next_report()
     assert lost[MISTAKES[call]] == 1
-    assert nodes <= 1 + 256 * ("257" in call), "what is refused is no node"
+    assert nodes <= 1 + 256 * ("257" in call), "a refused call adds no node"
     assert len(raised) == 1
     assert "BRICKD_STRICT" in raised[0]
     assert process.end() == 0

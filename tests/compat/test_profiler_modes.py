@@ -50,7 +50,7 @@ report([len(syncs), of.count, of.min_ns, of.bounded, p.pending_count()])
 """,
     )
     assert (syncs, count, bounded, pending) == (4, 2, 0, 0)
-    assert least >= 200_000, "or the clock was read before the device had ended"
+    assert least >= 200_000, "otherwise the clock was read before the device had ended"
 
 
 def test_per_layer_waits_once_at_the_end_of_each_layer(worker: Start, prefix: str) -> None:
@@ -85,7 +85,7 @@ report([before, len(syncs), p.stats("mlp").count, p.total_ns(), p.stats("mlp").t
 """,
     )
     assert (before, after, count, elements) == (0, 1, 3, 24)
-    assert 6 * 200_000 <= total <= span, "the time that passed, once"
+    assert 6 * 200_000 <= total <= span, "the elapsed time counts once"
 
 
 def test_off_neither_waits_nor_records(worker: Start, prefix: str) -> None:
@@ -189,7 +189,7 @@ pause()
     assert pending == 0
     assert counts(got) == {}
     tick_ns = behind / (finalize["ticks"] - start["start"])
-    assert 0.01 < tick_ns < 50, "it began when it was started, not when it was stopped"
+    assert 0.01 < tick_ns < 50, "the work began when it was started, not when it was stopped"
     process.go()
     assert process.end() == 0
 

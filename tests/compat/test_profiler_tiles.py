@@ -67,7 +67,7 @@ report([p.stats("gemm").total_ns, p.stats("gemm").self_ns, p.stats("inner").tota
 """,
     )
     assert gemm_self + inner == pytest.approx(gemm, rel=0.01)
-    assert total == pytest.approx(gemm, rel=0.01), "each figure is a reading of its own"
+    assert total == pytest.approx(gemm, rel=0.01), "each figure is a separate reading"
     assert share == pytest.approx(gemm_self, rel=0.01)
 
 
@@ -120,4 +120,4 @@ report([rows["tile.midi"][12:14], json.loads(p.to_json())["not_recorded"]["amoun
 """,
     )
     assert sizes == [10 + 2**46 + 2**48, 40 + 2**48]
-    assert lost == 3, "four times 2^48 is more than an amount, and the last two are none"
+    assert lost == 3, "four times 2^48 exceeds the largest amount, and the last two are no amounts"

@@ -83,7 +83,7 @@ def test_a_difference_after_the_first_64_elements_is_found() -> None:
     report = compared([T(output=b)], [T(output=a)])
     assert report.verdict == "diverged"
     (pair,) = report.divergences
-    assert pair.expected.fnv1a == pair.actual.fnv1a, "which the predecessor's comparison does not see"
+    assert pair.expected.fnv1a == pair.actual.fnv1a, "the predecessor's comparison does not see the difference"
     assert pair.relative_error == pytest.approx(1 / 64, rel=0.5)
 
 
@@ -135,7 +135,7 @@ def test_inputs_within_the_tolerance_prove_nothing() -> None:
     assert "its inputs differ, too, within the tolerance" in report.diagnosis
     assert compared(new, base, rtol=1e-6).divergences[0].blame == "propagated"
     zeros = [T(output=[2.0], inputs=([-0.0],))], [T(output=[1.0], inputs=([0.0],))]
-    assert compared(*zeros).divergences[0].blame == "propagated", "though no sketch shows how"
+    assert compared(*zeros).divergences[0].blame == "propagated", "no sketch shows the difference"
 
 
 def test_a_different_number_of_inputs_explains_nothing() -> None:
@@ -298,7 +298,7 @@ def test_a_run_is_marked_with_its_divergence() -> None:
     assert (new.diverged, new.divergence_diagnosis) == (False, None)
     report = new.compare_and_mark(brick.TraceRun("empty"))
     assert (new.diverged, new.divergence_diagnosis) == (False, report.diagnosis), (
-        "nothing is known, and that is reported"
+        "nothing is known, and the diagnosis says so"
     )
     new.compare(base)
     assert not new.diverged

@@ -109,7 +109,7 @@ def test_recordings_of_different_backends_and_clocks_are_compared_as_runs_are(wo
 def test_the_example_of_the_documentation_runs(worker: Start, prefix: str) -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     found = [block.text for page in pages for block in blocks(page.read_text()) if block.text.startswith("trace = ")]
-    assert len(set(found)) == 1, "one page has it"
+    assert len(set(found)) == 1, "the example is the same on all pages"
     block = found[0]
     source = f"""
 layer, position, us, run, say = 3, 17, 12.5, brick.TraceRun("cuda"), report
@@ -145,7 +145,7 @@ reported = len(run.traces)
     assert ("mlp", -1, False) not in left.sites
     same = ("position", "backend", "params", "output", "tensors", "inputs", "flags")
     for a, b in (left.events[:2], left.events[3:]):
-        assert [a[name] for name in same] == [b[name] for name in same], "as brick.checksum records it"
+        assert [a[name] for name in same] == [b[name] for name in same], "the trace has the record of brick.checksum"
     assert left.events[2]["step"] == 9
 
 

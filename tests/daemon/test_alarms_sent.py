@@ -111,7 +111,7 @@ def test_a_document_is_posted_and_signed_with_the_secret() -> None:
         ((path, headers, body),) = one.got
     assert (path, body, headers["content-type"]) == ("/hook/secret?x=1", b'{"a":1}', "application/json")
     assert headers["brickd-signature"] == "sha256=" + hmac.new(b"s3cret", b'{"a":1}', hashlib.sha256).hexdigest()
-    assert target.name == f"http://127.0.0.1:{one.server_port}", "a path may be a secret"
+    assert target.name == f"http://127.0.0.1:{one.server_port}", "the name omits the path, which may be a secret"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_hanging_resolver_times_out_and_is_not_called_again_until_it_answers()
         assert patient.send(b"{}") == "answered 200"
         resolver.go.release(1)
         assert patient.send(b"{}") == "answered 200"
-        assert len(resolver.asked) == 3, "an address may change"
+        assert len(resolver.asked) == 3, "each attempt looks the address up, because it may change"
 
 
 def test_a_timeout_of_the_resolver_is_reported_as_no_answer() -> None:
@@ -226,18 +226,18 @@ def test_a_delivery_tries_every_address_and_fails_for_a_host_without_addresses()
         resolver = Resolver(full.getsockname(), gone)  # one connection is pending, so the kernel accepts no more
         resolver.go.release()
         message = failure(lambda: UrlTarget("http://hook.test/", None, 1, resolver).send(b"{}"))
-        assert message == ("no answer: Connection refused", True), "the first one left time for the second"
+        assert message == ("no answer: Connection refused", True), "the first address left time for the second"
         resolver, began = Resolver(gone, full.getsockname()), time.monotonic()
         resolver.go.release()
         message = failure(lambda: UrlTarget("http://hook.test/", None, 0.2, resolver).send(b"{}"))
         assert message == ("no answer within 0.2 s", True)
-        assert time.monotonic() - began > 0.15, "the last one has all of the remaining time"
+        assert time.monotonic() - began > 0.15, "the last address has all of the remaining time"
     with server(0) as one:
         resolver, began = Resolver(*[("127.0.0.1", one.server_port)] * 100), time.monotonic()
         resolver.go.release()
         message = failure(lambda: UrlTarget("http://hook.test/", None, 0.2, resolver).send(b"{}"))
         assert message == ("no answer within 0.2 s", True)
-        assert time.monotonic() - began > 0.15, "an answer has all of the remaining time, too"
+        assert time.monotonic() - began > 0.15, "the answer also has all of the remaining time"
     none = Resolver()
     none.go.release()
     message = failure(lambda: UrlTarget("http://hook.test/", None, 9, none).send(b"{}"))
@@ -269,7 +269,7 @@ def test_a_stalled_tls_handshake_ends_at_the_time_limit_or_when_closed() -> None
         one.start()
         one.give(_Item(b"{}"))
         with silent.accept()[0] as client:
-            assert client.recv(1) == b"\x16", "it has begun to shake hands"
+            assert client.recv(1) == b"\x16", "the TLS handshake has begun"
             one.end()
             assert not one._thread.is_alive()
 

@@ -143,7 +143,7 @@ def test_a_less_often_read_segment_is_reported_once(prefix: str, loop: Loop, mon
         loop.tick(0)
         limit(monkeypatch, read=cost_of(loop.one("costly").segment.extent()).read - 1)
         for second in (1, 2, 3):
-            assert loop.found().workers[0].ledger.spans["begun"] == 0, "unchanged since it was first read this way"
+            assert loop.found().workers[0].ledger.spans["begun"] == 0, "no change since the first such reading"
             record(costly, second)
             loop.tick(second)
         texts = [text for kind, text in loop.logged if kind == "rationed"]
@@ -160,7 +160,7 @@ def test_an_active_segment_with_unread_rings_is_alive_and_read_at_its_end(prefix
             loop.tick(second)
         each = loop.one("costly")
         assert (each.drain.spans, loop.collector.memory.gone) == (2, {}), (
-            "its rings were read up to the first look only"
+            "the rings were read only up to the first look"
         )
         loop.tick(11 + STILL_NS / SECOND)
         assert list(loop.collector.memory.gone) == [each.uuid]
@@ -280,10 +280,10 @@ def test_no_more_dead_workers_are_read_until_earlier_ones_are_merged(
         loop.tick(next(seconds) * SECOND)
     monkeypatch.setattr(retained_workers, "GONE_MAX", 1)
     loop.keep(next(seconds) * SECOND)
-    assert loop.roster.crowded, "one tick has no time for all"
+    assert loop.roster.crowded, "one tick has no time for all segments"
     before = len(loop.memory.gone)
     loop.tick(0)
-    assert len(loop.memory.gone) < before, "the next tick continues, whatever the time"
+    assert len(loop.memory.gone) < before, "the next tick continues, however late it is"
     died("g")
     services = {each.reading.service for each in loop.memory.gone.values()}
     assert "g" not in services

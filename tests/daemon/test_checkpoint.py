@@ -266,7 +266,7 @@ def test_merged_readings_have_every_count_and_time_of_both(worker: Callable[...,
     assert together.category(together.paths[-1].name if together.paths[-1] else 0) in ("norm", "other")
     assert sum(lane["summarized"] for _, lane, _ in together.lanes) == 5 * 2 + 2
     again = added(together, first)
-    assert len(again.paths) == len(together.paths), "what is known is not added once more"
+    assert len(again.paths) == len(together.paths), "known paths are not added again"
     assert sum(lane["summarized"] for _, lane, _ in again.lanes) == 5 * 2 + 2 + 5
 
 

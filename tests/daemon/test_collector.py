@@ -62,7 +62,7 @@ def test_a_segment_with_unwritable_tails_is_quarantined_and_others_are_drained(p
         try:
             with written_below(place(full.page, "consumer", 1)):
                 loop.tick(0)
-            assert kept, "the round went on to its end"
+            assert kept, "the round continued to its end"
             assert quarantined(loop) == {f"{prefix}0": "cannot be written: File too large"}
             assert healthy.line(0)["span"][0] == 1
             assert [each.segment.name for each in loop.roster.attached.values()] == [f"{prefix}1"]

@@ -288,7 +288,7 @@ def test_deferred_work_is_settled_only_by_a_tick_that_reads_its_rings(
             loop.tick(at)
             settled.append((deferred.settled, deferred.counts["finalized"]))
         first_read = settled.index((False, 0))
-        assert settled[first_read:][:3] == [(False, 0), (False, 0), (True, 1)], "it is reached every second time"
+        assert settled[first_read:][:3] == [(False, 0), (False, 0), (True, 1)], "a segment is reached every second time"
         loop.end(SECOND)
 
 
@@ -343,7 +343,7 @@ def test_failed_saving_keeps_dead_segments_and_sends_one_event(loop: Loop, prefi
         assert int(made.line(0)["event"][0]) == 0
         loop.full = False
         loop.tick(2 * SECOND + 1)
-        assert (loop.tried, loop.trouble) == (3, "No space left on device"), "not before the next second"
+        assert (loop.tried, loop.trouble) == (3, "No space left on device"), "not within the same second"
         loop.tick(3 * SECOND)
         loop.tick(4 * SECOND)
         assert (loop.logged.count("checkpoint_written"), loop.trouble) == (1, "")

@@ -250,7 +250,7 @@ def test_a_daemon_reports_the_version_with_which_it_started(
         (tmp_path / "brickd-99.dist-info").mkdir()
         (tmp_path / "brickd-99.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: brickd\nVersion: 99\n")
         monkeypatch.syspath_prepend(tmp_path)
-        assert installed("brickd") == "99", "an upgrade"
+        assert installed("brickd") == "99", "the installation was upgraded"
         assert daemon.daemon().version not in ("99", None)
         os.close(daemon._loop._wake)
 
@@ -304,7 +304,7 @@ def test_stopping_the_daemon_restores_the_flags_of_workers(worker: Start, prefix
         assert flags() == 0
     with running() as daemon:
         assert "drains 1 worker" in daemon.until("daemon_started")["text"]
-        assert flags() == 2, "the wish is remembered"
+        assert flags() == 2, "the setting is remembered"
 
 
 @pytest.mark.slow

@@ -211,7 +211,7 @@ def test_a_corrupt_segment_is_quarantined_with_its_reason(shared: Shared) -> Non
         assert why in logged_since(shared, files[kind], before), kind
     shared.goes_on()
     quarantined = [each["text"] for each in shared.events(before) if each["kind"] == "quarantined"]
-    assert len(quarantined) == len(CORRUPT), "each is reported once"
+    assert len(quarantined) == len(CORRUPT), "each segment is reported once"
 
 
 # ---- segments that change during the drain
@@ -291,7 +291,7 @@ def test_deferred_work_with_impossible_numbers_is_counted_and_causes_no_defect(s
         assert sum(row["count"] for row in rows) == account["measured"] + account["bounded"] > 0
         for row in rows:
             assert 0 <= row["min_ns"] <= row["max_ns"] <= row["total_ns"] <= 2**64
-            assert row["bounded"] or row["max_ns"] < 2**62, "nothing was measured for longer than it is ago"
+            assert row["bounded"] or row["max_ns"] < 2**62, "no measured span is longer than the time since its start"
         assert account["unmatched"] > 0
         assert not {"defect", "quarantined"} & {each["kind"] for each in shared.events(before)}
 
@@ -427,9 +427,9 @@ def test_no_segment_is_attached_during_a_read_that_would_drop_its_lock(prefix: s
         for now_ns in (1, 2, 3):
             rest = loop.tick(now_ns, look=now_ns == 1)
             assert list(loop.roster.attached.values()) == [old]
-            assert rest.every_ns * rest.looks < REST_NS, "it is soon tried again"
+            assert rest.every_ns * rest.looks < REST_NS, "the file is soon tried again"
     loop.tick(4)
-    assert len(loop.roster.attached) == 2, "it is not forgotten"
+    assert len(loop.roster.attached) == 2, "the segment is not forgotten"
     loop.end(5)
 
 
@@ -565,7 +565,7 @@ def test_ten_thousand_files_take_bounded_time_and_memory(shared: Shared) -> None
     shared.daemon.once("/workers", lambda answer: sum(each["together"] for each in answer["workers"]) >= 10_002)
     shared.goes_on()
     shared.daemon.until("quarantined", before)
-    assert shared.events(before)[0]["number"] == before + 1, "what happened before is not forgotten for it"
+    assert shared.events(before)[0]["number"] == before + 1, "no earlier event is forgotten"
     with open(f"/proc/{shared.daemon.pid}/status") as status:
         (kib,) = [int(line.split()[1]) for line in status if line.startswith("VmRSS")]
     assert kib < 400_000

@@ -202,8 +202,8 @@ def test_a_daemon_killed_at_any_step_under_load_loses_no_event(worker: Start, pr
     found = host.settle()
     host.judge(found)
     details = sum((each.ledger.details for each in found), Counter[str]())
-    assert details["consumed"] > 0, "they recorded details, and daemons took them"
-    assert details["lost_with_daemon"] > 0, "daemons were killed that had taken some"
+    assert details["consumed"] > 0, "the workers recorded details, and daemons took some"
+    assert details["lost_with_daemon"] > 0, "some daemons were killed after they had taken details"
 
 
 # ---- a damaged checkpoint
@@ -246,7 +246,7 @@ def test_a_damaged_checkpoint_is_reported_until_rewritten_and_counts_nothing_twi
         # own checkpoint.
         host.kill(ACTIONS[number % 3], 3, then=host.one_dies if number % 2 else None)
         host.kill("kill-before", 1, "write")
-        assert events_logged() > before, "by a daemon that survived"
+        assert events_logged() > before, "a daemon that survived logged the event"
         host.kill("kill-after", 1, "rename")
         assert runtime().checkpoint.with_name("checkpoint.refused").read_bytes() == content
     host.judge(host.settle(), whole=False)

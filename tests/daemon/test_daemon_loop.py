@@ -71,7 +71,7 @@ def test_an_exception_while_resting_is_reported_once_a_second_and_ends_nothing(
                 daemon.end()
         assert second.time_ns - first.time_ns > 900_000_000
         assert "Error: [Errno" in first.text  # the number depends on the call that failed first
-        assert home.memory(daemon.prefix)[0].closed, "it ended cleanly"
+        assert home.memory(daemon.prefix)[0].closed, "the daemon ended cleanly"
     assert "Traceback" in capsys.readouterr().err
 
 

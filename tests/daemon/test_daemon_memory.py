@@ -65,9 +65,9 @@ def test_removal_records_of_buried_or_continued_segments_are_not_folded() -> Non
         removed(TWO, 7),
         removed(THREE, 9, took=FOUR[:16]),
     ]
-    assert here.fold([removed(FOUR, 3)]) == [], "it went on in the third"
+    assert here.fold([removed(FOUR, 3)]) == [], "the worker continued in the third segment"
     assert here.fold([], {TWO[:16]}) == []
-    assert (list(here.removed.alone), here.buried) == ([THREE], [ONE, TWO]), "a drained segment continues it"
+    assert (list(here.removed.alone), here.buried) == ([THREE], [ONE, TWO]), "a drained segment continues the lost one"
 
 
 def test_the_record_of_a_segment_continued_by_a_dead_worker_is_not_folded() -> None:
@@ -161,7 +161,7 @@ def test_a_lost_segment_is_found_by_the_first_half_of_its_uuid() -> None:
     assert found.before(int.from_bytes(bytes.fromhex(ONE)[:8], "little")) == ONE
     assert found.before(int.from_bytes(bytes.fromhex(TWO)[:8], "little")) is None
     zero = Background(begun={"00" * 8: "0" * 32})
-    assert zero.before(0) is None, "it took nothing along"
+    assert zero.before(0) is None, "the segment took over no totals"
 
 
 def deferring(started: int) -> Deferred:
@@ -208,7 +208,7 @@ def test_a_worker_restored_from_a_checkpoint_has_everything_known_about_it() -> 
     assert (known.name, known.cursors, known.finalizes_dropped, known.file) == ("api/0", cursors, 2**64 - 1, (3, 4))
     assert (after.newest_event, after.closed) == (2**62, False)
     written = document(before)
-    assert written["known"][ONE][3] == os.geteuid(), "as earlier brickds expect"
+    assert written["known"][ONE][3] == os.geteuid(), "earlier brickds expect this member"
     del written["known"][ONE][5]
     assert Memory.of(written).known[ONE].file is None
     for uid, fits in ((-1, True), (-2, False), (2**32 - 1, True), (2**32, False)):

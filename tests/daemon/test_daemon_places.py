@@ -68,7 +68,7 @@ def test_a_low_descriptor_limit_drains_some_workers_and_reports_the_others(prefi
             lock.enter_context(live_worker(SHM / file))
         with running(("prlimit", "--nofile=64", "--")) as daemon:
             assert "the limit of 16 workers is reached" in daemon.until("quarantined")["text"]
-            assert len(daemon.ask("/status")["workers"]) == 30, "all can be read"
+            assert len(daemon.ask("/status")["workers"]) == 30, "all segments can be read"
             drained = opened_by(daemon.pid)
             assert len(drained & set(files)) == 16
             for lock, file in zip(locks, files, strict=True):
@@ -129,7 +129,7 @@ def test_a_file_at_the_path_of_a_removed_socket_is_kept(prefix: str, worker: Sta
         one = worker(WORKING)  # the daemon must save this
         one.paused()
         one.go()
-        assert next(event for _, event in events if event.get("kind") == "restored"), "its lock is there again"
+        assert next(event for _, event in events if event.get("kind") == "restored"), "the daemon's lock is there again"
         assert runtime().socket.read_text() == "mine"
     assert runtime().socket.read_text() == "mine"
     runtime().socket.unlink()

@@ -96,7 +96,7 @@ def test_half_open_clients_block_neither_the_checkpoint_nor_new_workers(worker: 
             assert deferred(daemon) == {"one/0": 2, "two/0": 1}
             _, most = divided(LIMIT)
             assert sum(not is_closed(each) for each in clients) <= most
-            assert not is_closed(clients[-1]), "the newest are kept"
+            assert not is_closed(clients[-1]), "the newest clients stay connected"
         assert document("status", code=0)["problems"] == []
         kinds = {each["kind"] for each in daemon.ask("/events")["events"]}
         assert not kinds & {"checkpoint_failed", "starved", "quarantined", "defect"}

@@ -88,7 +88,7 @@ def test_cheap_segments_are_drained_in_every_tick_and_costly_ones_in_turns(
             assert taken[:3] == [str(made.index(r)) for r in cheap]
             seen += taken[3:]
             assert len(order.unreached) == 2
-        assert seen == [str(costly), "4", "5"] * 2, "none waits for ever"
+        assert seen == [str(costly), "4", "5"] * 2, "no segment waits forever"
 
 
 def test_the_cheapest_segments_up_to_half_of_a_tick_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,11 +112,11 @@ def test_the_cheapest_segments_up_to_half_of_a_tick_are_cheap(monkeypatch: pytes
 
         assert unreached(1) == ["2", "0"]
         assert unreached(4 * quiet) == []
-        assert order.order[-1] is attached[0], "the costly one is the last"
+        assert order.order[-1] is attached[0], "the costly segment is the last"
         fill(made[1])
         ticked(order)
         order.arrange()
-        assert order.order[-1] is attached[1], "the other one is cheap again"
+        assert order.order[-1] is attached[1], "the other segment is cheap again"
 
 
 def test_segments_drained_in_every_tick_take_at_most_half_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_segments_drained_in_every_tick_take_at_most_half_of_it(monkeypatch: pyt
         write_event(made)
         assert ticked(order, lambda: next(times)) == ["0", "1"]
         write_event(made)
-        assert ticked(order) == ["0", "1", "2"], "the third was not reached, and is not drained before those"
+        assert ticked(order) == ["0", "1", "2"], "the third segment was not reached, and comes after those that were"
 
 
 def test_a_tick_stops_after_a_piece_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_a_prompt_repeated_in_each_epoch_is_sampled_in_both_workers_at_once(work
             assert two.serve(1) == times[-1]
             clock.now_ns += SECOND
     assert sorted(prompt for each in times for _, prompt in each) == PROMPTS
-    assert sum(map(bool, times)) > 1, "not all of them at once"
+    assert sum(map(bool, times)) > 1, "the prompts are spread over several rounds"
 
 
 @pytest.mark.ci
@@ -148,7 +148,7 @@ def test_a_new_worker_gets_the_epoch_and_loses_it_when_the_daemon_ends(worker: S
             os.pwrite(fd, bytes(8), at)
         two = Server(worker, 1, "1/16")
         until(lambda: tick() or two.word)
-        assert (one.word, two.word) == (0, until_second << 32 | number), "what is there is not written again"
+        assert (one.word, two.word) == (0, until_second << 32 | number), "a present word is not written again"
         clock.now_ns += EPOCH_NS
         tick()
         assert one.word == two.word == (until_second + 5) << 32 | number + 1
@@ -185,7 +185,7 @@ def test_an_epoch_outlives_a_killed_daemon_and_ends_with_its_successor(worker: S
         number = until(lambda: one.word) & (2**32 - 1)
         assert before <= number <= time.time_ns() // EPOCH_NS
         daemon.kill()
-    assert one.word != 0, "it holds for a while"
+    assert one.word != 0, "the word stays valid for a while"
     with running() as daemon:
         assert until(lambda: one.word) != 0
         daemon.end()

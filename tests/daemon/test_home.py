@@ -78,7 +78,7 @@ def test_a_group_without_the_user_is_refused_by_name_and_leaks_no_descriptor(
     os.chown(runtime().directory, 65534, 65534)
     reported = refused(*nobody, group=0)
     assert len(reported) == 3
-    assert len(set(reported)) == 1, "no descriptor more with each try"
+    assert len(set(reported)) == 1, "a failed attempt leaves no descriptor open"
     assert (
         "cannot be given to group root (Operation not permitted): set BRICKD_GROUP to a group of which" in reported[0]
     )

@@ -40,11 +40,11 @@ def test_a_silenced_problem_is_counted_but_not_listed_until_unsilenced(worker: S
         assert listed["silenced_until"] == status["silenced"][0]["silenced_until"]
         daemon.end()
     with running():
-        assert [each["id"] for each in document("status")["silenced"]] == [id_], "a restart keeps it"
+        assert [each["id"] for each in document("status")["silenced"]] == [id_], "a restart keeps the silence"
         assert brickd("silence", id_, "--off").stdout == "no problem is silenced\n"
         after = document("status")
         assert ([each["id"] for each in after["problems"]], after["silenced"]) == ([id_], [])
-        assert after["problems"][0]["since"] <= status["silenced"][0]["seen"], "and since when it lasts"
+        assert after["problems"][0]["since"] <= status["silenced"][0]["seen"], "a restart keeps the beginning"
 
 
 @pytest.mark.ci
@@ -84,7 +84,7 @@ def test_a_check_accepts_only_the_silenced_problem() -> None:
     assert unhealthy(["lost", "uncounted"], []) == ["lost", "removed"]
     assert unhealthy(["uncounted"], ["lost"]) == ["removed"]
     assert unhealthy([], ["lost", "uncounted"]) == []
-    assert unhealthy(["lost"], ["lost", "uncounted"]) == ["lost"], "of another service"
+    assert unhealthy(["lost"], ["lost", "uncounted"]) == ["lost"], "a problem of another service is still active"
     (lost, *_) = conditions(status([], ["lost"]), None, Bounds())
     assert (lost.seen, lost.wanted, lost.command) == (
         "9,000 lost (9,000 spans)",

@@ -410,7 +410,7 @@ report(looks)
         spared = max(many - 32, min(many, free // 8 // one))
         assert (left, recorded, segments) == (spared, 40 - spared, one * spared)
         free, many = before, left
-    assert looks[-1] == looks[-2], "below the bound nothing is removed"
+    assert looks[-1] == looks[-2], "below the bound, nothing is removed"
     assert looks[-1][2] > 0
 
 
@@ -428,7 +428,7 @@ report(seen())
 """
     )
     free, _, dead_before, recorded = process.next_report()
-    assert (free, dead_before, recorded) == (0, 3, 16), "a page of records is full, and so is /dev/shm"
+    assert (free, dead_before, recorded) == (0, 3, 16), "a page of records is full, and /dev/shm is full, too"
     assert process.next_report()[2:] == [0, 19]
     assert process.end() == 0
 

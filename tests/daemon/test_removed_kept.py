@@ -58,7 +58,7 @@ def test_a_daemon_folds_records_into_its_checkpoint_and_empties_the_file(prefix:
         assert records(prefix) == []
         assert without_a_daemon(prefix, daemon.kept) == (0, 12)
         append(prefix, THREE, 9)
-        assert counted(daemon) == (0, 21), "also before the next look"
+        assert counted(daemon) == (0, 21), "the counts are complete even before the next look"
         daemon.tick()
         assert (counted(daemon), records(prefix)) == ((0, 21), [])
         kept = daemon.kept
@@ -197,7 +197,7 @@ def test_a_record_adds_only_counts_missing_from_the_retained_totals(
         assert counted(daemon) == (110, 3)
         append(prefix, one, 13)
         append(prefix, two, 100)
-        assert counted(daemon) == (110, 3), "it is in a sum, and is not counted again"
+        assert counted(daemon) == (110, 3), "the worker is in an aggregate, and is not counted again"
         daemon.tick()
         assert without_a_daemon(prefix, daemon.kept) == counted(daemon) == (110, 3)
 
@@ -277,7 +277,7 @@ def test_the_oldest_records_over_the_limit_are_merged_by_service(monkeypatch: py
     removals = Removals()
     removals.fold([of(1), of(2, "batch"), of(3, asked=True), of(4), of(5), of(6)])
     assert removals.limit({of(2).uuid}) == [of(n).uuid for n in (1, 3, 4)]
-    assert list(removals.alone) == [of(n).uuid for n in (2, 5, 6)], "of the second a total is shown"
+    assert list(removals.alone) == [of(n).uuid for n in (2, 5, 6)], "the total of the second worker is shown elsewhere"
     assert {key: (each.workers, each.counts) for key, each in removals.sums.items()} == {
         ("api", False): (2, COUNTS.and_(COUNTS)),
         ("api", True): (1, COUNTS),
@@ -300,7 +300,7 @@ def test_a_merged_record_that_is_written_again_later_counts_once(prefix: str, mo
         assert counted(daemon) == (0, 21)
         daemon.tick()
         assert without_a_daemon(prefix, daemon.kept) == counted(daemon) == (0, 21)
-        assert list(daemon.loop.memory.removed.alone) == [THREE.hex()], "it has no place of its own again"
+        assert list(daemon.loop.memory.removed.alone) == [THREE.hex()], "the worker has no separate place again"
 
 
 @pytest.mark.parametrize("order", ["lost first", "heir first", "lost again"])
@@ -370,7 +370,7 @@ def test_removals_survive_encoding_and_decoding() -> None:
     assert decode(encode(memory)).removed == removals
     older = json.loads(encode(memory).partition(b"\n")[2])
     del older["removed"]
-    assert Memory.of(older).removed == Removals(), "of a brickd that knew of none"
+    assert Memory.of(older).removed == Removals(), "an earlier brickd stored no removed workers"
 
 
 WRONG: dict[str, Any] = {

@@ -170,7 +170,7 @@ class RemovedMachine(RuleBasedStateMachine):
         shown = sum(each.ledger.spans["begun"] for each in found.workers)
         assert shown + sum(each.counts.spans for each in found.removed) == sum(self.spans.values())
         together = sum(each.together for each in found.workers) + sum(each.workers for each in found.removed)
-        assert together == len(self.spans), "no worker twice"
+        assert together == len(self.spans), "no worker counts twice"
 
 
 def test_every_span_of_a_dead_worker_is_shown_or_removed_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:

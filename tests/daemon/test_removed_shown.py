@@ -140,7 +140,7 @@ def test_a_record_of_a_living_worker_adds_nothing(worker: Start, prefix: str) ->
     with machine(prefix) as daemon:
         assert [sum(each.counts.spans for each in daemon.survey().removed)] == [0]
     process.kill()
-    assert spans_of(prefix) == (200, 0), "its segment is still there"
+    assert spans_of(prefix) == (200, 0), "the segment still exists"
 
 
 def test_a_removed_worker_adds_only_counts_missing_from_the_checkpoint(worker: Start, prefix: str) -> None:
@@ -157,10 +157,10 @@ def test_a_removed_worker_adds_only_counts_missing_from_the_checkpoint(worker: S
     assert (find(prefix), list(background.gone)) == ([], [uuid.hex()])
     assert spans_of(prefix, background) == (2, 0)
     assert _reader.append_removed(prefix, record_of(uuid, 5))
-    assert spans_of(prefix, background) == (2, 3), "it went on after the daemon had taken it for dead"
+    assert spans_of(prefix, background) == (2, 3), "the worker continued after the daemon had taken it for dead"
     assert spans_of(prefix) == (0, 5)
     settled = Background(buried=frozenset([uuid.hex()]))
-    assert spans_of(prefix, settled) == (0, 0), "it is in a sum of several"
+    assert spans_of(prefix, settled) == (0, 0), "the worker is in an aggregate of several"
 
 
 def test_a_worker_that_continues_in_another_segment_is_not_removed(worker: Start, prefix: str) -> None:
@@ -174,7 +174,7 @@ def test_a_worker_that_continues_in_another_segment_is_not_removed(worker: Start
     assert _reader.append_removed(prefix, record_of(never, 9))
     assert spans_of(prefix) == (200, 9)
     assert _reader.append_removed(prefix, record_of(bytes(16), 20, took=int.from_bytes(never[:8], "little")))
-    assert spans_of(prefix) == (200, 20), "that one ended, too"
+    assert spans_of(prefix) == (200, 20), "the second worker has ended, too"
 
 
 LOST, SECOND, THIRD = (f"{n:02x}" * 16 for n in (1, 2, 3))
@@ -252,7 +252,7 @@ def test_each_worker_counts_once_in_any_order_of_records(
     chance: random.Random,
 ) -> None:
     found = {each.uuid: each.counts for each in uncounted(records, shown, taken, settled)}
-    assert len(found) == len(uncounted(records, shown, taken, settled)), "no uuid twice"
+    assert len(found) == len(uncounted(records, shown, taken, settled)), "no uuid is there twice"
     spans = {uuid: max((each.counts.spans for each in records if each.uuid == uuid), default=0) for uuid in UUIDS}
     for uuid in UUIDS:
         counted = (

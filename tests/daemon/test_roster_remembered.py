@@ -187,9 +187,9 @@ def test_the_oldest_dead_workers_over_the_limit_are_merged(
     monkeypatch.setattr(retained_workers, "GONE_BYTES", taken)
     assert not life.loop.roster.remove_read(0, lambda: True)
     monkeypatch.setattr(retained_workers, "GONE_BYTES", taken - 1)
-    assert not life.loop.roster.remove_read(0, lambda: False), "there is no time for it now"
+    assert not life.loop.roster.remove_read(0, lambda: False), "there is no time to remove the segment now"
     assert (list(gone), life.loop.roster.crowded) == ([first, *others], True)
-    assert life.loop.roster.remove_read(0, lambda: True), "the memory changed, and is to be kept"
+    assert life.loop.roster.remove_read(0, lambda: True), "the memory changed, and must be saved"
     assert (list(gone), life.loop.roster.crowded) == (others, False)
     assert [each.workers for each in life.loop.memory.older.values()] == [1]
     assert life.shown() == 3

@@ -119,7 +119,7 @@ def test_settings_reach_running_workers_and_new_sites_until_the_daemon_ends(work
         reported = message("api", "--fingerprints", "1/8", "--sites", "*.mlp", "--sites", "head")
         assert reported == "api: spans off, recording on, fingerprints 1/8, sites *.mlp, head in 1 worker\n"
         found = one.round(daemon)
-        assert {site: found[site] for site in found.keys() - ATTN} == at(MLP, 8), "except where it was not known yet"
+        assert {site: found[site] for site in found.keys() - ATTN} == at(MLP, 8), "only unknown sites are missing"
         filtered(daemon, "api/0", 3)
         assert one.round(daemon) == at(MLP, 8)
         daemon.end()
@@ -135,7 +135,7 @@ def test_settings_override_the_configuration_of_new_workers(worker: Start, prefi
         message("api", "--fingerprints", "1/8", "--sites", "*.mlp")
         two = Served(worker, 1, BRICKD_FINGERPRINTS="1/2")
         daemon.until("worker_found", daemon.until("set")["number"])
-        assert two.round(daemon)[FIRST] == at(MLP, 8)[FIRST], "from the first step on"
+        assert two.round(daemon)[FIRST] == at(MLP, 8)[FIRST], "the setting holds from the first step on"
         two.round(daemon)
         filtered(daemon, "api/1", 3)
         assert two.round(daemon) == at(MLP, 8)
@@ -167,7 +167,7 @@ def test_settings_are_shown_next_to_the_initial_configuration(worker: Start, pre
         answer = document("set", "api", "--fingerprints", "1/16", "--sites", "norm")
         wanted = {"spans": "off", "recording": "on", "fingerprints": "1/16", "sites": ["norm"], "workers": 1, "deaf": 0}
         assert {key: answer[key] for key in wanted} == wanted
-        assert document("set", "api", "--spans", "on")["sites"] == ["norm"], "settings that are not given stay"
+        assert document("set", "api", "--spans", "on")["sites"] == ["norm"], "other settings stay"
         message("api", "--spans", "off")
         event = daemon.until("set")
         assert event["text"] == "spans off, recording on, fingerprints 1/16, sites norm for 1 worker"

@@ -72,14 +72,14 @@ def judge(world: World) -> None:
     refused = world.faults.refused
     quarantined = [logged for logged in world.logged if logged[0] == "quarantined"]
     assert refused or all(world.copies.intersection(re.findall(r"[^\s:,]+", text)) for _, _, text in quarantined), (
-        "nothing but copies, and what they are taken for"
+        "only copies are refused, and files that a copy resembles"
     )
     broken = [logged for logged in world.logged if logged[0] == "break"]
-    assert not broken or world.damaged or world.copies_drained, "an earlier copy has less than was read before"
+    assert not broken or world.damaged or world.copies_drained, "an earlier copy has fewer records than were read"
     survey = world.survey()
     found = {each.reading.uuid: each for each in survey.workers}
     removed = {each.uuid: each.counts.spans for each in survey.removed}
-    assert not records(world.prefix), "all of them are in the checkpoint"
+    assert not records(world.prefix), "the checkpoint has all records"
     left = set(find(world.prefix)) - world.copies
     alive = {each.file for each in world.writers if each.alive and not each.removed}
     assert left >= alive if refused else left == alive
@@ -87,9 +87,9 @@ def judge(world: World) -> None:
     for writer in world.writers:
         worker, counted = found.pop(writer.uuid.hex(), None), removed.pop(writer.uuid.hex(), 0)
         if writer.goes_on is not None:
-            assert not counted, "its totals are in its successor"
+            assert not counted, "the successor has the worker's totals"
             if worker is not None:
-                assert writer.heir.reaped, "it is counted in its successor"
+                assert writer.heir.reaped, "the worker is counted in its successor"
                 assert worker.ledger.spans["begun"] <= writer.begun
                 before[writer.heir.uuid] += worker.ledger.spans["begun"]
         elif worker is None and (writer.reaped or counted):
@@ -178,7 +178,7 @@ def test_saving_to_a_full_disk_is_retried_once_a_second(tmp_path: Path) -> None:
                 world.tick(0.02)
             assert world.daemon is not None
             assert [each.drain.held >= ring_passes.HELD_MAX for each in world.daemon.roster.attached.values()] == [True]
-            assert world.faults.effects.count("open") in (2, 3), "in two seconds"
+            assert world.faults.effects.count("open") in (2, 3), "a file is opened once a second"
         finally:
             world.close()
 
@@ -209,7 +209,7 @@ def test_a_damaged_checkpoint_is_a_visible_break_and_counts_nothing_twice(seeds:
     broken = [world for world in worlds if world.damaged]
     assert len(broken) * 12 > len(seeds)
     for world in broken:
-        assert [logged for logged in world.logged if logged[0] == "break"], "it is reported"
+        assert [logged for logged in world.logged if logged[0] == "break"], "the break is reported"
 
 
 # ---- mutants that the simulation must catch
@@ -573,7 +573,7 @@ def test_workers_that_died_together_count_once_after_a_crash_before_their_remova
         world.faults.meet = killed_at_the_second  # type: ignore[method-assign]
         while world.kills == 0:
             world.tick(2.0)
-        assert len(find(world.prefix)) == 3, "one is removed and three are not"
+        assert len(find(world.prefix)) == 3, "one segment is removed, and three are not"
         world.tick(2.0)
         world.tick(2.0)
         assert find(world.prefix) == []

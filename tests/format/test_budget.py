@@ -57,7 +57,7 @@ def test_64_workers_of_a_model_with_2000_paths_are_all_read() -> None:
     with file(image(paths=2000, used=2000), holes=True) as fd:
         segment, spent = Segment("model", fd), Budget()
         accounts = [Account() for _ in range(64)]
-        assert sum(cost_of(segment.extent()).kept for _ in accounts) > OWNER.kept, "unpacked, they are too large"
+        assert sum(cost_of(segment.extent()).kept for _ in accounts) > OWNER.kept, "the unpacked readings are too large"
         assert all(len(account.read(segment, spent, 0).paths) == 2000 for account in accounts)
         assert {account.ration for account in accounts} == {Ration.WHOLE}
 
@@ -108,7 +108,7 @@ def test_the_reason_names_the_figure_and_the_limit() -> None:
         "takes 1.0 MiB to be read, and smaller ones take 2,048.0 MiB: "
         "the limit for the segments of user 1 is 2,048.0 MiB",
     )
-    assert spent.ration(OTHER, SEGMENT) == (Ration.WHOLE, ""), "another user has limits of its own"
+    assert spent.ration(OTHER, SEGMENT) == (Ration.WHOLE, ""), "another user has separate limits"
 
 
 COST = st.builds(
@@ -191,13 +191,13 @@ def test_rarely_read_totals_stay_unchanged_for_a_minute(monkeypatch: pytest.Monk
         r.put("lane", 0, begun=5)
         before = segment.fetched
         assert spans_begun(account.read(segment, Budget(), SELDOM_NS - 1)) == 0
-        assert segment.fetched - before < 128 * 448, "its extent was looked at, and nothing more"
+        assert segment.fetched - before < 128 * 448, "only the extent of the segment was read"
         assert spans_begun(account.read(segment, Budget(), SELDOM_NS)) == 5
         limited(monkeypatch)
         r.put("lane", 0, begun=6)
-        assert spans_begun(account.read(segment, Budget(), SELDOM_NS + 1)) == 6, "there is room for it again"
+        assert spans_begun(account.read(segment, Budget(), SELDOM_NS + 1)) == 6, "there is room for the segment again"
         limited(monkeypatch, read=cost_of(segment.extent()).read - 1)
-        assert spans_begun(account.read(segment, Budget(), SELDOM_NS + 2)) == 6, "totals never go back"
+        assert spans_begun(account.read(segment, Budget(), SELDOM_NS + 2)) == 6, "totals never decrease"
     assert SELDOM * EVERY_NS == SELDOM_NS
 
 
@@ -254,9 +254,9 @@ def test_a_segment_that_grows_while_read_gets_no_more_than_predicted(
         with pytest.raises(SegmentOverBudget, match=r"^grows: takes 5\.\d MiB of memory: the limit for one segment"):
             account.read(segment, Budget(), 0)
         pending(0)
-        assert account.ration is Ration.WHOLE, "the next look may find less"
+        assert account.ration is Ration.WHOLE, "the next look may find a smaller segment"
         account = Account(pending=lambda: pending(8))
-        assert len(account.read(segment, Budget(), 0).paths) == 8, "what there is room for is read"
+        assert len(account.read(segment, Budget(), 0).paths) == 8, "the paths with room are read"
 
 
 def test_growth_of_a_segment_counts_against_later_ones() -> None:
@@ -267,7 +267,7 @@ def test_growth_of_a_segment_counts_against_later_ones() -> None:
     assert spent.ration(ME, Cost(0, half))[0] is Ration.WHOLE
     assert spent.grown(OTHER, 0, half) == ""
     assert "the limit for the segments of user 1" in spent.grown(ME, 1000, 1001)
-    assert spent.grown(ME, 1000, 10) == "", "what shrank frees nothing"
+    assert spent.grown(ME, 1000, 10) == "", "a segment that shrinks frees no room"
     assert spent.ration(ME, Cost(0, 1))[0] is Ration.NOTHING
 
 

@@ -59,14 +59,14 @@ def test_a_file_that_stays_unpublished_is_checked_less_often(prefix: str) -> Non
     with lock_holder(SHM / f"{prefix}0"):
         for second in range(5):
             looks.at(second * SECOND)
-            assert looks.directory.waits, "it is being made"
+            assert looks.directory.waits, "the file is not published yet"
         looks.at(5 * SECOND)
         assert not looks.directory.waits
         looks.opened.clear()
         (SHM / f"{prefix}1").write_bytes(bytes(64))
         for second in (6, 7, 8, 9):
             looks.at(second * SECOND)
-            assert looks.directory.waits, "the other one is being made"
+            assert looks.directory.waits, "the other file is not published yet"
         looks.at(10 * SECOND)
     assert [now_ns for file, now_ns in looks.opened if file == f"{prefix}0"] == [10 * SECOND]
     # The worker of this file has ended.
@@ -122,12 +122,12 @@ def test_the_owner_of_a_file_is_looked_up_once(prefix: str) -> None:
     assert list(looks.directory.others.values()) == [OTHER_USER]
     os.chown(file, 0, -1)
     looks.at(SECOND)
-    assert list(looks.directory.others.values()) == [OTHER_USER], "its inode is known: its owner is not asked for again"
+    assert list(looks.directory.others.values()) == [OTHER_USER], "the owner of a known inode is not looked up again"
     assert looks.opened == []
     (SHM / f".{prefix}draft").touch(0o600)
     (SHM / f".{prefix}draft").rename(file)
     looks.at(2 * SECOND)
-    assert (looks.directory.others, len(looks.opened)) == ({}, 1), "another file has its name"
+    assert (looks.directory.others, len(looks.opened)) == ({}, 1), "another file has the name now"
 
 
 def test_the_next_listing_waits_fifty_times_the_last_duration(prefix: str) -> None:
@@ -141,5 +141,5 @@ def test_the_next_listing_waits_fifty_times_the_last_duration(prefix: str) -> No
         loop.tick(now_ns, look=now_ns == 1)
         assert not loop.directory.quarantined
     loop.tick(again_ns)
-    assert list(loop.directory.quarantined) == [f"{prefix}0"], "it is not forgotten"
+    assert list(loop.directory.quarantined) == [f"{prefix}0"], "the file is not forgotten"
     loop.end(again_ns + 1)

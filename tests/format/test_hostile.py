@@ -159,7 +159,7 @@ def test_steps_and_given_times_are_read_from_format_1_1() -> None:
     assert path is not None
     assert (path.unit, path.parent) == (_reader.UNIT_NS, step["path"])
     summary = dtypes.summaries(reading.summaries)[step["path"]]
-    assert (summary["elements"], summary["bytes"]) == (30, 0), "rows that are padding are no work"
+    assert (summary["elements"], summary["bytes"]) == (30, 0), "rows of padding are no work"
 
 
 def test_deferred_work_is_read_from_format_1_2() -> None:
@@ -198,7 +198,7 @@ def test_flops_and_a_segments_own_rate_are_read_from_format_1_5() -> None:
         path = reading.paths[int(number)]
         assert path is not None
         found[reading.name(path.name), path.layer] = counted
-    assert found == {("attention", 0): 1e15, ("attention", 1): 1e15}, "what is no such number is counted, not taken"
+    assert found == {("attention", 0): 1e15, ("attention", 1): 1e15}, "an invalid number is counted, not used"
     assert reading.lanes[0][1]["amounts"] == 3
     assert (reading.process["rate"], reading.header["rate"]) == (1 << 26, 1 << 30)
 

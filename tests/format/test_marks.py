@@ -300,14 +300,14 @@ for n in range(400):
     paths, marked = got.header["paths"], sum(1 for path in got.paths if path is not None and path.marks)
     assert marked <= paths // 2
     found = marks(got)
-    assert found["one:launched",] == 2_000, "of what is launched none is lost for its shapes"
+    assert found["one:launched",] == 2_000, "no launch is lost because of its shape"
     account = ledger_of(got)
     assert account.marks["wanted"] - account.marks["refused"] == sum(found.values())
     assert account.marks["wanted"] == 8_000
     (loss,) = [each for each in losses(got, account) if each.kind == "marks"]
     assert f"BRICKD_PATHS={2 * (got.process['paths'] + account.marks['refused'])}" in loss.settings
     spans = Counter({got.name(p.name): 1 for p in got.paths if p is not None and not p.marks})
-    assert all(spans[f"later{n}"] for n in range(40)), "and spans have room"
+    assert all(spans[f"later{n}"] for n in range(40)), "spans still have room"
 
 
 @given(st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1))
@@ -403,7 +403,7 @@ brick.transfer("D2H", 64, src="", dst="", elapsed_ns=5)
     assert marks(got) == {("b→a:d2h",): 1}
     account = ledger_of(got)
     assert account.marks == {"wanted": 4, "refused": 3}
-    assert sum(lane["rejected"][0] + lane["rejected"][1] for _, lane, _ in got.lanes) == 2, "two times had no place"
+    assert sum(lane["rejected"][0] + lane["rejected"][1] for _, lane, _ in got.lanes) == 2, "two times had no path"
 
 
 def test_a_known_shape_is_counted_after_the_tables_are_full(worker: Start, prefix: str) -> None:

@@ -294,7 +294,7 @@ def test_a_tail_that_a_killed_consumer_left_halfway_is_at_its_next_position(betw
         assert between.ring(lambda _: None) == (next_, list(range(next_ + 1, 11)))
     for impossible in (6, 11):
         between.rings.tail(0, "span", 7, impossible ^ forge.U64)
-        assert between.ring(lambda _: None) is None, "a consumer moves no tail back, or beyond the head"
+        assert between.ring(lambda _: None) is None, "no consumer moves a tail back, or beyond the head"
     fill(between, "span", 20)
     between.rings.tail(0, "span", 0, 4 ^ forge.U64)
     assert between.ring(lambda _: None) == (4, list(range(5, 21))), "only the next position must be in the ring"
@@ -313,7 +313,7 @@ def test_a_ring_with_an_impossible_tail_at_each_try_is_refused(between: Between)
     fill(between, "span", 10 + SLOTS)
     assert between.ring(lambda _: None) == (10, list(range(11, 11 + SLOTS)))
     fill(between, "span", 11 + SLOTS)
-    assert between.ring(lambda _: None) is None, "a slot that the tail still holds is overwritten"
+    assert between.ring(lambda _: None) is None, "a slot that the tail has not passed is overwritten"
 
 
 def test_a_tail_valid_at_the_last_try_is_accepted(between: Between) -> None:

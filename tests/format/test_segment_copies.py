@@ -201,7 +201,7 @@ def test_the_same_rules_apply_without_a_daemon(prefix: str, held: Hold) -> None:
         life.look()
     life.loop.end(3 * SECOND)
     held("b")
-    assert shown() == ["c"], "the checkpoint knows it"
+    assert shown() == ["c"], "the checkpoint knows this file"
 
 
 def test_a_copy_is_judged_again_when_the_original_is_gone(life: Life, prefix: str, held: Hold) -> None:
@@ -215,5 +215,5 @@ def test_a_copy_is_judged_again_when_the_original_is_gone(life: Life, prefix: st
     ends()
     for _ in range(10):
         life.look()
-    assert not (SHM / f"{prefix}b").exists(), "its worker ended"
+    assert not (SHM / f"{prefix}b").exists(), "the worker of this file has ended"
     assert (life.drained, life.shown()) == (["a"], (["a"], {}))

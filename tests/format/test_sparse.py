@@ -58,8 +58,8 @@ def test_a_segment_costs_its_contents_and_not_its_claims() -> None:
         assert segment.fetched < 4 * LINES
         assert os.fstat(fd).st_blocks * 512 == held < 400 * 1024
     assert (len(reading.lanes), reading.names, reading.paths, reading.sites) == (1024, [], [], [])
-    assert reading.process["paths"] == 65472, "what it claims is shown"
-    assert len({id(lane) for _, lane, _ in reading.lanes}) == 1, "lanes in which nothing happened are one object"
+    assert reading.process["paths"] == 65472, "the claimed number is shown"
+    assert len({id(lane) for _, lane, _ in reading.lanes}) == 1, "all idle lanes are one object"
 
 
 @pytest.mark.parametrize("last", [None, 0, 31, 32, 1023])
@@ -198,4 +198,4 @@ def test_a_ring_in_a_file_hole_is_empty_with_any_head(ring: str) -> None:
         before = segment.fetched
         first, slots = segment.ring(0, events=ring == "event")
         assert (first, slots[: 64 * SLOT]) == (0, os.pread(r.fd, 64 * SLOT, place(r.page, f"{ring}_ring")))
-        assert segment.fetched - before < 8 * PAGE, "what is behind the first hole is not read"
+        assert segment.fetched - before < 8 * PAGE, "nothing after the first hole is read"

@@ -88,7 +88,7 @@ def test_subtracting_earlier_totals_gives_the_increase(
     both = folded(spans(*before, *later))[: len(wanted)]
     for at, (least, most) in enumerate(((both["min"], wanted["min"]), (wanted["max"], both["max"]))):
         bound = got[("min", "max")[at]][some]
-        assert ((least[some] <= bound) & (bound <= most[some])).all(), "no wider than that of all of them"
+        assert ((least[some] <= bound) & (bound <= most[some])).all(), "the bound is no wider than that of all readings"
     width = np.maximum(wanted["max"][some] * 1.2, 38)  # one bucket beyond; the last bucket has no end
     assert (got["max"][some] <= np.where(wanted["histogram"][some, -1] > 0, 2**48, width)).all()
     assert (wanted["min"][some] <= np.maximum(got["min"][some] * 1.2, 38)).all() or wanted["histogram"][some, -1].any()

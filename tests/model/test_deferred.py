@@ -338,7 +338,7 @@ def test_daemons_that_run_one_pass_settle_their_records() -> None:
         work.take(defer(10 * n, id=n + 1) + finalize(10 * n + 5), long_ago)
         work.settle(1.0, complete=True)
         work = Deferred.of(json.loads("".join(work.pieces())))
-        assert account(work) == (0, n, 0, 1), "all but the last"
+        assert account(work) == (0, n, 0, 1), "all starts except the last one"
 
 
 def test_the_model_detects_a_finalize_that_settles_one_pass_too_early(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def test_a_measurement_waits_for_its_start_until_the_second_complete_pass(passed
     in_time = restarted(work)
     in_time.take(defer(100, id=1), long_ago)
     assert (total(in_time.measured), account(in_time)) == ((1, 17), (1, 0, 0, 0))
-    assert in_time.settled, "nothing waits any more"
+    assert in_time.settled, "no start waits any longer"
     for _ in range(2 - sum(passed)):
         work.settle(1.0, complete=True)
     assert (work.settled, work.counts["unmatched"]) == (True, 1)
@@ -78,7 +78,7 @@ def test_without_complete_passes_everything_settles_when_too_much_waits(monkeypa
     monkeypatch.setattr(deferred, "WAITING_MAX", 8)
     work = after(b"".join(defer(n, id=n + 1) + finalize(n) for n in range(8)), False, False, False)
     once = after(b"", True, work=restarted(work))
-    assert (account(work), account(once)) == ((0, 0, 0, 8), (0, 0, 0, 8)), "as many as may wait"
+    assert (account(work), account(once)) == ((0, 0, 0, 8), (0, 0, 0, 8)), "as many starts as may wait"
     work = after(measured(99, 1), False, work=work)
     assert (account(work), work.settled) == ((0, 0, 0, 8), False)
     work = after(b"".join(finalize(n) for n in range(9)), False, work=work)
@@ -113,7 +113,7 @@ def test_over_the_limit_the_longest_idle_streams_are_forgotten(
     assert after(late, True, True, work=restarted(work)).counts["late"] == 3, "four streams are not too many"
     work = after(finalize(200, 4), True, True, work=work)
     work = after(late, True, True, work=work)
-    assert (work.counts["late"], account(work)) == (2, (0, 2, 0, 2)), "that of the third is not known to be closed"
+    assert (work.counts["late"], account(work)) == (2, (0, 2, 0, 2)), "the third stream may still be open"
 
 
 # ---- another segment of the process

@@ -320,7 +320,7 @@ def test_a_shape_is_shown_completely_before_optional_figures() -> None:
     lines = render(document, Screen(80, False))
     assert lines[0].split() == ["TOTAL", "SHARE", "SELF", "COUNT", "BRICK"]
     assert "    `-- rmsnorm_kernel  <<<16,256,1>>> smem=1024B" in lines[3]
-    assert "COUNT" in render(document, Screen(60, False))[0], "all that is known of a launch stays to the last"
+    assert "COUNT" in render(document, Screen(60, False))[0], "the count of a launch is the last column to be omitted"
     assert render(document, Screen(90, False))[0].split() == ["TOTAL", "SHARE", "SELF", "COUNT", "LAYERS", "BRICK"]
 
 
@@ -488,8 +488,8 @@ def test_a_needed_name_means_the_nearest_node() -> None:
         found = {each["name"]: each for each in gemm.needs}
         assert gemm.parent is not None
         above = merged.nodes[gemm.parent].parent
-        assert merged.nodes[found["norm"]["id"]].parent == above, "one that is a sibling of its parent"
-        assert merged.nodes[found["sample"]["id"]].place.name == "sample", "else the first in the tree"
+        assert merged.nodes[found["norm"]["id"]].parent == above, "a sibling of the parent"
+        assert merged.nodes[found["sample"]["id"]].place.name == "sample", "otherwise the first node in the tree"
         assert (found["nobody"]["id"], found["nobody"]["found"]) == (None, False)
     assert needed(merged, "late") == [("second", "norm")]
     document = whole(merged)

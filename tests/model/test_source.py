@@ -94,13 +94,13 @@ def until_known(daemon: Any, known: int = 1) -> None:
 def test_a_source_is_printed_unchanged_with_and_without_a_daemon(worker: Start, length: int) -> None:
     process, text = sender(worker, length), text_of(length)
     known = fnv1a(text)
-    assert shown(known) == text, "out of the ring"
+    assert shown(known) == text, "the text comes from the ring"
     with running() as daemon:
         until_known(daemon)
         assert shown(known) == text
         process.kill()
         daemon.end()
-    assert shown(known) == text, "out of its file"
+    assert shown(known) == text, "the text comes from the file"
     (entry,) = document("source")["sources"]
     assert (entry["name"], entry["path"], entry["size_bytes"]) == ("gemm", "gemm.ptx", length)
     assert (entry["kernels"], entry["workers"]) == ([{"name": "gemm_kernel", "launches": 1}], ["api/0"])
@@ -110,7 +110,7 @@ def test_a_source_is_printed_unchanged_with_and_without_a_daemon(worker: Start, 
 def test_the_longest_source_is_sent_in_parts_and_a_daemon_may_start_late(worker: Start) -> None:
     process, text = sender(worker, MEBIBYTE), text_of(MEBIBYTE)
     known = _reader.source_hash(text)
-    assert not more(process), "its ring is full, and no process reads it"
+    assert not more(process), "the ring is full, and no process reads it"
     missing = brickd("source", f"{known:016x}")
     assert (missing.returncode, missing.stdout) == (4, "")
     assert missing.stderr.endswith("pieces of it arrived, but not the last one\n")

@@ -313,7 +313,7 @@ def test_files_are_limited_and_the_least_recently_sent_is_removed(
     assert set(texts(made).values()) == {every[0], every[2], every[3]}
     assert (made.counts["removed"], events(log)) == (1, ["source_removed"])
     made.take("a", source_pieces.all_pieces(every[1]))
-    assert every[1] in texts(made).values(), "and it may come back"
+    assert every[1] in texts(made).values(), "a dropped source may come back"
 
 
 def filed_at(filed: Filed, text: bytes, seconds: int) -> None:

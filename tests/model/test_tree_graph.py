@@ -226,7 +226,7 @@ def labels(dot: str) -> Iterator[str]:
     """The label of each node as Graphviz reads it: text with line breaks."""
     for quoted in re.findall(r'^  \w+ \[label="((?:[^"\\]|\\.)*)", ', dot, re.MULTILINE):
         plain = re.sub(r"\\(.)", lambda found: {"n": "\n"}.get(found[1], found[1]), quoted)
-        assert set(re.findall(r"\\(.)", quoted)) <= {"n", '"', "\\"}, "an escape of the language"
+        assert set(re.findall(r"\\(.)", quoted)) <= {"n", '"', "\\"}, "only escapes of the language of Graphviz"
         yield html.unescape(plain)
 
 

@@ -151,7 +151,7 @@ def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]
         assert window is not None
         began = model.now - 1 - window.length_ns // SECOND
         yield recorded(window.workers), sum(at > began for each in spans for at in each)
-        assert recorded(all_workers) == sum(map(len, spans)), "totals continue"
+        assert recorded(all_workers) == sum(map(len, spans)), "the totals continue"
 
 
 @given(courses(STEPS))

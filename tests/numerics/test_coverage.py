@@ -238,7 +238,7 @@ def test_daemons_killed_while_saving_findings_lose_none_and_count_none_twice(
         (service,) = reported["services"]
         assert service["input"]["compared"] == 3 * 3 * 9
         assert reported["since"] <= reported["window"]["since"]
-    assert document("status")["diverged"][0]["cases"] == finding["cases"], "the checkpoint has it, too"
+    assert document("status")["diverged"][0]["cases"] == finding["cases"], "the checkpoint has the finding, too"
 
 
 # A death is known after five seconds.
@@ -267,7 +267,7 @@ def test_a_new_worker_with_the_outliers_name_is_not_taken_for_it(worker: Start, 
         (name,) = answer["diverged"][0]["workers"]
         assert name.startswith("api/1~")
         assert {each["name"]: each["state"] for each in answer["workers"]}[name] == "ended"
-        assert answer["problems"] == [], "it ended with its worker"
+        assert answer["problems"] == [], "the problem ended with its worker"
         command = shlex.split(answer["diverged"][0]["command"])
         assert command in (["brickd", "diff", "api/0", name], ["brickd", "diff", "api/2", name])
         assert brickd(*command[1:]).returncode == 1

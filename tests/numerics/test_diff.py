@@ -338,7 +338,7 @@ def test_a_recording_without_values_shows_where_workers_differ_but_not_how_much(
             first = document("diff", *words, code=1)["first"]
             assert (first["kernel"], first["blame"], first["relative_error"]) == ("mlp", "culprit", None)
             assert [first["a"][name] for name in ("mean", "l2", "min", "max", "fnv1a")] == [None] * 5
-        assert first["b"]["l2"] > 0, "of the one that is here"
+        assert first["b"]["l2"] > 0, "the tensor that exists has its statistics"
     lines = brickd("diff", base).stdout.splitlines()
     (shown,) = (
         line.split() for line in lines if first["a"]["checksum"] in line and "MEAN" not in line and "float32" in line

@@ -118,7 +118,7 @@ def test_without_a_daemon_the_reason_is_that_nothing_compares_fingerprints() -> 
     found = of(None, idle=IDLE)["input"]
     assert (found.verdict, found.recorded, found.why, found.command) == ("unproven", True, *IDLE)
     kept = of(differing(Compared(1)), idle=IDLE)["input"]
-    assert (kept.verdict, kept.why) == ("diverged", None), "what an earlier daemon found still holds"
+    assert (kept.verdict, kept.why) == ("diverged", None), "the finding of an earlier daemon still holds"
 
 
 def test_a_single_fingerprint_without_a_site_counts_as_recorded() -> None:
@@ -197,7 +197,7 @@ def test_weights_compared_hours_ago_are_unproven() -> None:
         "not compared for 3.0 h",
         "brickd weights api --rescan",
     )
-    assert judged(None).verdict == "equal", "of workers that have ended the time is not known"
+    assert judged(None).verdict == "equal", "the times of ended workers are unknown"
 
 
 def test_the_window_of_a_slowly_scanned_worker_is_two_scans() -> None:
@@ -215,9 +215,9 @@ def test_the_window_of_a_slowly_scanned_worker_is_two_scans() -> None:
     assert (found.verdict, found.window_ns) == ("unproven", WEIGHTS_WINDOW_NS)
     fresh = weighed(ScanTimes(700 * SECOND, 700 * SECOND, every_ns=SECOND))
     both = WeightsVerdict("api", (weighed(ScanTimes(WEIGHTS_WINDOW_NS, WEIGHTS_WINDOW_NS)), fresh), 1, 1, (), 0)
-    assert of(None, weights=[both])["weights"].why == "not compared for 11.7 min", "by the worker that is late"
+    assert of(None, weights=[both])["weights"].why == "not compared for 11.7 min", "the late worker decides"
     alone = WeightsVerdict("api", (row, row, weighed(ScanTimes(2 * far, 2 * far))._replace(compared=0)), 1, 1, (), 0)
-    assert of(None, weights=[alone])["weights"].verdict == "equal", "what was not compared has no age"
+    assert of(None, weights=[alone])["weights"].verdict == "equal", "weights that were not compared have no age"
 
 
 @pytest.mark.parametrize(("every_s", "interval_s", "window_s"), [(3_600, 0, 7_200), (90, 0, 600), (90, 400, 800)])
@@ -236,7 +236,7 @@ def test_the_window_of_a_worker_with_its_own_scan_period_is_two_periods(
     times = times._replace(rescanned_age_ns=None, at_load=1, interval_ns=WEIGHTS_WINDOW_NS)
     found = judged(WEIGHTS_WINDOW_NS)
     assert (found.verdict, found.window_ns) == ("equal", WEIGHTS_WINDOW_NS), (
-        "neither its plan nor its scans are about what is read at load only"
+        "neither plan nor scans concern weights that are read at load only"
     )
     assert judged(WEIGHTS_WINDOW_NS + 1).verdict == "unproven"
 
@@ -314,7 +314,7 @@ def test_a_comparison_within_the_time_limit_resets_it_without_an_event() -> None
     assert news.logged == []
     news.thresholds = Thresholds(unproven_for=1)
     news.take(2 * GRACE_NS - 1)
-    assert news.logged == [UNPROVEN], "the threshold is that of now"
+    assert news.logged == [UNPROVEN], "the present threshold applies"
 
 
 def test_a_new_daemon_reports_only_that_a_known_unproven_class_is_proven() -> None:
@@ -410,7 +410,9 @@ def test_a_required_class_passes_the_check_if_equal_in_each_live_service() -> No
         None,
     )
     status_document["workers"][1]["state"] = "ended"
-    assert not judged(status_document, require=("outputs",))["require outputs"][0], "where none lives all of them count"
+    assert not judged(status_document, require=("outputs",))["require outputs"][0], (
+        "if no worker lives, all services count"
+    )
 
 
 def test_outputs_are_proven_by_rows_alone_and_diverge_by_any_class() -> None:

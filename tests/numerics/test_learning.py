@@ -45,7 +45,7 @@ def test_rounding_differences_raise_no_alarm_before_and_after_classes_are_known(
         assert known(compared) == ([["u0", "u1"], ["u2"]] if learned else [])
         state = state_of(compared, HERE, compared.sites[HERE], (), ())
         assert state is (SiteState.COMPARED if learned else SiteState.UNJUDGED)
-    assert compared.unlooked == 1, "the second, when nothing was known"
+    assert compared.unlooked == 1, "the second content came when nothing was known"
 
 
 def test_a_mostly_equal_site_is_reported_when_known() -> None:
@@ -108,7 +108,7 @@ def test_a_new_worker_with_equal_outputs_joins_their_class() -> None:
     service.workers.append(service.worker("u3"))
     assert known(look_after(service, *of(5, USUAL, USUAL, OTHER, OTHER))) == [["u0", "u1"], ["u2", "u3"]]
     service.workers[2:3] = []
-    assert look_after(service, *of(6, USUAL, USUAL, OTHER)).findings == {}, "without another worker of its class"
+    assert look_after(service, *of(6, USUAL, USUAL, OTHER)).findings == {}, "no other worker is of this class"
     assert service.logged == []
 
 

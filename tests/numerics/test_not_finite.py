@@ -67,7 +67,7 @@ def test_births_in_all_workers_from_the_beginning_are_by_design() -> None:
 
 def test_a_birth_that_another_worker_never_has_is_a_finding_from_the_beginning() -> None:
     assert of_nan((1, 100), (0, 0), counts=[100, FIRST["NaN"]]) == [0]
-    assert of_nan((1, 100), (0, 0), counts=[100, FIRST["NaN"] - 1]) == [], "too few to know"
+    assert of_nan((1, 100), (0, 0), counts=[100, FIRST["NaN"] - 1]) == [], "there are too few fingerprints to decide"
 
 
 def test_each_kind_is_judged_separately_and_minus_infinity_takes_longer() -> None:
@@ -162,7 +162,7 @@ def test_counts_of_births_are_bounded_and_overflow_is_counted() -> None:
     assert fingerprints.untracked == 0
     assert len(fingerprints.births()) == 8_192
     fingerprints.add(500, 0, 0, names, names, CheckedRecord(NAN, (INPUT,)).slots(), True)
-    assert fingerprints.untracked == 0, "those that have left the window make room"
+    assert fingerprints.untracked == 0, "fingerprints that left the window make room"
     assert 0 < len(fingerprints.births()) < sites
 
 
@@ -178,8 +178,8 @@ def test_a_full_table_is_compacted_once_per_4096_fingerprints() -> None:
         return fingerprints.untracked - before
 
     assert come(1, most) == 0
-    assert come(200, every) == every - 1, "the window holds as many as the table, so one row is free"
-    assert (fingerprints.end - fingerprints.first, come(300, sites)) == (most, 0), "it is tidied again"
+    assert come(200, every) == every - 1, "the window holds as many fingerprints as the table, so one row is free"
+    assert (fingerprints.end - fingerprints.first, come(300, sites)) == (most, 0), "the table is tidied again"
 
 
 def _reader_numbers(count: int) -> Any:
@@ -256,11 +256,11 @@ def test_births_by_design_before_a_restart_are_not_reported_after_it() -> None:
     for number in range(40):
         forgetful.send(NAN if number == 20 else FINE, given=number)
     forgetful.look()
-    assert forgetful.kinds == ["nan"], "its counts alone would show another birth"
+    assert forgetful.kinds == ["nan"], "the counts alone would show another birth"
     heir.workers.append(heir.worker("u1"))
     for number in range(FIRST["NaN"]):
         heir.send(FINE, FINE, given=100 + number)
-    assert [*heir.look().births] == [born()], "another worker never gives it"
+    assert [*heir.look().births] == [born()], "another worker never gives NaN here"
 
 
 def test_an_old_birth_that_becomes_a_finding_again_has_its_old_time() -> None:
@@ -290,7 +290,7 @@ def test_counts_restarted_by_compaction_continue_the_finding() -> None:
     service_number = fingerprints.births()[0][0]
     for worker in range(100, 229):
         fingerprints.add(worker, service_number, 0, names, names, records, True)
-    assert fingerprints.births() == [], "both have left it"
+    assert fingerprints.births() == [], "both fingerprints have left the window"
     for number in range(17):
         service.send(*[NAN, FINE] if number < 3 else [FINE, FINE], given=100 + number)
     assert watch.look(births, (), KNOWN, 20).births == {born(): Birth(23, 10, 20)}
@@ -316,8 +316,8 @@ def test_findings_are_bounded_and_overflow_is_counted() -> None:
     watch = BirthsWatch(service.numerics)
     nothing = frozenset[BornAt]()
     assert watch.look(full, (), KNOWN, 9) == Known(full, nothing, [], 1)
-    assert BirthsWatch(service.numerics).look({}, (), {"u0"}, 9) == Known({}, nothing, [], 0), "u1 is no known worker"
-    assert watch.look({}, (), KNOWN, 10) == Known({}, nothing, [], 1), "nothing was born since there was no room"
+    assert BirthsWatch(service.numerics).look({}, (), {"u0"}, 9) == Known({}, nothing, [], 0), "u1 is unknown"
+    assert watch.look({}, (), KNOWN, 10) == Known({}, nothing, [], 1), "nothing was born after there was no room"
     service.send(FINE, NAN, given=20)
     now = {born(worker="u1"): Birth(21, 9, 11)}
     assert watch.look({}, (), KNOWN, 11) == Known(now, nothing, [born(worker="u1")], 0)
@@ -369,7 +369,7 @@ def test_each_birth_renews_its_problem_and_the_end_is_an_event() -> None:
     (alarm,) = alarms(births, KNOWN, 101, ACTIVE_NS)
     assert (problem.kind, problem.workers, problem.text) == ("nan", ("api/0",), alarm.text)
     assert (problem.mark, problem.first_ns, problem.last_ns) == (7, 10, 100)
-    assert len(problems(births, KNOWN, 9 * ACTIVE_NS)) == 1, "it outlives its alarm"
+    assert len(problems(births, KNOWN, 9 * ACTIVE_NS)) == 1, "the problem outlives its alarm"
     book, began = Book().updated([problem], {"api/0"}, 200)
     (entry,) = book.entries.values()
     assert ([each.state for each in began], entry.since_ns, entry.seen_ns) == (["began"], 10, 100)
@@ -429,4 +429,4 @@ def test_a_single_worker_that_computes_nan_is_named_on_every_screen(worker: Star
         assert document("status", "api/0")["alarms"] == records["alarms"]
         brickd("set", "--threshold", "nan_for=1s")
         after = daemon.once("/status", lambda records: not records["alarms"])
-        assert [each["kind"] for each in after["problems"]] == ["nan"], "the alarm has ended, the problem has not"
+        assert [each["kind"] for each in after["problems"]] == ["nan"], "the alarm has ended, but the problem has not"

@@ -199,7 +199,7 @@ def test_rows_of_one_step_name_no_outlier() -> None:
     with differing(32, 1) as fleet:
         assert [pair.steps for pair in fleet.pairs().values()] == [(1, 2), (1, 2), (0, 0)]
         (finding,) = fleet.look().findings.values()
-        assert not finding.outliers, "its peers had other steps, it may be that one call went wrong"
+        assert not finding.outliers, "the other workers had other steps, so one call may have failed"
 
 
 def test_a_repeated_row_counts_as_two_steps() -> None:
@@ -230,7 +230,7 @@ def test_the_outlier_is_reported_once_with_its_evidence() -> None:
         assert text == f"api/0 differs from the others: {what}"
         assert of["worker"] == "api/0"
         fleet.healthy((1, 2), range(9))
-        assert fleet.look().findings[HERE].cases == 1, "nothing new of the outlier"
+        assert fleet.look().findings[HERE].cases == 1, "the outlier sent nothing new"
         fleet.each(0, record((far(1), 1), step=50))
         found = fleet.look().findings[HERE]
         assert (found.cases, found.outliers) == (2, {"u0": 2})

@@ -68,7 +68,7 @@ def test_a_service_below_its_share_loses_no_fingerprint_and_sums_are_exact(
             assert end - first <= share
             lost[each] = first
             if first > before.get(each, 0):
-                assert end - first == share, "it has all that it may have"
+                assert end - first == share, "the service has its full share"
     assert (window.first, window.end) == (sum(lost.values()), sum(had.values()))
     numbers = [extent[0] << 40 | n for extent in map(window.extent, had) for n in range(*extent[1:])]
     assert all(window.read(number) is not None for number in numbers)
@@ -86,7 +86,7 @@ def test_a_single_service_uses_everything_and_the_next_gets_half() -> None:
     assert window.extent(1)[1:] == (0, 1)
     window.drop(1)
     send(window, 0, 2_000, 0)
-    assert window.end - window.first == room(BYTES) // SLOTS, "all is its own again"
+    assert window.end - window.first == room(BYTES) // SLOTS, "the service has the whole window again"
     assert (window.end, window.extent(1)[1:]) == (6_001, (0, 0))
 
 
@@ -162,7 +162,7 @@ def test_evictions_are_counted_for_their_own_service() -> None:
     assert [numerics.lost(each) for each in (loud, quiet)] == [3, 2]
     numerics.forget(["quiet"])
     _, first, end = numerics.extent("loud")
-    assert numerics.fingerprints.end - numerics.fingerprints.first == end - first, "nothing of another one is left"
+    assert numerics.fingerprints.end - numerics.fingerprints.first == end - first, "no other service is left"
 
 
 CHECKS = """

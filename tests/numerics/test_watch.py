@@ -467,7 +467,7 @@ def test_many_differences_of_one_worker_do_not_hide_another_worker() -> None:
     kept = [each for each in found.findings.values() if each.newest.whole]
     assert len(kept) == EVIDENCE_MAX
     assert of_u2[0].first.whole
-    assert found.findings[HERE].first.whole, "what was found first is the last to leave"
+    assert found.findings[HERE].first.whole, "the first finding is the last to leave"
 
 
 def test_a_dropped_finding_is_counted_at_its_service() -> None:

@@ -128,7 +128,7 @@ def test_the_rank_of_a_process_is_its_index(
 def test_the_rank_does_not_rename_a_worker_that_the_host_has_named(worker: Start, prefix: str) -> None:
     found = recorded(worker, prefix, MODEL + HOOKED + "brick.init(worker=7); model(x)", RANK="3", LOCAL_RANK="1")
     assert found.reading.header["index"] == 7
-    assert sum(lane["amounts"] for _, lane, _ in found.reading.lanes) == 0, "no wrong argument"
+    assert sum(lane["amounts"] for _, lane, _ in found.reading.lanes) == 0, "no argument was wrong"
 
 
 STOPPED = """
@@ -150,7 +150,7 @@ def test_a_process_that_ends_itself_by_a_signal_has_ended_normally(worker: Start
     assert len(readings(prefix)) == 1
     process.go()
     assert process.end() == -signal.SIGTERM
-    assert readings(prefix) == [], "like any worker that ends without a reader"
+    assert readings(prefix) == [], "the segment is removed, as for any worker that ends without a reader"
 
 
 def test_handled_signals_and_fault_signals_are_no_normal_end(worker: Start, prefix: str) -> None:

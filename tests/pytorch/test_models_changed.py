@@ -57,7 +57,7 @@ def test_a_replaced_part_is_read_even_if_the_old_one_lives_on(worker: Start, pre
     assert [each for n, each in enumerate(seen) if n == 0 or each != seen[n - 1]] == [
         results[0][2], results[1][2], results[2][2],
     ]  # fmt: skip
-    assert {each.generation for each in records} == {1}, "a scan is no load"
+    assert {each.generation for each in records} == {1}, "a scan does not count as a load"
     assert ("*.bias", 39) in {(each.name, each.layer) for each in records}
 
 
@@ -104,7 +104,7 @@ def test_the_packed_weights_of_a_quantized_part_are_read(worker: Start, prefix: 
         """,
     )
     last = {(each.name, each.layer): each.checksum for each in records}
-    assert results[:2] == [43, True], "a weight and its scale, without a bias"
+    assert results[:2] == [43, True], "a weight and its scale, but no bias"
     assert [last["*.weight", n] for n in (0, 1)] == results[2:]
     assert {("*.weight.a", 2), ("*.weight.b", 2)} <= last.keys()
 

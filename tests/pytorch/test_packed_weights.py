@@ -134,7 +134,7 @@ reported.append(Linear.unpacked)
     )
     assert (results, got.process["tensors_refused"], reported) == ([9, 1, True, 2, 1, 2, 2], 0, "")
     counted = Counter((each.name, each.layer) for each in records)
-    assert counted["*.weight", 0] == counted["*.weight", 1], "what was read last is recorded in each scan"
+    assert counted["*.weight", 0] == counted["*.weight", 1], "each scan records the last reading"
 
 
 def test_a_dynamic_layer_is_unpacked_once_and_its_product_shows_changes(worker: Start, prefix: str) -> None:

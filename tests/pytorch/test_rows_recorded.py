@@ -76,7 +76,7 @@ def test_each_row_wise_part_of_each_layer_is_recorded_and_outputs_are_the_same(w
         assert set(pairs) <= set(zip(result, given, strict=True)), site
         assert record["position"] == 10
         assert record["step"] == got.events[0]["step"] != 0
-    assert set(kernels(got).values()) == {1}, "and whole tensors, as before"
+    assert set(kernels(got).values()) == {1}, "whole tensors are recorded as before"
 
 
 def test_by_default_rows_of_one_step_in_eight_are_recorded(worker: Start, prefix: str) -> None:
@@ -232,7 +232,7 @@ def test_rows_never_cost_another_record(worker: Start, prefix: str) -> None:
     assert of_rows > 0
     assert of_rows * 10 <= 128
     assert whole == (256 - 32 - of_rows * 10) // 6
-    assert lost(got.reading) == 0, "without room, instrumented parts attempt nothing"
+    assert lost(got.reading) == 0, "without room, instrumented parts do not attempt to record"
 
 
 # ---- which parts

@@ -149,7 +149,7 @@ def restarted(server: Server, victim: str, prefix: str) -> None:
     assert {uuid: after[uuid][0] for uuid in others} == {uuid: before[uuid][0] for uuid in others}
     assert all(after[uuid][1] >= number for uuid, (_, number) in before.items())
     until(lambda: len(find(prefix)) == len(live))
-    assert spans()[dead["uuid"]] == after[dead["uuid"]], "its segment no longer has it"
+    assert spans()[dead["uuid"]] == after[dead["uuid"]], "the removed segment's totals are kept"
 
 
 def test_a_killed_and_restarted_worker_keeps_its_name(
@@ -227,7 +227,7 @@ def test_gunicorn_workers_are_recorded(prefix: str, tmp_path: Path, how: str) ->
             assert server.process.wait(PATIENCE_SECONDS) == 0
             until(lambda: not any(each["state"] == "live" for each in document("workers")["workers"]))
             states = [each["state"] for each in document("workers")["workers"]]
-            assert sorted(states) == ["died", *["ended"] * len(live)], "that was killed; the others shut down"
+            assert sorted(states) == ["died", *["ended"] * len(live)], "one worker was killed; the others shut down"
         finally:
             server.end()
 

@@ -89,7 +89,7 @@ def test_a_healthy_fleet_with_unique_requests_has_equal_weights_and_no_compared_
 
 def test_by_run_steps_that_share_only_their_last_token_are_not_paired(server: Server) -> None:
     shared = document("diff", "api", "--by", "input", code=6)["not_comparable"]
-    assert shared["stateful"] > 0, "which are given the same token, and have other caches"
+    assert shared["stateful"] > 0, "the workers get the same token, but have different caches"
     answer = document("diff", "api", "--by", "run", code=6)
     assert (answer["compared"], answer["diverged"], answer["not_comparable"]) == (0, 0, {})
     assert answer["coverage"]["steps"]["shared"] == 0

@@ -96,9 +96,9 @@ def test_only_a_requested_scan_copies_device_tensors_again(worker: Start, prefix
     weights = [each.checksum for each in records if (each.name, each.layer) == ("*.weight", 0)]
     assert (weights[:3], weights[-1]) == ([first] * 3, changed)
     assert in_memory in {each.checksum for each in records if each.name == "plain"}
-    assert copies in ([3, 5, 5], [0, 0, 0]), "one copy is the test's; a GPU counts none"
+    assert copies in ([3, 5, 5], [0, 0, 0]), "one copy is the test's; a GPU has no count"
     assert got.process["tensors_refused"] == 0
-    assert plan(got) == (1000, 2), "two of three are read at load only"
+    assert plan(got) == (1000, 2), "two of three weights are read at load only"
 
 
 def test_a_tensor_that_moves_to_a_device_is_read_when_requested(worker: Start, prefix: str) -> None:

@@ -88,7 +88,7 @@ def test_each_of_many_services_has_its_share_of_rows_and_counts() -> None:
     assert fingerprints.untracked == 130 + 5
     assert len(fingerprints.births()) == 8_192 // services
     fingerprints.drop(0)
-    assert fingerprints.untracked == 130 + 5, "with its service nothing of the account goes"
+    assert fingerprints.untracked == 130 + 5, "dropping a service does not lower this count"
 
 
 def test_births_at_many_sites_come_with_the_counts_of_workers_without_any() -> None:

@@ -41,7 +41,7 @@ def test_a_checksum_is_delivered_complete_across_batches_and_the_end_of_the_ring
         assert events_of(_reader.drain([drain])[2]) == defers(before + 2)
         assert drain.checked == 20 + 4
         assert drain.take_checked() == checked(before + 1, 8) + checked(before + 3)
-        assert drain.take_checked() == b"", "once"
+        assert drain.take_checked() == b"", "a checksum is returned once"
         assert (drain.rejected, drain.skipped, drain.gaps) == (0, 0, 0)
         assert drain.cursors() == [(0, before + 25, before + 3, before + 3, 0)]
 
@@ -153,7 +153,7 @@ def test_a_complete_checksum_is_salvaged_across_the_end_of_the_ring(offset: int,
         assert drain.cursors() == [(0, offset + 4 + 2 * inputs, offset + 1, offset + 1, 0)]
         assert drain.rejected == 0
         r.publish(drain)
-        assert r.line(0)["event"][0] == offset, "no tail passes the head"
+        assert r.line(0)["event"][0] == offset, "the tail does not pass the head"
 
 
 @pytest.mark.parametrize(

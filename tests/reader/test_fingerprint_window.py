@@ -393,7 +393,7 @@ def test_selected_workers_are_renumbered_in_the_given_order() -> None:
     was = [fingerprints.read(n) for n in (0, 1, 4, 5)]
     wanted = [(number, *print_[1:]) for number, print_ in zip((2, 2, 1, 1), was, strict=True) if print_ is not None]
     assert [some.read(n) for n in range(some.first, some.end)] == wanted
-    assert ends == [4, 2, 0], "the number after the last one of each"
+    assert ends == [4, 2, 0], "for each worker, the number after its last fingerprint"
     add(some, 4, [record(GOOD)], 5)
     assert fingerprints.select([], [], [])[0].end == 0
     with pytest.raises(ValueError, match="2 workers, but 1 numbers and 0 services"):
@@ -532,7 +532,7 @@ def test_evictions_of_a_forgotten_service_count_for_no_other() -> None:
     fingerprints.mute([1, 3])
     counts = {(service, site): counts for service, site, *counts in fingerprints.counts()}
     assert (1, NUMBERS[1]) not in counts
-    assert counts[0, 0] == [2, 1, 0, 0, 1, 0], "what there was no room for, and has gone, of the third service"
+    assert counts[0, 0] == [2, 1, 0, 0, 1, 0], "the third service had no room, and is gone"
 
 
 @pytest.mark.nightly

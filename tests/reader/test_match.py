@@ -187,9 +187,9 @@ def test_outputs_beyond_a_sketch_are_not_comparable_if_a_tolerance_applies() -> 
         return classes(matched([replace(one, inputs=(Tensor(8),))], [beyond], **how))  # type: ignore[arg-type]
 
     assert of(CheckedRecord(Tensor(1), IN)) == {"RANGE": 1}
-    assert of(CheckedRecord(Tensor(1), IN), rtol=0.0) == {"DIVERGED": 1}, "nothing is tolerated"
-    assert of(CheckedRecord(Tensor(1, dtype=5), IN)) == {"DIVERGED": 1}, "of whole numbers none is nearly another"
-    assert of(CheckedRecord(Tensor(1), (Tensor(8),))) == {"DIVERGED": 1}, "what equal inputs come to is equal"
+    assert of(CheckedRecord(Tensor(1), IN), rtol=0.0) == {"DIVERGED": 1}, "no difference is tolerated"
+    assert of(CheckedRecord(Tensor(1, dtype=5), IN)) == {"DIVERGED": 1}, "integers are never nearly equal"
+    assert of(CheckedRecord(Tensor(1), (Tensor(8),))) == {"DIVERGED": 1}, "equal inputs must give equal outputs"
 
 
 def test_different_integer_inputs_are_different_under_any_tolerance() -> None:
@@ -498,7 +498,7 @@ def test_by_input_the_first_of_repeated_outputs_represents_them() -> None:
         return [member.number for member in row.members]
 
     assert matched_pairs([1, 1, 1], [2, 2, 2]) == [0, 3]
-    assert matched_pairs([1, 1, 1], [1, 2, 1, 2]) == [0, 4], "its other output"
+    assert matched_pairs([1, 1, 1], [1, 2, 1, 2]) == [0, 4], "the worker's other output"
     assert matched_pairs([3, 2, 1, 1], [1, 1]) == [0, 4]
 
 
@@ -555,7 +555,7 @@ def test_comparable_rows_are_returned_before_others() -> None:
     for rows_max, reported in ((5, [0, 1, 2, 3, 4]), (3, [0, 1, 2]), (7, [0, 1, 2, 3, 4, 5, 6])):
         assert numbers(matched(one, other, rows_max=rows_max)) == reported
         turned = matched(one[::-1], other[::-1], rows_max=rows_max)
-        assert numbers(turned) == [9 - n for n in reported], "in the order of execution"
+        assert numbers(turned) == [9 - n for n in reported], "the numbers follow the order of execution"
     late = [replace(each, ticks=20 - each.ticks) for each in one]
     assert numbers(matched(late, other, rows_max=6)) == [9, 4, 3, 2, 1, 0]
 
@@ -569,8 +569,8 @@ def test_by_input_stateful_outputs_are_identical_or_not_comparable() -> None:
     assert classes(matched(stateful(1), stateful(1, 2), by_input=True)) == {"STATEFUL": 1}
     assert classes(matched(stateful(1), stateful(1), stateful(2), by_input=True)) == {"STATEFUL": 2}
     plain = [CheckedRecord(Tensor(2), IN)]
-    assert classes(matched(stateful(1), plain, by_input=True)) == {"STATEFUL": 1}, "one of them has none"
-    assert classes(matched(stateful(1), stateful(2))) == {"WITHIN": 1}, "by run both did the same"
+    assert classes(matched(stateful(1), plain, by_input=True)) == {"STATEFUL": 1}, "only one worker has a state"
+    assert classes(matched(stateful(1), stateful(2))) == {"WITHIN": 1}, "by run, both workers did the same work"
 
 
 all_records = st.lists(
@@ -652,7 +652,7 @@ def test_shards_are_compared_only_within_themselves(by_input: bool) -> None:
     assert classes_of(1, 2, 1, 3, shards=(7, 8, 7, 8)) == {"IDENTICAL": each, "DIVERGED": each}
     assert classes_of(1, 2, shards=(7, 8)) == {"SHARD": each}
     assert classes_of(1, 2, 1, 3, shards=(7, 8, 7, 0)) == {"IDENTICAL": each, "SHARD": 2 * each}, (
-        "once, next to another"
+        "the worker is listed once, next to another one"
     )
     found = matched(half(1), half(2), half(1), shards=(7, 8, 7), by_input=by_input)
     assert (found.workers[1].missing + found.workers[1].uncertain, found.sites[0].lone) == (0, 0)
@@ -672,11 +672,11 @@ def test_the_error_is_unknown_where_a_recording_left_it_out() -> None:
         records = [CheckedRecord(Tensor(n, 1.0, sketched[n]), inputs[n], fnv1a=(one, other)[n]) for n in range(2)]
         (row,) = matched(records[:1], records[1:], rtol=10.0).rows
         assert (Class(row.class_), row.error, row.inputs_error) == (Class.VALUES, None, None)
-        assert classes(matched(records[:1], records[1:], rtol=0.0)) == {"DIVERGED": 1}, "nothing is tolerated"
+        assert classes(matched(records[:1], records[1:], rtol=0.0)) == {"DIVERGED": 1}, "no difference is tolerated"
         records = [replace(each, inputs=IN) for each in records]
-        assert classes(matched(records[:1], records[1:])) == {"DIVERGED": 1}, "what equal inputs come to is equal"
+        assert classes(matched(records[:1], records[1:])) == {"DIVERGED": 1}, "equal inputs must give equal outputs"
         records = [replace(each, flags=_reader.CHECKED_STATEFUL) for each in records]
-        assert classes(matched(records[:1], records[1:])) == {"VALUES": 1}, "but for what a state decides"
+        assert classes(matched(records[:1], records[1:])) == {"VALUES": 1}, "a state may explain the difference"
     assert classes(matched([CheckedRecord(Tensor(1), IN, fnv1a=0)], [CheckedRecord(Tensor(1), IN)])) == {"IDENTICAL": 1}
 
 

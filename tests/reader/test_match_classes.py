@@ -304,4 +304,4 @@ def test_nothing_is_known_about_absent_fingerprints() -> None:
     fingerprints = prints_of(records_of(always(USUAL)), records_of(always(OTHER)))
     assert (fingerprints.rounded(0, 5), fingerprints.contents(0, 5)) == (2, 5)
     assert (fingerprints.rounded(0, 99), fingerprints.contents(99, 0)) == (0, 0)
-    assert (fingerprints.rounded(0, 6), fingerprints.contents(0, 6)) == (2, 0), "of two contents"
+    assert (fingerprints.rounded(0, 6), fingerprints.contents(0, 6)) == (2, 0), "two contents show it"

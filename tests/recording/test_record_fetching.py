@@ -40,7 +40,7 @@ def elsewhere(prefix: str) -> Iterator[Path]:
 
 def test_a_fetched_file_is_unchanged_and_stays_until_removed(daemon: Daemon) -> None:
     path = stored_recording(snapshots=400)
-    assert path.stat().st_size > 1 << 18, "more than a piece"
+    assert path.stat().st_size > 1 << 18, "the file is larger than a piece"
     (one,) = ask(runtime().socket, "/v1/record").document["recordings"]
     assert [(each["path"], each["number"], each["bytes"]) for each in one["files"]] == [
         (str(path), 0, path.stat().st_size)
@@ -190,7 +190,7 @@ def test_a_client_killed_during_a_fetch_loses_nothing(elsewhere: Path) -> None:
             process.kill()
             process.wait()
         (draft,) = elsewhere.iterdir()
-        assert draft.name.startswith(".run.brick."), "it is not taken for the recording"
+        assert draft.name.startswith(".run.brick."), "the draft is not taken for the recording"
         draft.unlink()
         fetched(path, elsewhere / "run.brick")
 

@@ -272,7 +272,7 @@ def test_several_workers_are_read_in_one_pass() -> None:
         assert list(found) == [(MINE, ONE), (OTHER, ONE), (MINE, TWO)]
         assert found.lost == {MINE: Lost(), OTHER: Lost()}
         assert len(passes) - before <= 2
-        assert list(found) == [(MINE, ONE), (OTHER, ONE), (MINE, TWO)], "as often as one likes"
+        assert list(found) == [(MINE, ONE), (OTHER, ONE), (MINE, TWO)], "the records can be read repeatedly"
 
 
 def test_recorded_checksums_match_their_worker(worker: Start, tmp_path: Path) -> None:
@@ -305,4 +305,4 @@ def test_the_newest_checksums_are_shown_whatever_chunk_they_begin_in(newest: int
     shown = sequences(held)
     assert shown[-1] == 2999
     assert shown == list(range(shown[0], 3000))
-    assert len(held) // SLOT > max(newest, 1024) - 20, "but for what is left of a record"
+    assert len(held) // SLOT > max(newest, 1024) - 20, "only the rest of a record may be missing"

@@ -377,11 +377,11 @@ def test_a_redacted_recording_has_no_customer_data(worker: Start, tmp_path: Path
         assert first["step"] == second["step"] is not None
         assert [first["output"][name] for name in ("min", "max", "mean", "l2")] == [None] * 4
         assert (first["output"]["dtype"], first["output"]["elements"]) == ("float64", 40)
-        assert second["position"] == 0, "what the agent counts"
+        assert second["position"] == 0, "the position that the agent counts"
     assert len({each["output"]["checksum"] for each in one}) == len({each["step"] for each in one}) == 4
     assert len({each["position"] for each in one}) == len({each["params"] for each in one}) == 4
     steps = {span["step"] for span in lane["spans"] if span["brick"] in ("step", "work")}
-    assert steps == {each["step"] for each in checks}, "spans stand at the steps of the checksums"
+    assert steps == {each["step"] for each in checks}, "spans have the steps of the checksums"
 
 
 READS = """
@@ -490,7 +490,7 @@ def test_an_older_recording_without_the_mark_is_not_redacted(worker: Start, tmp_
     assert body_codec.read_beginning(json.dumps(before).encode()).values is False
     del before["redacted"]
     assert body_codec.read_beginning(json.dumps(before).encode()).redacted is False
-    assert body_codec.read_beginning(json.dumps(before).encode()).values is True, "then it has them"
+    assert body_codec.read_beginning(json.dumps(before).encode()).values is True, "an earlier brickd wrote values"
     assert document("status", str(file))["recording"]["redacted"] is True
 
 
@@ -531,7 +531,7 @@ def test_a_checksum_in_two_pieces_is_redacted_in_both(redacts: bool, room: int, 
         tape.write(spool)
     assert spool.refused_slots == lost
     pieces = [records_of(chunk.body) for each in tape.files for chunk in read(each).chunks[1:]]
-    assert any(0 < piece.inside < 20 for piece in pieces), "choose a seed with one in two pieces"
+    assert any(0 < piece.inside < 20 for piece in pieces), "choose a seed with a checksum in two pieces"
     if not lost:
         judge(made, slots_of(tape.files)[0, True], keyed)
         return

@@ -231,7 +231,7 @@ def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: 
         assert document("workers", path)["workers"][0]["name"] == "api/0"
     for given in (kept[:1], kept[:2], kept[::-1], kept[::2]):
         goes_on = "the recording continues in the next file" in brickd("status", *given).stderr
-        assert goes_on == (kept[-1] not in given), "where that file is given, it is no news"
+        assert goes_on == (kept[-1] not in given), "a given next file is not mentioned"
     together = document("events", *reversed(kept))
     (alone,) = document("status", kept[-1])["recording"]["files"]
     assert [each["path"] for each in together["recording"]["files"]] == kept

@@ -61,7 +61,7 @@ class Other(ComparableWorkers):
         return Survey([one, still], refused, words=(f"words of {self.name}",), clocks=self.clocks, removed=removed)
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        assert self.name == "a", "no worker of this one was selected"
+        assert self.name == "a", "no worker of this world was selected"
         super().add_fingerprints(of, numerics, mark)
 
 

@@ -50,7 +50,7 @@ def until(so: Callable[[], Any]) -> Any:
     """Wait until the result is true, and return it."""
     by = time.monotonic() + PATIENCE_SECONDS
     while not (found := so()):
-        assert time.monotonic() < by, "it never became true"
+        assert time.monotonic() < by, "the condition did not become true in time"
         time.sleep(0.05)
     return found
 

@@ -148,7 +148,7 @@ class Writer:
         offset, _, _ = forge.field("consumer", name)
         position, complement = struct.unpack("<QQ", os.pread(self.fd, 16, self._at["consumer"][lane] + offset))
         if position == complement ^ U64 and position <= head <= position + SLOTS:
-            assert position >= known, "a tail that was given back is taken again"
+            assert position >= known, "a tail moved back"
             return int(position)
         return known
 
@@ -813,5 +813,5 @@ def judge_look(world: World, found: Survey, *, names: bool = True) -> None:
     if not world.damaged:
         moved = {each.uuid.hex() for each in world.writers if each.goes_on is not None or each.vanished}
         for uuid, begun in world.seen.items():
-            assert uuid in moved or not by_uuid[uuid].recorded or spans.get(uuid, -1) >= begun, "no total goes back"
+            assert uuid in moved or not by_uuid[uuid].recorded or spans.get(uuid, -1) >= begun, "no total decreases"
     world.seen |= {uuid: max(begun, world.seen.get(uuid, 0)) for uuid, begun in spans.items()}

@@ -264,11 +264,11 @@ def _confine(settings: Settings, runtime: str) -> None:
     os.umask(int(settings["UMask"][0], 8))
     resource.setrlimit(resource.RLIMIT_CORE, (int(settings["LimitCORE"][0]),) * 2)
     Path("/proc/self/oom_score_adj").write_text(settings["OOMScoreAdjust"][0])
-    assert settings["CapabilityBoundingSet"] == [""], "expected none at all"
+    assert settings["CapabilityBoundingSet"] == [""], "expected no capability"
     assert _on(settings, "NoNewPrivileges")
     more = [int(group) for line in settings.get("SupplementaryGroups", []) for group in line.split()]
     isolation.unprivileged(user.pw_uid, user.pw_gid, [*os.getgrouplist(user.pw_name, user.pw_gid), *more])
-    assert settings["SystemCallArchitectures"] == ["native"], "as libseccomp has it"
+    assert settings["SystemCallArchitectures"] == ["native"], "the native architecture of libseccomp"
     _filters(settings)
 
 

@@ -178,7 +178,7 @@ def test_each_worker_is_read_once_per_place_however_many_wait_there() -> None:
             assert stuck.look(snapshot, QUICK) == []
         finally:
             sys.setprofile(None)
-    assert asked == 2 * len(workers), "its own p99, and once that of the place"
+    assert asked == 2 * len(workers), "each worker's own p99, and once that of the place"
 
 
 def test_workers_stuck_in_one_place_cause_one_alarm() -> None:

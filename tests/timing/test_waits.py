@@ -207,7 +207,7 @@ def test_a_cost_never_exceeds_the_wall_time() -> None:
         (finding,) = judge(looks(fleet, at(2, 0.02), threads=threads)).findings
         assert finding.cost_ns_per_s == threads * 1e9
     (finding,) = judge(fleet.looks(6, seed=1)).findings
-    assert finding.cost_ns_per_s == 1e9, "without the kernel's account it has one thread"
+    assert finding.cost_ns_per_s == 1e9, "without the kernel's account, the worker has one thread"
 
 
 # ---- the kernel's account
@@ -261,8 +261,8 @@ def test_processes_sharing_their_only_processor_wait_and_name_each_other() -> No
         found = sharing.of(cpus)
         assert all(found[pid] not in (None, pid) for pid in pids)
         assert sharing.of({}) == {}
-        assert sharing.of(cpus) == {}, "nothing from before the pause counts"
-    assert only_cpu(pids[0]) is None, "it has ended"
+        assert sharing.of(cpus) == {}, "nothing before the pause counts"
+    assert only_cpu(pids[0]) is None, "the process has ended"
 
 
 def test_a_process_with_several_processors_has_no_only_one() -> None:
@@ -399,7 +399,7 @@ def test_in_a_fleet_of_two_a_pinned_worker_waiting_a_quarter_is_named(workers: i
     assert names(alone([0.26] * 6, workers=workers))[1] == []
     assert names(alone([0.51] * 6, workers=workers))[1] == [f"api/{n}" for n in range(workers)]
     assert names(alone([0.49] * 6, workers=workers))[1] == []
-    assert names(alone([0.26] * 6, pinned=[0], since=5))[1] == ["api/0"], "it is pinned now"
+    assert names(alone([0.26] * 6, pinned=[0], since=5))[1] == ["api/0"], "the worker is pinned now"
     for pinned, least in (([0], 0.25), ([], 0.5)):
         assert names(alone([least] * 6, workers=1, pinned=pinned))[1] == ["api/0"]
         assert names(alone([least - 0.001] * 6, workers=1, pinned=pinned))[1] == []
@@ -545,7 +545,7 @@ def test_on_a_busy_host_processor_time_names_worker_and_wall_time_brick(brick: s
 
 
 def test_if_wall_times_do_not_single_out_a_brick_none_is_named() -> None:
-    assert names(judge(busy("lm_head", 1.2)))[0] == [], "it runs longer by too little"
+    assert names(judge(busy("lm_head", 1.2)))[0] == [], "the brick runs too little longer"
     assert names(judge(busy("", 2.0, others_factor=1.1)))[0] == [], "all bricks take longer"
 
 
@@ -566,4 +566,4 @@ def test_processor_time_shows_stragglers_despite_random_wall_times() -> None:
     judged = judge(busy("gemm", 1.2, longest=2.5, noise=0.002, luck=4))
     (finding,) = judged.findings
     assert (finding.about.worker, finding.about.brick, judged.passed) == ("api/2", "gemm", ())
-    assert 15 <= (finding.row.excess_percent or 0) <= 25, "by its processor time"
+    assert 15 <= (finding.row.excess_percent or 0) <= 25, "the excess is that of the processor time"

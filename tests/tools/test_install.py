@@ -216,7 +216,7 @@ def test_an_interrupted_run_leaves_no_process(checkout: Checkout, number: signal
             assert begun.stdout.read(1) == b"\n"  # pip's child runs
             os.killpg(begun.pid, number)  # as a terminal does
             assert begun.wait() == status
-            assert select.select([begun.stdout], [], [], 5)[0], "a process still has its standard output"
+            assert select.select([begun.stdout], [], [], 5)[0], "a process still has the script's standard output"
         finally:
             released = os.open(checkout.root / "never", os.O_RDWR)
             os.write(released, b"\n")

@@ -107,7 +107,7 @@ def test_each_change_of_python_is_selected_by_its_number() -> None:
     assert found[1] == [False, False, False, False, "raised", False]  # the limit is 4
     assert found[3] == ["raised", False, False, True, "raised", False]
     assert found[5] == [False, False, False, True, False, False]
-    assert found[8] == [False, False, False, True, "raised", False], "what prints less returns the same"
+    assert found[8] == [False, False, False, True, "raised", False], "a mutant that prints less returns the same value"
     assert found[10] == [False, False, True, True, "raised", False]
 
 
@@ -130,7 +130,7 @@ def test_each_change_of_c_is_selected_by_its_number(tmp_path: Path) -> None:
 
     assert end_of(0) == "110"
     assert end_of(7) == "101", "!limit"
-    assert end_of(2) == "110", "what is written there is not looked at"
+    assert end_of(2) == "110", "text that is written there is ignored"
     marks = tmp_path / "marks"
     marks.write_bytes(bytes(len(every) + 1))
     subprocess.run([program], env={"MUTANTS_REACHED": str(marks)}, stdout=subprocess.DEVNULL, check=True)

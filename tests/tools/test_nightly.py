@@ -54,7 +54,7 @@ def test_a_finished_step_runs_again_only_if_named(nightly: ModuleType, tmp_path:
     assert (tmp_path / "ran").read_text().split() == ["one", "two"]
     (tmp_path / "well").touch()
     assert statuses(nightly.night(steps, tmp_path, 7, ["two"])) == {"two": 0}
-    assert statuses(nightly.night(steps, tmp_path, 7, [])) == {"one": 1, "two": 0}, "the last time counts"
+    assert statuses(nightly.night(steps, tmp_path, 7, [])) == {"one": 1, "two": 0}, "the last status of a step counts"
     assert (tmp_path / "ran").read_text().split() == ["one", "two", "two"]
 
 

@@ -69,7 +69,7 @@ def test_an_account_outlives_its_worker(worker: Start, tmp_path: Path) -> None:
     killed.paused()
     killed.kill()
     account = Account(tmp_path / "7")
-    assert account.read("spans") == (20, 25), "it may have done any of the last five"
+    assert account.read("spans") == (20, 25), "the worker may have done any of the last five"
     assert account.read("defer") == (0, 0)
     assert not account.ended
     account.close()
@@ -180,7 +180,7 @@ def test_a_counter_that_goes_back_is_reported() -> None:
     counters = Counters()
     assert counters.fallen(status(10, 5), 1) == []
     assert counters.fallen(status(9, 5), 1) == ["api: spans begun went back from 10 to 9"]
-    assert counters.fallen(status(9, 4), None) == [], "what a daemon had read is its own"
+    assert counters.fallen(status(9, 4), None) == [], "only a daemon shows what it has read"
     assert counters.fallen(status(9, 4), 2) == []
     assert counters.fallen(status(9, 3), 2) == ["api: events consumed went back from 4 to 3"]
     assert counters.fallen({"workers": [], "bricks": []}, None) == ["api: spans begun went back from 9 to 0"]
@@ -192,9 +192,9 @@ def grown(*rss: int) -> list[bool]:
 
 
 def test_a_daemon_that_grows_is_reported() -> None:
-    assert grown(*range(40, 100, 12), *[100] * 10) == [True], "at first it fills up to what it keeps"
+    assert grown(*range(40, 100, 12), *[100] * 10) == [True], "at first, the daemon fills the memory that it keeps"
     assert grown(*range(100, 250, 10)) == [False]
-    assert grown(100, 900) == [], "two looks say nothing"
+    assert grown(100, 900) == [], "two looks are too few"
 
 
 # ---- the storm
@@ -254,7 +254,7 @@ def test_the_shown_total_of_a_worker_may_not_decrease() -> None:
     assert wrong(SHOWN, {"a": 7, "d": 6}) == {}
     assert wrong(replace(SHOWN, workers={"a": 6}), {"a": 7}) == {APART: 1}
     assert wrong(replace(SHOWN, sums={"api": 9, "batch": 4}), {"d": 9}) == {SUMS: 3}
-    assert wrong(SHOWN, {"a": 8}) == {APART: 1}, "more than can have begun"
+    assert wrong(SHOWN, {"a": 8}) == {APART: 1}, "the number exceeds what can have begun"
 
 
 def test_a_storm_names_the_worker_with_the_largest_error() -> None:

@@ -110,7 +110,7 @@ def test_changes_next_to_a_running_daemon_are_its_own() -> None:
         check = Untouched(watched())
         runtime().checkpoint.write_bytes(b"two")
         assert check.look() == []
-        assert f"{runtime().checkpoint}: changed" in early.look(), "it may be a daemon of the tests"
+        assert f"{runtime().checkpoint}: changed" in early.look(), "a daemon of the tests may have changed the file"
         daemon.kill()
     assert f"{runtime().checkpoint}: changed" in check.look()
 

@@ -108,7 +108,7 @@ def test_causes_of_a_removed_service_are_forgotten() -> None:
     rescans.due(NOW + 2 * APART_NS)
     rescans.retain({"batch"})
     rescans.look(findings(found(MLP, "u2")))
-    assert due(rescans, NOW + 3 * APART_NS) == set(), "a finding by inputs is not on weights"
+    assert due(rescans, NOW + 3 * APART_NS) == set(), "a finding by inputs is not about weights"
 
 
 def test_workers_with_differing_weights_are_due_once_per_life_of_their_service() -> None:
@@ -129,7 +129,7 @@ def test_workers_with_differing_weights_are_due_once_per_life_of_their_service()
     assert named(weighed.workers) == set()
     assert named([]) == set()
     assert named(weighed.workers) == {uuids[2]}
-    assert named(weighed.workers[1:]) == {uuids[1]}, "both of the two that disagree, one of them already due"
+    assert named(weighed.workers[1:]) == {uuids[1]}, "two workers disagree, and one of them is already due"
 
 
 def test_a_worker_named_by_several_others_is_due_once() -> None:

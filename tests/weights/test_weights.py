@@ -529,7 +529,9 @@ def test_another_generation_or_content_is_a_change() -> None:
         return holds.put(record, array("i", [0]), array("I", [content]), uses)[0]
 
     assert [changes(1, 5, 1), changes(1, 6, 2), changes(1, 7, 2), changes(1, 8, 2)] == [1, 1, 0, 0]
-    assert [changes(1, 4, 1), changes(1, 3, 2), changes(1, 2, 2)] == [0, 1, 0], "read before the first that was known"
+    assert [changes(1, 4, 1), changes(1, 3, 2), changes(1, 2, 2)] == [0, 1, 0], (
+        "these readings are older than the first one"
+    )
     assert [changes(2, 9, 2), changes(1, 8, 1)] == [1, 0]
 
 
@@ -753,14 +755,14 @@ def test_a_tensor_not_reread_for_two_periods_counts_as_load_only(every_s: int, p
     times, two_ns = worker.times, 2 * period_s * SECOND
     assert times[:4] == (0, 0, every_s * SECOND, 0)
     assert [times.later(by_ns).load_only for by_ns in (0, two_ns, two_ns + 1)] == [0, 0, 1]
-    assert times._replace(rescanned_age_ns=None).load_only == 0, "of a worker that has ended nothing is overdue"
+    assert times._replace(rescanned_age_ns=None).load_only == 0, "nothing is overdue for an ended worker"
     assert times._replace(interval_ns=1_000 * SECOND).period_ns == 1_000 * SECOND
     weighed.add_weight("api/0", 1, ticks=NOW + 1)
-    assert weighed.judged().later(two_ns + 1).load_only == 0, "it was read again"
+    assert weighed.judged().later(two_ns + 1).load_only == 0, "the tensor was read again"
     weighed.add_weight("api/0", 1, generation=2, ticks=NOW + 2)
     weighed.workers[0].reading.process["scans"] = 3
     assert weighed.judged().later(two_ns).load_only == 0
-    assert weighed.judged().later(two_ns + 1).load_only == 1, "after the second load, no scan followed"
+    assert weighed.judged().later(two_ns + 1).load_only == 1, "no scan followed the second load"
 
 
 def test_load_only_tensors_do_not_affect_the_rescan_age() -> None:
@@ -773,7 +775,7 @@ def test_load_only_tensors_do_not_affect_the_rescan_age() -> None:
     assert (judged.age_ns, judged.rescanned_age_ns, judged.load_only) == (998 * SECOND, 200 * SECOND, 1)
     assert judged.workers[0].times.interval_ns == 401 * SECOND
     weighed.workers[1].reading.lanes.clear()
-    assert weighed.judged().rescanned_age_ns == 998 * SECOND, "this worker plans to read all again"
+    assert weighed.judged().rescanned_age_ns == 998 * SECOND, "this worker plans to read all tensors again"
 
 
 @pytest.mark.parametrize("planned", [True, False])
@@ -797,7 +799,7 @@ def test_the_scan_period_never_exceeds_the_agents_maximum(every_ns: int) -> None
     times = weighed.judged().workers[0].times
     assert (times.period_ns, times.load_only.bit_count()) == (PERIOD_MAX_NS, 2)
     weighed.workers[0].reading.lanes.clear()
-    assert weighed.judged().workers[0].times.period_ns == PERIOD_MAX_NS, "nor do its readings show a longer one"
+    assert weighed.judged().workers[0].times.period_ns == PERIOD_MAX_NS, "the worker's readings show no longer period"
 
 
 @pytest.mark.parametrize(

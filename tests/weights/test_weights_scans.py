@@ -397,7 +397,7 @@ def plan(of: Reading) -> tuple[int, int]:
 def test_a_segment_has_the_scan_period_and_the_number_of_load_only_tensors(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         order(process, "l")
-        assert plan(reading(prefix)) == (0, 5), "without a time between scans, all are read at load only"
+        assert plan(reading(prefix)) == (0, 5), "without a time between scans, all tensors are read at load only"
         (worker,) = document("weights", code=6)["workers"]
         assert (worker["tensors"], worker["tensors_load_only"]) == (3, 3)
         assert "3 tensors read at load only (brickd weights --rescan)" in brickd("weights").stdout
@@ -409,7 +409,7 @@ def test_a_segment_has_the_scan_period_and_the_number_of_load_only_tensors(engin
         assert plan(reading(prefix)) == (0, 1)
         taken_away(prefix, "reopen")
         order(process, "n")
-        assert plan(reading(prefix)) == (0, 1), "also in the next segment"
+        assert plan(reading(prefix)) == (0, 1), "the plan is the same in the next segment"
 
 
 def test_a_load_during_a_slice_is_left_to_the_following_slices(engine: Path, prefix: str) -> None:
@@ -436,7 +436,7 @@ def test_a_tensor_moved_once_during_its_read_is_read_again(engine: Path, prefix:
         assert order(process, "ow")[1] > 1
         got = reading(prefix)
         assert [each[:2] for each in found(got)[:6]] == LOADED * 2
-        assert got.process["tensors_refused"] == before + got.process["scans"] - 1, "of each scan the unreadable one"
+        assert got.process["tensors_refused"] == before + got.process["scans"] - 1, "once in each scan"
 
 
 def test_each_borrowed_tensor_is_released_even_if_unreadable(engine: Path, prefix: str) -> None:
@@ -445,7 +445,7 @@ def test_each_borrowed_tensor_is_released_even_if_unreadable(engine: Path, prefi
         refused = reading(prefix).process["tensors_refused"]
         assert order(process, "iwwk")[-1] == 0
         got = reading(prefix)
-        assert got.process["tensors_refused"] >= refused + 4, "two of each scan"
+        assert got.process["tensors_refused"] >= refused + 4, "each scan counts two tensors"
         assert [each[:2] for each in found(got)[-2:]] == LOADED[1:]
 
 

@@ -132,9 +132,9 @@ for inputs in (
     whole = inputs[1][-1]
     assert all(each == whole for row in inputs[:6] for each in row[:7])
     last = [row[-1] for row in inputs]
-    assert len({each["checksum"] for each in last[1:6]}) == 5, "the order of the inputs counts too"
+    assert len({each["checksum"] for each in last[1:6]}) == 5, "the order of the inputs matters"
     assert [each["elements"] for each in last] == [4, 4, 8, 12, 13, 13, 0, 5]
-    assert last[6]["dtype"] == 0, "one of them could not be recorded"
+    assert last[6]["dtype"] == 0, "one input could not be recorded"
     assert last[2]["checksum"] == splitmix64(splitmix64(whole["checksum"]) ^ whole["checksum"])
 
 
@@ -195,7 +195,7 @@ mine = [w.brick_end(brick, 1, 0, 0), w.brick_layer_end(5, 1), w.brick_end(brick,
 result = [opened, refused, mine]
 """)
     opened, refused, mine = reported
-    assert opened == ROOM - 1, "the key's stack takes a place too"
+    assert opened == ROOM - 1, "the key's stack takes a place"
     assert (refused, mine) == ([8, 8], [0, 0, 0])
     lane = got.lanes[0][1]
     assert (lane["begun"], lane["open"], lane["rejected"]) == (opened + 2, opened, (0, 2))
@@ -304,8 +304,8 @@ result = [[wanted(step) for step in {STEPS}], open_, w.brick_in_step(None)]
 """)
     drawn, without_a_step, within = reported
     assert drawn == [[int(draw(step) < rate), 1] for step in STEPS]
-    assert without_a_step == [0, 0, 1], "a rate is of steps"
-    assert within == 1, "the step 0 is one, and what is in a layer of it is in it"
+    assert without_a_step == [0, 0, 1], "a rate selects steps"
+    assert within == 1, "step 0 is a step, and a layer inside it belongs to it"
     assert got.process["rate"] == rate
 
 
@@ -336,7 +336,7 @@ result += [checksum(kernel, taken=unread), checksum(kernel, taken=Taken()), chec
     lane = got.lanes[0][1]
     assert (got.process["tensors_refused"], got.process["sites_refused"]) == (1, 1)
     assert (lane["event_attempts"], sum(lane["event_dropped"])) == (3, 2)
-    assert [each["position"] for each in events(got)] == [2], "of the site each time counts"
+    assert [each["position"] for each in events(got)] == [2], "each checksum of the site counts"
 
 
 def test_streams_above_the_limit_are_pending_until_all_are_finalized(called: Any) -> None:
@@ -397,7 +397,7 @@ result = [sorted(dropped), w.brick_layer_end(5, 3), w.brick_end(brick, 3, 0, 0)]
 w.brick_thread_release(drop)
 result += [len(dropped), w.brick_begin(brick, 4, None)]
 """)
-    assert reported == [[1, 2], 0, 0, 2, 4 + 1], "without open spans the lane became free and is reused"
+    assert reported == [[1, 2], 0, 0, 2, 4 + 1], "without open spans, the lane became free and is used again"
     lane = got.lanes[0][1]
     assert (lane["abandoned"], lane["summarized"], lane["open"], lane["opened"]) == (2, 1, 1, 2)
 

@@ -308,7 +308,7 @@ brick.checksum("k", y, input=many[7])
     few, many, changed, unknown = found
     assert [each["flags"] & 4 for each in found] == [0, 4, 4, 4]
     assert {each["inputs"] for each in found} == {8}
-    assert few["tensors"][8]["checksum"] == eighth["tensors"][1]["checksum"], "as it is, not mixed with others"
+    assert few["tensors"][8]["checksum"] == eighth["tensors"][1]["checksum"], "the eighth input is recorded alone"
     sums = [[tensor["checksum"] for tensor in each["tensors"]] for each in found]
     assert sums[0][:8] == sums[1][:8] == sums[2][:8]
     assert len({each[8] for each in sums}) == 4

@@ -303,7 +303,7 @@ pause()
     first, *others = process.stderr.splitlines()
     assert first.startswith("brickd: a tensor has no checksum: ")
     kinds = [line.partition(", not ")[0].removeprefix("brickd: a ").split()[0] for line in others]
-    assert kinds == ["layer", "position", "step", "relation", "backend", "name"], "each once"
+    assert kinds == ["layer", "position", "step", "relation", "backend", "name"], "each kind is reported once"
 
 
 def test_the_message_of_an_unreadable_tensor_is_requested_once(worker: Start, prefix: str) -> None:

@@ -71,7 +71,7 @@ assert ids == [(1 << 48) + n for n in range(1, 5)]
     assert (reported[2]["stream"], reported[3]["step"]) == (hashed("side"), hashed("request"))
     assert [(each["elements"], each["bytes"]) for each in reported] == [(0, 0), (4096, 9), (0, 0), (0, 0)]
     assert [each["start"] for each in reported] == sorted(each["start"] for each in reported)
-    assert counts(got) == {("decode",): 1, ("decode", "mlp[3]"): 1}, "no total counts what is deferred"
+    assert counts(got) == {("decode",): 1, ("decode", "mlp[3]"): 1}, "no total counts deferred work"
     assert exact(got) == {"begun": 2, "summarized": 2}
 
 
@@ -102,7 +102,7 @@ brick.finalize()
         {"kind": "measured", "id": other, "elapsed_ns": 17},
         {"kind": "finalize", "every": 0, "stream": 1},
         {"kind": "finalize", "every": 1, "stream": 0},
-    ], "without pending work a finalize records nothing"
+    ], "without pending work, a finalize records nothing"
     assert right not in (left, other)
     assert all(reported[2]["start"] < each["ticks"] for each in reported if each["kind"] == "finalize")
 
@@ -200,7 +200,7 @@ brick.finalize(stream=0)
 assert brick.pending() == 0
 """,
     )
-    assert "finalize" not in dropped(got), "finalizes of streams where nothing pends take no room"
+    assert "finalize" not in dropped(got), "a finalize of a stream without pending work takes no room"
     got, reported = recorded(
         worker,
         prefix,

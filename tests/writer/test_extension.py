@@ -346,7 +346,7 @@ assert calls.threads(4, 25, back) == 4
     )
     assert counts(got) == {("thread",): 100, ("inner",): 100, ("inner", "kernel"): 100}
     assert exact(got) == {"begun": 300, "summarized": 300}
-    assert all(lane["thread"] == 0 for _, lane, _ in got.lanes), "the threads have ended, their lanes are free"
+    assert all(lane["thread"] == 0 for _, lane, _ in got.lanes), "the threads have ended, so their lanes are free"
 
 
 # ---- references --------------------------------------------------------------------------------------------------
@@ -436,7 +436,7 @@ pause()
     mine, childs = readings(prefix)
     assert exact(mine) == {"begun": 2, "open": 2}
     assert counts(childs) == {("childs",): 1, ("childs", "inner"): 1, ("thread",): 20}
-    assert exact(childs) == {"begun": 22, "summarized": 22}, "what was open at the fork is the parent's"
+    assert exact(childs) == {"begun": 22, "summarized": 22}, "spans that were open at the fork belong to the parent"
     process.go()
     process.paused()
     assert {path: n for each in readings(prefix) if each.alive for path, n in counts(each).items()} == {

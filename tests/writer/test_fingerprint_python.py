@@ -83,7 +83,7 @@ def test_bytes_arrays_read_only_and_empty_tensors_have_a_fingerprint() -> None:
 def test_ctypes_arrays_without_strides_have_a_fingerprint() -> None:
     numbers = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     held = (ctypes.c_float * 4 * 3 * 2).from_buffer_copy(numbers.tobytes())
-    assert memoryview(held).strides == numbers.strides, "which a memoryview makes up"
+    assert memoryview(held).strides == numbers.strides, "the memoryview invents the strides"
     agrees(brick.fingerprint(held), numbers)
     agrees(brick.fingerprint(held, valid=1), numbers[:1])
     agrees(brick.fingerprint(ctypes.c_double(2.5)), np.array(2.5))

@@ -63,7 +63,7 @@ def test_colliding_names_each_have_a_stable_number(compiled: Compile, prefix: st
             assert {name: order(process, f"n{name}") for name in again} == numbers
         got = reading(prefix)
     assert {name: got.name(number) for name, number in numbers.items()} == {name: name for name in names}
-    assert got.process["names"] == 2 + len(names), "with other and brick"
+    assert got.process["names"] == 2 + len(names), 'the table also has the names "other" and "brick"'
     assert got.process["names_refused"] == 0
 
 
@@ -180,7 +180,7 @@ def test_paths_behind_one_not_yet_published_by_another_thread_are_found(tables: 
     at = tables.claim(pending)
     after = {key: tables.path(key) for key in others[2:]}
     numbers = before | after
-    assert sorted(numbers.values()) == [1, 2, 3, 4, 5], "each has one"
+    assert sorted(numbers.values()) == [1, 2, 3, 4, 5], "each name has one number"
     assert {key: tables.path(key) for key in others} == numbers
     twice = tables.path(pending)
     assert twice == 6, "no thread waits for another: one path may get two numbers"
@@ -192,5 +192,5 @@ def test_paths_behind_one_not_yet_published_by_another_thread_are_found(tables: 
 def test_a_path_with_an_unassigned_name_is_other(tables: Tables) -> None:
     tables.begin()
     assert tables.path(key_of(0, ROOT_KEY)) == 1
-    assert tables.path(1 << 63 | 63 << 16 | ROOT_KEY) == 2, "the last one of 64"
+    assert tables.path(1 << 63 | 63 << 16 | ROOT_KEY) == 2, "the last path of 64"
     assert tables.path(1 << 63 | 64 << 16 | ROOT_KEY) == 0

@@ -330,7 +330,7 @@ class LaneMachine(RuleBasedStateMachine):
             found = records.events(slots)[0] if events else rows(dtypes.span_records(slots))
             assert found == ring.records[first:]
             reserved = [n for n, record in enumerate(found) if record["kind"] in (FINALIZE, MEASURED)]
-            assert not any(any(slots[64 * n + 32 : 64 * n + 64]) for n in reserved), "zero, whatever was there before"
+            assert not any(any(slots[64 * n + 32 : 64 * n + 64]) for n in reserved), "the reserved bytes are zero"
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def test_a_thread_that_had_ended_before_is_not_forgotten(lost: os.PathLike[str],
         order(process, "bomx")
         taken_away(prefix, how)
         (more,) = order(process, "w")
-        assert (reading(prefix).odd, reading(prefix).moving) == (0, 0), "nothing changes any more"
+        assert (reading(prefix).odd, reading(prefix).moving) == (0, 0), "nothing changes any longer"
         assert counts(reading(prefix)) == {"mine": 100 + more, "other thread's": 100}
         assert exact(reading(prefix)) == {"begun": 200 + more, "summarized": 200 + more}
 
@@ -204,7 +204,7 @@ def test_a_lane_is_not_reassigned_before_it_has_moved(lost: os.PathLike[str], pr
         assert exact(after) == {"begun": 300 + more, "summarized": 300 + more}
         order(process, "k")
         assert [lane["opened"] for _, lane, _ in after.lanes] == [1, 1, 1]
-        assert [lane["opened"] for _, lane, _ in reading(prefix).lanes] == [1, 2, 1], "and then it is given"
+        assert [lane["opened"] for _, lane, _ in reading(prefix).lanes] == [1, 2, 1], "then the free lane is given away"
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -276,7 +276,7 @@ def test_threads_that_record_during_a_reopen_lose_nothing_uncounted(
             tried += sum(order(process, "wt"))
             tried += sum(order(process, "mo"))
             spans = exact(reading(prefix))
-            assert spans.keys() <= {"begun", "summarized", "no_lane"}, "nothing stays open, nothing ends unbegun"
+            assert spans.keys() <= {"begun", "summarized", "no_lane"}, "each end has a begin, and no span stays open"
             assert spans["begun"] + spans.get("no_lane", 0) == tried
 
 
@@ -350,11 +350,11 @@ def test_a_host_that_closes_every_descriptor_is_still_recorded(worker: Start, pr
     process.paused()
     (file,) = find(prefix)
     with open_segment(file) as segment:
-        assert segment.worker() is None, "its lock is lost"
+        assert segment.worker() is None, "the worker's lock is lost"
         before = segment.activity()
         process.go()
         process.paused()
-        assert segment.activity() > before, "and yet it moves"
+        assert segment.activity() > before, "the segment still changes"
     got = reading(prefix)
     assert ([lane["begun"] for _, lane, _ in got.lanes], counts(got)) == ([21], {"b": 21})
     process.go()

@@ -308,7 +308,7 @@ pause()
     got = seen(process, prefix)
     assert exact(got) == {"begun": 1001, "summarized": 1001}
     assert counts(got)["first"] == 501
-    assert counts(got)["other"] > 300, "three of four blocks of paths, and names"
+    assert counts(got)["other"] > 300, "three of four blocks of paths have no memory"
     assert got.process["blocks_refused"] > 0
     process.go()
     assert process.end() == 0
@@ -428,7 +428,7 @@ report(os.listdir("/dev/shm"))
         assert each["counts"] == {f"path {n}": 400 for n in range(100)}
         assert each["process"]["blocks_refused"] == 0
     assert process.next_report() == [0] * 16
-    assert process.next_report() == [f"{prefix}removed-0"], "no segment, and what was counted"
+    assert process.next_report() == [f"{prefix}removed-0"], "the segment is removed, and its record stays"
     assert process.end() == 0
 
 
@@ -465,7 +465,7 @@ report([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children
     assert sum(each["process"]["blocks_refused"] for each in found) > 0
     assert process.next_report() == [0] * 16
     assert process.end() == 0
-    assert len(process.stderr.splitlines()) == 16 - len(found), "one line of each that has no segment"
+    assert len(process.stderr.splitlines()) == 16 - len(found), "each process without a segment writes one line"
 
 
 # ---- a memory cgroup ---------------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ for n in at_rows:
     assert (output["dims"], output["shape"][0], output["fnv1a"]) == (1, 12, fnv1a)
     assert second["backend"] == 0
     ((_, lane, _),) = got.lanes
-    assert lane["amounts"] == 1, "the impossible layer"
+    assert lane["amounts"] == 1, "the invalid layer is counted"
     assert lost(got) == 0
 
 
@@ -269,7 +269,7 @@ for n in range(200):
     whole = (1024 - 128 - most * 18) // 4
     assert sum(is_of_rows(each) for _, each in checked(got)) == most
     assert sum(not is_of_rows(each) for _, each in checked(got)) == whole
-    assert lost(got) == 200 - whole, "only whole ones are lost"
+    assert lost(got) == 200 - whole, "only whole tensors are lost"
 
 
 @pytest.mark.parametrize(("deferred", "records"), [(0, 10), (1, 9)], ids=["exactly half", "one slot less"])

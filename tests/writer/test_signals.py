@@ -80,7 +80,7 @@ def test_a_handler_after_every_instruction_of_the_writer_corrupts_nothing(
         assert reported["attempts"] == reported["recorded"] + reported["refused"] + reported["missed"]
         assert spans["begun"] == spans["summarized"] == 3 + reported["recorded"]
         assert spans["nested"] + spans.get("no_lane", 0) == reported["refused"] + reported["missed"]
-        assert [lane["opened"] for _, lane, _ in got.lanes] == [1], "one thread, one lane"
+        assert [lane["opened"] for _, lane, _ in got.lanes] == [1], "one thread has one lane"
         process.go()
         assert process.end() == 0
 
@@ -120,7 +120,7 @@ def test_a_handler_after_every_instruction_of_deferred_work_corrupts_nothing(com
         assert kinds == {"defer": 3 + reported["deferred"], "measured": 3, "finalize": 3}
         assert len({each["id"] for each in logged if each["kind"] == "defer"}) == kinds["defer"]
         assert [each["sequence"] for each in logged] == list(range(1, len(logged) + 1))
-        assert reported["pending"] == reported["deferred"], "of a stream that was never finalized"
+        assert reported["pending"] == reported["deferred"], "the stream was never finalized"
         process.go()
         assert process.end() == 0
 

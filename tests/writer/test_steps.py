@@ -108,7 +108,7 @@ def test_a_given_time_is_counted_exactly_and_subtracted_from_its_parent(worker: 
     assert (given["min_ns"], given["max_ns"], given["elements"], given["bytes"]) == (1000, 3000, 21, 27)
     forward = rows[("forward",)]
     assert forward["self_ns"] == pytest.approx(max(forward["total_ns"] - 6000, 0))
-    assert rows[("short",)]["self_ns"] == 0, "what was given exceeds it: nothing is left, and nothing is negative"
+    assert rows[("short",)]["self_ns"] == 0, "the given times exceed the span, so no time is left"
     assert (rows[("short", "kernel")]["total_ns"], rows[("kernel",)]["total_ns"]) == (10**12, 5)
     assert spans(got) == {"begun": 7, "summarized": 7}
 

@@ -45,10 +45,10 @@ def test_threads_that_all_start_recording_at_once_are_all_counted(compiled: Comp
     for _ in range(5):
         with native(program(compiled, "first"), "8") as process:
             tried, strangers = process.next_report()
-            assert strangers == 0, "once there is a segment a name has the same number for every thread"
+            assert strangers == 0, "once there is a segment, a name has one number in all threads"
             spans = exact(reading(prefix))
             assert spans["begun"] + spans.get("no_lane", 0) == tried
-            assert spans["summarized"] + spans.get("rejected", 0) == spans["begun"] > 0, "rejected: without a name yet"
+            assert spans["summarized"] + spans.get("rejected", 0) == spans["begun"] > 0, "only spans without a name"
             assert counts(reading(prefix)) == {"shared": spans["summarized"]}
             process.go()
             assert process.end() == 0
@@ -213,7 +213,7 @@ def test_a_host_that_exits_inside_a_span_exits_normally(
     process.go()
     assert process.end() == status
     assert "brickd" not in process.stderr
-    assert len(readings(prefix)) == (status < 0), "a worker killed by a signal leaves it"
+    assert len(readings(prefix)) == (status < 0), "a worker killed by a signal leaves its segment"
 
 
 def test_an_unassigned_name_number_is_recorded_as_other(compiled: Compile, prefix: str, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_a_generator_is_timed_only_while_it_runs(worker: Start, prefix: str) -> 
     for asked in (1, 2, 3):
         process.paused()
         wanted = {"begun": 2 * asked, "summarized": 2 * asked - 1, "open": 1}
-        assert spans(reading(prefix)) == wanted, "what is open is the consumer"
+        assert spans(reading(prefix)) == wanted, "only the consumer's span is open"
         process.go()
     process.paused()
     # Three values and the end; a consumer inside its generator would be in its path.
@@ -145,7 +145,7 @@ def test_a_coroutine_is_one_span_with_waits_or_one_per_resumption(
 ) -> None:
     process = worker(WAITING.format(options) + "pause()")
     process.paused()
-    assert spans(reading(prefix))["open"] == 1 + waiting, "the others, and those that wait"
+    assert spans(reading(prefix))["open"] == 1 + waiting, "the outer spans, and the waiting one"
     process.go()
     process.paused()
     got = reading(prefix)

@@ -344,7 +344,7 @@ for word in ("rescan_s", "generation", "share"):
         "a generation must",
         "share must",
     )
-    assert all(reported.count(f"brickd: {kind}") == 1 for kind in kinds), "each once"
+    assert all(reported.count(f"brickd: {kind}") == 1 for kind in kinds), "each line is written once"
 
 
 @pytest.mark.parametrize(
