@@ -115,6 +115,7 @@ def test_a_chain_of_thousands_fits_the_screen(worker: Start) -> None:
 
 def test_spans_without_a_path_are_other_at_the_root_and_count_once(worker: Start) -> None:
     program = """
+    brick.init(paths=1024)
     with brick.span("request"):
         for number in range(1500):
             with brick.span(f"brick {number}"): pass
