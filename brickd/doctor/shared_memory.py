@@ -22,7 +22,7 @@ from brickd.doctor.container import Container, enlarged, more_memory
 # and span rings.
 LEAST_BYTES = 430 << 10
 USUAL_BYTES = 19 << 20
-_USUAL = "the need of a worker with 32 threads and 200 places"
+_USUAL = "the need of a new worker with 32 threads and 200 places"
 
 _IN_MEMORY = ("tmpfs", "devtmpfs", "ramfs")
 _MODE = 0o1777
@@ -129,10 +129,12 @@ def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -
     if shm.size_bytes == 0:
         return [fine("shm-room", "no limit on its size", "room for workers")]
     growth = sum(max(0, worker.most_bytes - worker.taken_bytes) for worker in workers)
-    need = growth if workers else USUAL_BYTES
+    need = growth + USUAL_BYTES
     seen = f"{mib(shm.free_bytes)} of {mib(shm.size_bytes)} free, in {container}"
-    takers = f"what {plural(len(workers), 'worker')} may still take with the present threads and places"
-    wanted = f"{mib(need)}, {takers if workers else _USUAL}"
+    wanted = f"{mib(need)}, {_USUAL}"
+    if workers:
+        takers = f"what {plural(len(workers), 'worker')} may still take with the present threads and places"
+        wanted = f"{mib(need)}, {takers} ({mib(growth)}), and {_USUAL}"
     fix = enlarged(container, 2 * (shm.size_bytes - shm.free_bytes + need))
     if not shm.more_files:
         more = f"mount -o remount,nr_inodes=1M {shm.path}"

@@ -132,8 +132,11 @@ def test_a_volume_of_a_pod_needs_no_sticky_bit(mode: int, state: str) -> None:
         (64 * MIB, [], "ok"),
         (19 * MIB, [], "ok"),
         (19 * MIB - 1, [], "advice"),  # one worker may need more
-        (40 * MIB, [Demand(10 * MIB, 44 * MIB)], "ok"),  # the worker has most of its memory already
-        (40 * MIB, 2 * [Demand(10 * MIB, 44 * MIB)], "advice"),
+        (53 * MIB, [Demand(10 * MIB, 44 * MIB)], "ok"),  # the worker may grow by 34 MiB while a new one starts
+        (53 * MIB - 1, [Demand(10 * MIB, 44 * MIB)], "advice"),
+        (87 * MIB, 2 * [Demand(10 * MIB, 44 * MIB)], "ok"),
+        (87 * MIB - 1, 2 * [Demand(10 * MIB, 44 * MIB)], "advice"),
+        (19 * MIB, [Demand(44 * MIB, 43 * MIB)], "ok"),
         (100 << 10, [Demand(44 * MIB, 44 * MIB)], "broken"),
         (0, [], "broken"),
     ],
