@@ -33,7 +33,7 @@ def other_version(daemon: str, theirs: str | None, what: str) -> OtherVersion:
     """The error that names both versions, and which to upgrade.
 
     Args:
-        daemon: where it is.
+        daemon: the path of the daemon's socket.
         theirs: its version; None: unknown.
         what: what is wrong with its answer.
     """

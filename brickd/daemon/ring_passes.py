@@ -38,7 +38,7 @@ class RingPasses:
     """The segments whose rings are read.
 
     Attributes:
-        drains: of the next pass.
+        drains: the drains of the next pass.
         unsettled: segments whose deferred work another pass may change.
     """
 

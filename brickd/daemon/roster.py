@@ -39,7 +39,7 @@ class Roster:
     """All attached segments.
 
     Attributes:
-        attached: by uuid.
+        attached: the segments, by uuid.
         rings: the rings that are recorded; None: no recording.
         changed: a segment came or went since this was last set to False.
         lock: protects the state and this object; held briefly to read or change them.

@@ -62,10 +62,10 @@ class Directory:
     """The files with a segment's name.
 
     Attributes:
-        quarantined: by file name.
+        quarantined: the quarantined files, by name.
         others: the owners of other users' files.
-        waits: look again soon, because a file is unfinished.
-        starved: the last look ran out of file descriptors.
+        waits: whether to look again soon, because a file is unfinished.
+        starved: whether the last look ran out of file descriptors.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ def rest(fill: float, elapsed_ns: int, *, hurried: bool, spans: bool) -> Rest:
     """The rest after a tick.
 
     Args:
-        fill: of the fullest ring, by a pass.
+        fill: the fill of the fullest ring, from a pass.
         elapsed_ns: the time between the starts of this pass and the one before.
         hurried: work waits for another pass, which is then the next one.
         spans: every span is recorded.

@@ -36,7 +36,7 @@ class DaemonFacts(NamedTuple):
         missing: why it cannot be created.
         pid: the process that holds the daemon's lock; 0: in another pid namespace; None: none.
         ended: the socket of a killed daemon.
-        version: of its brickd; None: unknown.
+        version: the version of its brickd; None: unknown.
         silence: why the daemon does not answer.
         trouble: why it cannot save its state, as it reports it.
         checkpoint: the path of the checkpoint.

@@ -37,7 +37,7 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
     """Read every segment of our user on this machine, and add a daemon's state about them.
 
     Args:
-        prefix: of the files' names; None: the configured one.
+        prefix: the beginning of the files' names; None: the configured one.
         background: a daemon's state, from its memory or its checkpoint.
         held: the open files, if this process drains them.
     """

@@ -44,7 +44,7 @@ class Slot:
     """The time between two snapshots.
 
     Attributes:
-        bricks: by service and brick, ordered by the workers' names.
+        bricks: the work by service and brick, in the order of the workers' names.
         categories: the first category that a worker of the service declared, or 'other'.
         bounded: bricks with bounds only, and no measured time.
     """

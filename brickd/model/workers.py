@@ -27,8 +27,8 @@ class Usage(NamedTuple):
     """The resource use of a process.
 
     Attributes:
-        cpu_percent: of one processor; None before the second measurement.
-        stopped: by a signal or a debugger.
+        cpu_percent: the use in percent of one processor; None before the second measurement.
+        stopped: whether a signal or a debugger stopped it.
         ran, waited: how long its threads ran and waited for a processor since the last measurement, in total, as
             fractions of that time; None: unknown.
         cpu: the only processor that it may use; None: it may use several, or this is unknown.

@@ -98,8 +98,8 @@ class TensorSeen(NamedTuple):
         place: where they are recorded.
         held: the number of these tensors in all workers. compared: how many of them were compared with another
             worker's.
-        outliers: how many of these differ from the majority. differ: whether any of them differs from another worker's
-            tensor, or from its own earlier content.
+        outliers: the number of these that differ from the majority. differ: whether any of them differs from another
+            worker's tensor, or from its own earlier content.
     """
 
     place: ServiceSite

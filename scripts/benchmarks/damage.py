@@ -53,7 +53,7 @@ class Change(NamedTuple):
     """A change of a tensor.
 
     Attributes:
-        kind: of damage.
+        kind: the kind of damage.
         seed: selects the place in the tensor.
         bit: the bit to flip; 0 is the lowest of the fraction, 31 the sign.
     """
@@ -123,7 +123,7 @@ class OperatorFault:
         worker: its number.
         place: the first damaged run.
         change: the damage to its output.
-        heads: of the model.
+        heads: the number of the model's heads.
         born: the first run in which a bit changed, so far.
         error: the difference there, divided by the length of worker 0's tensor, whichever worker is damaged.
     """

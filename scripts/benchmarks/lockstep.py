@@ -24,7 +24,7 @@ class Group:
 
     Attributes:
         service: its name.
-        seed: of the noise in its times.
+        seed: the seed of the noise in its times.
         slow: the slow worker, its brick, and the percentage; None: no worker is slow.
     """
 

@@ -38,9 +38,9 @@ class Recorded:
     """The records of requests of one token each, a row per request.
 
     Attributes:
-        checksums: of all tensors, with the service's key.
-        sketches: of all tensors, with the service's key.
-        statistics: of all tensors, without a key.
+        checksums: the checksums of all tensors, with the service's key.
+        sketches: the sketches of all tensors, with the service's key.
+        statistics: the statistics of all tensors, without a key.
     """
 
     checksums: NDArray[np.uint64]

@@ -42,11 +42,11 @@ class Service:
     """Replicas that get the same prompts.
 
     Attributes:
-        name: of the service.
+        name: the name of the service.
         workers: their number.
-        prompts: of each worker, one after the other.
+        prompts: the prompts of each worker, one after the other.
         steps: per answer.
-        fault: of one of the workers.
+        fault: the fault of one worker.
         split: the workers that add up each product of matrices in parts.
     """
 
@@ -65,7 +65,7 @@ class Report(NamedTuple):
         service: its service.
         worker: its number.
         struck: whether its fault changed a bit, and the first change was at the planned place.
-        error: of its operator there, divided by the length of worker 0's tensor.
+        error: the error of the operator there, divided by the length of worker 0's tensor.
         tokens: its answers.
     """
 

@@ -26,7 +26,7 @@ class Trial:
     """A service, and brickd's verdict on it.
 
     Attributes:
-        service: with its truth.
+        service: the service, with its truth.
         struck: whether its damage changed anything.
         error: the size of the damage, divided by the length of worker 0's tensor.
         verdict: brickd's verdict.
@@ -135,7 +135,7 @@ def row(
         case: its name.
         trials: its trials.
         wanted: the required result.
-        seed: of its trials.
+        seed: the seed of its trials.
         good: whether a found damage is also localised.
         fit: whether a damage can be localised; every damage must be found.
     """

@@ -21,7 +21,7 @@ class Verdict(NamedTuple):
 
     Attributes:
         differs: whether its workers differ; None: unknown, for any reason.
-        first: where they differ first: a run of an operator, or a worker and its tensor.
+        first: the place where they differ first: a run of an operator, or a worker and its tensor.
         error: the estimated difference; None: not given.
         comparisons: the number of comparisons.
         text: the original text.

@@ -44,7 +44,7 @@ def change(tree: Path, to: Path, mutants: Mapping[int, Site]) -> list[int]:
     Args:
         tree: the original.
         to: the copy.
-        mutants: by number.
+        mutants: the mutants, by number.
 
     Returns:
         The numbers of those that are not valid C.

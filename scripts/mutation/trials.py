@@ -86,7 +86,7 @@ class Trial:
     Attributes:
         end: the outcome.
         tests: the largest number of tests run against it.
-        reaching: how many tests reach it.
+        reaching: the number of tests that reach it.
         by: the test that failed.
     """
 

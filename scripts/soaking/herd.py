@@ -27,9 +27,9 @@ class Herd:
 
     Attributes:
         living: by pid, the pidfds of the workers that reported it.
-        ordered: how many were ordered, without forks and execs.
-        came: how many of the ordered ones have reported.
-        spawned: how many forks and execs have reported.
+        ordered: the number of ordered workers, without forks and execs.
+        came: the number of ordered workers that have reported.
+        spawned: the number of forks and execs that have reported.
     """
 
     def __init__(self, place: Workplace) -> None:

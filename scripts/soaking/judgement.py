@@ -22,7 +22,7 @@ class Check:
     """A condition that must be true.
 
     Attributes:
-        unexplained: how many records too many or too few; 0 if nothing is counted.
+        unexplained: the number of records too many or too few; 0 if nothing is counted.
     """
 
     name: str
@@ -49,9 +49,9 @@ class Found:
     """brickd's numbers of some workers together.
 
     Attributes:
-        attempts: of span details and of events, by the writers' own counters.
-        finalized: how many finalizes were read.
-        counts: of each brick, with bounds counted separately.
+        attempts: the attempts to record span details and events, by the writers' own counters.
+        finalized: the number of finalizes that were read.
+        counts: the count of each brick, with bounds counted separately.
         measured_ns: the sum of measurements.
     """
 
@@ -82,7 +82,7 @@ def judge(service: str, done: Mapping[str, Bounds], cut_lanes: int, found: Found
 
     Args:
         service: its name.
-        done: by kind.
+        done: the work, by kind.
         cut_lanes: lanes in which a kill may have interrupted a write: each misses at most one record.
         found: brickd's numbers about it, when nothing is left to read.
     """

@@ -21,11 +21,11 @@ class Plan:
     """The work of a worker.
 
     Attributes:
-        number: of the worker; a fork's child has its parent's with a letter appended.
+        number: the worker's number; a fork's child has its parent's number with a letter appended.
         worker: its declared name (BRICKD_WORKER), or "".
         lanes: BRICKD_LANES, which may be too few.
-        threads: that record at the same time, new ones in each batch.
-        spans: of each thread in a batch.
+        threads: the number of threads that record at the same time; each batch has new threads.
+        spans: the number of spans of each thread in a batch.
         defers: deferred starts in a batch.
         flood: after this number of batches, it records more than a ring has room for; 0: never.
         leaves_open: its threads end with a span open.

@@ -31,7 +31,7 @@ class Life:
     Attributes:
         pidfd: readable when its process has ended; -1: this was recorded.
         wants_to_end: it will be asked to end when its segment is consumed: otherwise its totals would be lost.
-        done: by kind; the last values of its account.
+        done: the last values of its account, by kind.
     """
 
     plan: Plan
@@ -66,9 +66,9 @@ class Population:
     """All workers.
 
     Attributes:
-        born: by segment, in the order of their reports.
+        born: the workers by segment, in the order of their reports.
         living: those whose process exists.
-        counts: of actions on workers.
+        counts: the number of each action on workers.
         went: how many are gone since this was set to 0.
         problems: forbidden behaviour of workers.
         listening: a worker that has not reported may exist.

@@ -21,13 +21,13 @@ class Report:
     """The result of one run.
 
     Attributes:
-        counts: of actions on workers.
-        spans: how many they began, by their own accounts.
+        counts: the number of each action on workers.
+        spans: the number that the workers began, by their own accounts.
         ledger: the sum of brickd's numbers of all workers.
-        daemon_growth: of the last daemon's memory, if it lived long enough.
+        daemon_growth: the growth of the last daemon's memory, if it lived long enough.
         leaks: what remains, by kind.
         worker_checks: how often one worker's spans were compared with its account, during or after its life.
-        workers_compared: for how many workers this was done after their end.
+        workers_compared: the number of workers for which this was done after their end.
     """
 
     wanted: Wanted

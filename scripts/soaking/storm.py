@@ -39,7 +39,7 @@ class Wanted:
     """The options of a run.
 
     Attributes:
-        workers: how many are alive at the same time.
+        workers: the number that are alive at the same time.
         busy: processes that only use processor time.
     """
 
@@ -54,7 +54,7 @@ class Report:
     """The result of a run.
 
     Attributes:
-        counts: of actions.
+        counts: the number of each action.
         dead_most: the most segments of dead workers at once.
         totals: the counted and the shown numbers of the last look.
     """

@@ -28,7 +28,7 @@ class Counted:
 
     Attributes:
         service: its service.
-        pid: of its process.
+        pid: the pid of its process.
         bricks: spans of each brick: at least those that have ended, at most those announced.
     """
 
@@ -54,8 +54,8 @@ class Seen:
     Attributes:
         workers: spans of each worker that it shows separately, by uuid.
         removed: spans of each removed worker that are in no total, by uuid.
-        sums: by service, spans of the workers in aggregates, removed ones included.
-        added: by service, the number of these workers.
+        sums: the spans of workers in aggregates, by service, removed workers included.
+        added: the number of these workers, by service.
         bricks: spans of each brick, over all workers.
     """
 
@@ -107,7 +107,7 @@ def judge(counted: Mapping[str, Counted], seen: Seen, shown: Mapping[str, int]) 
     """Check brickd's numbers against the workers' counts.
 
     Args:
-        counted: of each worker, by uuid.
+        counted: the counts of each worker, by uuid.
         seen: brickd's numbers.
         shown: the largest number that it has shown of each worker, including removed spans.
     """

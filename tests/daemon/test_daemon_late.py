@@ -67,9 +67,9 @@ def judge(ledger: dict[str, Any], *, rings: int, filled: int, recorded: int) -> 
 
     Args:
         ledger: the sum over workers.
-        rings: how many were filled with spans and starts.
-        filled: how many of these were empty before, and kept as much as they hold.
-        recorded: how many of them were filled while details were recorded.
+        rings: the number that were filled with spans and starts.
+        filled: the number of these rings that were empty before, and kept as much as they hold.
+        recorded: the number of these rings that were filled while details were recorded.
     """
     assert (ledger["spans"]["begun"], ledger["spans"]["summarized"]) == (rings * RING, rings * RING)
     assert ledger["deferred"] | {"started": filled * STARTS, "bounded": filled * STARTS} == ledger["deferred"]

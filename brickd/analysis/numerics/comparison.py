@@ -38,7 +38,7 @@ class Party(NamedTuple):
     """A worker that is compared.
 
     Attributes:
-        number: of its producer.
+        number: the number of its producer.
         since: ticks; earlier fingerprints do not count.
         lost: the number of lost records.
         worn: whether its oldest fingerprints may be evicted.

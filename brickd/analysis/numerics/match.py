@@ -96,7 +96,7 @@ class SiteFound(NamedTuple):
         compared: the number of comparisons.
         classes: the number of comparisons of each class.
         lone: fingerprints without a counterpart in another worker.
-        bare: by input, fingerprints without inputs.
+        bare: the number of fingerprints without inputs, in a comparison by input.
         missing: how often a worker has no record of a step that another worker has.
         uncertain: like `missing`, but the record may still come, or may be evicted.
         error: the largest accepted error.
@@ -137,7 +137,7 @@ class Matched(NamedTuple):
         fingerprints: the number of all their fingerprints.
         rows: the first rows whose fingerprints differ; comparable rows come first, then in the order of execution.
         sites: unordered.
-        workers: in the order of the arguments.
+        workers: the workers in the order of the arguments.
         steps: zeros unless compared by run.
     """
 

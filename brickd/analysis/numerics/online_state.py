@@ -49,11 +49,11 @@ class SiteCounts(NamedTuple):
     """Counts of fingerprints at a place.
 
     Attributes:
-        category: of its kernel.
-        bare: recorded without inputs, so not comparable.
-        met: another worker had the same inputs.
-        unlike: another worker's output for the same inputs differs.
-        gone: evicted before another worker had the same inputs.
+        category: the category of its kernel.
+        bare: the number without inputs, which are not comparable.
+        met: the number whose inputs another worker had, too.
+        unlike: the number whose output differs from another worker's for the same inputs.
+        gone: the number that were evicted before another worker had the same inputs.
         stateful: the output depends on state that is not an input, so workers may differ.
         judged: the unlike ones that were judged.
     """
@@ -114,7 +114,7 @@ class DivergentSite(NamedTuple):
     """A place where workers differ.
 
     Attributes:
-        category: of its kernel.
+        category: the category of its kernel.
         cases: the number of judged cases; the place's counts may include other cases.
         workers: the names of the first workers in these cases, by uuid.
         outliers: how often each worker differed from the majority; empty without a majority.
@@ -190,17 +190,17 @@ class Compared:
         window_bytes: the limit of the window; 0: nothing is compared.
         window_since_ns: when the window began.
         held: the number of fingerprints in the window; evicted ones are no longer compared.
-        oldest: by service, when its oldest fingerprint in the window arrived, or a little later (since 1970).
-        apart: by place, the workers of two numeric classes, if any are known.
-        latest: by service.
-        recent: by service, the counts of the last hour; of whole tensors.
-        recent_rows: the same of single rows.
+        oldest: when each service's oldest fingerprint in the window arrived, or a little later, since 1970.
+        apart: the workers of two numeric classes, if any are known, by place.
+        latest: the latest growth of each service's comparisons.
+        recent: the counts of whole tensors in the last hour, by service.
+        recent_rows: the counts of single rows in the last hour, by service.
         births: NaN and infinities that began in a worker.
         by_design: NaN and infinities that a worker computes since its first fingerprints.
         births_unkept: the number of births, and of fingerprints that may contain one, that had no room.
         unlooked: the number of unlike fingerprints that were not judged, because one place had too many or they were
             evicted.
-        unkept: by service, the number of findings that were dropped for lack of room.
+        unkept: the number of findings that were dropped for lack of room, by service.
     """
 
     since_ns: int = 0

@@ -22,9 +22,9 @@ class RowPair(NamedTuple):
 
     Attributes:
         rows: how many equal input rows both had.
-        apart: at how many of these rows their outputs differ.
-        beyond: at how many rows they differ by more than rounding.
-        steps: at how many steps each had a row that is apart: 0, 1, or 2 for more.
+        apart: the number of these rows where their outputs differ.
+        beyond: the number of rows where they differ by more than rounding.
+        steps: the number of steps in which each had a row that is apart: 0, 1, or 2 for more.
         newest: a fingerprint of each, at the last such row of one worker, and at the last such row of the other.
         differ: whether these counts are enough to say that the workers differ.
     """

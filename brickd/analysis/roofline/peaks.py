@@ -102,7 +102,7 @@ class Device:
         machine: where it was measured; None: given by the user.
         flops_per_second: the rates by type of number.
         bandwidths: the nearest level first.
-        evidence: for each measured rate, by type of number or level.
+        evidence: the evidence of each measured rate, by type of number or level.
     """
 
     name: str

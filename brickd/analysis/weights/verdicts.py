@@ -102,8 +102,8 @@ class ComparedWorker(NamedTuple):
         times: when it read them.
         key: the name of the key of its checksums.
         compared: tensors that were compared.
-        differing: of these, those in which it is the outlier.
-        disagreeing: of these, those for which no content has a majority.
+        differing: the tensors in which it is the outlier.
+        disagreeing: the tensors for which no content has a majority.
         changed: tensors that changed within this generation.
         missing: tensors that it lacks although it has read all, and that replicas of its generation have.
         nan: tensors with NaN.

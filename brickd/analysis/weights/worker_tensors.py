@@ -57,7 +57,7 @@ class Holds:
         """Add records of tensors that have rows.
 
         Args:
-            records: of weights.
+            records: the records of weights.
             numbers: the numbers of their tensors; below 0: the record is skipped.
             contents: the numbers of their contents; 0: there was no room, so the tensor becomes unknown.
             uses: the number of holders of each content.

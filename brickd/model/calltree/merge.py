@@ -25,7 +25,7 @@ class MergedTree:
 
     Attributes:
         order: the nodes in preorder.
-        categories: by name of a brick.
+        categories: the category of each brick, by name.
         recorded_ns: the sum of the self times of the nodes.
         stray: the number of marks at paths where they have no meaning; our writers set none.
         refused: the number of marks that the workers could not record since they started; the tree lacks them.

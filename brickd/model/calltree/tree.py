@@ -28,7 +28,7 @@ class Node:
 
     Attributes:
         number: its index in the tree's list, which is in preorder.
-        category: of its brick; of a layer, "layer".
+        category: the category of its brick; "layer" for a layer.
         parent: the number of the node above it; None at a root.
         recorded_ns: the recorded time of the whole tree.
         left: the omitted nodes below it.
@@ -94,7 +94,7 @@ class Tree:
     """The shown nodes, and the figures of the whole tree.
 
     Attributes:
-        nodes: in preorder.
+        nodes: the nodes in preorder.
         recorded_ns: the sum of the self times of all nodes, shown or not.
         left: the omitted roots and all nodes below them.
         shown: the index in `nodes`, by the number in the whole tree.

@@ -38,7 +38,7 @@ class SourceHead(NamedTuple):
     """The known facts about a source, without its text; unknown names and paths are "".
 
     Attributes:
-        size: of its text in bytes; None: unknown.
+        size: the bytes of its text; None: unknown.
         pieces: the number of pieces of its text that have arrived; None: all.
         differing: the number of workers that sent another text with the same hash.
     """

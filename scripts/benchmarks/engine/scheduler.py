@@ -26,11 +26,11 @@ class Settings:
 
     Attributes:
         kind: the architecture and its dtype, one of `model.KINDS`.
-        seed: of the weights, the system prompt and all requests.
+        seed: the seed of the weights, the system prompt and all requests.
         system: the length of the system prompt.
         batch: the largest number of requests of a step.
         chunk: the largest number of tokens of a request in a step of prefill.
-        threads: of torch.
+        threads: the number of torch's threads.
         load: the share of its capacity that is used on average.
     """
 
@@ -53,7 +53,7 @@ class Generation:
     """A request that is answered.
 
     Attributes:
-        tokens: of the prompt and of the answer so far.
+        tokens: the tokens of the prompt and of the answer so far.
         histories: for each token, a digest of all tokens up to it.
         computed: the number of tokens whose keys and values are in `blocks`.
         lineage: how they were computed.

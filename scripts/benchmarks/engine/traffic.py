@@ -28,7 +28,7 @@ class Request:
         number: its number in the replica.
         prompt: its tokens, with the template.
         answer_max: the largest number of tokens of the answer.
-        seed: of the sampled tokens.
+        seed: the seed of the sampled tokens.
     """
 
     number: int
@@ -44,7 +44,7 @@ class Traffic:
         """Draw the system prompt.
 
         Args:
-            seed: of the service: all replicas have the same system prompt.
+            seed: the service's seed: all replicas have the same system prompt.
             replica: its number.
             vocabulary: the number of tokens.
             system: the length of the system prompt.

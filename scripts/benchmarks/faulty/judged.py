@@ -83,16 +83,16 @@ class Verdict:
     """The judgement of a cell.
 
     Attributes:
-        found_s: from the injection until the fault was reported, for any worker.
-        named_s: from the injection until only the right worker was named; None: never.
+        found_s: the time from the injection until the fault was reported, for any worker.
+        named_s: the time from the injection until only the right worker was named; None: never.
         text: the first problem that named it.
         kinds: the kinds of those problems.
         right_place: whether a wrong place was named; None: the fault has no place, or was not found.
         false_before: problems before the fault, each once.
         wrong_during: problems during the fault that it does not explain.
         false_after: problems after its removal.
-        false_numeric: how many of those before and after are about numbers.
-        false_stragglers: how many of them are about time.
+        false_numeric: the number of false problems before and after that are about numbers.
+        false_stragglers: the number of these problems that are about time.
         other_problems: the texts of all problems that are not about a worker's work.
         compared: the number of comparisons by inputs until the removal.
         compared_weights: the number of comparisons by weights until the removal.

@@ -52,10 +52,10 @@ class KernelTrace:
         key: identifies the key without revealing it.
         inputs: the fingerprints of the inputs; empty: unknown.
         output: the fingerprint of the output; None: unknown.
-        shape: of the output; None: unknown.
+        shape: the shape of the output; None: unknown.
         valid: the number of valid rows; None: all.
         params: other parameters, as JSON.
-        time_ns: how long it took; None: unknown.
+        time_ns: how long the kernel took; None: unknown.
         refused: the arguments that were refused, each with the reason.
     """
 

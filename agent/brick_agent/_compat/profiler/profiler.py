@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 class BrickProfiler(ProfilerTotals):
     """Time bricks under the names of the predecessor's profiler; disabled until enable().
 
-    name: for its reports. sync: the function that waits for the device; see set_sync_mode for `mode`.
+    name: the name in its reports. sync: the function that waits for the device; see set_sync_mode for `mode`.
 
     >>> profiler = brick.BrickProfiler.enabled()
     >>> timer = profiler.start("rms_norm_of_a_port")
