@@ -807,9 +807,9 @@ def test_the_scan_period_never_exceeds_the_agents_maximum(every_ns: int) -> None
     [
         (1, {"a": [10], "b": [13]}, 600),  # a load of 3 s
         (1, {"a": [10, 40], "b": [13]}, 600),  # the second scan has begun
-        (2, {"a": [10, 40], "b": [13, 70]}, 60),  # 30 s from the first to the second, which lasted 30 s
+        (2, {"a": [10, 40], "b": [13, 70]}, 60),  # 30 s between two scans, and 30 s for the second one
         (2, {"a": [10], "b": [13]}, 600),  # both readings were loads
-        (2, {"a": [10, 40], "b": [13]}, 30),  # the second has not read all
+        (2, {"a": [10, 40], "b": [13]}, 30),  # the second scan has not read all
         (4, {"a": [10, 100], "b": [13, 103]}, 31),  # 90 s for three scans of 3 s each
         (0, {"a": [10]}, 0),
     ],

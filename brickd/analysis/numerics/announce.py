@@ -133,7 +133,7 @@ def announce_number(log_event: LogEvent, finding: DivergentSite, who: Sequence[s
     log_event("diverged_more", text, service=service, worker=name, command=f"brickd coverage {as_argument(service)}")
 
 
-EXPLAINED = "is computed in several numeric classes: what differed there was no more than that"
+EXPLAINED = "is computed in several numeric classes, which explain the reported difference"
 UNREPEATED = "does not repeat in most workers: it is no longer compared"
 
 

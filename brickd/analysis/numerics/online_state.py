@@ -54,8 +54,8 @@ class SiteCounts(NamedTuple):
         met: the number whose inputs another worker had, too.
         unlike: the number whose output differs from another worker's for the same inputs.
         gone: the number that were evicted before another worker had the same inputs.
-        stateful: the output depends on state that is not an input, so workers may differ.
-        judged: the unlike ones that were judged.
+        stateful: the number whose output depends on state that is not an input, so workers may differ.
+        judged: the number of unlike ones that were judged.
     """
 
     category: str
