@@ -187,6 +187,17 @@ def test_without_processor_time_per_brick_waiting_must_explain_half_of_the_cost(
         assert names(judge([replace(each, processor={}) for each in found]))[0] == ["api/2"] * is_slow
 
 
+def test_the_waiting_of_a_worker_that_came_later_is_compared_by_its_calls_in_a_second() -> None:
+    def without(each: SlotLook) -> SlotLook:
+        bricks = {
+            key: {name: side for name, side in sides.items() if name != "api/2"} for key, sides in each.bricks.items()
+        }
+        return replace(each, lives={name: life for name, life in each.lives.items() if name != "api/2"}, bricks=bricks)
+
+    found = [replace(each, processor={}) for each in looks(SLOW, exactly(0.2, 0.2, 0.23, 0.2))]  # 30 ms explain nothing
+    assert names(judge([*map(without, found[:2]), *found[2:]]))[0] == ["api/2"]
+
+
 def test_a_cost_is_limited_by_the_threads_of_the_last_slot() -> None:
     found = looks(Fleet(workers=4, bricks={"gemm": Made(4_000_000, factor=slow(2, 9_900), calls=500)}), at(2, 0.02))
     now = {worker: host._replace(threads=3) for worker, host in found[-1].hosts.items()}
@@ -493,6 +504,25 @@ def test_more_processor_time_without_longer_calls_is_not_slow() -> None:
     """Another thread of the worker computes at the same time."""
     found = looks(EQUAL, lambda worker, slot: 0.05, lambda worker, slot: 0.09 if worker == 2 else 0.06)
     assert names(judge(found))[0] == []
+
+
+def test_processor_time_counts_from_a_score_of_five_on_or_half_of_that_for_a_named_worker() -> None:
+    def judged(excess: float, noise: float, waited: float, *, named: bool = False) -> StragglerVerdict:
+        found = []
+        for slot, each in enumerate(looks(SLOW, at(2, waited))):
+            times = {f"api/{n}": excess * (n == 2) + (noise if (slot + n) % 2 else -noise) for n in range(4)}
+            found.append(replace(each, processor=times))
+        about = About("api", "api/2", "gemm")
+        return judge(found, {about: found[0].slot.began} if named else {})
+
+    # The score of the processor time is 3.2, that of the calls above 5: the calls count.
+    (finding,) = judged(0.6, 0.2, 0.02).findings
+    assert (finding.row.score or 0) > 5
+    (finding,) = judged(0.6, 0.2, 0.02, named=True).findings
+    assert round(finding.row.score or 0, 1) == 3.2
+    # A long waiting explains the calls, and the uncertain processor time does not contradict.
+    assert names(judged(0.15, 0.05, 0.2))[0] == []
+    assert names(judged(0.15, 0.05, 0.2, named=True))[0] == ["api/2"]
 
 
 @pytest.mark.parametrize("ran", [0.02, 0.09])
