@@ -243,10 +243,10 @@ from brick_agent._torch.row_wise import in_turn, is_row_wise
 class Attention(nn.Module):
     def __init__(self): super().__init__(); self.q_proj = nn.Linear(8, 8)
 class GroupedMLP(nn.Module):
-    def __init__(self, *inside): super().__init__(); self.inside = nn.ModuleList(inside)
+    def __init__(self, *inside): super().__init__(); self.inside = nn.ModuleList([nn.Linear(8, 8), *inside])
     def forward(self, x): return x
 class LimitedMLP(GroupedMLP):
-    def __init__(self): super().__init__(nn.Linear(8, 8)); self.expert_capacity = 4
+    def __init__(self): super().__init__(); self.expert_capacity = 4
 class Int8Linear(nn.Linear): pass
 class OwnLinear(nn.Linear):
     def forward(self, x): return super().forward(x) / x.abs().max()
@@ -255,22 +255,23 @@ class LayerNorm2d(nn.LayerNorm):
 class ExpertChoiceRouter(nn.Module): pass
 class SpatialGate(nn.Module): pass
 class LoraLinear(nn.Module): pass
+class Outlier(nn.Module): __module__ = "bitsandbytes.nn"
 class TopKRouter(nn.Linear):
     def forward(self, x): return super().forward(x).softmax(-1)
 patched = nn.Linear(8, 8); patched.forward = lambda x: x
 odd = nn.Linear(8, 8); odd.weight = torch.nn.parameter.UninitializedParameter()
 EACH = {
     "norm": nn.LayerNorm(8), "rms": LlamaRMSNorm(8), "torchs": nn.RMSNorm(8), "proj": nn.Linear(8, 8),
-    "mlp": GroupedMLP(nn.Linear(8, 8), nn.GELU(), nn.Dropout()), "moe_block": GroupedMLP(GroupedMLP(nn.Linear(8, 8))),
+    "mlp": GroupedMLP(nn.GELU(), nn.Dropout()), "moe_block": GroupedMLP(GroupedMLP()),
     "router": TopKRouter(8, 4), "routed_mlp": GroupedMLP(TopKRouter(8, 4)), "mlp_dropout": nn.Dropout(),
     "wide_norm": nn.LayerNorm((4, 8)), "norm2d": LayerNorm2d(8), "batch_norm": nn.BatchNorm1d(8),
     "group_norm": nn.GroupNorm(2, 8), "instance_norm": nn.InstanceNorm1d(8), "conv": nn.Conv1d(8, 8, 1),
     "self_attn": Attention(), "embed": nn.Embedding(8, 8), "block": nn.Sequential(nn.Linear(8, 8)),
-    "conv_mlp": GroupedMLP(nn.Conv1d(8, 8, 1)), "attn_mlp": GroupedMLP(Attention()),
+    "conv_mlp": GroupedMLP(nn.Conv1d(8, 8, 1)), "mlp_attends": GroupedMLP(Attention()),
     "batch_mlp": GroupedMLP(nn.BatchNorm1d(8)), "pool_mlp": GroupedMLP(nn.AvgPool1d(2)),
     "capacity_mlp": GroupedMLP(LimitedMLP()), "int8": Int8Linear(8, 8), "own": OwnLinear(8, 8),
     "choice_mlp": GroupedMLP(ExpertChoiceRouter()), "spatial_mlp": GroupedMLP(SpatialGate()),
-    "adapted_mlp": GroupedMLP(LoraLinear()), "patched": patched,
+    "adapted_mlp": GroupedMLP(LoraLinear()), "outlier_mlp": GroupedMLP(Outlier()), "patched": patched,
     "odd": odd, "rnn_mlp": GroupedMLP(nn.GRU(8, 8)),
     "quantized": torch.ao.nn.quantized.dynamic.Linear(8, 8),
 }

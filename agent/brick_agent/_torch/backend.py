@@ -32,7 +32,6 @@ class Backend:
         self._processor = torch.backends.cpu.get_cpu_capability()
         self._rows: dict[tuple[str, int, str], Brick] = {}
         self._now = torch.get_num_threads, torch.get_float32_matmul_precision
-        self._inside = getattr(torch._C._functorch, "peek_interpreter_stack", None)
 
     def describe(self, how: str) -> str:
         """Describe the current settings; `how`: eager or compiled."""
@@ -60,10 +59,6 @@ class Backend:
     def _text_of_rows(self, how: str, threads: int, precision: str) -> str:
         own = [how, *_coarse(precision)] if self._name is None else [self._name]
         return ", ".join([*own, f"{threads} threads", self._processor, *(self._versions if self._name is None else ())])
-
-    def transformed(self) -> bool:
-        """Whether arguments stand for many tensors, or for derivatives, and have no values."""
-        return self._inside is not None and self._inside() is not None
 
 
 def _coarse(precision: str) -> list[str]:

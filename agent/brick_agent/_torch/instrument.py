@@ -80,9 +80,7 @@ def instrument(
         for module in (*made, *(beginning - made.keys())):
             wrap(module, stepped if module in beginning else None, made.get(module))
         for part in closed(model, sites, patterns):
-            _know(part, _CLOSED)
-        for part, _, _ in turns:
-            _know(part, part.category)
+            take(brick(part.name, _CLOSED), b"", layer=part.layer)  # a known site without fingerprints
         if watch_weights:
             weights(model, rescan_s=rescan_s)
     except Exception as error:
@@ -97,11 +95,6 @@ def uninstrument(model: Any, /) -> None:
     """
     for module in list(model.modules()) if hasattr(model, "modules") else ():
         unwrap(module)
-
-
-def _know(part: Part, category: str | None) -> None:
-    """Make the part a known site without fingerprints."""
-    take(brick(part.name, category), b"", layer=part.layer)
 
 
 def _complain(what: str) -> None:
@@ -139,7 +132,7 @@ class _Site:
     def _take(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> _Taken | None:
         """Return the arguments, their fingerprints, and the part's state; None: not recorded."""
         try:
-            if self._backend.transformed():
+            if _transformed(self._torch):
                 return None
             own = bool(args) and args[0] is self._module()  # the first argument of a method
             passed = given(self._torch.Tensor, args[own:], keywords, self._layer)
@@ -167,6 +160,12 @@ class _Site:
                 )
         except Exception as error:
             _complain(f"the output of {self._name} is not recorded: {error}")
+
+
+def _transformed(torch: Any) -> bool:
+    """Whether arguments stand for many tensors, or for derivatives, and have no values."""
+    inside = getattr(torch._C._functorch, "peek_interpreter_stack", None)
+    return inside is not None and inside() is not None
 
 
 class _RowSite:

@@ -100,7 +100,7 @@ class RowContext:
     def __call__(self) -> Brick | None:
         """Return the backend; None: the call may not be recorded."""
         module = self._module()
-        if module is None or module.training or self._backend.transformed():
+        if module is None or module.training:
             return None
         if self._dropouts and any(map(drops, self._dropouts)):
             return None
