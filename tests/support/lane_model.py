@@ -82,10 +82,12 @@ class Ring:
     tail: int = 0  # the last one that the writer accepted
     pair: tuple[int, int] = (0, 0)  # as the consumer wrote it
 
+    def holds(self, position: int) -> bool:
+        return position <= len(self.records) <= position + self.slots
+
     def believed(self) -> bool:
         position, complement = self.pair
-        head = len(self.records)
-        return position == complement ^ U64 and position <= head and head - position <= self.slots
+        return position == complement ^ U64 and self.holds(position)
 
     def free(self, counters: Counter[str], kept: int = 0) -> bool:
         """Whether more than `kept` slots are free; the writer reads the pair only if it must."""
@@ -96,9 +98,12 @@ class Ring:
                 counters["tails_refused"] += 1
         return len(self.records) - self.tail + kept < self.slots
 
-    def readable(self) -> bool:
-        """Whether a reader can find the oldest record."""
-        return self.believed() or (self.pair == (0, 0) and len(self.records) <= self.slots)
+    def oldest(self) -> int | None:
+        """The oldest record that a reader finds; a consumer writes the complement first, then the position."""
+        position, following = self.pair[0], self.pair[1] ^ U64
+        if position <= following and self.holds(following):
+            return following
+        return 0 if self.pair == (0, 0) and self.holds(0) else None
 
 
 class Lane:

@@ -321,12 +321,12 @@ class LaneMachine(RuleBasedStateMachine):
     def _rings(self) -> None:
         for events in (False, True):
             ring = self.model.events if events else self.model.spans
-            if not ring.readable():
+            if ring.oldest() is None:
                 with pytest.raises(SegmentRefused):
                     self.writer.segment.ring(0, events=events)
                 continue
             first, slots = self.writer.segment.ring(0, events=events)
-            assert first == ring.pair[0]
+            assert first == ring.oldest()
             found = records.events(slots)[0] if events else rows(dtypes.span_records(slots))
             assert found == ring.records[first:]
             reserved = [n for n, record in enumerate(found) if record["kind"] in (FINALIZE, MEASURED)]
@@ -413,6 +413,14 @@ def test_a_tail_before_the_first_record_is_not_accepted(lane: LaneMachine) -> No
     lane.move_a_tail_near_the_head("event", EVENT_SLOTS - EVENT_SLOTS // 8 + 1)
     lane.defer(1, 0, 0, None, 0, 0, 1)
     assert lane.model.counters["tails_refused"] == 1
+
+
+@pytest.mark.parametrize(("position", "wrong"), [(0, 1), (2, 1), (1, 1)])
+def test_a_reader_takes_the_next_position_of_a_half_written_tail(lane: LaneMachine, position: int, wrong: int) -> None:
+    lane.defer(1, 0, 0, None, 0, 0, 4)
+    lane.move_a_tail_anywhere("event", position, wrong)
+    lane.the_reader_sees_what_the_model_expects()
+    assert lane.model.events.oldest() == (None if position == 1 else position + 1)
 
 
 def test_the_highest_layer_is_accepted_and_the_next_number_is_not(lane: LaneMachine) -> None:
