@@ -60,6 +60,8 @@ def watched() -> None:
         for call, first in (
             (_core._watched(forward, brick.brick("w"), layer, forward, 1), 0),
             (_core._watched(forward, brick.brick("w"), layer, forward, 0, of), 1),
+            (_core._watched(forward, brick.brick("r"), layer, None, 2**32 - 1, None, lambda: brick.brick("cpu")), 0),
+            (_core._watched(forward, brick.brick("r"), layer, None, 2**32 - 1, of, lambda: None, 1, 2), 1),
         ):
             for many in range(12):
                 assert call(*range(many)) == (many + first, 0)
