@@ -197,6 +197,29 @@ def test_a_death_while_a_checksum_is_written_leaves_only_it_unpublished(
     assert (drain.rejected, drain.skipped, drain.gaps) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("at", [1, 4, 5, 8])
+@pytest.mark.parametrize("point", sorted(IN_CHECKSUM.keys() - {"event"}))
+def test_a_death_while_rows_are_written_leaves_only_them_unpublished(
+    compiled: Compile, prefix: str, point: str, at: int
+) -> None:
+    left_by(compiled, point, at, "rows")
+    whole, counted = IN_CHECKSUM[point]
+    dead = reading(prefix)
+    ((number, lane, _),) = dead.lanes
+    inputs = [1, 3, 5, 7] * 2
+    slots = [4 + 2 * n for n in inputs]
+    below = sum(slots[: at - 1])
+    assert (lane["event_attempts"], lane["event_head"], lane["event_records"]) == (at, below, at - 1 + counted)
+    with open_segment(dead.file) as segment:
+        events, others = records.events(segment.ring(number, events=True)[1])
+    assert others == {}
+    assert [(each["sequence"], each["inputs"]) for each in events] == list(enumerate(inputs[: at - 1], 1))
+    image = (SHM / dead.file).read_bytes()
+    around = b"".join(event_slot(image, below + n, number) for n in range(slots[at - 1]))
+    found = [each for each in records.events(around)[0] if each["sequence"]] if whole else []
+    assert [(each["sequence"], len(each["tensors"])) for each in found] == [(at, inputs[at - 1] + 1)] * whole
+
+
 def test_a_death_between_a_site_and_its_key_leaves_an_unused_number(compiled: Compile, prefix: str) -> None:
     left_by(compiled, "site_claimed", 1, "checked")
     dead = reading(prefix)
