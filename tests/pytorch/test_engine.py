@@ -190,8 +190,9 @@ def test_a_fault_of_attention_changes_what_is_served(fault: str) -> None:
 )
 def test_a_trial_runs_three_replicas_under_a_daemon_to_its_end(kind: str, fault: str) -> None:
     found = tried(Cell(kind, fault, "000", 5), quick=True)
-    assert command.report([found], 5).passed
+    report = command.report([found], 5)
     if fault == BITWISE:
+        assert report.passed
         assert found["replicas"] == 3
         assert min(each["sites"] for each in found["rows"]) > 0
         return

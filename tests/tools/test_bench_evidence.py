@@ -12,7 +12,7 @@ import pytest
 from benchmarks.engine import command, frozen
 from benchmarks.engine.cells import BITWISE, DENSE, EXPERTS, drawn, dtype, settings
 from benchmarks.engine.row_table import ROW, Table, compared, known_elsewhere
-from benchmarks.engine.trial import named_place, with_difference
+from benchmarks.engine.trial import named_by_rows, with_rows
 from benchmarks.faulty.frozen import HEALTHY
 from benchmarks.faulty.judged import BEFORE, DURING, Look, Site, Truth, exactly
 from benchmarks.workplace import Workplace
@@ -78,20 +78,23 @@ def diff(outlier: str | None, kernel: str = "layers.*.mlp", layer: int | None = 
 
 
 def test_the_outlier_of_a_diff_is_a_problem_and_its_first_difference_the_place() -> None:
-    plain: dict[str, Any] = {"problems": [], "workers": [], "stragglers": None, "weights": None, "diverged": None}
-    status = with_difference(plain, diff("fleet/1"))
+    plain: dict[str, Any] = {"problems": []}
+    status = with_rows(plain, diff("fleet/1"))
     assert [(each["kind"], each["workers"]) for each in status["problems"]] == [("numbers", ["fleet/1"])]
-    assert named_place([Look(DURING, 4.0, status)], TRUTH, 4.0) == Site("layers.*.mlp", 2)
-    assert with_difference(plain, diff(None)) == plain
-    assert with_difference(plain, {"error": "nothing is recorded"}) == plain
+    assert named_by_rows([Look(DURING, 4.0, status)], TRUTH) == (4.0, Site("layers.*.mlp", 2))
+    assert with_rows(plain, diff(None)) == plain
+    assert with_rows(plain, {"error": "nothing is recorded"}) == plain
 
 
-def test_the_place_is_of_the_look_in_which_the_worker_was_named() -> None:
-    plain: dict[str, Any] = {"problems": [], "workers": [], "stragglers": None, "weights": None, "diverged": None}
-    early, named = (with_difference(plain, diff("fleet/1", layer=layer)) for layer in (1, 2))
-    looks = [Look(BEFORE, 4.0, early), Look(DURING, 4.0, named), Look(DURING, 6.0, early)]
-    assert named_place(looks, TRUTH, 4.0) == Site("layers.*.mlp", 2)
-    assert named_place(looks, TRUTH, None) is None
+def test_rows_name_a_worker_from_the_first_time_during_its_fault() -> None:
+    early, named, other = (
+        with_rows({"problems": []}, diff(worker, layer=layer))
+        for worker, layer in (("fleet/1", 1), ("fleet/1", 2), ("fleet/2", 3))
+    )
+    looks = [Look(BEFORE, 4.0, early), Look(DURING, 2.0, other), Look(DURING, 4.0, named), Look(DURING, 6.0, early)]
+    assert named_by_rows(looks, TRUTH) == (4.0, Site("layers.*.mlp", 2))
+    assert named_by_rows(looks[:2], TRUTH) is None
+    assert named_by_rows([Look(DURING, 4.0, {"problems": []})], Truth(HEALTHY)) is None
 
 
 # ---- the report
@@ -106,6 +109,7 @@ def result(**other: Any) -> dict[str, Any]:
         "watched": True,
         "site_unproven": False,
         "named_s": 12.0,
+        "any_evidence_s": 12.0,
         "exact": True,
         "place": "layers.*.mlp layer 2",
         "text": "fleet/1 differs",

@@ -52,7 +52,7 @@ def _tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
 
 
 def outcome(result: Mapping[str, Any]) -> str:
-    """The outcome of a trial with a fault: found, unproven or missed."""
+    """The outcome of a trial with a fault: found by rows, unproven or missed."""
     if result["named_s"] is not None:
         return "found"
     return "unproven" if result["row_verdict"] == "unproven" or result["site_unproven"] else "missed"
@@ -117,6 +117,7 @@ def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "watched": sum(each["watched"] for each in results),
         "covered": len(covered),
         "found": len(found),
+        "by_any_evidence": sum(each["any_evidence_s"] is not None for each in covered),
         "seconds_median": statistics.median(seconds) if seconds else None,
         "seconds_max": max(seconds, default=None),
         "site_exact": exact,
@@ -134,7 +135,7 @@ def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """The notes on what was missed, not exact or false."""
     found = [f"missed: {each['truth']['detail']} in {each['truth']['site']}" for each in results if _missed(each)]
-    found += [f"site {each['truth']['site']}: {each['text']}" for each in results if each["exact"] is False]
+    found += [f"site {each['truth']['site']}: {each['place']}" for each in results if each["exact"] is False]
     return found[:_SHOWN] + [f"false: {text}" for each in results for text in each["false"]][:_SHOWN]
 
 

@@ -86,7 +86,7 @@ class _Trial:
         fault = _obeyed(replica, "put_in", fault=self._cell.fault, seed=seed)["fault"]
         wanted = Wanted(lengths.within_s, NUMERIC)
         truth = Truth(self._cell.fault, name, tuple(fault["watched"]), fault["detail"], wanted=wanted)
-        self._stretch(DURING, lengths.within_s, lambda: judged.judged(self._looks, truth).named_s is not None)
+        self._stretch(DURING, lengths.within_s, lambda: named_by_rows(self._looks, truth) is not None)
         removed = _obeyed(replica, "take_out")
         fault |= {"worker": name, "removed_step": removed["steps"], "removed_at_s": removed["at_s"]}
         return truth, {"truth": fault, **self._coverage(truth), **self._comparable(place.folder, fault)}
@@ -126,7 +126,7 @@ class _Trial:
         if "error" in document:
             raise RuntimeError(f"brickd status: {document['error']}")
         document["problems"] = [each for each in document["problems"] if judged.kind(each) in NUMERIC]
-        return with_difference(document, diffs[0]) if diffs else document
+        return with_rows(document, diffs[0]) if diffs else document
 
     def _listed(self) -> dict[int, str]:
         """Wait until brickd lists all replicas; return their names by PID.
@@ -151,17 +151,17 @@ class _Trial:
         return {"watched": bool(sites), "site_unproven": not any(ROW in each["evidence"] for each in sites)}
 
     def _judged(self, truth: Truth) -> dict[str, Any]:
-        verdict = judged.judged(self._looks, truth)
-        place = named_place(self._looks, truth, verdict.named_s)
+        verdict, named = judged.judged(self._looks, truth), named_by_rows(self._looks, truth)
         last = [look.status for look in self._looks if look.phase != AFTER][-1]
         (rows,) = [each for each in last["evidence"] if each["evidence"] == ROW]
         return {
             "worker": truth.worker or None,
-            "named_s": verdict.named_s,
+            "named_s": None if named is None else named[0],
+            "place": None if named is None else str(named[1]),
+            "exact": None if named is None else judged.exactly(named[1], truth.scope),
+            "any_evidence_s": verdict.named_s,
             "text": verdict.text,
             "kinds": verdict.kinds,
-            "place": None if place is None else f"{place.name} layer {place.layer}",
-            "exact": None if place is None else judged.exactly(place, truth.scope),
             "false": [*verdict.false_before, *verdict.wrong_during, *verdict.false_after],
             "row_verdict": rows["verdict"],
             "row_why": rows["why"],
@@ -170,23 +170,23 @@ class _Trial:
         }
 
 
-def with_difference(status: dict[str, Any], diff: dict[str, Any]) -> dict[str, Any]:
-    """A status in which the outlier of a `diff` is a problem, and its first difference the first finding."""
+def with_rows(status: dict[str, Any], diff: dict[str, Any]) -> dict[str, Any]:
+    """A status with a `diff --by row`, whose outlier is a problem."""
     outlier, first = diff.get("outlier"), diff.get("first")
     if outlier is None or first is None:
         return status
-    text = f"diff: {outlier} at {first['kernel']} layer {first['layer']}"
-    finding = {"outliers": {outlier: 1}, "kernel": first["kernel"], "layer": first["layer"]}
-    return status | {
-        "problems": [{"kind": "numbers", "workers": [outlier], "text": text}, *status["problems"]],
-        "diverged": [finding, *(status.get("diverged") or ())],
-    }
+    place = Site(first["kernel"], first["layer"])
+    problem = {"kind": "numbers", "workers": [outlier], "text": f"diff --by row: {outlier} at {place}"}
+    return status | {"problems": [problem, *status["problems"]], ROW: (outlier, place)}
 
 
-def named_place(looks: Sequence[Look], truth: Truth, named_s: float | None) -> Site | None:
-    """The first place that was named together with the worker; None: no place."""
-    look = next((each for each in looks if each.phase == DURING and each.at_s == named_s), None)
-    return None if look is None else next(iter(judged.sites(look.status, truth.worker)), None)
+def named_by_rows(looks: Sequence[Look], truth: Truth) -> tuple[float, Site] | None:
+    """When rows first named the worker with the fault, and the place; None: they did not."""
+    for look in looks:
+        outlier, place = look.status.get(ROW) or ("", None)
+        if look.phase == DURING and outlier == truth.worker and place is not None:
+            return look.at_s, place
+    return None
 
 
 def _obeyed(replica: Worker, do: str, **more: Any) -> dict[str, Any]:

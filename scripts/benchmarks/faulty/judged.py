@@ -33,6 +33,9 @@ class Site(NamedTuple):
     name: str
     layer: int | None
 
+    def __str__(self) -> str:
+        return self.name if self.layer is None else f"{self.name} layer {self.layer}"
+
 
 class Alarm(NamedTuple):
     """A problem that is a verdict on a worker."""
