@@ -83,6 +83,7 @@ def test_the_outlier_of_a_diff_is_a_problem_and_its_first_difference_the_place()
     assert [(each["kind"], each["workers"]) for each in status["problems"]] == [("numbers", ["fleet/1"])]
     assert named_by_rows([Look(DURING, 4.0, status)], TRUTH) == (4.0, Site("layers.*.mlp", 2))
     assert with_rows(plain, diff(None)) == plain
+    assert with_rows(plain, diff("fleet/1") | {"outlier": None}) == plain  # two workers disagree
     assert with_rows(plain, {"error": "nothing is recorded"}) == plain
 
 
@@ -255,6 +256,11 @@ def test_the_outlier_share_is_of_the_worst_replica_and_site() -> None:
     mine = table(*((given, given + 10 * (given < 2), 8, 1, 1) for given in range(4)), (9, 9, 8, 1, 1))
     others = [table(*((given, given, 8, 1, 1) for given in range(4))) for _ in range(2)]
     assert [each["outlier_share"] for each in compared([mine, *others], ["a"])[:2]] == [0.5, 0.5]
+    elsewhere = [each.copy() for each in others]
+    for each in elsewhere:
+        each["site"] = 1
+    both = [np.concatenate(pair) for pair in zip([mine, *others], [elsewhere[0], *elsewhere], strict=True)]
+    assert compared(both, ["a", "b"])[0]["outlier_share"] == 0.5
     few = table((0, 10, 8, 1, 1), (1, 1, 8, 1, 1))
     assert compared([few, others[0][:2]], ["a"])[0]["outlier_share"] == 0.0
 
