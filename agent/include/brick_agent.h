@@ -271,7 +271,7 @@ uint64_t brick_step_after(uint64_t step, uint64_t filled);
 
 /* Takes a tensor's fingerprint for a checksum of this kernel, at the same place. Does not read the tensor if
  * brick_wants says no, or while the service's key is temporarily missing. Returns NULL, or why the tensor could not be
- * read, which is counted. tensor NULL: the host could not describe it. */
+ * read; each failure is counted. If tensor is NULL, the host could not describe it. */
 const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *tensor,
                        struct brick_taken *taken);
 

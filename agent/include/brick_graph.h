@@ -44,9 +44,9 @@ unsigned brick_launched_by(uint32_t brick, uint32_t kernel, const void *key, con
 
 enum brick_direction { BRICK_TO_DEVICE = 0, BRICK_TO_HOST = 1, BRICK_ON_DEVICE = 2 };
 
-/* Records that bytes were moved between two ends, which are numbers of names of buffers or devices. A transfer of the
- * same number of bytes back is counted as returned, if the first one is among this thread's last 16 unreturned
- * transfers. */
+/* Records that bytes were moved between two ends, which are numbers of names of buffers or devices. If one of this
+ * thread's last 16 unreturned transfers moved the same number of bytes in the opposite direction, this one counts as its
+ * return. */
 unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to, const void *key, uint64_t bytes,
                      const uint64_t *elapsed_ns);
 

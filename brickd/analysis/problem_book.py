@@ -25,7 +25,7 @@ ENTRIES_MAX = 512
 _OF_LIVING = frozenset({"weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "off"})
 # Kinds whose cause is seen again when a counter grows. The counter restarts if the workers change.
 _COUNTED = frozenset({"died", "lost", "uncounted"})
-# A silence covers only the workers that the problem names at that time. A new worker ends it.
+# A silence covers only the workers that the problem names when it is silenced. A new worker ends the silence.
 _OF_NAMED = frozenset({"weights", "numbers", "nan"})
 
 WORKERS_ENDED = "its workers ended"

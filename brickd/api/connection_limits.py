@@ -56,7 +56,7 @@ class Limits:
 
 
 class ClientPlaces:
-    """The places for clients; members of `group` may read, the daemon's user and root control."""
+    """The places for clients, one per connection; members of `group` may read, the daemon's user and root control."""
 
     def __init__(self, limits: Limits, group: int | None) -> None:
         self.limits = limits
@@ -69,7 +69,7 @@ class ClientPlaces:
     def enter(self, newcomer: Connection) -> bool:
         """Give a new client a place, possibly that of another client; return whether it has one.
 
-        Clients that may only read share half of the places. So a client that may control the daemon always finds one.
+        Clients that may only read can use half of the places; the others are for clients that control the daemon.
         """
         self._taken.add(newcomer)
         self._empty.clear()

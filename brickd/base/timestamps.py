@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """A time by the monotonic clock, for differences (`now_ns`), and since 1970 (`at_ns`)."""
+    """A point in time: `now_ns` of the monotonic clock, for differences, and `at_ns` since 1970."""
 
     now_ns: int
     at_ns: int

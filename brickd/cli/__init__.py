@@ -68,7 +68,7 @@ def _hint(word: str) -> str:
 
     if (kind := what_it_is(word)) is not None:
         following = (
-            f"brickd status {as_argument(word)}" if kind == "a recording" else "brickd run -- CMD times a program"
+            f"brickd status {as_argument(word)}" if kind == "a recording" else "`brickd run -- CMD` measures a program"
         )
         return f" It is {kind}: {following}"
     names = " or ".join(f"`{name}`" for name in meant(word))

@@ -126,7 +126,7 @@ def _unseen(seen: dict[str, Any]) -> Iterator[str]:
         (seen["unreadable"], "tensor that cannot be read", "tensors that cannot be read"),
         (steps.get("lone", 0), "step of one worker only", "steps of one worker only"),
         (steps.get("other", 0), "step of different work", "steps of different work"),
-        (seen["off_sites"], "site that is off", "sites that are off"),
+        (seen["off_sites"], "sensitive site", "sensitive sites"),
         (seen["evicted"], "fingerprint without room", "fingerprints without room"),
         (seen["lost"], "fingerprint lost", "fingerprints lost"),
     ]

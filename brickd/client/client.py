@@ -103,7 +103,7 @@ class Asked:
                     yield name, self._judged(value)
 
     def no_event(self) -> BrickdError:
-        """Return the error for a stream that ended before an event that every stream of its kind has."""
+        """Return the error for a stream that ended without an event that it must contain."""
         if _version() in (None, installed("brickd")):
             return NoAnswer("broken", f"the daemon at {self._place} ended while it answered")
         return self._refused("its answer has no event")

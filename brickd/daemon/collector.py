@@ -1,15 +1,15 @@
 """The daemon's loop: finds, drains and saves segments, and removes those of dead workers.
 
-Owns: the order of the loop's steps, which counts every event once. Must not know: where the state is saved, queries,
+Owns: the order of the loop's steps, in which every event counts once. Must not know: where the state is saved, queries,
 signals, the time of day. A tick, in this order:
 
-    look open and lock new segments, and continue at the saved positions epoch write the epoch by which workers choose
-    steps, if it changed or workers came drain copy and fold new records, in one call; events go to the workers'
-    deferred work and to the sources,
+    look      open and lock new segments, and continue at the saved positions
+    epoch     write the epoch by which workers choose steps, if it changed or workers came
+    drain     copy and fold new records, in one call; events go to the workers' deferred work and to the sources,
               checksums to the comparison
-    publish free the room of span rings at once: the checkpoint does not save single spans judge find dead workers:
-    their lock is free and nothing moved; drain them to the end and keep their totals keep compare fingerprints, write
-    complete sources into files, save the checkpoint; only then free the room
+    publish   free the room of span rings at once: the checkpoint does not save single spans
+    judge     find dead workers: their lock is free and nothing moved; drain them to the end and keep their totals
+    keep      compare fingerprints, write complete sources into files, save the checkpoint; only then free the room
               of event rings, remove segments of dead workers, and empty the file of records of removed workers
 
 Invariants: ring room is freed and segments are removed only after the checkpoint contains their data; a daemon may end

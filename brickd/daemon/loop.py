@@ -41,7 +41,7 @@ class Loop:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = collector.ending
         self._awaited: deque[threading.Event] = deque()  # set by the next tick
-        self._asked = False  # whether the next tick was woken
+        self._asked = False  # whether `wake` caused the next tick
         self._thread = threading.Thread(target=self._run, name="brickd-loop")
 
     def start(self) -> None:

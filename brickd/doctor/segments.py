@@ -143,7 +143,7 @@ def _known(worker: Worker) -> ReadSegment:
 
 
 def most_bytes(reading: Reading) -> int:
-    """Return the memory that a segment takes once each of its threads has used each of its paths, and both rings.
+    """Return the memory that a segment takes when each thread has used every path and both of its rings.
 
     The file is much larger, because it has a place for each possible path in each possible lane. These places are holes
     that take no memory until a thread uses them.
@@ -236,12 +236,15 @@ def judge_refused(segments: Segments) -> list[CheckResult]:
 
 def _remedy(refused: RefusedSegment) -> tuple[State, str, str]:
     if refused.costly and refused.alive:
-        why = "a live worker writes it, and reading it costs too much: start it with smaller tables, or as another user"
+        why = (
+            "a live worker writes this segment, and reading it costs too much: start the worker with smaller tables, "
+            "or as another user"
+        )
         return "broken", f"export {_USUAL}", why
     if refused.costly:
         return "advice", "brickd prune", "its worker ended or died, and reading it costs too much"
     if refused.alive:
-        why = "a live worker writes it: its brick-agent and this brickd have different versions"
+        why = "a live worker writes this segment: its brick-agent and this brickd have different versions"
         return "broken", "pip install ./agent .", why
     if not refused.regular:
         why = "it has a segment's prefix, but no worker made it"

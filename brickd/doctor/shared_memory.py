@@ -29,7 +29,7 @@ _MODE = 0o1777
 
 
 class Demand(NamedTuple):
-    """The memory that a live worker's segment uses now, and that its present threads and paths may use."""
+    """The memory of a live worker's segment: used now, and at most with its present threads and paths."""
 
     taken_bytes: int
     most_bytes: int

@@ -28,8 +28,8 @@ class BrickTotals(NamedTuple):
     Attributes:
         category: the first category that a worker declared, or 'other'.
         group: the worker, the service or the layer (None: outside of layers); None without grouping.
-        bounded: whether the times are upper bounds, parts of the time until a sync.
-        latency: the times of a bounded brick from the starts to the sync.
+        bounded: whether the times are only upper bounds: shares of the time until a sync.
+        latency: for a bounded brick, the times from each start to the sync.
         worst_worker: the worker with the largest mean.
     """
 

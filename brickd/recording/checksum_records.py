@@ -1,9 +1,8 @@
 """The complete checksums of a recording, in the form in which a drain returns them.
 
 Owns: how a checksum in two chunks is joined, and the count of missing ones. Must not know: the meaning of checksums,
-their sites. Invariants: each complete checksum is returned once, in the order of its lane, and no incomplete one; each
-file is read once for all workers; whatever the files contain, memory holds one chunk, and less than one record of each
-lane.
+their sites. Invariants: only complete checksums are returned, each once, in the order of its lane; each file is read
+once for all workers; whatever the files contain, memory holds one chunk, and at most a part of one record of each lane.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ PENDING_BYTES = 200  # a start of deferred work without its end
 _LINE_BYTES = 3 * 384 + 2 * 64  # bytes read of a lane and its consumer, in all reads
 _BLOCK_BYTES = 64 * (_reader.SUMMARY_BYTES + 2 * 8)  # summaries, and their sequences before and after
 
-# The interval between readings of totals that are too expensive for each look.
+# The interval between readings of totals that cost too much to read each time.
 SELDOM_NS = 60_000_000_000
 SELDOM = 6  # readings of other segments in this interval: one every ten seconds or more often
 

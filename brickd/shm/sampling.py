@@ -16,7 +16,7 @@ from brickd.shm import _reader
 
 DEFAULT, ALL, OFF = "default", "all", "off"
 OF_MAX = 1_000_000
-WANTED = f"off, all, default, or 1/N for one step of N, of at most {OF_MAX}"
+WANTED = f"off, all, default, or 1/N: one step of every N (N up to {OF_MAX})"
 _WORDS = {DEFAULT: 0, OFF: _reader.RATE_NONE, ALL: _reader.RATE_ALL, "1/1": _reader.RATE_ALL}
 _SHARE = re.compile(r"1/([1-9][0-9]{0,6})", re.ASCII)
 _WORD_BYTES, _WORD_BITS = 8, 64

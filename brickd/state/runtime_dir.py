@@ -62,7 +62,7 @@ class Home:
         if not take(lock, 0):
             pid = holder(lock, 0)
             os.close(lock)
-            ending = "brickd down stops it" if pid else "run brickd down there"
+            ending = "`brickd down` stops it" if pid else "run `brickd down` there"
             raise DaemonRefused(f"a daemon is already running in {directory}: {process(pid or 0)} ({ending})")
         try:
             self._admit()

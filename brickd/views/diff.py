@@ -121,7 +121,7 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
     if not names:
         services = {worker.service for worker in everybody}
         if len(services) > 1:
-            raise WrongQuestion(f"there are {len(services)} services, expected one: name it: {_choices(everybody)}")
+            raise WrongQuestion(f"there are {len(services)} services, expected one; name one: {_choices(everybody)}")
         return everybody
     chosen: dict[int, Worker] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""An honest worker that continuously hands work to a device, and counts it.
+"""A valid worker that continuously submits work to a device and counts it.
 
 As a module (`python -m benchmarks.beside`) it prints a line when it records, and the number of starts for each line on
 stdin; it ends with stdin.

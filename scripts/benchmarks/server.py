@@ -234,7 +234,7 @@ def p99(turns: Sequence[Turn]) -> float:
 
 
 def late_interval(turns: Sequence[Turn], plain: Sequence[Turn], chance: random.Random) -> tuple[float, float]:
-    """Return the interval of the ratio of both p99, by resampling rounds."""
+    """Return the 95 % interval of the ratio of the two p99 values, from resampled rounds."""
     rounds = range(len(turns))
     found = []
     for _ in range(_RESAMPLED):

@@ -122,7 +122,7 @@ class _Tensor:
 
 
 def cases(folder: Path) -> tuple[list[Case], dict[str, str]]:
-    """Return all cases, and those that this machine cannot run."""
+    """Return the cases that this machine can run, and why it cannot run the others."""
     native = _library(folder)
     tensor = _Tensor(native)
     chosen = native.tensor_chosen().decode()

@@ -96,7 +96,7 @@ def test_default_values_are_left_out_of_a_query_string() -> None:
         (
             BricksQuery,
             "over=2h",
-            "over is 7200.0, expected a duration of 10s to 1m (without a unit: seconds), or start",
+            "over is 7200.0, expected a duration of 10s to 1m (without a unit: seconds), or 'start'",
         ),
         (BricksQuery, "over=ever", "over is 'ever', expected a duration of 10s to 1m"),
         (BricksQuery, "sort=max over=10s", "sort max contradicts over 10s"),

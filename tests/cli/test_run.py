@@ -93,7 +93,7 @@ def test_an_invalid_rate_is_refused_before_the_command_starts(by: str) -> None:
     begun = [*BY[by], "--fingerprints", "1/0", "--", "echo", "begun"]
     ended = subprocess.run(begun, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "--fingerprints is 1/0, expected off, all, or 1/N for one step of N, of at most 1000000" in ended.stderr
+    assert "--fingerprints is 1/0, expected off, all, or 1/N: one step of every N (N up to 1000000)" in ended.stderr
 
 
 @pytest.mark.parametrize(

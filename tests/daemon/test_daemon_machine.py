@@ -125,7 +125,7 @@ def test_a_second_daemon_reports_the_pid_namespace_of_the_first(worker: Start, p
     worker(f"{ROUNDS}\nrounds()").next_report()
     with running() as first:
         closed(first, STARTS)
-        taken = f"a daemon is already running in {runtime().directory}: a process of another pid namespace (run brickd"
+        taken = f"a daemon is already running in {runtime().directory}: a process of another pid namespace (run `brickd"
         assert taken in refused(ALONE)
         drained = f"a process of another pid namespace already drains the segments {prefix}*"
         assert drained in refused(ALONE, BRICKD_RUNTIME_DIR=str(tmp_path / "other"))

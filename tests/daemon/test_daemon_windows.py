@@ -109,7 +109,7 @@ def test_a_window_that_is_not_kept_is_refused_with_the_kept_range() -> None:
     for verb in ("status", "bricks", "tree", "roofline"):
         refused = brickd(verb, "--over", "2h")
         assert refused.returncode == 2
-        assert "2h is not a duration of 10s to 1m (without a unit: seconds), or start for all" in refused.stderr
+        assert "2h is not a duration of 10s to 1m (without a unit: seconds), or 'start' for all" in refused.stderr
 
 
 def test_without_a_daemon_there_are_no_windows(worker: Start) -> None:

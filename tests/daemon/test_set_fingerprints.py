@@ -304,7 +304,7 @@ def test_workers_of_an_older_agent_are_reported_as_not_supporting_it(prefix: str
         assert len(message("golden", "--fingerprints", "default", "--sites", "all").splitlines()) == 1
 
 
-RATE = "off, all, default, or 1/N for one step of N, of at most 1000000"
+RATE = "off, all, default, or 1/N: one step of every N (N up to 1000000)"
 
 
 @pytest.mark.parametrize("words", ["1/0", "2/3", "1/", "0.5", "1/1000001", "some", "", "1/1_6", "1/\u0661"])

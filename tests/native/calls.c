@@ -102,7 +102,8 @@ static PyObject *wants(PyObject *module, PyObject *args)
     return PyBool_FromLong(brick->wants(brick->brick(name, "native"), KEY(key), NULL));
 }
 
-/* checksum(name, task, dtype, output, input, group=None, step=0): one-dimensional tensors; returns why not. */
+/* checksum(name, task, dtype, output, input, group=None, step=0): records one-dimensional tensors; returns None, or why
+ * the output could not be read. */
 static PyObject *checksum(PyObject *module, PyObject *args)
 {
     const char *name, *group = NULL, *refused;

@@ -523,7 +523,7 @@ def test_without_operands_it_shows_the_services_to_choose_from(worker: Start) ->
     refused = brickd("diff")
     assert (refused.returncode, refused.stderr) == (
         2,
-        "brickd: there are 3 services, expected one: name it: beta (2 workers), api (1 worker), gamma (1 worker)\n",
+        "brickd: there are 3 services, expected one; name one: beta (2 workers), api (1 worker), gamma (1 worker)\n",
     )
 
 

@@ -78,6 +78,6 @@ def test_a_file_given_as_a_verb_is_refused_with_its_kind(tmp_path: Path) -> None
     assert f"No such command '{recording}'. It is a recording: brickd status {recording} (see" in (
         brickd(str(recording)).stderr
     )
-    assert f"No such command '{program}'. It is a text file: brickd run -- CMD times a program (see" in (
+    assert f"No such command '{program}'. It is a text file: `brickd run -- CMD` measures a program (see" in (
         brickd(str(program)).stderr
     )

@@ -64,7 +64,7 @@ def test_a_recording_of_form_1_0_can_always_be_read() -> None:
         recording = begin(fd, number=title["number"])
         for chunk in appended:
             recording.append(*chunk)
-        # Fields that 1.1 added are zeros, except the minor in a title.
+        # Fields that format 1.1 added are zero, except the minor version in the title.
         assert content(fd)[FIRST : last.offset] == bytes_[FIRST : last.offset]
 
 

@@ -34,7 +34,7 @@ def spans(*values: dict[str, int], **common: int) -> dtypes.Array:
 
 
 def events(*values: dict[str, int], record: str = "defer", **common: int) -> dtypes.Array:
-    """Records of events, starts of deferred work by default."""
+    """Records of events; by default, starts of deferred work."""
     kind = {"defer": DEFER, "finalize": FINALIZE, "measured": MEASURED}[record]
     return _records(record, values, {"kind": kind, "slots": 1} | common)
 

@@ -38,7 +38,7 @@ _OFF, _SPANS = 1, 2
 
 
 class Orders:
-    """Orders executed at once, on shared memory."""
+    """Executes orders immediately, on shared memory."""
 
     def __init__(self) -> None:
         self.thresholds = Thresholds()

@@ -1,4 +1,4 @@
-"""The usual mean: the effect of rare long calls, and its distance from the exact mean."""
+"""The usual mean: how rare long calls affect it, and how far it is from the exact mean."""
 
 from __future__ import annotations
 

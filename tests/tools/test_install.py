@@ -18,7 +18,7 @@ from conftest import ROOT
 
 pytestmark = pytest.mark.ci  # tests of a script, not of brickd
 
-# `-m venv` makes .venv without pip, pip logs, a build of `./$BLOCKS` has a child that ends with a signal only.
+# `-m venv` makes .venv without pip. pip writes a log. A build of `./$BLOCKS` has a child that only a signal ends.
 PYTHON = """#!/bin/sh
 case "$*" in
 "-m venv "*) rm -rf .venv && mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;

@@ -39,7 +39,7 @@ class Server:
         self.started: list[subprocess.Popen[str]] = []
 
     def brickd(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a verb; none has a traceback."""
+        """Run a verb, which must print no traceback."""
         ended = ran(self._programs, self._at, "brickd", *arguments)
         assert "Traceback" not in ended.stderr, ended.stderr
         return ended

@@ -159,8 +159,8 @@ def test_weights_of_another_generation_are_not_yet_comparable() -> None:
 FORMS = [
     (Sums(2, dtype=10), 0.0, "float16 and not float32, relative error <1e-6"),
     (Sums(2, dtype=10, shape=9), None, "float16 and not float32"),
-    (Sums(2, shape=9), None, "of another shape"),
-    (Sums(2, shape=9, nan=3), None, "of another shape, it has 3 NaN"),
+    (Sums(2, shape=9), None, "has another shape"),
+    (Sums(2, shape=9, nan=3), None, "has another shape, contains 3 NaN"),
 ]
 
 
@@ -362,7 +362,7 @@ def lacking(*watched: int) -> MadeUpWeights:
     ("watched", "odd_ones", "text"),
     [
         ((4, 4, 3), ["api/2"], "api/2 differs in w, layer 3, 1 of 4 tensors: lacks it"),
-        ((4, 4, 5), ["api/2"], "api/2 differs in w, layer 4, 1 of 5 tensors: the others lack it"),
+        ((4, 4, 5), ["api/2"], "api/2 differs in w, layer 4, 1 of 5 tensors: missing in the others"),
         ((4, 3), ["api/0", "api/1"], "api/0 and api/1 disagree in w, layer 3, 1 of 4 tensors (api/1: lacks it)"),
         (
             (4, 4, 3, 3),
@@ -508,7 +508,7 @@ def test_invalid_row_and_content_numbers_are_refused() -> None:
 
 @pytest.mark.parametrize(("numbers", "contents"), [([0], [1, 2]), ([0, 1], [1]), ([], []), ([0, 1, 2], [1, 2, 2])])
 def test_arrays_of_another_length_than_the_records_are_refused(numbers: list[int], contents: list[int]) -> None:
-    with pytest.raises(ValueError, match="2 records, 2 rows, and arrays of other lengths"):
+    with pytest.raises(ValueError, match="the arrays do not fit 2 records and 2 rows"):
         placed(numbers, contents, rows=2)
 
 
@@ -516,7 +516,7 @@ def test_arrays_of_another_length_than_the_records_are_refused(numbers: list[int
 def test_a_column_of_another_length_than_the_others_is_refused(column: int) -> None:
     columns = [array(code, [0] * 2) for code in "QQIQIB"]
     columns[column].append(0)
-    with pytest.raises(ValueError, match="arrays of other lengths"):
+    with pytest.raises(ValueError, match="the arrays do not fit"):
         _reader.weights_put(of_experts(2), array("i", [0, 1]), array("I", [1, 2]), array("I", [0] * 3), *columns)
 
 

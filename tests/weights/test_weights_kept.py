@@ -221,7 +221,7 @@ def test_a_differing_worker_is_reported_once_and_once_when_equal_again() -> None
     weighing.weighed.add_weight("api/1", 3, "mlp.*.down", 17)
     assert weighing.logged() == []
     weighing.weighed.add_weight("api/1", 1, "mlp.*.down", 17)
-    reported = "api/1: its weights are equal to its replicas' again, 1 tensor"
+    reported = "api/1: its weights are equal to its replicas' again (1 tensor compared)"
     assert weighing.logged() == [("weights_equal", "api/1", reported, "brickd weights api")]
 
 

@@ -270,7 +270,7 @@ def test_a_missing_tensor_is_a_finding() -> None:
     assert tensors(weighed)["v", -1][1:] == (1, 0, 0, True)
     finding = only(weighed)
     assert (finding["workers"], finding["kernel"], finding["not_finite"]) == (["api/0"], "v", None)
-    assert finding["text"] == "api/0 differs in v, 1 of 2 tensors: the others lack it, it has 1 NaN"
+    assert finding["text"] == "api/0 differs in v, 1 of 2 tensors: missing in the others, contains 1 NaN"
 
 
 def test_tensors_of_other_shards_do_not_count_as_compared() -> None:

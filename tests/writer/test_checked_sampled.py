@@ -55,7 +55,7 @@ def test_an_invalid_rate_is_reported_and_nothing_recorded(worker: Start, prefix:
     process = worker("report(brick.init())", BRICKD_FINGERPRINTS=text)
     assert process.next_report() is False
     assert process.end() == 0
-    wanted = "BRICKD_FINGERPRINTS must be off, all, or 1/N for one step of N, of at most 1000000"
+    wanted = "BRICKD_FINGERPRINTS must be off, all, or 1/N: one step of every N (N up to 1000000)"
     assert process.stderr == f"brickd: this process is not recorded: {wanted}\n"
 
 

@@ -113,7 +113,7 @@ def test_disabled_fingerprints_have_a_rate_that_samples_no_step(planned: Callabl
 @pytest.mark.parametrize("text", ["1/0", "1/", "1/1000001", "2/3", "1/x", "1/2x", "1/-2", "1/ 2", "ALL", "on", "16"])
 def test_an_invalid_rate_is_refused(planned: Callable[..., Plan], text: str) -> None:
     assert planned(FINGERPRINTS=text).wrong == (
-        "BRICKD_FINGERPRINTS must be off, all, or 1/N for one step of N, of at most 1000000"
+        "BRICKD_FINGERPRINTS must be off, all, or 1/N: one step of every N (N up to 1000000)"
     )
 
 

@@ -45,7 +45,7 @@ IN_EVENT = {
     "event_head": (True, True),
 }
 ELSEWHERE = {"header", "published", "name_text", "path_claimed", "site_claimed"}
-IN_REOPEN = {"bind", "leave", "moved", "next"}  # where another thread opens the next segment: test_lost.py
+IN_REOPEN = {"bind", "leave", "moved", "next"}  # test_lost.py: another thread opens the next segment
 IN_REMOVAL = {"ended", "recorded"}  # tests/daemon/test_removed.py
 
 

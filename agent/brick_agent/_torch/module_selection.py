@@ -93,7 +93,7 @@ def _holders(every: Sequence[Part]) -> list[Part]:
 
 
 def is_compiled(module: Any) -> bool:
-    """Whether torch has compiled a module, or will at its call, so that its parts are hidden."""
+    """Whether torch has compiled the module, or will compile it when it is called. This hides its parts."""
     return type(module).__name__ == "OptimizedModule" or vars(module).get("_compiled_call_impl") is not None
 
 

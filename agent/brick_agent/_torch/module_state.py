@@ -1,8 +1,9 @@
 """Decides whether the output of a part may depend on more than its arguments.
 
-Owns: the search for state in a part (caches, attributes that a call changes, active dropout), and the rule that decides
-per call. Must not know: checksums, which parts are selected. Invariants: nothing is computed with tensors; it inspects
-only a part's attention modules and those with buffers, and only in a sampled call; unknown counts as state.
+Owns: the search for state in a part (caches, attributes that a call changes, active dropout), and the rule that
+decides for each call whether its output depends on state. Must not know: checksums, which parts are selected.
+Invariants: nothing is computed with tensors; only a part's attention modules and those with buffers are inspected, and
+only in a sampled call; unknown counts as state.
 """
 
 from __future__ import annotations

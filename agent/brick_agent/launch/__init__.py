@@ -89,7 +89,7 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of the command."""
     if fingerprints is not None and not _RATE.fullmatch(fingerprints):
-        rates = "off, all, or 1/N for one step of N, of at most 1000000"
+        rates = "off, all, or 1/N: one step of every N (N up to 1000000)"
         raise NotBegunError(f"--fingerprints is {fingerprints}, expected {rates}", _USAGE)
     if given.get("BRICKD") == "0":
         return dict(given)

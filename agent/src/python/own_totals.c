@@ -88,7 +88,7 @@ static PyObject *category_of(const struct brick_segment *s, uint32_t number)
     return category != 0 ? name_of(s, category) : Py_NewRef(Py_None);
 }
 
-/* Returns the path around it; without marks, the nearest path that is not a mark. */
+/* Returns the enclosing path; if `marks` is 0, the nearest enclosing path that is not a mark. */
 static uint32_t around(const struct brick_segment *s, uint64_t key, int marks)
 {
     uint32_t parent = brick_key_parent(key);

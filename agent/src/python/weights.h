@@ -1,4 +1,4 @@
-/* python/weights.h - the slices of a model's weights, called at the ends of steps. */
+/* python/weights.h - reads a slice of a model's weights at the end of a step. */
 #ifndef BRICK_CORE_WEIGHTS_H
 #define BRICK_CORE_WEIGHTS_H
 

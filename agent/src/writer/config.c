@@ -97,7 +97,7 @@ const char *brick_plan_make(struct brick_plan *plan, const struct brick_config *
     int wrong = 0;
     plan->rate = rate_setting(&wrong);
     if (wrong)
-        return "BRICKD_FINGERPRINTS must be off, all, or 1/N for one step of N, of at most 1000000";
+        return "BRICKD_FINGERPRINTS must be off, all, or 1/N: one step of every N (N up to 1000000)";
     h->span_slots = c->span_slots != 0 ? c->span_slots : 4096;
     h->buckets = BRICK_BUCKETS;
     label(h->service, sizeof h->service, setting(c->service, "BRICKD_SERVICE", program_invocation_short_name));

@@ -5,7 +5,7 @@
 #include "segment_file.h"
 
 /* The number of a path or site by its key, in private memory. The value claims an entry, and the key publishes it. So
- * no thread waits: it skips a claimed entry. In the worst case, a key has two numbers, and readers add up their
+ * no thread waits: a thread skips a claimed entry. In the worst case, a key has two numbers, and readers add up their
  * summaries. */
 struct brick_entry {
     uint64_t key;   /* 0 until published (O3) */

@@ -19,7 +19,7 @@ struct brick_frame {
     uint64_t start, child, step;
     uint16_t brick, path;
     uint32_t layer;
-    uint32_t draw;     /* the step's draw at its start */
+    uint32_t draw;     /* brick_draw_now of the step when this frame began */
     uint16_t scope;    /* enum brick_scope; 0: a span */
     uint16_t inherits; /* enum brick_frame_bits: these also apply to all frames above it */
 };

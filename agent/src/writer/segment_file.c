@@ -61,7 +61,7 @@ int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_
 }
 
 /* Maps a sparse file. In a host that locks its memory (mlockall), a new mapping would allocate each page of the file, so
- * it begins without access. Then its pages are locked when they are allocated, or, before Linux 4.4, not at all. */
+ * the mapping begins with PROT_NONE. Then its pages are locked when they are allocated, or, before Linux 4.4, never. */
 static void *map_sparse(int fd, uint64_t size)
 {
     void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0);

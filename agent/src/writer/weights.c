@@ -178,7 +178,7 @@ static void put(struct brick_thread *t, struct brick_checked *r, const struct br
 {
     brick_put_output(t, &one->taken);
     *r = (struct brick_checked){
-        .sequence = r->sequence, /* unchanged: the new sequence is stored last (O9) */
+        .sequence = r->sequence, /* still the old one: the new sequence is stored last (O9) */
         .site = (uint32_t)(site & 0xFFFF),
         .ticks = one->ticks,
         .step = w->step,

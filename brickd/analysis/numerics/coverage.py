@@ -234,6 +234,6 @@ def _bricks(paths: Sequence[CallPath | None]) -> set[int]:
         for number, path in known
         if not path.marks
         and number not in functions
-        # The time of a kernel has the same place.
+        # The time of a kernel has the same name and parent as its launch.
         and (path.unit == _reader.UNIT_TICKS or (path.parent, path.name) not in kernels)
     }

@@ -98,11 +98,11 @@ class Device:
 
     Attributes:
         at: the time of the last measurement, in RFC 3339.
-        by: the name of the GPU, or the instruction sets of the processors; None: given by the user.
-        machine: where it was measured; None: given by the user.
+        by: the GPU's name, or the processors' instruction sets; None if the user gave the peaks.
+        machine: the machine that was measured; None if the user gave the peaks.
         flops_per_second: the rates by type of number.
-        bandwidths: the nearest level first.
-        evidence: the evidence of each measured rate, by type of number or level.
+        bandwidths: the rates by memory level, the level nearest to the processor first.
+        evidence: how each rate was measured, by type of number or memory level.
     """
 
     name: str

@@ -157,7 +157,7 @@ class ProcessorUse(NamedTuple):
         return cls(sum(ticks) / second / max(1, cpus), (sum(ticks) - idle) / second, time.process_time())
 
     def others_processors(self, before: ProcessorUse) -> float | None:
-        """How many processors other work took on average since `before`; None if it is unknown."""
+        """The mean number of processors that other work used since `before`; None if it is unknown."""
         passed, taken, ours = (now - then for now, then in zip(self, before, strict=True))
         return round(max(0.0, taken - ours) / passed, 2) if passed > 0 else None
 

@@ -1,7 +1,7 @@
 """Compares the workers of a service in one brick: slot by slot, and over the last slots.
 
-Owns: which bricks of a slot are compared, which workers are comparable there, which slots of a worker count, how far it
-differs from the others. Must not know: which worker is named. Invariants: a load on all workers changes nothing; a
+Owns: the choice of the bricks and workers to compare in a slot, and of a worker's valid slots; how far a worker differs
+from the others. Must not know: which worker is named. Invariants: a load on all workers changes nothing; a
 worker with too little work is not compared; a look has at most `ROWS_MAX` rows, and omitted bricks are counted; a
 worker's slots exclude other processes with the same name.
 """

@@ -75,7 +75,7 @@ def how_far(row: Differing, outlier: WeightOutlier) -> str:
     form, of = unlike(row, outlier), outlier.held
     if of is not None and (of.nan or of.pos_inf or of.neg_inf):
         counts = ((of.nan, "NaN"), (of.pos_inf, "+Inf"), (of.neg_inf, "-Inf"))
-        far = f"it has {', '.join(f'{n:,} {what}' for n, what in counts if n)}"
+        far = f"contains {', '.join(f'{n:,} {what}' for n, what in counts if n)}"
     elif outlier.error is not None:
         far = f"relative error {units.relative(outlier.error)}"
     else:
@@ -89,11 +89,11 @@ def unlike(row: Differing, outlier: WeightOutlier) -> str:
     if of is None:
         return "lacks it"
     if wanted is None:
-        return "the others lack it"
+        return "missing in the others"
     if of.form == wanted.form:
         return ""
     is_, is_not = _form(of, wanted), _form(wanted, of)
-    return f"{is_} and not {is_not}" if is_ else "of another shape"
+    return f"{is_} and not {is_not}" if is_ else "has another shape"
 
 
 def _form(of: TensorContent, other: TensorContent) -> str:

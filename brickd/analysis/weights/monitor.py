@@ -86,6 +86,6 @@ class Scales:
         now = next((each for service in judged for each in service.workers if each.uuid == was.uuid), None)
         if now is None or now.state != "equal":  # the worker or its replicas ended: this is not a recovery
             return
-        text = f"{was.name}: its weights are equal to its replicas' again, {plural(now.compared, 'tensor')}"
+        text = f"{was.name}: its weights are equal to its replicas' again ({plural(now.compared, 'tensor')} compared)"
         command = f"brickd weights {as_argument(was.service)}"
         self._log_event("weights_equal", text, service=was.service, worker=was.name, command=command)

@@ -109,9 +109,10 @@ def _oldest(holds: Holds, count: int) -> int:
 def _interval(ticks: list[int], first: list[int], scans: int, *, planned: bool) -> float:
     """The ticks from one scan to the next, estimated from the times of its readings; 0: unknown.
 
-    Just after a load no reading shows it. If the host set no time, the next scan begins after 200 times the length of
-    the load. A scan that runs between the worker's steps can last as long as the time from one scan to the next.
+    Just after the scan at load, no reading shows this time. If the host set none, the next scan begins after 200 times
+    the duration of the scan at load. A scan that runs between the worker's steps can last as long as the time from one
+    scan to the next.
     """
-    if scans < 2 or ticks == first:  # the next scan may have begun: the length of the load is in the first readings
+    if scans < 2 or ticks == first:  # the next scan may have begun: the first readings show how long the load took
         return 0 if planned else _RESCAN_TIMES * (max(first) - min(first))
     return max(max(ticks) - min(ticks), (max(ticks) - min(first)) / (scans - 1))

@@ -14,7 +14,7 @@ class Graph(GraphNeeds):
     """The dependencies of the nodes of many workers."""
 
     def needs_document(self, number: int, shown: dict[int, int]) -> list[dict[str, Any]]:
-        """The JSON documents of what a node needs; `shown`: the ids of the shown nodes, by number."""
+        """The JSON documents of what a node needs; `shown`: the ids of the shown nodes, by node number."""
         return [
             {
                 "name": need.name,
@@ -26,7 +26,7 @@ class Graph(GraphNeeds):
         ]
 
     def document(self, shown: dict[int, int]) -> dict[str, Any]:
-        """The JSON document; `shown`: the ids of the shown nodes, by number."""
+        """The JSON document; `shown`: the ids of the shown nodes, by node number."""
         return {
             "critical_path": {
                 "length_ns": round(self.critical.length_ns),

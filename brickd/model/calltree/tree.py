@@ -1,8 +1,8 @@
 """The call tree of many workers: which of its nodes are shown, and their documents.
 
-Owns: the shown nodes, the size of the omitted ones, the schemas. Must not know: files, screens, how nodes are merged.
-Invariants: an omitted node is counted in the nearest shown node above it; an unknown value of a node is null, never 0;
-the walk uses no recursion.
+Owns: which nodes are shown, the totals of the omitted ones, the documents. Must not know: files, screens, how nodes are
+merged. Invariants: an omitted node is counted in the nearest shown node above it; an unknown value of a node is null,
+never 0; the walk uses no recursion.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class _Part:
 
 
 class Making:
-    """An incomplete source; `refuted`: whether a complete text had another hash."""
+    """An incomplete source; `refuted`: whether a complete text did not match the hash."""
 
     def __init__(self, hash_: int, sender: str) -> None:
         self.hash, self.sender = hash_, sender

@@ -12,10 +12,10 @@
  * with the reference. Only the choice of the reference depends on the set of compared workers.
  *
  * By input, two workers are of two numeric classes at a site and in a context if their outputs differ, within rounding,
- * at BRICK_CONTENTS_MIN or more of the contents that both had, at half of these or more, and in more than one place of
- * the sketch. The cause is a different number of threads or another choice of kernel. If both had fewer contents there,
- * all contexts of the site may decide together. Outputs of two classes are within tolerance if rounding explains their
- * difference; by input, no other difference is within tolerance.
+ * at BRICK_CONTENTS_MIN or more of the contents (sets of inputs) that both had, at half of these or more, and in more
+ * than one place of the sketch. The cause is a different number of threads or another choice of kernel. If both had
+ * fewer contents there, all contexts of the site may decide together. Outputs of two classes are within tolerance if
+ * rounding explains their difference; by input, no other difference is within tolerance.
  *
  * Of rows, two workers diverge only at a site where they differ in several rows and steps (core/row_pairs.h). One worker
  * may have several outputs for a row; it agrees with another worker if they have one in common.
@@ -33,7 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BRICK_CONTENTS_MIN 3u /* contents (sets of inputs) needed to decide that two workers are of two numeric classes */
+#define BRICK_CONTENTS_MIN 3u /* sets of inputs at which two workers of two numeric classes must differ */
 
 enum brick_class {
     BRICK_CLASS_IDENTICAL = 0,
@@ -82,7 +82,7 @@ struct brick_match_row {
     size_t first;       /* the first of its members in m->members */
     uint32_t members;
     uint32_t reference; /* the member that is the reference */
-    uint32_t worst;     /* the member that differs most from it */
+    uint32_t worst;     /* the member that differs most from the reference */
     uint32_t agree;     /* how many agree with the reference */
     uint32_t site;      /* index in m->sites */
     uint32_t moment;    /* position in the order of execution */

@@ -247,7 +247,7 @@ static PyObject *put_all(const Py_buffer *b)
     const Py_ssize_t wide = b[NAMED].len * (Py_ssize_t)sizeof(uint64_t), narrow = b[NAMED].len * (Py_ssize_t)sizeof(uint32_t);
     if (b[OF].len != count * (Py_ssize_t)sizeof(int32_t) || b[HOLD].len != b[OF].len || b[GENERATIONS].len != wide
         || b[TICKS].len != wide || b[FIRST_TICKS].len != wide || b[NOW_].len != narrow || b[FIRSTS].len != narrow) {
-        PyErr_Format(PyExc_ValueError, "%zd records, %zd rows, and arrays of other lengths", count, b[NAMED].len);
+        PyErr_Format(PyExc_ValueError, "the arrays do not fit %zd records and %zd rows", count, b[NAMED].len);
         return NULL;
     }
     struct uses uses = {.uses = b[USES].buf, .count = (size_t)b[USES].len / sizeof(uint32_t), .left = PyList_New(0)};

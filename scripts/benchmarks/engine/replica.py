@@ -1,9 +1,13 @@
 """The replicas of the reference engine, forked from the process with the model; they serve until their commands end.
 
 As a module, usually under `brickd run`: `python -m benchmarks.engine.replica SETTINGS READ,WRITE...`, with the settings
-as JSON and the two ends of pipes for each replica. It answers each command with a report: `report`; `run` (serve from
-now on, at most one step each STEP_S); `advance` (do steps without a pause; `rows`: the file for their digests);
-`put_in` and `take_out` (a fault); `computed` (`rows`: the file for all rows so far).
+as JSON and the two ends of pipes for each replica. It answers each of these commands with a report:
+
+- `report`;
+- `run`: serve from now on, at most one step each STEP_S;
+- `advance`: do steps without a pause (`rows`: the file for their digests);
+- `put_in` and `take_out`: insert and remove a fault;
+- `computed`: write all rows so far (`rows`: the file).
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class LayerScope:
 
 
 class TimedWork(SyncModes):
-    """Records elapsed, deferred and tiled work."""
+    """Records deferred work, tiled work, and work that was timed elsewhere."""
 
     _tiling = False
 
