@@ -16,7 +16,7 @@ from brickd.base.json_values import U64_MAX, flag, listed, optional, require, te
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import SECOND, duration, plural
 
-# A condition may be absent in one look and return in the next: stragglers also need time after a restart.
+# A condition may be absent in one check and return in the next: stragglers also need time after a restart.
 AWAY_NS = 120 * SECOND
 KEPT_NS = 3_600 * SECOND  # an ended problem whose cause is gone
 ENTRIES_MAX = 512
@@ -105,7 +105,7 @@ class Book(NamedTuple):
     """All known problems, by id.
 
     Attributes:
-        unkept: the number of problems without room in the last look.
+        unkept: the number of problems without room in the last check.
         active_ns: how long a problem is active after its cause was last seen.
     """
 
@@ -114,7 +114,7 @@ class Book(NamedTuple):
     active_ns: int = 600 * SECOND  # the default of the threshold active_for
 
     def entry(self, problem: Problem, now_ns: int) -> Entry:
-        """Return the entry of a problem that a look has just found."""
+        """Return the entry of a problem that was just found."""
         before = self.entries.get(problem.id)
         if before is None:
             seen_ns = now_ns if problem.last_ns is None else min(now_ns, problem.last_ns)
@@ -133,10 +133,10 @@ class Book(NamedTuple):
         equal: Collection[str] = (),
         sends: bool = False,
     ) -> tuple[Book, list[Change]]:
-        """Return the book after a look, and the changes.
+        """Return the book after a check, and the changes.
 
         Args:
-            found: every problem of this look.
+            found: every problem that this check found.
             living: the names of the live workers.
             now_ns: since 1970.
             equal: the names of the workers whose weights are equal to a replica's.
@@ -155,7 +155,7 @@ class Book(NamedTuple):
         changes: list[Change] = []
         for id_, looked in entries.items():
             before = self.entries.get(id_)
-            # The clock may have been set back since it was seen.
+            # The clock may have been set back since the problem was seen.
             entry = _with_silence(looked._replace(seen_ns=min(now_ns, looked.seen_ns)), now_ns, changes)
             if id_ not in here and entry.problem.kind in _COUNTED:
                 entry = entry._replace(problem=entry.problem._replace(mark=0))

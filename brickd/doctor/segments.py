@@ -242,14 +242,14 @@ def _remedy(refused: RefusedSegment) -> tuple[State, str, str]:
         )
         return "broken", f"export {_USUAL}", why
     if refused.costly:
-        return "advice", "brickd prune", "its worker ended or died, and reading it costs too much"
+        return "advice", "brickd prune", "its worker ended or died, and reading the segment costs too much"
     if refused.alive:
         why = "a live worker writes this segment: its brick-agent and this brickd have different versions"
         return "broken", "pip install ./agent .", why
     if not refused.regular:
-        why = "it has a segment's prefix, but no worker made it"
+        why = "the file has a segment's prefix, but no worker made it"
         return "advice", f"rm -r -- {shlex.quote(_path(refused.file))}", why
-    return "advice", "brickd prune --refused", "it is not a segment, or has another format"
+    return "advice", "brickd prune --refused", "the file is not a segment, or has another format"
 
 
 def judge_foreign(segments: Segments, container: Container) -> CheckResult:

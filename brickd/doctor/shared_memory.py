@@ -22,7 +22,7 @@ from brickd.doctor.container import Container, enlarged, more_memory
 # and span rings.
 LEAST_BYTES = 430 << 10
 USUAL_BYTES = 19 << 20
-_USUAL = "the need of a new worker with 32 threads and 200 places"
+_USUAL = "the need of a new worker with 32 threads and 200 paths"
 
 _IN_MEMORY = ("tmpfs", "devtmpfs", "ramfs")
 _MODE = 0o1777
@@ -133,7 +133,7 @@ def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -
     seen = f"{mib(shm.free_bytes)} of {mib(shm.size_bytes)} free, in {container}"
     wanted = f"{mib(need)}, {_USUAL}"
     if workers:
-        takers = f"what {plural(len(workers), 'worker')} may still take with the present threads and places"
+        takers = f"what {plural(len(workers), 'worker')} may still take with the present threads and paths"
         wanted = f"{mib(need)}, {takers} ({mib(growth)}), and {_USUAL}"
     fix = enlarged(container, 2 * (shm.size_bytes - shm.free_bytes + need))
     if not shm.more_files:

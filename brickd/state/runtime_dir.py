@@ -129,7 +129,7 @@ class Home:
         memory, broken = self._left(path, checkpoint.decode)
         if memory is not None and memory.prefix != prefix:
             raise DaemonRefused(
-                f"{path}: is about the segments {memory.prefix}*, this daemon drains {prefix}*: {_way_out(path)},"
+                f"{path}: describes the segments {memory.prefix}*, but this daemon drains {prefix}*: {_way_out(path)},"
                 " or set another BRICKD_RUNTIME_DIR"
             )
         return memory or Memory(prefix), broken
@@ -173,7 +173,7 @@ class Home:
         if memory.prefix != prefix:
             path = self._runtime.checkpoint
             raise DaemonRefused(
-                f"{path}: is about the segments {memory.prefix}*, expected {prefix}* (set BRICKD_SHM_PREFIX)"
+                f"{path}: describes the segments {memory.prefix}*, expected {prefix}* (set BRICKD_SHM_PREFIX)"
             )
         records = removed_file.look(prefix)
         memory.fold(records.removed)

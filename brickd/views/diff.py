@@ -61,7 +61,7 @@ class NothingCompared(NamedTuple):
 
 
 class ChosenEvidence(NamedTuple):
-    """The comparison at sites (None: the query is only about weights), another one, and whether weights lead."""
+    """The comparison at sites (None if the query is only about weights), another one, and whether weights lead."""
 
     outputs: Comparison | None
     by_weights: bool

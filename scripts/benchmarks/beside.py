@@ -1,7 +1,7 @@
 """A valid worker that continuously submits work to a device and counts it.
 
 As a module (`python -m benchmarks.beside`) it prints a line when it records, and the number of starts for each line on
-stdin; it ends with stdin.
+stdin; it ends when stdin is closed.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ def test_a_damaged_checkpoint_is_moved_aside_and_reported(worker: Start, prefix:
 
 def _foreign(path: Path) -> str:
     path.write_bytes(checkpoint.encode(Memory("another-")))
-    return f"is about the segments another-*, this daemon drains {os.environ['BRICKD_SHM_PREFIX']}*: "
+    return f"describes the segments another-*, but this daemon drains {os.environ['BRICKD_SHM_PREFIX']}*: "
 
 
 def _later(path: Path) -> str:

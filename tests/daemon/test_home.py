@@ -127,7 +127,7 @@ def test_the_checkpoint_of_another_prefix_in_a_recreated_directory_is_not_overwr
         runtime().checkpoint.write_bytes(foreign)
         for _ in range(2):
             with pytest.raises(
-                DaemonRefused, match=rf"is about the segments another-\*, this daemon drains {prefix}\*"
+                DaemonRefused, match=rf"describes the segments another-\*, but this daemon drains {prefix}\*"
             ):
                 home.restore(prefix)
         assert (runtime().checkpoint.read_bytes(), descriptors()) == (foreign, before)

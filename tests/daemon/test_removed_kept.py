@@ -427,7 +427,7 @@ def test_prune_keeps_the_checkpoint_of_another_prefix(prefix: str) -> None:
     runtime().directory.mkdir(exist_ok=True)
     checkpoint.save(runtime().checkpoint, encode(Memory("other-")))
     done = brickd("prune")
-    assert (done.returncode, "is about the segments other-*" in done.stderr) == (0, True)
+    assert (done.returncode, "describes the segments other-*" in done.stderr) == (0, True)
     left = checkpoint.load(runtime().checkpoint)
     assert left is not None
     assert (left.prefix, len(records(prefix))) == ("other-", 1)

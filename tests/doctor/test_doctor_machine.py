@@ -116,8 +116,8 @@ thread.join()
     assert after.memory_bytes < after.header["size"] // 50
     finding = next(finding for finding in examined() if finding["name"] == "shm-room")
     assert finding["wanted"] == (
-        "19 MiB, what 1 worker may still take with the present threads and places (0 MiB), and the need of a new worker"
-        " with 32 threads and 200 places"
+        "19 MiB, what 1 worker may still take with the present threads and paths (0 MiB), and the need of a new worker"
+        " with 32 threads and 200 paths"
     )
     process.go()
     assert process.end() == 0, process.stderr

@@ -29,7 +29,7 @@ _BUCKETS = np.array(
 
 
 def spans(*values: dict[str, int], **common: int) -> dtypes.Array:
-    """Records of spans, of one slot each."""
+    """Records of spans; each has one slot."""
     return _records("span", values, {"kind": SPAN, "slots": 1} | common)
 
 

@@ -1,4 +1,4 @@
-"""The API over this machine's workers, served in a thread, and honest and hostile clients."""
+"""The API over this machine's workers, served in a thread, and valid and hostile clients."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ case "$*" in
 *) exec "$REAL" "$@" ;;
 esac
 """
-# Of another build of Python: its version, and where it keeps its wheels.
+# Makes Python report another build: another version, and another folder of wheels.
 OTHER_BUILD = """
 import os, sys, sysconfig
 sys.version_info = tuple(map(int, os.environ["VERSION"].split(".")))

@@ -61,12 +61,12 @@ class ModuleState:
         self._plain = part.category in ("ffn", "norm")
         self._caches = any(_CACHE.search(name) for name, _ in part.module.named_buffers())
         watched = [*attentions, *(each for _, each in inside if vars(each).get("_buffers"))] if attentions else []
-        # One module per class: a look must be cheap, and modules of one class keep the same state.
+        # One module per class: `look` must be cheap, and modules of one class keep the same state.
         self._watched = [weakref.ref(each) for each in {type(each): each for each in reversed(watched)}.values()]
         self._dropouts = dropouts(part.module)
 
     def look(self, passed: Passed) -> list[Any] | None:
-        """Return the part's state if it decides; None if unknown, or if there is a cache."""
+        """Return the part's state if the state decides; None if unknown, or if there is a cache."""
         if not self._attends or passed.has_place:
             return None
         try:

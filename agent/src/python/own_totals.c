@@ -10,11 +10,11 @@
 
 #include <sched.h>
 
-/* A thread changes an entry for a few nanoseconds; if it was interrupted in this time, this thread yields to it. */
+/* A thread changes an entry for a few nanoseconds. If the system interrupts it meanwhile, the reader yields to it. */
 #define TRIES 1000
 #define TRIES_IN_A_ROW 50
 
-/* Returns 0 if it changed during each try; *to has the last copy. */
+/* Returns 0 if the summary changed during each try; *to has the last copy. */
 static int copy_summary(const uint64_t *sequence, const struct brick_summary *from, struct brick_summary *to)
 {
     const uint64_t *words = (const uint64_t *)(const void *)from;

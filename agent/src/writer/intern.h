@@ -37,7 +37,7 @@ static inline uint64_t brick_site_entry(uint32_t name, uint32_t layer) { return 
  * */
 static inline uint64_t brick_weight_entry(uint32_t name, uint32_t layer) { return brick_site_key(name, layer, 0x7E); }
 
-/* The usual case: returns the value at the first place. 0: not published (path 0 has no entry). */
+/* Returns the value of a key's published entry. 0: not published (path 0 has no entry). */
 static inline uint64_t brick_entry_find(const struct brick_tables *t, uint64_t key)
 {
     for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {

@@ -118,7 +118,7 @@ static void add(struct brick_weights *w, const struct brick_tensor *tensor, uint
     }
 }
 
-/* Continues to read. Returns 0 if it cannot now. */
+/* Continues to read the tensor. Returns 0 if that is not possible now. */
 static int read_on(struct brick_weights *w, uint64_t until)
 {
     struct brick_tensor tensor;
@@ -303,7 +303,7 @@ static uint64_t generation_of(const struct brick_weights *w)
     return w->generation != NULL ? *w->generation : brick_load_relaxed(&w->loads);
 }
 
-/* For later checksums. The first load of a host without generations does not change them. */
+/* Sets the generation of later checksums. The first load of a host without generations does not change it. */
 static void publish_generation(const struct brick_weights *w)
 {
     const uint64_t generation = generation_of(w), digest = brick_splitmix64(generation);
@@ -311,7 +311,7 @@ static void publish_generation(const struct brick_weights *w)
     brick_store_relaxed(&brick_agent.generation, first ? 0 : digest != 0 ? digest : 1);
 }
 
-/* Begins the scan of a load. */
+/* Begins the scan of newly loaded weights. */
 static void begin_load(struct brick_weights *w, uint64_t now)
 {
     brick_store_relaxed32(&w->loading, 0);
@@ -337,7 +337,7 @@ void brick_weights_load(struct brick_weights *w)
     brick_store_relaxed(&w->loads, brick_fetch_add(&loads, 1) + 1);
     publish_generation(w);
     brick_store_release32(&w->loading, 1);
-    if (!is_recording() || !claim(w)) /* the next turn will do it */
+    if (!is_recording() || !claim(w)) /* the next turn begins the scan */
         return;
     const uint64_t now = now_ns();
     begin_load(w, now);

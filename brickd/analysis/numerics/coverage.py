@@ -25,8 +25,8 @@ class SiteState(StrEnum):
     DIFFERS = "differs"
     UNJUDGED = "not_judged"  # outputs differ, but they are not judged yet, or there was no room
     UNREPEATED = "does_not_repeat"  # workers contradict themselves: the workers or the kernel may be the cause
-    OFF = "off"  # not recorded, because it would reveal text of customers
-    LEFT_OUT = "left_out"  # the operator excluded it from recording
+    OFF = "off"  # not recorded, because its tensors would reveal text of customers
+    LEFT_OUT = "left_out"  # the operator excluded the site from recording
     CLOSED = "closed"  # inside a module that torch compiles or copies to several devices: only its outside is visible
     SILENT = "silent"  # a known site without a record
     NO_INPUTS = "no_inputs"  # recorded without inputs, so no counterpart can be found
@@ -60,7 +60,7 @@ class ServiceSeen(NamedTuple):
         rows_differ: places where rows differ.
         classes: the largest number of numeric classes at a place.
         unkept: the number of findings that had no room.
-        compared_ns: when a comparison was last added, since 1970; None: never.
+        compared_ns: the time of the last comparison, since 1970; None if there is none.
     """
 
     service: str

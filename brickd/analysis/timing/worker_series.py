@@ -2,7 +2,7 @@
 
 Owns: the choice of the bricks and workers to compare in a slot, and of a worker's valid slots; how far a worker differs
 from the others. Must not know: which worker is named. Invariants: a load on all workers changes nothing; a
-worker with too little work is not compared; a look has at most `ROWS_MAX` rows, and omitted bricks are counted; a
+worker with too little work is not compared; a slot has at most `ROWS_MAX` rows, and omitted bricks are counted; a
 worker's slots exclude other processes with the same name.
 """
 
@@ -48,7 +48,7 @@ class Host(NamedTuple):
         threads: the number of threads that have recorded anything.
         ran, waited: how long its threads ran and waited for a processor, as parts of the slot; None: unknown.
         pid: None: unknown here.
-        cpu: the only processor that it may use; None: it may use several, or this is unknown.
+        cpu: the only processor that the worker may use; None: several, or unknown.
         throttled: how long its control group was throttled, as a part of the time; None: unknown.
     """
 

@@ -147,7 +147,7 @@ class Making:
 
     @property
     def size(self) -> int:
-        """The memory that it takes."""
+        """The memory in bytes."""
         other_bytes = sum(map(len, self._others.values())) * _OTHER_BYTES
         return other_bytes + sum(len(part.text) + len(part.here) for part in self._parts)
 

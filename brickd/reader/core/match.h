@@ -5,11 +5,11 @@
  * state is also other work, because other work filled the state.
  *
  * By input, it compares fingerprints of one site, context and inputs, at any time. A worker that shares no shard or
- * context with another worker gets a row with one of them, and the reason why they are not comparable.
+ * context with another worker gets a row with one of the others, and the reason why the two are not comparable.
  *
  * A row has at most one fingerprint per worker, and a reference. The reference is the output of most workers (by run,
- * the one that most are near), else that of the first worker in the list. A comparison compares another worker in a row
- * with the reference. Only the choice of the reference depends on the set of compared workers.
+ * the output that most outputs are near), else that of the first worker in the list. A comparison compares another
+ * worker in a row with the reference. Only the choice of the reference depends on the set of compared workers.
  *
  * By input, two workers are of two numeric classes at a site and in a context if their outputs differ, within rounding,
  * at BRICK_CONTENTS_MIN or more of the contents (sets of inputs) that both had, at half of these or more, and in more
@@ -97,8 +97,8 @@ struct brick_match_row {
 
 struct brick_match_step {
     uint64_t step;
-    uint32_t workers; /* the number of workers that have it */
-    uint32_t other;   /* the number of those that did other work in it */
+    uint32_t workers; /* the number of workers that have the step */
+    uint32_t other;   /* the number of these workers that did other work */
 };
 
 struct brick_match_site {
