@@ -50,13 +50,13 @@ class Limits:
 
     @classmethod
     def of(cls, clients: int) -> Self:
-        """Return the limits for a number of clients. Streams never take all places."""
+        """Return the limits for a number of clients. Streams never take all connections."""
         whole = cls()
         return cls(connections=min(whole.connections, clients), streams=min(whole.streams, clients // 2))
 
 
 class ClientPlaces:
-    """The places for clients, one per connection; members of `group` may read, the daemon's user and root control."""
+    """Admits clients up to the limit; members of `group` may read, the daemon's user and root control."""
 
     def __init__(self, limits: Limits, group: int | None) -> None:
         self.limits = limits
@@ -67,9 +67,9 @@ class ClientPlaces:
         self._closed = False
 
     def enter(self, newcomer: Connection) -> bool:
-        """Give a new client a place, possibly that of another client; return whether it has one.
+        """Admit a new client, possibly instead of another one; return whether it is admitted.
 
-        Clients that may only read can use half of the places; the others are for clients that control the daemon.
+        Clients that may only read can use half of the connections; the others are for clients that control the daemon.
         """
         self._taken.add(newcomer)
         self._empty.clear()
@@ -86,7 +86,7 @@ class ClientPlaces:
         return True
 
     def leave(self, connection: Connection) -> None:
-        """Free the place; a second call does nothing."""
+        """Remove the client; a second call does nothing."""
         self._taken.discard(connection)
         if not self._taken:
             self._empty.set()

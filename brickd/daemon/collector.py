@@ -46,8 +46,8 @@ from brickd.state.daemon_state import Memory
 STILL_NS = 5 * SECOND
 KEEP_NS, JUDGE_NS = SECOND, IDLE_NS
 LOOK_NS = 5 * SECOND
-# The next look waits the time of a listing times this number, so listings take at most 2 % of the loop's time. Another
-# user may put 100,000 files there; listing them takes 0.05 s (0.4 s the first time).
+# After a listing, the next one waits this many times its duration, so listings take at most 2 % of the loop's time.
+# Another user may put 100,000 files into the directory; listing them takes 0.05 s (0.4 s the first time).
 LOOK_RESTS = 50
 # How long a tick drains; the rest waits for the next one. In the same time 40,000 events a second fill a ring of the
 # usual size.

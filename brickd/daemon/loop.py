@@ -85,7 +85,7 @@ class Loop:
                 look = self._round(fds, look=look)
             except Exception:  # the next round may succeed
                 self.log_defect()
-                look = False  # the regular look finds missed files
+                look = False  # the regular listing finds missed files
                 self._ending.wait(_AFTER_A_DEFECT_SECONDS)
         try:
             self._collector.end(time.monotonic_ns())

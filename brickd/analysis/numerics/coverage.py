@@ -56,9 +56,9 @@ class ServiceSeen(NamedTuple):
         no_inputs: sites without inputs.
         lost: checksums for which workers had no room.
         unreadable: tensors that workers could not read.
-        differ: places where workers differ.
-        rows_differ: places where rows differ.
-        classes: the largest number of numeric classes at a place.
+        differ: sites where workers differ.
+        rows_differ: sites where rows differ.
+        classes: the largest number of numeric classes at a site.
         unkept: the number of findings that had no room.
         compared_ns: the time of the last comparison, since 1970; None if there is none.
     """
@@ -125,7 +125,7 @@ def _sum(counts: Iterable[SiteCounts]) -> SiteCounts:
 
 
 def _classes(compared: Compared, workers: Iterable[Worker]) -> dict[ServiceSite, list[list[str]]]:
-    """Return the numeric classes of these workers, at places with several classes."""
+    """Return the numeric classes of these workers, at sites with several classes."""
     uuids: dict[str, list[str]] = {}
     for worker in workers:
         uuids.setdefault(worker.service, []).append(worker.reading.uuid)
@@ -182,7 +182,7 @@ def state_of(
     on: Collection[ServiceSite],
     left_out: Collection[ServiceSite] = (),
 ) -> SiteState:
-    """The state of a place.
+    """The state of a site.
 
     Sites are `off` if they reveal text of customers, `left_out` if the operator excluded them from recording.
     """

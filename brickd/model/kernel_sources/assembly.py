@@ -1,6 +1,6 @@
 """One source, complete or incomplete: assembles the pieces from several workers.
 
-Owns: the place of a piece, when a text is complete, a source as bytes. Must not know: other sources, files, rings.
+Owns: the position of a piece, when a text is complete, a source as bytes. Must not know: other sources, files, rings.
 
 A source is identified by the FNV-1a of its text. Several workers may send parts of the same source: one dies, another
 continues. So their pieces are combined: the first piece at each position stays, and a different piece is kept
@@ -28,7 +28,7 @@ _PARTS = range(_reader.SOURCE_END)  # name, path, text
 _LENGTHS = struct.Struct("<3Q")
 _MOST = (_reader.SOURCE_LABEL, _reader.SOURCE_LABEL, _reader.SOURCE_MAX)
 _ENDS_MAX = 64  # senders of one source that sent its length
-_OTHER_BYTES = 160  # the memory of a piece that differs from the first one at its place
+_OTHER_BYTES = 160  # the memory of a piece that differs from the first one at its position
 _HEAD_BYTES_MAX = 1 << 14
 
 Lengths = tuple[int, int, int]
