@@ -63,7 +63,7 @@ def is_newer(theirs: str | None, ours: str | None) -> bool:
 def remark(theirs: str | None) -> str:
     """A hint to add to a daemon's refusal, if the daemon's version may not know the query; else ""."""
     ours = installed("brickd")
-    return "" if theirs == ours else f" (the daemon is brickd {theirs}, this is brickd {ours})"
+    return "" if theirs == ours else f" (the daemon is brickd {theirs}, this is brickd {ours}: {advice(theirs, ours)})"
 
 
 def _numbers(version: str) -> list[int]:

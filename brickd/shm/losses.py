@@ -152,7 +152,9 @@ def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
     room = f"{dropped}: a thread's ring holds {slots:,}"
     if reading.drained:
         text = f"{room}, and was full before it was read"
-        return Loss("events", text, amount=amount, settings=_raised("events", slots, _EVENTS_MAX, _slots(reading)))
+        settings = _raised("events", slots, _EVENTS_MAX, _slots(reading))
+        again = "the value is an estimate: another burst may be larger" if settings else ""
+        return Loss("events", text, amount=amount, settings=settings, again=again)
     return Loss("events", f"{room} until a daemon reads them (brickd up)", amount=amount)
 
 

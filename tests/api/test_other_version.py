@@ -288,9 +288,15 @@ def test_a_path_missing_in_an_older_daemon_exits_2() -> None:
 
 
 @pytest.mark.usefixtures("prefix")
-def test_a_query_refused_by_another_version_is_reported_with_both_versions() -> None:
+def test_a_query_refused_by_another_version_is_reported_with_both_versions_and_which_to_upgrade() -> None:
     refusal = {"error": {"kind": "wrong_question", "message": "no parameter 'later'"}}
-    for version, words in ((OLDER, f" (the daemon is brickd {OLDER}, this is brickd {OURS})"), (OURS, "")):
+    restart, upgrade = (
+        "restart the daemon with this version: brickd down && brickd up -d",
+        f"upgrade this brickd to {NEWER}",
+    )
+    of = {OLDER: restart, NEWER: upgrade}
+    words_of = {each: f" (the daemon is brickd {each}, this is brickd {OURS}: {words})" for each, words in of.items()}
+    for version, words in (*words_of.items(), (OURS, "")):
         with a_daemon(version, {"status": refusal}), pytest.raises(WrongQuestion) as caught:
             client.ask("status").document()
         assert str(caught.value) == "no parameter 'later'" + words
