@@ -309,7 +309,18 @@ class Fingerprints:
     def contents(self, one: int, other: int, /) -> int: ...
     def row_pairs(
         self, service: int, site: int, /
-    ) -> list[tuple[int, int, int, int, int, tuple[int, int], tuple[tuple[int, int], tuple[int, int]], bool]]: ...
+    ) -> list[
+        tuple[
+            int,
+            int,
+            int,
+            int,
+            tuple[int, int],
+            tuple[int, int],
+            tuple[tuple[int, int], tuple[int, int]],
+            tuple[bool, bool],
+        ]
+    ]: ...
     def match(
         self,
         workers: Iterable[int],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -11,24 +11,29 @@ import pytest
 from checked_record import CheckedRecord, Tensor
 from test_watch import TABLES, Service
 
-from brickd.analysis.numerics import online_codec
+from brickd.analysis.numerics import online_codec, watch_round
 from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party, compare
 from brickd.analysis.numerics.evidence import recall
 from brickd.analysis.numerics.match import Class
 from brickd.analysis.numerics.online_state import ServiceSite
 from brickd.analysis.numerics.row_verdict import RowPair, judge_pairs, row_pairs
+from brickd.analysis.numerics.watch_round import Roll
 from brickd.shm import _reader
 from brickd.shm.sites import Site
 
 HERE = ServiceSite("api", "k1", 3, rows=True)
-NOWHERE = ((0, 0), (0, 0))
 SITE = 1
 ROWS = _reader.CHECKED_ROWS | _reader.CHECKED_STATELESS | _reader.CHECKED_STEP
+BFLOAT16 = 11
 FAR, NEAR = (0.5, *(0.0,) * 15), (1e-8, 1e-8, *(0.0,) * 14)
 
 
 def right(row: int) -> Tensor:
     return Tensor(1000 + row)
+
+
+def coarse(tensor: Tensor) -> Tensor:
+    return replace(tensor, dtype=BFLOAT16)
 
 
 def far(row: int) -> Tensor:
@@ -139,14 +144,37 @@ def test_workers_are_apart_only_if_they_have_no_common_output() -> None:
     fleet = Fleet(2)
     fleet.each(0, record((right(1), 1)), record((near(1), 1)), record((right(2), 2)))
     fleet.each(1, record((near(1), 1)), record((far(2), 2)))
-    assert fleet.pairs()[0, 1][2:5] == (2, 1, 1)
+    assert fleet.pairs()[0, 1][2:5] == (2, 1, (1, 1))
 
 
-def test_a_row_is_beyond_rounding_only_if_all_outputs_are() -> None:
+def test_an_output_is_far_only_if_it_is_far_from_each_output_of_the_other_worker() -> None:
     fleet = Fleet(2)
     fleet.each(0, record((right(1), 1)), record((far(1), 1)))
     fleet.each(1, record((near(1), 1)))
-    assert fleet.pairs()[0, 1][2:5] == (1, 1, 0)
+    assert fleet.pairs()[0, 1][2:6] == (1, 1, (1, 0), (1, 0))
+    fleet.each(1, record((far(1), 1)))
+    assert fleet.pairs()[0, 1][2:6] == (1, 0, (0, 0), (1, 1))
+
+
+def test_a_fault_that_begins_later_is_found_although_the_worker_was_right_before() -> None:
+    fleet = Fleet(3)
+    fleet.healthy(range(3), range(8))
+    assert not fleet.look().findings
+    for row in range(3):
+        fleet.each(0, record((far(row), row), step=100 + row))
+        fleet.healthy((1, 2), (row,))
+    (finding,) = fleet.look().findings.values()
+    assert set(finding.outliers) == {"u0"}
+    compared = fleet.compare()
+    assert (compared.verdict, compared.outlier) == ("diverged", 0)
+
+
+def test_nan_with_other_bits_is_not_far() -> None:
+    fleet = Fleet(2)
+    nothing = replace(right(1), nan=64, l2=0.0)
+    fleet.each(0, record((nothing, 1)))
+    fleet.each(1, record((replace(nothing, checksum=77), 1)))
+    assert fleet.pairs()[0, 1][2:5] == (1, 1, (0, 0))
 
 
 def test_eight_outputs_of_a_row_are_kept() -> None:
@@ -161,14 +189,25 @@ def test_eight_outputs_of_a_row_are_kept() -> None:
         fleet.numerics.fingerprints.mute([fleet.workers[1].number])
 
 
+Outputs = tuple[Callable[[int], Tensor], Callable[[int], Tensor]]
+OUTPUTS: dict[str, Outputs] = {
+    "far": (far, right),
+    "near": (near, right),
+    "coarse": (lambda row: coarse(near(row)), lambda row: coarse(right(row))),
+}
+
+
 @contextmanager
 def differing(rows: int, steps: int, *, equal: int = 0, by: str = "far") -> Iterator[Fleet]:
     fleet = Fleet(3, bytes_max=1 << 24)
-    output = {"far": far, "near": near}[by]
+    output, expected = OUTPUTS[by]
     for row in range(rows):
         fleet.each(0, record((output(row), row), step=row % steps))
-        fleet.healthy((1, 2), (row,))
-    fleet.healthy(range(3), range(1000, 1000 + equal))
+        for worker in (1, 2):
+            fleet.each(worker, record((expected(row), row), step=row))
+    for row in range(1000, 1000 + equal):
+        for worker in range(3):
+            fleet.each(worker, record((expected(row), row), step=row))
     yield fleet
 
 
@@ -177,19 +216,19 @@ def differing(rows: int, steps: int, *, equal: int = 0, by: str = "far") -> Iter
     [
         (3, 2, 100, "far", True),
         (2, 2, 0, "far", False),
-        (8, 2, 0, "near", True),
-        (7, 2, 0, "near", False),
-        (8, 2, 1, "near", True),
-        (8, 2, 2, "near", False),
-        (14, 2, 2, "near", True),
+        (40, 2, 0, "near", False),
+        (8, 2, 0, "coarse", True),
+        (7, 2, 0, "coarse", False),
+        (8, 2, 1, "coarse", True),
+        (8, 2, 2, "coarse", False),
+        (14, 2, 2, "coarse", True),
     ],
 )
-def test_workers_differ_by_three_far_rows_or_eight_near_ones(
+def test_workers_differ_by_three_far_rows_or_eight_coarse_ones_that_are_apart(
     rows: int, steps: int, equal: int, by: str, differ: bool
 ) -> None:
     with differing(rows, steps, equal=equal, by=by) as fleet:
-        assert fleet.pairs()[0, 1].differ == differ
-        assert [pair.differ for pair in fleet.pairs().values()] == [differ, differ, False]
+        assert [pair.differs for pair in fleet.pairs().values()] == [(differ, differ), (differ, differ), (False, False)]
         found = fleet.look()
         assert [dict(each.outliers) for each in found.findings.values()] == [{"u0": 1}] * differ
         assert (fleet.compare().diverged > 0) == differ
@@ -197,23 +236,24 @@ def test_workers_differ_by_three_far_rows_or_eight_near_ones(
 
 def test_rows_of_one_step_name_no_outlier() -> None:
     with differing(32, 1) as fleet:
-        assert [pair.steps for pair in fleet.pairs().values()] == [(1, 2), (1, 2), (0, 0)]
+        assert [pair.differs for pair in fleet.pairs().values()] == [(False, True), (False, True), (False, False)]
         (finding,) = fleet.look().findings.values()
-        assert not finding.outliers, "the other workers had other steps, so one call may have failed"
+        assert not finding.outliers, "its peers had other steps, so perhaps one call went wrong"
 
 
 def test_a_repeated_row_counts_as_two_steps() -> None:
     with differing(3, 1) as fleet:
         fleet.each(0, record((far(0), 0), step=0))
-        assert fleet.pairs()[0, 1].steps == (2, 2)
+        assert fleet.pairs()[0, 1].differs == (True, True)
 
 
 def test_workers_without_steps_are_told_apart_by_time() -> None:
-    fleet = Fleet(2)
-    for row, ticks in ((1, 5), (2, 5), (3, 6)):
-        for worker, output in ((0, far(row)), (1, right(row))):
-            fleet.each(worker, replace(record((output, row), ticks=ticks), flags=ROWS & ~_reader.CHECKED_STEP))
-    assert fleet.pairs()[0, 1].differ
+    for times, differs in (((5, 5, 6), True), ((5, 5, 5), False)):
+        fleet = Fleet(2)
+        for row, ticks in enumerate(times):
+            for worker, output in ((0, far(row)), (1, right(row))):
+                fleet.each(worker, replace(record((output, row), ticks=ticks), flags=ROWS & ~_reader.CHECKED_STEP))
+        assert fleet.pairs()[0, 1].differs == (differs, differs)
 
 
 # ---- verdicts
@@ -254,27 +294,70 @@ def test_two_workers_disagree() -> None:
     assert fleet.compare().outlier is None
 
 
-@pytest.mark.parametrize(("rows", "others", "reported"), [(63, 7, False), (64, 7, True), (4, 8, True)])
-def test_two_workers_disagree_only_when_a_third_one_cannot_tell(rows: int, others: int, *, reported: bool) -> None:
+@pytest.mark.parametrize(("others", "wait_ns", "reported"), [(7, 1 << 62, False), (7, 0, True), (8, 1 << 62, True)])
+def test_two_workers_disagree_only_when_a_third_one_cannot_tell_or_after_a_while(
+    others: int, wait_ns: int, *, reported: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_round, "_WAIT_NS", wait_ns)
     fleet = Fleet(3, bytes_max=1 << 24)
-    for row in range(rows):
+    for row in range(40):
         fleet.each(0, record((far(row), row), step=row))
         fleet.each(1, record((right(row), row), step=row))
-    fleet.healthy((1, 2), range(100, 100 + others))  # the third one has no row of the first one yet
+    fleet.healthy((1, 2), range(100, 100 + others))  # the third worker has no row of the first one yet
     assert [bool(each.outliers) for each in fleet.look().findings.values()] == [False] * reported
+    assert bool(fleet.watch._rows_since) == (not reported)
     fleet.healthy((2,), range(1))
     (finding,) = fleet.look().findings.values()
-    assert set(finding.outliers) == {"u0"}
+    assert (set(finding.outliers), fleet.watch._rows_since) == ({"u0"}, {})
 
 
-def test_one_row_apart_from_a_second_worker_names_the_outlier_only_if_the_two_agree() -> None:
-    apart, once = (RowPair(0, peer, 9, rows, rows, (2, 2), NOWHERE, rows > 2) for peer, rows in ((1, 9), (2, 1)))
-    never = once._replace(apart=0, beyond=0)
-    agree, unlike = (RowPair(1, 2, 9, 0, beyond, (0, 0), NOWHERE, differ=False) for beyond in (0, 1))
-    assert judge_pairs([apart, once, agree]).outliers == {0}
-    assert not judge_pairs([apart, never, agree]).outliers
-    assert not judge_pairs([apart, once, unlike]).outliers
-    assert not judge_pairs([apart._replace(steps=(1, 2)), once, agree]).outliers
+def pair(one: int, other: int, *far: int, differs: tuple[bool, bool] = (False, False)) -> RowPair:
+    of_one, of_other, *_ = (*far, 0, 0)
+    numbers = (one, other)
+    return RowPair(one, other, 9, max(of_one, of_other), (of_one, of_other), (0, 0), (numbers, numbers), differs)
+
+
+BOTH = (True, True)
+
+
+def test_an_outlier_is_far_from_two_workers_that_agree() -> None:
+    apart, once, never = pair(0, 1, 9, 9, differs=BOTH), pair(0, 2, 1, 1), pair(0, 2)
+    assert judge_pairs([apart, once, pair(1, 2)]).group.outliers == {0}
+    assert not judge_pairs([apart, never, pair(1, 2)]).group.outliers
+    assert not judge_pairs([apart, once, pair(1, 2, 1)]).group.outliers
+    assert not judge_pairs([apart._replace(differs=(False, True)), once, pair(1, 2)]).group.outliers
+    assert not judge_pairs([apart, pair(0, 2, 0, 1), pair(1, 2)]).group.outliers, "only the other one was far"
+
+
+def test_a_healthy_worker_that_only_the_outlier_differs_from_is_not_named() -> None:
+    """The second worker shares rows with the wrong one alone, and once differs from the third one by rounding."""
+    apart, rounded = pair(0, 1, 9, 9, differs=BOTH), pair(1, 2)._replace(apart=1)
+    assert not judge_pairs([apart, rounded]).group.outliers
+    assert not judge_pairs([apart, rounded, pair(0, 2)]).group.outliers
+
+
+@pytest.mark.parametrize(("bad", "named"), [(2, {0, 1}), (5, {0, 1, 2, 3, 4}), (6, set()), (7, set())])
+def test_several_equally_wrong_workers_are_named_if_most_are_right(bad: int, named: set[int]) -> None:
+    """From 7 of 12 on, no rule can tell which are right: most agree on the wrong numbers."""
+    pairs = [
+        pair(one, other, 9, 9, differs=BOTH) if one < bad <= other else pair(one, other)
+        for other in range(12)
+        for one in range(other)
+    ]
+    found = judge_pairs(pairs).group.outliers
+    assert found == (named if bad < 7 else set(range(7, 12)))
+
+
+def test_a_site_where_most_workers_contradict_themselves_is_not_row_wise() -> None:
+    pairs = [pair(0, 1, 9, 9, differs=BOTH), pair(0, 2, 9, 9, differs=BOTH), pair(1, 2)]
+    assert judge_pairs([each._replace(unlike_own=(3, 0)) for each in pairs]).group.other is None
+    assert judge_pairs([each._replace(unlike_own=(2, 2)) for each in pairs]).group.outliers == {0}
+    assert judge_pairs([pairs[0]._replace(unlike_own=(3, 0)), *pairs[1:]]).group.outliers == {0}
+
+
+def test_three_workers_that_all_differ_name_nobody_and_report_nothing() -> None:
+    pairs = [pair(one, other, 9, 9, differs=BOTH) for one, other in ((0, 1), (0, 2), (1, 2))]
+    assert judge_pairs(pairs).group.other is None
 
 
 def test_two_against_two_name_no_outlier() -> None:
@@ -284,13 +367,6 @@ def test_two_against_two_name_no_outlier() -> None:
             fleet.each(worker, record(((far, right)[worker < 2](row), row), step=row))
     (finding,) = fleet.look().findings.values()
     assert not finding.outliers
-
-
-def test_peers_that_disagree_with_each_other_name_no_outlier() -> None:
-    rare, often = (RowPair(1, 2, rows, 2, 0, (2, 2), NOWHERE, differ=False) for rows in (16, 15))
-    apart = [RowPair(0, peer, 9, 9, 9, (2, 2), NOWHERE, differ=True) for peer in (1, 2)]
-    assert not judge_pairs([often, *apart]).outliers
-    assert judge_pairs([rare, *apart]).outliers == {0}
 
 
 def test_rare_differences_by_rounding_are_healthy() -> None:
@@ -346,3 +422,101 @@ def test_too_few_rows_that_differ_are_within_tolerance() -> None:
     with differing(2, 2, equal=5) as fleet:
         found = fleet.compare()
         assert (found.verdict, found.counts[Class.WITHIN], found.diverged) == ("within", 2, 0)
+
+
+# ---- the choice of the pair, of the site and of the time
+
+
+def test_of_two_workers_one_that_contradicts_itself_is_still_compared() -> None:
+    (only,) = [pair(0, 1, 9, 9, differs=BOTH)._replace(unlike_own=(3, 0))]
+    assert judge_pairs([only]).group.other is not None
+
+
+def test_a_worker_that_differs_only_from_one_outside_of_the_majority_is_no_outlier() -> None:
+    agreeing = [pair(one, other) for one, other in ((2, 3), (2, 4), (3, 4))]
+    assert not judge_pairs([pair(0, 1, 9, 9, differs=BOTH), pair(0, 2, 1), *agreeing]).group.outliers
+
+
+def test_a_third_worker_that_was_far_once_may_soon_tell() -> None:
+    differing = pair(0, 1, 9, 9, differs=BOTH)
+    assert [judge_pairs([differing, pair(1, 2, *far)]).waits for far in ((1,), (0,))] == [True, False]
+    assert judge_pairs([differing, pair(1, 2)._replace(rows=7)]).waits
+    assert not judge_pairs([differing, pair(2, 3)._replace(rows=7)]).waits, "these two are not involved"
+
+
+@pytest.mark.parametrize(("outlier", "case"), [(0, (20, 10)), (1, (11, 21))])
+def test_the_case_is_the_last_row_where_the_outlier_was_far(outlier: int, case: tuple[int, int]) -> None:
+    newest = ((10, 20), (11, 21))
+    apart = pair(0, 1, 9, 9, differs=BOTH)._replace(newest=newest)
+    other = 1 - outlier
+    third = pair(outlier, 2, 1, differs=(False, False))
+    group = judge_pairs([apart, third, pair(other, 2)]).group
+    assert (set(group.outliers), (group.against, group.other)) == ({outlier}, case)
+    one_side = apart._replace(differs=(outlier == 0, outlier == 1))
+    group = judge_pairs([one_side]).group
+    assert (set(group.outliers), (group.against, group.other)) == (set(), case)
+
+
+def test_the_case_is_against_a_worker_of_the_majority() -> None:
+    far = [pair(0, peer, 3, 3, differs=BOTH) for peer in (1, 2)]
+    group = judge_pairs([*far, pair(0, 3, 9, 9, differs=BOTH), pair(1, 2)]).group
+    assert (set(group.outliers), group.against in (1, 2)) == ({0}, True)
+
+
+def test_dead_workers_are_judged_only_if_no_living_ones_have_rows() -> None:
+    with differing(9, 9) as fleet:
+        names = {worker.uuid: f"api/{n}" for n, worker in enumerate(fleet.workers)}
+        assert not fleet.watch.look(lambda: Roll(names, {"api"}, {"u1", "u2"})).findings
+        fleet.each(0, record((far(1), 1), step=77))
+        assert fleet.watch.look(lambda: Roll(names, {"api"}, ())).findings
+
+
+def test_a_look_judges_a_bounded_number_of_sites_and_the_next_look_the_others() -> None:
+    fleet = Fleet(3, bytes_max=1 << 24)
+    for site in range(1, 7):
+        for row in range(3):
+            for worker in range(3):
+                fleet.each(worker, record(((right, far)[worker == 0](row), row), step=row, site=site))
+    assert [len(fleet.look().findings), fleet.watch.waits, len(fleet.look().findings)] == [4, True, 6]
+
+
+NAMED = TABLES._replace(
+    names=[None, ("mlp", 0), ("mlp.down", 0)], sites=[None, (2, 3, 0), (1, 3, 0), (2, 5, 0), (1, 7, 0)]
+)
+
+
+@pytest.mark.parametrize(("sites", "first"), [((1, 2), ("mlp", 3)), ((1, 4), ("mlp.down", 3))])
+def test_the_first_difference_is_at_the_outermost_site_of_its_layer(
+    sites: tuple[int, ...], first: tuple[str, int]
+) -> None:
+    fleet = Fleet(bytes_max=1 << 24)
+    fleet.workers = [fleet.worker(f"u{n}", NAMED) for n in range(3)]
+    for row in range(3):
+        for site in sites:
+            for worker in range(3):
+                fleet.each(
+                    worker, record(((right, far)[worker == 0](row), row), step=row, site=site, ticks=site + 10 * row)
+                )
+    found = fleet.compare().first
+    assert found is not None
+    assert fleet.numerics.sites[found.site][:2] == first
+
+
+def test_a_row_with_a_majority_is_shown_before_one_of_two_workers() -> None:
+    fleet = Fleet(3)
+    for row in range(4):
+        for worker in range(2 + (row == 3)):
+            fleet.each(worker, record(((right, far)[worker == 0](row), row), step=row, ticks=row))
+    found = fleet.compare()
+    assert (found.outlier, found.first is not None and len(found.first.row.members)) == (0, 3)
+
+
+def test_a_finding_on_whole_tensors_says_nothing_about_rows() -> None:
+    fleet = Fleet(3)
+    for worker in range(3):
+        fleet.each(worker, CheckedRecord((right, far)[worker == 0](1), (Tensor(1),), flags=_reader.CHECKED_STATELESS))
+    found = fleet.look()
+    assert found.findings
+    about = fleet.numerics.about([each.uuid for each in fleet.workers])
+    recall(about, found, {})
+    assert not about.named

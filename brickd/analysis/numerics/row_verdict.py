@@ -1,8 +1,9 @@
 """The workers whose rows differ at a site, from the counts of each pair of workers.
 
-Owns: the outlier among pairs. Must not know: how rows are counted (row_pairs.h), reports. Invariant: a worker is an
-outlier only if it differs from one of two workers that agree, and is apart from the other one; at most half of the
-workers are outliers.
+Owns: the majority and the outliers among pairs. Must not know: how rows are counted (row_pairs.h), reports. Invariants:
+a worker is an outlier only if it differs from a worker of the majority, and is far from another one or differs from it,
+too; the majority has no rows that are far from each other, and more workers than it has opponents; a site where most
+workers contradict themselves, or no two of three agree, is not row-wise or does not repeat: nothing is said of it.
 """
 
 from __future__ import annotations
@@ -13,48 +14,55 @@ from typing import NamedTuple
 from brickd.analysis.numerics.place_state import GroupVerdict
 from brickd.shm import _reader
 
-_FEW, _MANY = 8, 64  # rows of a pair: enough to exclude a difference; enough to report two workers in any case
-_AGREE = 8  # two workers agree if at most one row in this number has different outputs
+_CONTRADICTS = 3  # rows, as for two workers that differ
+_ENOUGH = 8  # rows of a pair without a difference, to exclude one
 
 
 class RowPair(NamedTuple):
-    """Two workers at a site.
+    """Two workers at a site. The last four are pairs: of the one, of the other.
 
     Attributes:
-        rows: how many equal input rows both had.
-        apart: the number of these rows where their outputs differ.
-        beyond: the number of rows where they differ by more than rounding.
-        steps: the number of steps in which each had a row that is apart: 0, 1, or 2 for more.
-        newest: a fingerprint of each, at the last such row of one worker, and at the last such row of the other.
-        differ: whether these counts are enough to say that the workers differ.
+        rows: the number of equal input rows that both had.
+        apart: the number of these where they have no output in common.
+        far: the number of these where it has an output that is far from all outputs of the other worker.
+        unlike_own: the number of these where an output of it is far from another one of its own.
+        newest: fingerprints of both at the last row where it was far, or else apart.
+        differs: whether it differs from the other worker.
     """
 
     one: int
     other: int
     rows: int
     apart: int
-    beyond: int
-    steps: tuple[int, int]
+    far: tuple[int, int]
+    unlike_own: tuple[int, int]
     newest: tuple[tuple[int, int], tuple[int, int]]
-    differ: bool
+    differs: tuple[bool, bool]
 
     @property
     def agree(self) -> bool:
-        """Whether the outputs of the two workers are equal, apart from rare rounding."""
-        return not self.differ and not self.beyond and _AGREE * self.apart <= self.rows
+        """Whether their outputs are equal, apart from rounding."""
+        return not any(self.differs) and self.far == (0, 0)
 
     def peer(self, worker: int) -> int:
         """The other worker."""
         return self.other if worker == self.one else self.one
 
+    def side(self, worker: int) -> int:
+        """The place of a worker in the pairs of numbers."""
+        return int(worker != self.one)
+
     def example(self, worker: int) -> tuple[int, int]:
-        """Return fingerprints at the last row of a worker that is apart: the other worker's, and its own."""
-        side = worker != self.one
+        """Return fingerprints at the last such row of a worker: the other worker's, and its own."""
+        side = self.side(worker)
         return self.newest[side][not side], self.newest[side][side]
 
-    def steps_of(self, worker: int) -> int:
-        """The number of steps at which a worker had a row that is apart."""
-        return self.steps[worker != self.one]
+
+class RowVerdict(NamedTuple):
+    """The verdict on a site; `waits`: more rows of another worker may soon tell which of two is the outlier."""
+
+    group: GroupVerdict
+    waits: bool = False
 
 
 def row_pairs(fingerprints: _reader.Fingerprints, service: int, site: int) -> list[RowPair]:
@@ -62,38 +70,55 @@ def row_pairs(fingerprints: _reader.Fingerprints, service: int, site: int) -> li
     return [RowPair(*pair) for pair in fingerprints.row_pairs(service, site)]
 
 
-def judge_pairs(pairs: Sequence[RowPair]) -> GroupVerdict:
+def judge_pairs(pairs: Sequence[RowPair]) -> RowVerdict:
     """Judge the workers at a site.
 
-    >>> same = RowPair(1, 2, 9, 0, 0, (0, 0), ((0, 0), (0, 0)), False)
-    >>> other = [RowPair(0, peer, 9, 9, 9, (2, 2), ((7, peer), (7, peer)), True) for peer in (1, 2)]
-    >>> judge_pairs([same]).other, judge_pairs([same, *other]).outliers, judge_pairs(other[:1]).outliers
-    (None, frozenset({0}), frozenset())
+    >>> none = ((0, 0), (0, 0))
+    >>> same = RowPair(1, 2, 9, 0, (0, 0), (0, 0), none, (False, False))
+    >>> other = [RowPair(0, peer, 9, 9, (9, 9), (0, 0), none, (True, True)) for peer in (1, 2)]
+    >>> judge_pairs([same]).group.other, judge_pairs([same, *other]).group.outliers
+    (None, frozenset({0}))
     """
     workers = frozenset(worker for pair in pairs for worker in pair[:2])
-    differing = [pair for pair in pairs if pair.differ]
-    if not differing:
-        return GroupVerdict(workers, frozenset())
-    outliers = {worker for worker in workers if _is_outlier(worker, differing, pairs)}
-    if 2 * len(outliers) > len(workers):
-        outliers.clear()
-    if not outliers and _may_be_named(pairs, differing):
-        return GroupVerdict(workers, frozenset())
-    about = [pair for pair in differing if len(outliers.intersection(pair[:2])) == 1] or differing
-    most = max(about, key=lambda pair: (pair.beyond, pair.apart))
-    outlier = most.one if most.one in outliers else most.other
-    return GroupVerdict(workers, frozenset(), frozenset(outliers), *most.example(outlier))
+    nothing = GroupVerdict(workers, frozenset())
+    differing = [pair for pair in pairs if any(pair.differs)]
+    agreeing = [frozenset(pair[:2]) for pair in pairs if pair.agree]
+    contradict = {worker for pair in pairs for worker in pair[:2] if pair.unlike_own[pair.side(worker)] >= _CONTRADICTS}
+    if not differing or 2 * len(contradict) > len(workers):
+        return RowVerdict(nothing)
+    involved = {worker for pair in differing for worker in pair[:2]}
+    if len(involved) > 2 and not agreeing:
+        return RowVerdict(nothing)
+    majority = _majority(workers, agreeing)
+    outliers = frozenset(worker for worker in workers - majority if _is_outlier(worker, majority, pairs))
+    if len(majority) <= len(outliers):
+        outliers = frozenset()
+    if outliers:
+        about = [pair for pair in differing if len(outliers.intersection(pair[:2])) == 1 and majority & set(pair[:2])]
+        most = max(about, key=_weight)
+        outlier = most.one if most.one in outliers else most.other
+    else:
+        most = max(differing, key=_weight)
+        outlier = most.one if most.differs[0] else most.other
+    unsure = [pair for pair in pairs if involved & set(pair[:2]) and not any(pair.differs)]
+    waits = not outliers and any(pair.rows < _ENOUGH or not pair.agree for pair in unsure)
+    against, other = most.example(outlier)
+    return RowVerdict(nothing._replace(outliers=outliers, against=against, other=other), waits)
 
 
-def _may_be_named(pairs: Iterable[RowPair], differing: Sequence[RowPair]) -> bool:
-    """Whether more rows of another worker may soon tell which of two workers is the outlier."""
-    both = {worker for pair in differing for worker in pair[:2]}
-    unsure = [pair for pair in pairs if both.intersection(pair[:2]) and not pair.differ]
-    return any(not pair.agree or pair.rows < _FEW for pair in unsure) and max(pair.rows for pair in differing) < _MANY
+def _weight(pair: RowPair) -> tuple[int, int]:
+    return sum(pair.far), pair.apart
 
 
-def _is_outlier(worker: int, differing: Iterable[RowPair], pairs: Sequence[RowPair]) -> bool:
-    agreeing = [pair for pair in pairs if pair.agree]
-    apart = {pair.peer(worker) for pair in pairs if worker in pair[:2] and pair.apart}
-    peers = [pair.peer(worker) for pair in differing if worker in pair[:2] and pair.steps_of(worker) > 1]
-    return any(pair.peer(peer) in apart for peer in peers for pair in agreeing if peer in pair[:2])
+def _majority(workers: Iterable[int], agreeing: Sequence[frozenset[int]]) -> frozenset[int]:
+    """Return the worker that agrees with most others, and these; the first one of several."""
+    sets = ({worker}.union(*(pair for pair in agreeing if worker in pair)) for worker in sorted(workers))
+    return frozenset(max(sets, key=len, default=()))
+
+
+def _is_outlier(worker: int, majority: frozenset[int], pairs: Iterable[RowPair]) -> bool:
+    """Whether it differs from a worker of the majority, and is at least once far from another one."""
+    mine = [pair for pair in pairs if worker in pair[:2] and pair.peer(worker) in majority]
+    differs = {pair.peer(worker) for pair in mine if pair.differs[pair.side(worker)]}
+    leans = {pair.peer(worker) for pair in mine if pair.far[pair.side(worker)]} | differs
+    return bool(differs) and len(leans) > 1

@@ -16,7 +16,7 @@ from brickd.analysis.numerics.birth_alarms import log_births
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.not_finite import BirthsWatch
 from brickd.analysis.numerics.numeric_classes import TURNS_MAX, JudgeTurns, Learning
-from brickd.analysis.numerics.online_state import Compared, DivergentSite, Latest
+from brickd.analysis.numerics.online_state import Compared, DivergentSite, Latest, ServiceSite
 from brickd.analysis.numerics.recent_counts import added
 from brickd.analysis.numerics.tally import Tally
 from brickd.analysis.numerics.watch_round import Roll, WatchRound
@@ -49,6 +49,7 @@ class Watch:
         self._tally = Tally(numerics, before.sites)
         self._unlooked_before = before.unlooked
         self._turns = JudgeTurns(turns)
+        self._rows_since: dict[ServiceSite, int] = {}
         self._births = BirthsWatch(numerics)
         self._judged_end = self._looked = 0
         # Cases of the last look: the reader reports a group again when one of its fingerprints repeats.
@@ -84,7 +85,15 @@ class Watch:
         if waiting or self.compared.doubts:
             learning = Learning(self._numerics.fingerprints, self._turns, roll.living, dict(self.compared.apart))
             round_ = WatchRound(
-                self._numerics, self.compared, self._tally, roll, self._log_event, at_ns, set(self._seen), learning
+                self._numerics,
+                self.compared,
+                self._tally,
+                roll,
+                self._log_event,
+                at_ns,
+                set(self._seen),
+                learning,
+                self._rows_since,
             )
             self._looked += sum(map(round_.judge, waiting))
             self.compared = round_.settled()

@@ -23,6 +23,8 @@ from brickd.model.event_log import LogEvent
 from brickd.shm import records
 from brickd.shm.sites import is_rows
 
+_WAIT_NS = 30_000_000_000  # for a third worker's rows, before two workers that disagree are reported
+
 
 class Roll(NamedTuple):
     """The known workers: names by uuid, their services, the uuids of live ones."""
@@ -34,7 +36,10 @@ class Roll(NamedTuple):
 
 @dataclass
 class WatchRound:
-    """One look; `seen`: earlier cases and whether they had a majority; `met`: old and new cases."""
+    """One look; `seen`: earlier cases and whether they had a majority; `met`: old and new cases.
+
+    `rows_since`: by site of rows where two workers differ and a third one may tell which is wrong, since when it waits.
+    """
 
     numerics: Numerics
     before: Compared
@@ -44,6 +49,7 @@ class WatchRound:
     at_ns: int
     seen: set[tuple[int, bool]]
     learning: Learning
+    rows_since: dict[ServiceSite, int]
 
     def __post_init__(self) -> None:
         self.met: set[tuple[int, bool]] = set()
@@ -91,11 +97,17 @@ class WatchRound:
         if not self.learning.turns.take(place):
             return not self.learning.turns.wait(place, number, once=False)  # a waiting one is judged for all
         service = self.numerics.service_number(place.service)
-        verdict = judge_pairs(row_pairs(self.numerics.fingerprints, service, site))
+        pairs = row_pairs(self.numerics.fingerprints, service, site)
+        living = [pair for pair in pairs if self._uuids(frozenset(pair[:2])).issubset(self.roll.living)]
+        verdict, waits = judge_pairs(living or pairs)
         self._sites[place] = site
         look = self._looks[place] = PlaceLook(fingerprints=1)
         look.workers |= self._uuids(verdict.workers)
         look.outliers |= self._uuids(verdict.outliers)
+        if waits and self.at_ns - self.rows_since.setdefault(place, self.at_ns) < _WAIT_NS:
+            self.learning.turns.wait(place, number, once=False)
+            return True
+        self.rows_since.pop(place, None)
         if verdict.against is not None and verdict.other is not None:
             case, known = self._case(verdict.against, verdict.other), self.before.findings.get(place)
             is_known = case is not None and known is not None and case.other == known.newest.other

@@ -1,4 +1,5 @@
 #include "match_phases.h"
+#include "row_pairs.h"
 
 #include <string.h>
 
@@ -96,10 +97,14 @@ static int row_group(struct work *w, const struct entry *e, size_t count)
     }
     for (size_t from = 0, end; from < count; from = end) {
         end = brick_match_run_end(e, from, count);
-        const struct entry *same = with_output(e + from, end - from, best);
-        reference = same != NULL && reference == UINT32_MAX ? workers : reference;
-        w->row[workers++] = same != NULL ? *same : outputs_of(e + from, end - from).most;
+        const struct entry *shown = with_output(e + from, end - from, best);
+        const int has_best = shown != NULL;
+        for (size_t i = from; has_best && i < end; i++) /* a worker shows what rounding does not explain */
+            shown = brick_rows_far(w->p, shown->number, e[i].number) ? &e[i] : shown;
+        reference = has_best && shown->fingerprint->output == best && reference == UINT32_MAX ? workers : reference;
+        w->row[workers++] = has_best ? *shown : outputs_of(e + from, end - from).most;
     }
+    reference = reference != UINT32_MAX ? reference : 0;
     return brick_match_add(w, w->row, workers, reference, BRICK_CLASS_IDENTICAL);
 }
 

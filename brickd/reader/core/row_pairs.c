@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ENTRIES_MAX ((size_t)16384) /* the newest fingerprints of a site that a look counts: it holds the window's lock */
+
 /* ---- counting ------------------------------------------------------------- */
 
 static int have_common_output(const struct entry *one, size_t ones, const struct entry *other, size_t others)
@@ -19,25 +21,75 @@ static int have_common_output(const struct entry *one, size_t ones, const struct
     return 0;
 }
 
-/* Returns whether rounding explains no difference between an output of one worker and one of the other. */
-static int is_beyond(const struct brick_fingerprints *p, const struct entry *one, size_t ones, const struct entry *other,
-                     size_t others)
+int brick_rows_far(const struct brick_fingerprints *p, uint64_t one, uint64_t other)
 {
-    for (size_t i = 0; i < ones; i++)
-        for (size_t k = 0; k < others; k++)
-            if ((i == 0 || one[i].fingerprint->output != one[i - 1].fingerprint->output)
-                && (k == 0 || other[k].fingerprint->output != other[k - 1].fingerprint->output)
-                && brick_fingerprints_rounded(p, one[i].number, other[k].number) != BRICK_ROUNDED_NOT)
-                return 0;
-    return 1;
+    struct brick_record a[BRICK_CHECKED_SLOTS_MAX], b[BRICK_CHECKED_SLOTS_MAX];
+    if (brick_fingerprints_at(p, one)->output == brick_fingerprints_at(p, other)->output)
+        return 0;
+    brick_fingerprints_slots(p, brick_fingerprints_at(p, one), a);
+    brick_fingerprints_slots(p, brick_fingerprints_at(p, other), b);
+    return !brick_is_unknown(a, b) && brick_rounded(a, b) == BRICK_ROUNDED_NOT;
 }
 
-/* Counts the steps of a worker's entries. Calls outside of a step are told apart by their time. */
-static void count_steps(struct brick_row_pair *pair, int side, const struct entry *e, size_t count)
+/* A worker's outputs for one row: the newest entry of each. */
+struct row_outputs {
+    const struct entry *of[BRICK_ROW_OUTPUTS_MAX];
+    uint32_t count;
+};
+
+/* Takes the outputs from entries sorted by output. Further outputs than the maximum replace the last one. */
+static struct row_outputs outputs_of(const struct entry *e, size_t count)
+{
+    struct row_outputs o = {.count = 0};
+    for (size_t i = 0; i < count; i++) {
+        const int is_new = i == 0 || e[i].fingerprint->output != e[i - 1].fingerprint->output;
+        o.count += (uint32_t)(is_new && o.count < BRICK_ROW_OUTPUTS_MAX);
+        const struct entry **last = &o.of[o.count - 1];
+        *last = is_new || e[i].number > (*last)->number ? &e[i] : *last;
+    }
+    return o;
+}
+
+/* Returns the newest output that is far from each one of `others`, or NULL. */
+static const struct entry *far_output(const struct brick_fingerprints *p, const struct row_outputs *o,
+                                      const struct row_outputs *others)
+{
+    const struct entry *found = NULL;
+    for (uint32_t i = 0; i < o->count; i++) {
+        uint32_t far = 0;
+        while (far < others->count && brick_rows_far(p, o->of[i]->number, others->of[far]->number))
+            far++;
+        if (far == others->count && (found == NULL || o->of[i]->number > found->number))
+            found = o->of[i];
+    }
+    return found;
+}
+
+static uint32_t is_unlike_own(const struct brick_fingerprints *p, const struct row_outputs *o)
+{
+    for (uint32_t i = 1; i < o->count; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (brick_rows_far(p, o->of[i]->number, o->of[k]->number))
+                return 1;
+    return 0;
+}
+
+static const struct entry *newest(const struct row_outputs *o)
+{
+    const struct entry *found = o->of[0];
+    for (uint32_t i = 1; i < o->count; i++)
+        found = o->of[i]->number > found->number ? o->of[i] : found;
+    return found;
+}
+
+/* Counts the steps of a worker's entries with this output. Calls outside of a step are told apart by their time. */
+static void count_steps(struct brick_row_pair *pair, int side, const struct entry *e, size_t count, uint64_t output)
 {
     for (size_t i = 0; i < count; i++) {
         const struct brick_kept_fingerprint *f = e[i].fingerprint;
         const uint64_t step = (f->flags & BRICK_CHECKED_STEP) != 0 ? f->step : f->ticks;
+        if (f->output != output)
+            continue;
         if (pair->steps[side] == 0) {
             pair->first[side] = step;
             pair->steps[side] = 1;
@@ -47,32 +99,30 @@ static void count_steps(struct brick_row_pair *pair, int side, const struct entr
     }
 }
 
-static uint64_t newest(const struct entry *e, size_t count)
+/* Counts a row that two workers had; each has `counts` entries at `of`. */
+static void count_pair(const struct brick_fingerprints *p, struct brick_row_pair *pair, const struct entry *const of[2],
+                       const size_t counts[2])
 {
-    uint64_t most = e->number;
-    for (size_t i = 1; i < count; i++)
-        most = e[i].number > most ? e[i].number : most;
-    return most;
-}
-
-/* Counts a row that two workers had. */
-static void count_pair(const struct brick_fingerprints *p, struct brick_row_pair *pair, const struct entry *one, size_t ones,
-                       const struct entry *other, size_t others)
-{
-    pair->one = one->worker;
-    pair->other = other->worker;
+    const struct row_outputs outputs[2] = {outputs_of(of[0], counts[0]), outputs_of(of[1], counts[1])};
+    const int apart = !have_common_output(of[0], counts[0], of[1], counts[1]);
+    pair->one = of[0]->worker;
+    pair->other = of[1]->worker;
+    pair->coarse = (uint32_t)brick_is_coarse(of[0]->fingerprint->dtype);
     pair->rows++;
-    if (have_common_output(one, ones, other, others))
-        return;
-    const uint64_t numbers[2] = {newest(one, ones), newest(other, others)};
-    const int beyond = is_beyond(p, one, ones, other, others), is_first = pair->beyond == 0 && (beyond || pair->apart == 0);
-    pair->apart++;
-    pair->beyond += (uint32_t)beyond;
-    count_steps(pair, 0, one, ones);
-    count_steps(pair, 1, other, others);
-    for (int side = 0; side < 2; side++)
-        if (is_first || (numbers[side] > pair->newest[side][side] && (beyond || pair->beyond == 0)))
-            memcpy(pair->newest[side], numbers, sizeof numbers);
+    pair->apart += (uint32_t)apart;
+    for (int side = 0; side < 2; side++) {
+        pair->unlike_own[side] += is_unlike_own(p, &outputs[side]);
+        const struct entry *far = far_output(p, &outputs[side], &outputs[!side]);
+        const struct entry *shown = far != NULL ? far : apart && pair->far[side] == 0 ? newest(&outputs[side]) : NULL;
+        const int is_first = far != NULL ? pair->far[side] == 0 : pair->apart == 1;
+        if (far != NULL || apart)
+            count_steps(pair, side, of[side], counts[side], (far != NULL ? far : newest(&outputs[side]))->fingerprint->output);
+        pair->far[side] += far != NULL;
+        if (shown == NULL || (!is_first && shown->number <= pair->newest[side][side]))
+            continue;
+        pair->newest[side][side] = shown->number;
+        pair->newest[side][!side] = newest(&outputs[!side])->number;
+    }
 }
 
 static struct brick_row_pair *pair_at(struct brick_row_pair *pairs, uint32_t one, uint32_t other)
@@ -93,7 +143,8 @@ static void count_site(const struct brick_fingerprints *p, struct brick_row_pair
             for (size_t c = b, d; c < end; c = d) {
                 d = brick_match_run_end(e, c, end);
                 if (e[c].worker < BRICK_ROW_WORKERS_MAX)
-                    count_pair(p, pair_at(pairs, e[a].worker, e[c].worker), e + a, b - a, e + c, d - c);
+                    count_pair(p, pair_at(pairs, e[a].worker, e[c].worker), (const struct entry *[]){e + a, e + c},
+                               (const size_t[]){b - a, d - c});
             }
         }
     }
@@ -118,8 +169,12 @@ static int is_named(const struct brick_match *m, uint64_t site, uint32_t worker)
 static int do_differ(const struct brick_match *m, struct brick_row_pair *pairs, uint64_t site, uint32_t one, uint32_t other)
 {
     const uint32_t least = one < other ? one : other, most = one < other ? other : one;
-    return is_named(m, site, one) != is_named(m, site, other)
-           || (most < BRICK_ROW_WORKERS_MAX && brick_row_pair_differs(pair_at(pairs, least, most)));
+    if (is_named(m, site, one) != is_named(m, site, other))
+        return 1;
+    if (most >= BRICK_ROW_WORKERS_MAX)
+        return 0;
+    const struct brick_row_pair *pair = pair_at(pairs, least, most);
+    return brick_row_differs(pair, 0) || brick_row_differs(pair, 1);
 }
 
 /* Compares a row again: a member is within tolerance unless its worker differs from the reference's at this site. */
@@ -194,7 +249,7 @@ struct brick_row_pair *brick_row_pairs(const struct brick_fingerprints *p, uint3
 {
     struct entry *e = malloc((size_t)(p->end - p->first + 1) * sizeof *e);
     size_t entries = 0, workers = 0, found = 0;
-    for (uint64_t n = p->first; e != NULL && n < p->end; n++) {
+    for (uint64_t n = p->end; e != NULL && n-- > p->first && entries < ENTRIES_MAX;) {
         const struct brick_kept_fingerprint *f = brick_fingerprints_at(p, n);
         if (f->site == site && f->service == service && brick_fingerprint_is_row(f) && (f->count > 0 || f->group == 0))
             e[entries++] = (struct entry){.fingerprint = f, .number = n, .worker = f->worker};

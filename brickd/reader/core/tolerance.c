@@ -42,6 +42,8 @@ static double unit_of(uint8_t dtype)
 
 int brick_is_float(uint8_t dtype) { return unit_of(dtype) > 0; }
 
+int brick_is_coarse(uint8_t dtype) { return unit_of(dtype) > 0x1p-24; }
+
 int brick_values_left_out(const struct brick_record *slots) /* no tensor has an fnv1a of 0 */
 {
     return ((const struct brick_output *)(const void *)&slots[1])->fnv1a == 0;
@@ -60,6 +62,11 @@ static int is_beyond(const struct brick_record *slots)
     for (int i = 0; i < PLACES; i++)
         beyond |= !isfinite(places[i]);
     return beyond;
+}
+
+int brick_is_unknown(const struct brick_record *one, const struct brick_record *other)
+{
+    return as_many(sums_of(one, 0), sums_of(other, 0)) && isnan(brick_tensor_error(one, other, 0));
 }
 
 int brick_is_beyond_sketches(const struct brick_record *one, const struct brick_record *other)

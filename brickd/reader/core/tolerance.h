@@ -6,12 +6,18 @@
 
 int brick_is_float(uint8_t dtype);
 
+/* Returns whether the numbers of a dtype are coarser than the float32 in which kernels add them up. */
+int brick_is_coarse(uint8_t dtype);
+
 /* Returns whether its recording omitted the values of tensors; if so, no difference is known. */
 int brick_values_left_out(const struct brick_record *slots);
 
 /* Returns the relative error between one tensor (0: the output) of two records, from their sketches. 0 if the checksums
  * are equal; NaN if unknown, for example because a recording omitted the sketches. */
 float brick_tensor_error(const struct brick_record *one, const struct brick_record *other, uint32_t tensor);
+
+/* Returns whether the difference of two outputs is unknown, although they have equal counts of NaN and infinities. */
+int brick_is_unknown(const struct brick_record *one, const struct brick_record *other);
 
 /* Returns whether one of two outputs, with equal counts of NaN and infinities, has numbers too large for its sketch. */
 int brick_is_beyond_sketches(const struct brick_record *one, const struct brick_record *other);

@@ -456,8 +456,8 @@ static PyMethodDef fingerprints_methods[] = {
      "By input, the number of contents at which the workers of these two differ like two numeric classes; below "
      "CONTENTS_MIN: undecided; 0: not two classes."},
     {"row_pairs", fingerprints_row_pairs, METH_VARARGS,
-     "[(one, other, rows, apart, beyond, (steps, steps), (numbers, numbers), differ)] of a service's workers at a site of "
-     "rows (row_pairs.h)."},
+     "[(one, other, rows, apart, far, unlike_own, newest, differs)] of a service's workers at a site of rows; the last "
+     "four of each of the two (row_pairs.h)."},
     {"match", (PyCFunction)(void (*)(void))fingerprints_match, METH_VARARGS | METH_KEYWORDS, "Compare workers."},
     {NULL, NULL, 0, NULL},
 };
