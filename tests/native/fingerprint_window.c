@@ -4,6 +4,7 @@
  * what a walk through all fingerprints finds. Sanitizers check the rest.
  */
 #include "core/match.h"
+#include "core/row_pairs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +54,7 @@ static struct brick_record *record(size_t *slots)
         .ticks = below(1000),
         .step = below(4),
         .position = below(3),
-        .flags = below(5) == 0 ? BRICK_CHECKED_STATEFUL : 0,
+        .flags = (uint8_t)((below(5) == 0 ? BRICK_CHECKED_STATEFUL : 0) | (below(3) == 0 ? BRICK_CHECKED_ROWS : 0)),
         .valid = below(50) == 0 ? below(9) : UINT64_MAX,
         .backend = (uint16_t)(below(20) == 0),
         .inputs = (uint8_t)inputs,
@@ -104,7 +105,7 @@ static void check_group(const struct brick_fingerprints *p)
         grouped++;
         last = n;
     }
-    if ((current == 0) != (grouped == 0) || current > WORKERS * BRICK_OUTPUTS_MAX || newest != last)
+    if ((current == 0) != (grouped == 0) || current > WORKERS * BRICK_ROW_OUTPUTS_MAX || newest != last)
         wrong("a group is not what its fingerprints say");
 }
 
@@ -136,14 +137,37 @@ static void take_all(struct brick_fingerprints *p)
     free(numbers);
 }
 
-static void check_match(const struct brick_fingerprints *p, int by_input)
+static void check_pairs(const struct brick_fingerprints *p)
+{
+    const uint64_t site = brick_fingerprints_at(p, p->first + below(p->end - p->first))->site;
+    size_t count;
+    struct brick_row_pair *pairs = brick_row_pairs(p, 0, site, &count);
+    if (pairs == NULL)
+        exit(2);
+    for (size_t i = 0; i < count; i++) {
+        const struct brick_row_pair *pair = &pairs[i];
+        if (pair->one >= pair->other || pair->other >= WORKERS || pair->rows == 0 || pair->apart > pair->rows)
+            wrong("a pair of rows that is none");
+        for (int side = 0; side < 2; side++) {
+            const int has_case = pair->far[side] > 0 || pair->apart > 0;
+            if (pair->far[side] > pair->rows || pair->unlike_own[side] > pair->rows || has_case != (pair->steps[side] > 0)
+                || (has_case && brick_fingerprints_at(p, pair->newest[side][0])->worker != pair->one)
+                || (has_case && brick_fingerprints_at(p, pair->newest[side][1])->worker != pair->other)
+                || (pair->far[side] > 0 && !brick_rows_far(p, pair->newest[side][0], pair->newest[side][1])))
+                wrong("a row that is far or apart without fingerprints");
+        }
+    }
+    free(pairs);
+}
+
+static void check_match(const struct brick_fingerprints *p, int by_input, int single_rows)
 {
     const uint32_t workers[] = {3, 0, 4, 1};
     const uint64_t since[] = {0, 0, below(3) == 0 ? below(1000) : 0, 0}, step = below(4);
     const uint64_t lost[] = {0, below(2), 0, 1}, worn[] = {below(2), 1, 0, below(2)};
     struct brick_match m = {.workers = workers, .since = since, .lost = below(2) == 0 ? lost : NULL,
                             .worn = below(2) == 0 ? worn : NULL, .count = 2 + below(3), .by_input = by_input,
-                            .rtol = below(2) == 0 ? -1 : 0.5, .step = below(4) == 0 ? &step : NULL};
+                            .single_rows = single_rows, .rtol = below(2) == 0 ? -1 : 0.5, .step = below(4) == 0 ? &step : NULL};
     if (!brick_match(p, &m))
         exit(2);
     uint64_t fingerprints = 0, held = 0;
@@ -198,8 +222,10 @@ static void once(void)
     }
     if (p.end > p.first) {
         check_group(&p);
-        check_match(&p, 0);
-        check_match(&p, 1);
+        check_match(&p, 0, 0);
+        check_match(&p, 1, 0);
+        check_match(&p, 1, 1);
+        check_pairs(&p);
     }
     brick_fingerprints_init(&some, SIZE_MAX, 0);
     const uint32_t chosen[] = {1, 4}, as[] = {0, 3}, services[] = {0, 1};
@@ -210,7 +236,7 @@ static void once(void)
     if ((ends[0] > ends[1] ? ends[0] : ends[1]) != some.end)
         wrong("a copied fingerprint that is nobody's last one");
     if (some.end > 0)
-        check_match(&some, 0);
+        check_match(&some, 0, 0);
     brick_fingerprints_free(&some);
     brick_fingerprints_free(&p);
 }
