@@ -241,10 +241,11 @@ def test_rows_of_one_step_name_no_outlier() -> None:
         assert not finding.outliers, "its peers had other steps, so perhaps one call went wrong"
 
 
-def test_a_repeated_row_counts_as_two_steps() -> None:
+def test_a_row_that_is_repeated_in_another_step_counts_as_two_steps() -> None:
     with differing(3, 1) as fleet:
-        fleet.each(0, record((far(0), 0), step=0))
-        assert fleet.pairs()[0, 1].differs == (True, True)
+        for step, differs in ((0, False), (0, False), (5, True), (5, True)):
+            fleet.each(0, record((far(0), 0), step=step))
+            assert fleet.pairs()[0, 1].differs[0] == differs, "a module that is called twice has one step"
 
 
 def test_workers_without_steps_are_told_apart_by_time() -> None:

@@ -335,6 +335,7 @@ static int join(struct brick_fingerprints *p, uint64_t number, struct brick_site
         const uint32_t last = own->to;
         const struct brick_kept_fingerprint *before = fingerprint_of(p, last);
         fingerprint->count = before->count + (before->count < COUNT_MAX);
+        fingerprint->steps = before->steps || brick_fingerprint_step(before) != brick_fingerprint_step(fingerprint);
         fingerprint->alone = before->alone + (!met && before->alone < ALONE_MAX);
         own->to = (uint32_t)number;
         enter(p, number);

@@ -47,6 +47,7 @@ struct brick_kept_fingerprint {
     uint8_t stateful;           /* the output depends on state that is not an input */
     uint8_t site_stateful : 1;  /* the worker flags the site */
     uint8_t own_count : 1;      /* the site is counted separately */
+    uint8_t steps : 1;          /* the worker had this output in several steps, or without steps at several times */
 };
 
 #define BRICK_OUTPUTS_MAX 2u /* current ones of a worker in a group: two already contradict each other */
@@ -188,6 +189,12 @@ static inline int brick_fingerprints_hold(const struct brick_fingerprints *p, ui
 const struct brick_kept_fingerprint *brick_fingerprints_at(const struct brick_fingerprints *p, uint64_t number);
 void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint,
                               struct brick_record *slots);
+
+/* Returns what tells its step from others. Calls outside of a step are told apart by their time. */
+static inline uint64_t brick_fingerprint_step(const struct brick_kept_fingerprint *fingerprint)
+{
+    return (fingerprint->flags & BRICK_CHECKED_STEP) != 0 ? fingerprint->step : fingerprint->ticks;
+}
 
 static inline int brick_fingerprint_is_row(const struct brick_kept_fingerprint *fingerprint)
 {

@@ -82,19 +82,19 @@ static const struct entry *newest(const struct row_outputs *o)
     return found;
 }
 
-/* Counts the steps of a worker's entries with this output. Calls outside of a step are told apart by their time. */
+/* Counts the steps of a worker's entries with this output. */
 static void count_steps(struct brick_row_pair *pair, int side, const struct entry *e, size_t count, uint64_t output)
 {
     for (size_t i = 0; i < count; i++) {
         const struct brick_kept_fingerprint *f = e[i].fingerprint;
-        const uint64_t step = (f->flags & BRICK_CHECKED_STEP) != 0 ? f->step : f->ticks;
+        const uint64_t step = brick_fingerprint_step(f);
         if (f->output != output)
             continue;
         if (pair->steps[side] == 0) {
             pair->first[side] = step;
             pair->steps[side] = 1;
         }
-        if (step != pair->first[side] || f->count > 1) /* repeats are replaced by the newest one */
+        if (step != pair->first[side] || f->steps) /* repeats are replaced by the newest one */
             pair->steps[side] = 2;
     }
 }
