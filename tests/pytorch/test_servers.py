@@ -107,6 +107,7 @@ def test_evidence_by_input_names_one_perturbed_weight(daemon: Running, kinds: di
 
     def found() -> list[tuple[int, list[str], str]]:
         findings = [each for each in daemon.ask("/coverage")["findings"] if each["kernel"] == "layers.*.mlp"]
+        findings = [each for each in findings if each["evidence"] == "input"]
         return [(each["layer"], each["workers"], each["blame"]) for each in findings]
 
     until(lambda: found() == [(2, [bad], "culprit")])
