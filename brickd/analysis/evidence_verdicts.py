@@ -111,8 +111,8 @@ def verdicts(of: Comparisons, workers: Collection[Worker]) -> list[EvidenceVerdi
     for worker in workers:
         by_service.setdefault(worker.service, []).append(worker)
     for service, members in by_service.items():
-        found += [_by_weights(service, weights.get(service)), _by_input(service, of, members)]
-        found.append(_by_row(service, of, members))
+        found.append(_by_weights(service, weights.get(service)))
+        found += [_by_outputs(service, of, members, rows=rows) for rows in (False, True)]
         found += [EvidenceVerdict(service, each, "unproven", why=LATER) for each in PROVEN_BY[3:]]
     return found
 
@@ -183,25 +183,26 @@ def _partly(workers: Sequence[ComparedWorker]) -> str:
     return f"{worst.name} has {plural(worst.watched, 'tensor')}: {', '.join(parts)}{also}"
 
 
-def _by_input(service: str, of: Comparisons, workers: Collection[Worker]) -> EvidenceVerdict:
-    sites = _have_sites(workers)
-    counts = FingerprintCounts() if of.compared is None else _counted(of.compared, service, of.now_ns, rows=False)
-    differ = _has_finding(of.compared, service, rows=False)
+def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], *, rows: bool) -> EvidenceVerdict:
+    """The verdict by whole tensors with equal inputs, or by single rows."""
+    sites = any(site is not None for worker in workers for site in worker.reading.sites)
+    counts = FingerprintCounts() if of.compared is None else _counted(of.compared, service, of.now_ns, rows=rows)
     found = {"alone": counts.alone, "stateful": counts.stateful, "without_inputs": counts.without_inputs}
     reasons = {reason: n for reason, n in found.items() if n}
-    proof = proof_of(differ=differ, compared=counts.compared)
+    proof = proof_of(differ=_has_finding(of.compared, service, rows=rows), compared=counts.compared)
     why, command = None, None if proof == "equal" else f"brickd coverage {as_argument(service)}"
+    what = "row" if rows else "fingerprint"
     if proof == "unproven" and sites and of.idle is not None:
         why, command = of.idle
     elif proof == "unproven" and counts.fingerprints:
-        why = uncompared("fingerprint", counts.fingerprints, reasons)
+        why = uncompared(what, counts.fingerprints, reasons)
     elif proof == "unproven":
-        why = f"no fingerprints{_lately(of, sites=sites)}"
+        why = f"no {what}s" + ("" if of.now_ns is None or not sites else f" in the last {duration(WINDOW_NS)}")
     return EvidenceVerdict(
         service,
-        "input",
+        "row" if rows else "input",
         proof,
-        sites or counts.fingerprints > 0,
+        counts.fingerprints > 0 or (sites and not rows),
         counts.fingerprints,
         counts.compared,
         reasons,
@@ -209,39 +210,6 @@ def _by_input(service: str, of: Comparisons, workers: Collection[Worker]) -> Evi
         why,
         command,
     )
-
-
-def _by_row(service: str, of: Comparisons, workers: Collection[Worker]) -> EvidenceVerdict:
-    sites = _have_sites(workers)
-    counts = FingerprintCounts() if of.compared is None else _counted(of.compared, service, of.now_ns, rows=True)
-    proof = proof_of(differ=_has_finding(of.compared, service, rows=True), compared=counts.compared)
-    reasons = {"alone": counts.alone} if counts.alone else {}
-    why, command = None, None if proof == "equal" else f"brickd coverage {as_argument(service)}"
-    if proof == "unproven" and counts.fingerprints:
-        why = uncompared("row", counts.fingerprints, reasons)
-    elif proof == "unproven":
-        why, command = (of.idle if sites else None) or (f"no rows{_lately(of, sites=sites)}", command)
-    return EvidenceVerdict(
-        service,
-        "row",
-        proof,
-        counts.fingerprints > 0,
-        counts.fingerprints,
-        counts.compared,
-        reasons,
-        None if of.now_ns is None else WINDOW_NS,
-        why,
-        command,
-    )
-
-
-def _have_sites(workers: Collection[Worker]) -> bool:
-    return any(site is not None for worker in workers for site in worker.reading.sites)
-
-
-def _lately(of: Comparisons, *, sites: bool) -> str:
-    """The period in which nothing was recorded, if that is not all time."""
-    return "" if of.now_ns is None or not sites else f" in the last {duration(WINDOW_NS)}"
 
 
 def _has_finding(compared: Compared | None, service: str, *, rows: bool) -> bool:

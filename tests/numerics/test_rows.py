@@ -248,6 +248,36 @@ def test_a_row_that_is_repeated_in_another_step_counts_as_two_steps() -> None:
             assert fleet.pairs()[0, 1].differs[0] == differs, "a module that is called twice has one step"
 
 
+@pytest.mark.parametrize(("steps", "differs"), [((1, 1, 1), False), ((1, 2), True), ((1, 2, 2), True)])
+def test_rows_of_one_call_in_two_steps_are_enough(steps: tuple[int, ...], *, differs: bool) -> None:
+    """Only the newest fingerprint of each output is current: its earlier steps are remembered."""
+    fleet = Fleet(2)
+    for step in steps:
+        fleet.each(0, record(*((far(row), row) for row in range(3)), step=step))
+    fleet.healthy((1,), range(3))
+    assert fleet.pairs()[0, 1].differs[0] == differs
+
+
+def test_an_output_without_values_is_never_far() -> None:
+    fleet = Fleet(2)
+    for row in range(9):
+        fleet.each(0, replace(record((far(row), row), step=row), fnv1a=0))
+        fleet.each(1, replace(record((right(row), row), step=row), fnv1a=0))
+    assert fleet.pairs()[0, 1][2:5] == (9, 9, (0, 0))
+
+
+def test_each_kind_of_evidence_counts_only_its_own_fingerprints() -> None:
+    fleet = Fleet(2)
+    for worker in (0, 1):
+        fleet.each(worker, record((right(1), 1), (right(2), 2)))
+        fleet.each(worker, CheckedRecord(right(1), (Tensor(1),), flags=_reader.CHECKED_STATELESS))
+    about = fleet.numerics.about([each.uuid for each in fleet.workers])
+    parties = [Party(f"api/{n}", each.number) for n, each in enumerate(about.producers.values())]
+    evidence = (EvidenceClass.INPUT, EvidenceClass.ROW, EvidenceClass.RUN)
+    found = {str(each): compare(about, parties, each).matched.fingerprints for each in evidence}
+    assert found == {"input": 2, "row": 4, "run": 2}
+
+
 def test_workers_without_steps_are_told_apart_by_time() -> None:
     for times, differs in (((5, 5, 6), True), ((5, 5, 5), False)):
         fleet = Fleet(2)

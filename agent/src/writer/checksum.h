@@ -20,7 +20,7 @@ BRICK_HIDDEN struct brick_checked_place brick_checked_place_of(struct brick_thre
 BRICK_HIDDEN int brick_checked_drawn(const struct brick_thread *t, const struct brick_checked_place *p, uint32_t rate,
                                      uint32_t times);
 
-/* Gets the key of checksums, and publishes its name. Returns 0 if there is none at present. */
+/* Gets the key of checksums, and publishes its name. Returns 0 if no key can be read now. */
 BRICK_HIDDEN int brick_key_published(struct brick_process *process, struct brick_fingerprint_key *key);
 /* Fills in the fields that a fingerprint lacks: shape, dtype, valid rows. */
 BRICK_HIDDEN void brick_taken_of(struct brick_taken *taken, const struct brick_tensor *tensor);

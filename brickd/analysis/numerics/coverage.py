@@ -60,7 +60,7 @@ class ServiceSeen(NamedTuple):
         rows_differ: sites where rows differ.
         classes: the largest number of numeric classes at a site.
         unkept: the number of findings that had no room.
-        compared_ns: the time of the last comparison, since 1970; None if there is none.
+        compared_ns: the time of the last comparison, since 1970; None: nothing was compared.
     """
 
     service: str

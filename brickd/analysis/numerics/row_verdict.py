@@ -3,7 +3,7 @@
 Owns: the majority and the outliers among pairs. Must not know: how rows are counted (row_pairs.h), reports. Invariants:
 a worker is an outlier only if it differs from a worker of the majority, and is far from another one or differs from it,
 too; the majority has no rows that are far from each other, and more workers than it has opponents; a site where most
-workers contradict themselves, or no two of three agree, is not row-wise or does not repeat: nothing is said of it.
+workers contradict themselves, or where no two of three agree, gets no verdict: it is not row-wise, or does not repeat.
 """
 
 from __future__ import annotations

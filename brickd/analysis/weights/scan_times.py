@@ -26,7 +26,7 @@ class ScanTimes(NamedTuple):
 
     Attributes:
         age_ns: the time since the oldest reading of a tensor; None: unknown.
-        rescanned_age_ns: the same for the tensors that are not `at_load`; None: unknown, or there are none.
+        rescanned_age_ns: the same for the tensors that are not `at_load`; None: unknown, or all are.
         every_ns: the time from one scan to the next that its host set; 0: none set.
         interval_ns: the time from one scan to the next that its readings show.
         at_load: the set of known tensors that its host reads only at load. unrepeated: the set of tensors that it did

@@ -199,7 +199,7 @@ class WeightsVerdict(NamedTuple):
 
     @property
     def rescanned_age_ns(self) -> int | None:
-        """The time since all tensors that are read again were read; None: unknown, or there are none."""
+        """The time since all tensors that are read again were read; None: unknown, or the worker has no such tensor."""
         ages = [times.rescanned_age_ns for times in self._times() if not times.overdue]
         return None if self.age_ns is None else max((age for age in ages if age is not None), default=None)
 

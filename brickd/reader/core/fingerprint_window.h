@@ -190,7 +190,7 @@ const struct brick_kept_fingerprint *brick_fingerprints_at(const struct brick_fi
 void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint,
                               struct brick_record *slots);
 
-/* Returns what tells its step from others. Calls outside of a step are told apart by their time. */
+/* Returns a number that differs between steps. Without a step, it is the time of the call. */
 static inline uint64_t brick_fingerprint_step(const struct brick_kept_fingerprint *fingerprint)
 {
     return (fingerprint->flags & BRICK_CHECKED_STEP) != 0 ? fingerprint->step : fingerprint->ticks;

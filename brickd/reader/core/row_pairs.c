@@ -251,7 +251,7 @@ struct brick_row_pair *brick_row_pairs(const struct brick_fingerprints *p, uint3
     size_t entries = 0, workers = 0, found = 0;
     for (uint64_t n = p->end; e != NULL && n-- > p->first && entries < ENTRIES_MAX;) {
         const struct brick_kept_fingerprint *f = brick_fingerprints_at(p, n);
-        if (f->site == site && f->service == service && brick_fingerprint_is_row(f) && (f->count > 0 || f->group == 0))
+        if (f->site == site && f->service == service && brick_fingerprint_is_row(f) && f->count > 0)
             e[entries++] = (struct entry){.fingerprint = f, .number = n, .worker = f->worker};
     }
     uint32_t *numbers = e != NULL ? number_workers(e, entries, &workers) : NULL;

@@ -45,8 +45,8 @@ static inline int brick_row_differs(const struct brick_row_pair *pair, int side)
 /* Returns whether two outputs for one row differ by more than rounding. */
 int brick_rows_far(const struct brick_fingerprints *p, uint64_t one, uint64_t other);
 
-/* Returns the pairs of workers of a service at a site of rows, from their current fingerprints, or from all if p is a copy
- * without groups; *count: how many. Free it. NULL if out of memory. */
+/* Returns the pairs of workers of a service at a site of rows, from their current fingerprints; *count: how many. Free it.
+ * NULL if out of memory. */
 struct brick_row_pair *brick_row_pairs(const struct brick_fingerprints *p, uint32_t service, uint64_t site, size_t *count);
 
 #endif
