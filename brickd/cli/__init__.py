@@ -62,17 +62,24 @@ class _Group(click.Group):
 
 
 def _hint(word: str) -> str:
-    """Suggest a verb for an unknown word, in a sentence; "": there is no similar verb."""
-    from brickd.model.worker_names import as_argument
+    """Suggest verbs for an unknown word, and say which file it is, in sentences; "": neither is known."""
     from brickd.recording.mistaken_files import what_it_is
 
-    if (kind := what_it_is(word)) is not None:
-        following = (
-            f"brickd status {as_argument(word)}" if kind == "a recording" else "`brickd run -- CMD` measures a program"
-        )
-        return f" It is {kind}: {following}"
     names = " or ".join(f"`{name}`" for name in meant(word))
-    return f" Did you mean {names}?" if names else ""
+    hint = f" Did you mean {names}?" if names else ""
+    if (kind := what_it_is(word)) is not None:
+        hint += f" It is {'also ' if names else ''}{kind}: {_with_file(word, kind)}"
+    return hint
+
+
+def _with_file(word: str, kind: str) -> str:
+    """Return the next command for a file that is given as a verb."""
+    from brickd.model.worker_names import as_argument
+    from brickd.recording.mistaken_files import MISSING, RECORDING
+
+    if kind == MISSING:
+        return "`brickd record -o FILE` writes one"
+    return f"brickd status {as_argument(word)}" if kind == RECORDING else "`brickd run -- CMD` measures a program"
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -31,12 +31,12 @@ VERBS = {
     "status": Verb(
         "Show totals over all workers, problems first.",
         "StatusQuery",
-        also="stat stats summary show info overview health top",
+        also="stat stats summary show info overview health top htop",
     ),
     "workers": Verb(
         "List every worker: threads, spans, losses, memory, open spans.",
         "WorkersQuery",
-        also="ps ls list processes threads top",
+        also="ps ls list processes threads top htop",
     ),
     "bricks": Verb("Show the totals of every brick.", "BricksQuery", also="top spans profile hotspots kernels"),
     "tree": Verb(
@@ -100,18 +100,33 @@ def takes_recordings(verb: str) -> bool:
     return verb in VERBS and VERBS[verb].query != ""
 
 
+# How similar a word must be to a verb, or to another word for one. Measured on 40 words: `rnu` finds `run` (0.67), and
+# `foo` does not find `follow` (0.67).
+_LIKE_VERB, _LIKE_WORD = 0.65, 0.73
+_MUCH_LESS = 0.1
+
+
 def meant(word: str) -> list[str]:
     """The verbs that a word probably means: by its meaning, or else by its spelling.
 
     >>> meant("ps"), meant("restart"), meant("statsu"), meant("proceses"), meant("watch"), meant("nonsense")
     (['workers'], ['up', 'down'], ['status'], ['workers'], ['status --watch'], [])
+    >>> meant("rnu"), meant("foo"), meant("tops")
+    (['run'], [], ['status', 'workers', 'bricks'])
     """
     words = {name: verb.also.split() for name, verb in VERBS.items()}
     words |= {name: also.split() for name, also in WITH_OPTION.items()}
     if by_meaning := [name for name, also in words.items() if word.casefold() in also]:
         return by_meaning
     # Imported here: it takes 2 ms, which only an unknown verb costs.
-    from difflib import get_close_matches
+    from difflib import SequenceMatcher
 
-    spelled = {each: name for name, also in words.items() for each in (*also, name)}
-    return list(dict.fromkeys(spelled[each] for each in get_close_matches(word.casefold(), spelled)))
+    matcher = SequenceMatcher(b=word.casefold())  # it keeps what it knows of `b`
+    likeness = dict[str, float]()
+    for name, also in words.items():
+        for each, least in ((name, _LIKE_VERB), *((other, _LIKE_WORD) for other in also)):
+            matcher.set_seq1(each)
+            if (like := matcher.ratio()) >= least:
+                likeness[name] = max(like, likeness.get(name, 0))
+    best = max(likeness.values(), default=0)
+    return [name for name, like in likeness.items() if like > best - _MUCH_LESS]

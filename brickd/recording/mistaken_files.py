@@ -11,6 +11,7 @@ import stat
 
 from brickd.recording.rotation import parted
 
+RECORDING, MISSING = "a recording", "the name of a recording, but there is no such file"
 _LOOK_BYTES = 1024
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -22,9 +23,9 @@ _KINDS = (
 
 
 def what_it_is(word: str) -> str | None:
-    """The kind of the file with this path; None: there is none."""
+    """The kind of the file with this path; None: there is none, and no recording has such a name."""
     if parted([word])[0]:
-        return "a recording"
+        return RECORDING if os.path.lexists(word) else MISSING
     try:
         mode = os.stat(word).st_mode
         for applies, kind in _KINDS:

@@ -136,7 +136,7 @@ def test_an_unknown_verb_exits_2_and_names_similar_ones() -> None:
     ("word", "verbs"),
     [("ps", "`workers`"), ("LS", "`workers`"), ("top", "`status` or `workers` or `bricks`"), ("logs", "`events`"),
      ("restart", "`up` or `down`"), ("kil", "`down`"), ("watch", "`status --watch`"), ("monitor", "`status --watch`"),
-     ("tail", "`events --follow`")],
+     ("tail", "`events --follow`"), ("htop", "`status` or `workers`"), ("dwon", "`down`"), ("healt", "`status`")],
 )  # fmt: skip
 def test_an_unknown_verb_suggests_verbs_with_its_meaning(word: str, verbs: str) -> None:
     assert brickd(word).stderr == f"brickd: No such command '{word}'. Did you mean {verbs}? (see brickd --help)\n"
@@ -156,7 +156,8 @@ def test_a_suggested_option_exists(verb: str) -> None:
 
 
 def test_an_unknown_verb_without_a_similar_one_gets_no_suggestion() -> None:
-    assert brickd("qqqq").stderr == "brickd: No such command 'qqqq'. (see brickd --help)\n"
+    for word in ("qqqq", "foo"):
+        assert brickd(word).stderr == f"brickd: No such command '{word}'. (see brickd --help)\n"
 
 
 def test_the_verb_and_the_option_show_the_same_help() -> None:

@@ -71,6 +71,23 @@ def test_a_file_with_the_name_of_a_worker_is_not_in_its_way(
     assert "a directory" not in brickd("status", "nobody").stderr
 
 
+def test_the_name_of_a_recording_that_does_not_exist_is_no_recording(tmp_path: Path) -> None:
+    missing = tmp_path / "nope.brick"
+    assert what_it_is(str(missing)) == "the name of a recording, but there is no such file"
+    refused = brickd(str(missing))
+    assert refused.returncode == 2
+    assert (
+        f"No such command '{missing}'. It is the name of a recording, but there is no such file:"
+        " `brickd record -o FILE` writes one (see" in refused.stderr
+    )
+
+
+def test_a_file_with_the_name_of_a_verb_does_not_hide_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("logs").touch()
+    assert "Did you mean `events`? It is also an empty file: `brickd run -- CMD` measures" in brickd("logs").stderr
+
+
 def test_a_file_given_as_a_verb_is_refused_with_its_kind(tmp_path: Path) -> None:
     recording, program = tmp_path / "run.brick", tmp_path / "server.py"
     recording.write_bytes(MAGIC)
