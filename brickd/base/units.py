@@ -1,4 +1,4 @@
-"""Formats of numbers, counts, durations and tensors' names, and the parsers of durations and sizes.
+"""Formats of numbers, counts, durations and tensors' names, and the parsers of durations, sizes and rates.
 
 Owns: units, rounding, singular and plural. Must not know: what is measured, or where it is printed. Invariants: a
 number always has the same format; a figure is rounded once, from the exact number, ties away from zero; if the rounded
@@ -33,6 +33,7 @@ _UNIT_SECONDS = {"h": 3_600, "m": 60, "s": 1, "": 1}  # `ms` divides instead, be
 _COUNTS = ((1, ""), (10**6, "M"), (10**9, "G"), (10**12, "T"), (10**15, "P"), (10**18, "E"))
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)(?:B|([KMGT])(?:iB)?|)", re.ASCII | re.IGNORECASE)
 _SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_RATE = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?) ?([KMGTPE]?)", re.ASCII)
 _BYTES = ((1, "B"), (2**10, "K"), (2**20, "M"), (2**30, "G"), (2**40, "T"), (2**50, "P"), (2**60, "E"))
 
 
@@ -86,7 +87,6 @@ def parse_size(text: str) -> int:
     >>> [parse_size(text) for text in ("64MiB", "64m", "1.5K", "512B", "512", "0")]
     [67108864, 67108864, 1536, 512, 512, 0]
     """
-    match = _SIZE.fullmatch(text)
     if match := _SIZE.fullmatch(text):
         number = float(match[1]) if "." in match[1] else int(match[1])
         size_bytes = number * _SIZE_UNITS[(match[2] or "").upper()]
@@ -105,6 +105,20 @@ def write_size(size_bytes: int) -> str:
         if size_bytes >= size_unit and size_bytes % size_unit == 0:
             return f"{size_bytes // size_unit}{unit + 'iB' if unit else ''}"
     return str(size_bytes)
+
+
+def parse_rate(text: str, unit: str) -> float:
+    """Parse a rate per second: a number with or without K, M, G, T, P or E, which are powers of 1000, and its unit.
+
+    Raises:
+        ValueError: the text is not a rate.
+
+    >>> [parse_rate(text, "FLOP/s") for text in ("989T", "9.89e14", "989 TFLOP/s", "1")]
+    [989000000000000.0, 989000000000000.0, 989000000000000.0, 1.0]
+    """
+    if match := _RATE.fullmatch(text.removesuffix(unit)):
+        return float(match[1]) * 1_000.0 ** " KMGTPE".index(match[2] or " ")
+    raise ValueError(f"{text!r} is not a rate, expected a number with or without K, M, G, T, P or E, and {unit}")
 
 
 def count(n: Number) -> str:

@@ -38,24 +38,28 @@ _COLUMNS = (
 
 
 class Rate(click.ParamType[float]):
-    """A rate of a device."""
+    """A rate of a device, in a unit such as FLOP/s."""
 
     name = "rate"
+
+    def __init__(self, unit: str) -> None:
+        self.unit = unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Convert to a number, or raise a usage error."""
         try:
-            return peaks.rate(float(value))
-        except ValueError:
-            self.fail(f"{value} is not a number from 1 to 1e30, such as 1.2e12", param, ctx)
+            return peaks.rate(units.parse_rate(value, self.unit) if isinstance(value, str) else value)
+        except (ValueError, OverflowError):
+            wanted = f"a rate of 1 to 1e30 {self.unit}, such as 1.2e12, 1.2T or 1.2T{self.unit}"
+            self.fail(f"{value} is not {wanted}", param, ctx)
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Measure for only a few seconds, less exactly.")
 @click.option("--replace", is_flag=True, help="Replace higher results of earlier measurements, too.")
-@click.option("--peak-flops", type=Rate(), metavar="N", help="Save this peak of a device: FLOP/s from its data sheet.")
+@click.option("--peak-flops", type=Rate("FLOP/s"), metavar="RATE", help="Save this peak of a device, in FLOP/s: 989T.")
 @click.option(
-    "--bandwidth", type=Rate(), metavar="N", help="Save this memory bandwidth of the device: bytes per second."
+    "--bandwidth", type=Rate("B/s"), metavar="RATE", help="Save this memory bandwidth of the device, in bytes/s: 3.35T."
 )
 @click.option("--device", metavar="NAME", help="Save the values under this name.  [default: given]")
 @output_options
@@ -73,7 +77,7 @@ def calibrate(
     Examples:
       brickd calibrate
       brickd calibrate --replace
-      brickd calibrate --device H100 --peak-flops 9.89e14 --bandwidth 3.35e12
+      brickd calibrate --device H100 --peak-flops 989T --bandwidth 3.35T
     """  # noqa: D301
     giving = peak_flops is not None and bandwidth is not None
     if not giving and (peak_flops, bandwidth, device) != (None, None, None):

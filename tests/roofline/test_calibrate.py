@@ -528,6 +528,10 @@ def test_given_peaks_are_shown_as_given(prefix: str) -> None:
     assert (device["name"], device["source"], device["machine"], device["by"]) == ("h\x1b[2J", "given", None, None)
     assert device["flops_per_second"] == {"any": 1e15}
     assert device["bandwidths"] == [{"level": "memory", "bytes_per_second": 3.35e12, "working_set_bytes": None}]
+    for flops, bandwidth in (("1e12", "1e9"), ("1T", "1G"), ("1TFLOP/s", "1GB/s"), ("0.001P", "1000 MB/s")):
+        answer = document("calibrate", "--peak-flops", flops, "--bandwidth", bandwidth)
+        given = next(each for each in answer["devices"] if each["name"] == "given")
+        assert (given["flops_per_second"], given["bandwidths"][0]["bytes_per_second"]) == ({"any": 1e12}, 1e9)
     screen = brickd("calibrate", "--peak-flops", "1e12", "--bandwidth", "1e9").stdout.splitlines()
     assert [line.split()[0] for line in screen] == ["DEVICE", "given", "given", "h\\x1b[2J", "h\\x1b[2J"]
     assert all(line.endswith("given") for line in screen[1:])
@@ -542,10 +546,13 @@ def test_given_peaks_are_shown_as_given(prefix: str) -> None:
         (["--peak-flops", "1e12"], "expected --peak-flops and --bandwidth together"),
         (["--device", "tpu"], "expected --peak-flops and --bandwidth together"),
         (["--device", "", "--peak-flops", "1", "--bandwidth", "1"], "--device is empty, expected a name"),
-        (["--peak-flops", "1e-5", "--bandwidth", "1"], "1e-5 is not a number from 1 to 1e30"),
-        (["--peak-flops", "0", "--bandwidth", "1"], "0 is not a number from 1 to 1e30"),
-        (["--peak-flops", "inf", "--bandwidth", "1"], "inf is not a number from 1 to 1e30"),
-        (["--peak-flops", "much", "--bandwidth", "1"], "much is not a number from 1 to 1e30"),
+        (["--peak-flops", "1e-5", "--bandwidth", "1"], "1e-5 is not a rate of 1 to 1e30 FLOP/s, such as 1.2e12, 1.2T"),
+        (["--peak-flops", "0", "--bandwidth", "1"], "0 is not a rate of 1 to 1e30 FLOP/s"),
+        (["--peak-flops", "inf", "--bandwidth", "1"], "inf is not a rate of 1 to 1e30 FLOP/s"),
+        (["--peak-flops", "much", "--bandwidth", "1"], "much is not a rate of 1 to 1e30 FLOP/s"),
+        (["--peak-flops", "1TB/s", "--bandwidth", "1"], "1TB/s is not a rate of 1 to 1e30 FLOP/s"),
+        (["--peak-flops", "1", "--bandwidth", "9e13E"], "9e13E is not a rate of 1 to 1e30 B/s"),
+        (["--peak-flops", "1", "--bandwidth", "9" * 400], "is not a rate of 1 to 1e30 B/s"),
         (["--quick", "--peak-flops", "1", "--bandwidth", "1"], "give one of them"),
         (["--replace", "--peak-flops", "1", "--bandwidth", "1"], "give one of them"),
     ],
