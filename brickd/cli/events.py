@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from brickd.base import escape
-from brickd.base.units import plural
+from brickd.base.units import plural, write_duration
 from brickd.cli.ask import ask_daemon, asked
 from brickd.cli.output import Screen, emit, output_options, print_message
 from brickd.cli.query_options import asks
@@ -21,6 +21,7 @@ from brickd.client import client
 from brickd.errors import NoDaemon
 from brickd.query.queries import EventsQuery
 from brickd.query.query import to_query
+from brickd.views.next_command import command
 
 Event = dict[str, Any]
 
@@ -40,7 +41,7 @@ def events(query: EventsQuery, recordings: Sequence[str], *, follow: bool, outpu
         _follow(query, output)
     document = asked("events", query, recordings=recordings) if recordings else ask_daemon("events", query)
     _missed(document["missed"])
-    emit(document, output, table=partial(_render, document["events"]), rows="events")
+    emit(document, output, table=partial(_render, document["events"], empty=_none(query, document)), rows="events")
 
 
 def _follow(query: EventsQuery, output: str) -> NoReturn:
@@ -60,8 +61,19 @@ def _missed(count: int) -> None:
         print_message(f"{plural(count, 'event')} before these are forgotten")
 
 
-def _render(events: Sequence[Event], seen: Screen) -> list[str]:
-    return [line for event in events for line in _lines(event, seen)] or ["nothing has happened yet"]
+def _none(query: EventsQuery, document: dict[str, Any]) -> str:
+    """Return the text for no event; older events are named with the command that lists them."""
+    newest = document["newest"]
+    if not newest:
+        return "nothing has happened yet"
+    since = f"in the last {write_duration(query.since)}" if isinstance(query.since, float) else f"after {query.since:,}"
+    time = document.get("newest_time")  # older daemons do not send it
+    at = f" of {time}" if time else ""
+    return f"no event {since}: the newest is number {newest:,}{at} ({command(document, 'brickd events')})"
+
+
+def _render(events: Sequence[Event], seen: Screen, empty: str = "") -> list[str]:
+    return [line for event in events for line in _lines(event, seen)] or [empty]
 
 
 def _lines(event: Event, seen: Screen) -> list[str]:

@@ -47,7 +47,7 @@ def answer(world: World, query: BricksQuery) -> Answer:
         "bricks": entries[:kept],
         "rest": _rest(entries[kept:], whole),
     }
-    return Answer(document, them.words)
+    return Answer(document, them.words + over.words)
 
 
 def _of_category(entries: Sequence[dict[str, Any]], category: str) -> list[dict[str, Any]]:

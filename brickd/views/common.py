@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from brickd.base.units import NO_WORKERS, NONE_RECORDED, SECOND
+from brickd.base.units import NO_WORKERS, NONE_RECORDED, SECOND, duration
 from brickd.base.users import others_have
 from brickd.datasources.world import Source, World
 from brickd.errors import BrickdError, NoDaemon
+from brickd.model.survey_snapshot import EVERY_NS
 from brickd.model.workers import Survey, Worker, select
 from brickd.query.query import OVER, START
 
@@ -40,11 +41,13 @@ class Counted(NamedTuple):
     Attributes:
         over: the period, as in the query.
         length_ns: its real length; None: since the start, which differs by worker.
+        words: why the length differs from the given period.
     """
 
     workers: list[Worker]
     over: str = START
     length_ns: int | None = None
+    words: tuple[str, ...] = ()
 
     def document(self) -> Document:
         """The keys of the document."""
@@ -96,7 +99,8 @@ def counted(world: World, found: ChosenWorkers, over: float | str | None) -> Cou
     length = OVER.write(seconds)
     window = world.window(found.survey, found.workers, round(seconds * SECOND))
     if window is not None:
-        return Counted(window.workers, length, window.length_ns)
+        words = () if over is None else _other_length(length, round(seconds * SECOND), window.length_ns)
+        return Counted(window.workers, length, window.length_ns, words)
     if over is None:
         return Counted(found.workers)
     if world.source == "shared memory":
@@ -105,6 +109,14 @@ def counted(world: World, found: ChosenWorkers, over: float | str | None) -> Cou
             f" (start one: brickd up -d; or use --over {START})"
         )
     raise BrickdError(f"there is 1 snapshot of the workers, expected 2 to count the last {length}: use --over {START}")
+
+
+def _other_length(over: str, asked_ns: int, length_ns: int) -> tuple[str, ...]:
+    """Explain why a window is shorter or longer than the period that was given; () if it is not."""
+    if abs(asked_ns - length_ns) < SECOND:
+        return ()
+    why = f"a window begins at a snapshot: one is taken every {EVERY_NS // SECOND} s, and the nearest counts"
+    return (f"over {over} counts the last {duration(length_ns)}: {why}",)
 
 
 def foreign_words(found: Survey) -> tuple[str, ...]:

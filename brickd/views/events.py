@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from brickd.base.timestamps import rfc3339
 from brickd.datasources.world import World
 from brickd.model.event_log import Past, since
 from brickd.query.queries import EventsQuery
@@ -25,9 +26,11 @@ class EventLogging(World, Protocol):
 def answer(world: EventLogging, query: EventsQuery) -> Answer:
     """List the events."""
     page = since(world.events, query.since)
+    newest = world.events.since(page.newest - 1).events
     document = {
         **begun(world),
         "newest": page.newest,
+        "newest_time": rfc3339(newest[-1].time_ns) if newest else None,
         "missed": page.missed,
         "events": [event.document() for event in page.events],
     }

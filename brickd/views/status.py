@@ -45,7 +45,7 @@ def answer(world: World, query: StatusQuery) -> Answer:
         "evidence": evidence_summary.of_status(world, found, workers, seen.compared, seen.weighed),
         **active(seen, time.time_ns(), active_ns)._asdict(),
     }
-    return Answer(document, words)
+    return Answer(document, words + over.words)
 
 
 def _diverged(seen: Seen) -> list[Document] | None:

@@ -23,4 +23,4 @@ def answer(world: World, query: TreeQuery) -> Answer:
         "workers": len(them.workers),
         **merged.document(windowed=over.length_ns is not None),
     }
-    return Answer(document, them.words)
+    return Answer(document, them.words + over.words)

@@ -58,6 +58,18 @@ def test_each_event_is_shown_with_its_next_command(daemon: Daemon) -> None:
     answer = document("events", "--since", "1")
     assert [event["number"] for event in answer["events"]] == [2]
     assert [event["number"] for event in document("events", "--since", "5m")["events"]] == [1, 2]
+
+
+def test_events_outside_of_the_asked_time_are_counted(daemon: Daemon) -> None:
+    assert document("events", "--since", "1ms")["newest_time"] is None
+    assert brickd("events", "--since", "1ms").stdout == "nothing has happened yet\n"
+    daemon.events.add("worker_found", "api/0 was found")
+    newest = daemon.events.add("worker_died", "api/0 died").document()["time"]
+    for since, words in (("1ms", "in the last 1ms"), ("2", "after 2")):
+        assert document("events", "--since", since)["newest_time"] == newest
+        assert brickd("events", "--since", since).stdout == (
+            f"no event {words}: the newest is number 2 of {newest} (brickd events)\n"
+        )
     rows = [json.loads(line) for line in brickd("events", "-o", "jsonl").stdout.splitlines()]
     assert [row["kind"] for row in rows] == ["worker_found", "worker_died"]
 

@@ -60,7 +60,10 @@ def test_a_window_starts_at_the_daemons_first_pass(worker: Start) -> None:
             assert counts(asked(verb)) == {"early": 30, "late": 10}
             assert counts(asked(verb, "--over", "60s")) == {"late": 10}
             assert counts(asked(verb, "--over", "30")) == counts(asked(verb, "--over", "0.5m")) == {"late": 10}
+            assert re.search(r"^brickd: over 60s counts the last [\d.]+ m?s: a ", brickd(verb, "--over", "60").stderr)
+            assert brickd(verb).stderr == brickd(verb, "--over", "start").stderr == ""
         assert counts(asked("status")) == {"late": 10}
+        assert brickd("status").stderr == ""
         assert counts(asked("status", "--over", "start")) == {"early": 30, "late": 10}
 
 
