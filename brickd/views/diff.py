@@ -150,7 +150,7 @@ def _fits(worker: Worker, pattern: str) -> bool:
 def _known(numerics: Numerics, worker: Worker) -> bool:
     """Whether a fingerprint of the worker is known."""
     producer = numerics.producers.get(worker.reading.uuid)
-    return producer is not None and producer.newest_end > 0
+    return producer is not None and any(producer.newest)
 
 
 def _parties(numerics: Numerics, workers: Sequence[Worker], found: Survey, since: float | None) -> list[Party]:

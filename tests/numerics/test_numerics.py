@@ -206,7 +206,7 @@ def test_a_worker_added_to_a_copy_is_a_new_one() -> None:
     wanted = {uuid: CheckedRecord(Tensor(output), IN).slots() for uuid, output in (("1", 1), ("4", 4), ("late", 9))}
     assert {uuid: reported[each.number] for uuid, each in about.producers.items()} == wanted
     assert len({about.service_number(each.service) for each in about.producers.values()}) == 3
-    assert {uuid: each.newest_end for uuid, each in about.producers.items()} == {"1": 1, "4": 2, "late": 3}
+    assert {uuid: each.newest.tensors for uuid, each in about.producers.items()} == {"1": 1, "4": 2, "late": 3}
     assert about.producers["1"].tables.site(1) == Site("k", -1, "other")
 
 
@@ -230,7 +230,7 @@ def test_losses_of_a_copy_are_counted_in_the_copy() -> None:
     one.lose(2)
     about = numerics.about({"a", "b"})
     assert {uuid: about.lost(each) for uuid, each in about.producers.items()} == {"a": 2, "b": 0}
-    assert (about.evicted, about.producers["b"].newest_end) == (numerics.evicted, 0)
+    assert (about.evicted, about.producers["b"].newest.tensors) == (numerics.evicted, 0)
 
 
 def test_losses_are_counted_where_they_were_received() -> None:

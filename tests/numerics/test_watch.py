@@ -99,13 +99,13 @@ def test_recalling_evidence_does_not_change_the_judgement() -> None:
     for number in range(100, 300):
         service.send(GOOD, GOOD, site=2, given=number)
     compared = service.look()
-    before = {each.uuid: (each.number, each.newest_end) for each in service.workers}
+    before = {each.uuid: (each.number, each.newest.tensors) for each in service.workers}
     shards = dict.fromkeys(("u0", "u1", "gone"), "")
     about = service.numerics.about(shards.keys())
     recall(about, compared, shards)
     assert about.fingerprints.end == service.numerics.fingerprints.end - service.numerics.fingerprints.first + 2
-    assert {each.uuid: (each.number, each.newest_end) for each in service.workers} == before
-    assert [each.newest_end for each in about.producers.values()] == [
+    assert {each.uuid: (each.number, each.newest.tensors) for each in service.workers} == before
+    assert [each.newest.tensors for each in about.producers.values()] == [
         about.fingerprints.end - 1,
         about.fingerprints.end,
     ]

@@ -79,8 +79,8 @@ def test_each_of_many_services_has_its_share_of_rows_and_counts() -> None:
     services, sites = 64, 1_024 + 5  # for each service, at least this number of sites is counted
     numbers = array("Q", range(1, sites + 1))
     fingerprints = _reader.Fingerprints(64 * MiB, True)
-    for service in range(services):
-        add(fingerprints, 9, [], service)
+    for service in range(1, services):
+        add(fingerprints, 9, [CheckedRecord(OUTPUTS[0], (INPUT,), site=1)], service)
     for worker, output, count in ((0, OUTPUTS[0], 130), (1, OUTPUTS[1], sites)):
         records = b"".join(CheckedRecord(output, (INPUT,), site=site).slots() for site in range(count))
         fingerprints.add(worker, 0, 0, numbers, numbers, records, True)

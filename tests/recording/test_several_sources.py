@@ -26,7 +26,7 @@ def test_more_than_256_sources_give_each_worker_its_own() -> None:
     workers = worlds.survey().workers
     numerics = worlds.numerics(workers)
     assert len({worker.reading.uuid for worker in workers}) == len(workers) == 257
-    assert [each.newest_end for each in numerics.producers.values()] == list(range(1, 258))
+    assert [each.newest.tensors for each in numerics.producers.values()] == list(range(1, 258))
 
 
 def test_a_pattern_matches_names_and_the_file_before_it_is_literal() -> None:

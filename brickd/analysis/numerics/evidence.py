@@ -37,7 +37,7 @@ def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) ->
     """Add the stored evidence about workers (uuid: shard) whose fingerprints were evicted, and who differed by rows."""
     for place, finding in compared.findings.items():
         site = numerics.sites.number(Site(place.kernel, place.layer, finding.category))
-        oldest_ns = compared.oldest.get(place.service)
+        oldest_ns = compared.oldest.get((place.service, place.rows))
         for case in dict.fromkeys((finding.first, finding.newest)):
             if oldest_ns is not None and case.at_ns >= oldest_ns:
                 continue
@@ -50,7 +50,7 @@ def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) ->
                         producer.began = GONE
                     service = numerics.service_number(place.service)
                     add(numerics.fingerprints, evidence, producer.number, service, site, producer.shard_digest)
-                    producer.newest_end = numerics.fingerprints.end
+                    producer.newest = numerics.ends(place.service)
         if place.rows:
             known = (numerics.producers.get(uuid) for uuid in finding.outliers)
             numerics.named.update((of_rows(site), producer.number) for producer in known if producer is not None)

@@ -44,7 +44,7 @@ class FingerprintProducer:
         number: the count of its fingerprints.
         lost: checksums for which it had no room.
         lost_before: the count of its service's fingerprints when `lost` last grew.
-        newest_end: the count of its service's fingerprints at its last one; 0: it has none.
+        newest: the counts of the fingerprints in its windows at its last ones; 0: it has none.
         latest: the count of all services' fingerprints at its last one.
         began: the count of its service's fingerprints before its first one; negative if some of its own are already
             evicted.
@@ -54,7 +54,8 @@ class FingerprintProducer:
         self, numerics: Numerics, uuid: str, service: str, number: int, tables: Callable[[], WorkerNames], shard: str
     ) -> None:
         self.uuid, self.service, self.number, self.shard = uuid, service, number, shard
-        self.lost = self.lost_before = self.newest_end = self.latest = 0
+        self.lost = self.lost_before = self.latest = 0
+        self.newest = Ends(0, 0)
         self.began = numerics.gone + numerics.extent(service).end
         self._numerics, self._tables = numerics, tables
         self.shard_digest = digest(shard) if shard else 0
@@ -82,12 +83,14 @@ class FingerprintProducer:
         numerics = self._numerics
         service = numerics.service_number(self.service)
         _, names, sites = self._learned
-        before = numerics.fingerprints.end
+        before, all_before = numerics.ends(self.service), numerics.fingerprints.end
         taken, weights = numerics.fingerprints.add(
             self.number, service, self.shard_digest, sites, names, records, named
         )
-        if numerics.fingerprints.end != before:  # records of weights do not belong to this window
-            self.newest_end, self.latest = numerics.extent(self.service).end, numerics.fingerprints.end
+        if numerics.fingerprints.end != all_before:  # records of weights are not in these windows
+            self.latest, after = numerics.fingerprints.end, numerics.ends(self.service)
+            pairs = zip(self.newest, before, after, strict=True)
+            self.newest = Ends(*(new if new != old else own for own, old, new in pairs))
         numerics.producers[self.uuid] = self
         if weights:
             numerics.weights.take(self, weights)
@@ -127,6 +130,13 @@ class FingerprintProducer:
         self._learned = self._numerics.learned(self.service, self._tables())
 
 
+class Ends(NamedTuple):
+    """Numbers of fingerprints plus 1, in a service's windows of whole tensors and of rows."""
+
+    tensors: int
+    rows: int
+
+
 class WindowExtent(NamedTuple):
     """The number of a window, and the counts of its evicted fingerprints and of all it received."""
 
@@ -140,7 +150,8 @@ class Numerics:
 
     `named` has the sites and workers (numbers of producers) whose rows are known to differ.
 
-    With `shares` each service has its own window, and an equal share of the bytes. Only a copy can be compared.
+    With `shares` each service has two windows, of whole tensors and of rows. All windows have equal shares of the
+    bytes. Only a copy can be compared.
     """
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None, *, shares: bool = False) -> None:
@@ -161,9 +172,18 @@ class Numerics:
         """The number of evicted fingerprints of all workers."""
         return self.gone + self.fingerprints.first
 
-    def extent(self, service: str) -> WindowExtent:
-        """The window of a service; from any thread."""
-        return WindowExtent(*self.fingerprints.extent(self._services.get(service, _UNKNOWN)))
+    def extent(self, service: str, *, rows: bool = False) -> WindowExtent:
+        """The window of a service's whole tensors, or of its rows; from any thread."""
+        return WindowExtent(*self.fingerprints.extent(self._services.get(service, _UNKNOWN), rows))
+
+    def ends(self, service: str) -> Ends:
+        """The numbers of the next fingerprints in the windows of a service."""
+        return Ends(self.extent(service).end, self.extent(service, rows=True).end)
+
+    def holds(self, producer: FingerprintProducer) -> bool:
+        """Whether the windows have a fingerprint of this worker."""
+        extents = (self.extent(producer.service, rows=rows) for rows in (False, True))
+        return any(newest > extent.first for newest, extent in zip(producer.newest, extents, strict=True))
 
     def lost(self, producer: FingerprintProducer) -> int:
         """Return the number of a worker's lost records; 0 if the window no longer covers that time."""
@@ -211,7 +231,8 @@ class Numerics:
         """
         other = Numerics(weights=self.weights.about(uuids))
         theirs = [producer for uuid, producer in self.producers.copy().items() if uuid in uuids]
-        extents = [self.extent(service) for service in {producer.service for producer in theirs}]
+        services = {producer.service for producer in theirs}
+        extents = [self.extent(service, rows=rows) for service in services for rows in (False, True)]
         other.sites, other.gone = self.sites.copy(), self.gone
         other.gone += sum({each.window: each.first for each in extents}.values())
         mine = [producer.for_another(other) for producer in theirs]
@@ -221,7 +242,7 @@ class Numerics:
             [other.service_number(producer.service) for producer in mine],
         )
         for producer, end in zip(mine, ends, strict=True):
-            producer.newest_end = end
+            producer.newest = Ends(end, end)
         return other
 
     def service_number(self, service: str) -> int:

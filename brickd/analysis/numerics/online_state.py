@@ -190,7 +190,8 @@ class Compared:
         window_bytes: the limit of the window; 0: nothing is compared.
         window_since_ns: when the window began.
         held: the number of fingerprints in the window; evicted ones are no longer compared.
-        oldest: when each service's oldest fingerprint in the window arrived, or a little later, since 1970.
+        oldest: when the oldest fingerprint in a window arrived, or a little later, since 1970; by service, and by
+            whether the window has rows.
         apart: the workers of two numeric classes, if any are known, by place.
         latest: the latest growth of each service's comparisons.
         recent: the counts of whole tensors in the last hour, by service.
@@ -207,7 +208,7 @@ class Compared:
     window_bytes: int = 0
     window_since_ns: int = 0
     held: int = 0
-    oldest: Mapping[str, int] = field(default_factory=dict)
+    oldest: Mapping[tuple[str, bool], int] = field(default_factory=dict)
     sites: Mapping[ServiceSite, SiteCounts] = field(default_factory=dict)
     findings: Mapping[ServiceSite, DivergentSite] = field(default_factory=dict)
     doubts: Mapping[ServiceSite, Doubt] = field(default_factory=dict)

@@ -7,6 +7,7 @@ is counted.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Collection
@@ -54,7 +55,7 @@ class Watch:
         self._judged_end = self._looked = 0
         # Cases of the last look: the reader reports a group again when one of its fingerprints repeats.
         self._seen = frozenset[tuple[int, bool]]()
-        self._marks: dict[str, deque[tuple[int, int]]] = {}  # (number of a service's fingerprints so far, time)
+        self._marks: dict[tuple[str, bool], deque[tuple[int, int]]] = {}  # (number of fingerprints so far, time)
         self._forgotten: deque[tuple[Collection[str], Callable[[DivergentSite], bool]]] = deque()
 
     @property
@@ -124,14 +125,14 @@ class Watch:
         )
         return self.compared
 
-    def _oldest(self, services: Collection[str], at_ns: int) -> dict[str, int]:
-        """Return when the oldest fingerprint in each service's window arrived."""
-        self._marks = {service: marks for service, marks in self._marks.items() if service in services}
-        for service in services:
-            _, first, end = self._numerics.extent(service)
-            marks = self._marks.setdefault(service, deque(maxlen=_MARKS_MAX))
+    def _oldest(self, services: Collection[str], at_ns: int) -> dict[tuple[str, bool], int]:
+        """Return when the oldest fingerprint in each service's windows arrived, of whole tensors and of rows."""
+        self._marks = {of: marks for of, marks in self._marks.items() if of[0] in services}
+        for service, rows in itertools.product(services, (False, True)):
+            _, first, end = self._numerics.extent(service, rows=rows)
+            marks = self._marks.setdefault((service, rows), deque(maxlen=_MARKS_MAX))
             if not marks or marks[-1][0] != end:
                 marks.append((end, at_ns))
             while marks and marks[0][0] <= first:
                 marks.popleft()
-        return {service: marks[0][1] for service, marks in self._marks.items() if marks}
+        return {of: marks[0][1] for of, marks in self._marks.items() if marks}

@@ -58,7 +58,7 @@ class WatchRound:
         self._producers = {each.number: each for each in self.numerics.producers.copy().values()}
         self._present: dict[str, set[str]] = {}  # per service, the workers with a fingerprint in the window
         for producer in self._producers.values():
-            if producer.newest_end > self.numerics.extent(producer.service).first:
+            if self.numerics.holds(producer):
                 self._present.setdefault(producer.service, set()).add(producer.uuid)
 
     def judge(self, number: int) -> bool:

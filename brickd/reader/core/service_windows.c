@@ -5,9 +5,9 @@
 
 #define THERE ((UINT64_C(1) << BRICK_WINDOW_SHIFT) - 1)
 #define COUNTS_MIN ((size_t)1024)
-#define TOGETHER UINT32_MAX /* the window of all services without a separate one */
+#define TOGETHER UINT32_MAX /* the windows of all services without separate ones */
 
-static struct brick_service_window *append(struct brick_windows *w, uint32_t service)
+static struct brick_service_window *append(struct brick_windows *w, uint32_t service, int rows)
 {
     if (w->count == w->room) {
         const size_t room = w->room > 0 ? 2 * w->room : 4;
@@ -18,7 +18,7 @@ static struct brick_service_window *append(struct brick_windows *w, uint32_t ser
         w->room = room;
     }
     struct brick_service_window *of = &w->windows[w->count++];
-    *of = (struct brick_service_window){.number = w->numbers++, .service = service};
+    *of = (struct brick_service_window){.number = w->numbers++, .service = service, .rows = rows};
     brick_fingerprints_init(&of->window, w->bytes_max, w->key);
     return of;
 }
@@ -26,7 +26,7 @@ static struct brick_service_window *append(struct brick_windows *w, uint32_t ser
 int brick_windows_init(struct brick_windows *w, size_t bytes_max, uint64_t key, int shares)
 {
     *w = (struct brick_windows){.bytes_max = bytes_max, .key = key, .shares = shares};
-    return shares || append(w, 0) != NULL;
+    return shares || append(w, 0, 0) != NULL;
 }
 
 void brick_windows_free(struct brick_windows *w)
@@ -36,20 +36,20 @@ void brick_windows_free(struct brick_windows *w)
     free(w->windows);
 }
 
-static struct brick_service_window *found(const struct brick_windows *w, uint32_t service)
+static struct brick_service_window *found(const struct brick_windows *w, uint32_t service, int rows)
 {
     for (size_t n = 0; n < w->count; n++)
-        if (w->windows[n].service == service)
+        if (w->windows[n].service == service && w->windows[n].rows == rows)
             return &w->windows[n];
     return NULL;
 }
 
-struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service)
+struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service, int rows)
 {
     if (!w->shares)
         return &w->windows[0];
-    struct brick_service_window *own = found(w, service);
-    return own != NULL ? own : found(w, TOGETHER);
+    struct brick_service_window *own = found(w, service, rows);
+    return own != NULL ? own : found(w, TOGETHER, rows);
 }
 
 /* Limits each window to its share; evicts the excess. */
@@ -66,15 +66,15 @@ static int share(struct brick_windows *w)
     return whole;
 }
 
-struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service)
+struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service, int rows)
 {
-    struct brick_service_window *of = w->shares ? found(w, service) : &w->windows[0];
+    struct brick_service_window *of = w->shares ? found(w, service, rows) : &w->windows[0];
     if (of != NULL)
         return of;
     const int together = w->count >= BRICK_WINDOWS_MAX;
-    if (together && (of = found(w, TOGETHER)) != NULL)
+    if (together && (of = found(w, TOGETHER, rows)) != NULL)
         return of;
-    return append(w, together ? TOGETHER : service) != NULL && share(w) ? &w->windows[w->count - 1] : NULL;
+    return append(w, together ? TOGETHER : service, rows) != NULL && share(w) ? &w->windows[w->count - 1] : NULL;
 }
 
 struct brick_fingerprints *brick_windows_hold(struct brick_windows *w, uint64_t number, uint64_t *there)
@@ -86,11 +86,8 @@ struct brick_fingerprints *brick_windows_hold(struct brick_windows *w, uint64_t 
     return NULL;
 }
 
-void brick_windows_drop(struct brick_windows *w, uint32_t service)
+static void drop(struct brick_windows *w, struct brick_service_window *of)
 {
-    struct brick_service_window *of = w->shares ? found(w, service) : NULL;
-    if (of == NULL)
-        return;
     w->dropped += of->window.end;
     w->dropped_refused += of->window.refused;
     w->dropped_unlike += of->window.unlike_all;
@@ -98,7 +95,17 @@ void brick_windows_drop(struct brick_windows *w, uint32_t service)
     brick_fingerprints_free(&of->window);
     w->count--;
     memmove(of, of + 1, (size_t)(&w->windows[w->count] - of) * sizeof *of);
-    share(w); /* the other windows may now use more */
+}
+
+void brick_windows_drop(struct brick_windows *w, uint32_t service)
+{
+    for (int rows = 0; w->shares && rows < 2; rows++) {
+        struct brick_service_window *of = found(w, service, rows);
+        if (of != NULL) {
+            drop(w, of);
+            share(w); /* the other windows may now use more */
+        }
+    }
 }
 
 uint64_t brick_windows_sum(const struct brick_windows *w, enum brick_windows_sum sum)

@@ -1,15 +1,16 @@
-/* core/service_windows.h - a window of fingerprints per service; all windows share a bound of bytes equally.
+/* core/service_windows.h - windows of fingerprints, which share a bound of bytes equally.
  *
- * A single service may use all of it. When another one starts, each window is limited to its share, so a service that
- * sends many fingerprints evicts only its own. Numbers of fingerprints are unique over all windows: the upper bits are
- * the window's number, which is never reused. Without shares, one window, number 0, is for all services.
+ * A service has one window of whole tensors, and another one of rows, because a step has many more rows than tensors. A
+ * single window may use all bytes. When another window starts, each window is limited to its share, so a service that
+ * sends many fingerprints evicts only its own, and its rows evict only rows. Numbers of fingerprints are unique over all
+ * windows: the upper bits are the window's number, which is never reused. Without shares, window 0 has all fingerprints.
  */
 #ifndef BRICKD_SERVICE_WINDOWS_H
 #define BRICKD_SERVICE_WINDOWS_H
 
 #include "fingerprint_window.h"
 
-/* Further services share one more window, so each window has at least 200 KiB of 64 MiB. */
+/* Above this number, all further services share two more windows. So each window has at least 200 KiB of 64 MiB. */
 #ifndef BRICK_WINDOWS_MAX
 #define BRICK_WINDOWS_MAX 256u
 #endif
@@ -19,6 +20,7 @@ struct brick_service_window {
     struct brick_fingerprints window;
     uint64_t number;
     uint32_t service;
+    int rows; /* it has rows, not whole tensors */
 };
 
 struct brick_windows {
@@ -37,13 +39,13 @@ enum brick_windows_sum { BRICK_SUM_FIRST, BRICK_SUM_END, BRICK_SUM_REFUSED, BRIC
 int brick_windows_init(struct brick_windows *w, size_t bytes_max, uint64_t key, int shares);
 void brick_windows_free(struct brick_windows *w);
 
-/* Returns the window of a service, or NULL. */
-struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service);
-/* Returns the window of a service, created if necessary. NULL if out of memory. */
-struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service);
+/* Returns the window of a service's whole tensors, or of its rows; or NULL. */
+struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service, int rows);
+/* Returns such a window, created if necessary. NULL if out of memory. */
+struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service, int rows);
 /* Returns the window of this fingerprint, and its number there. NULL: it was evicted. */
 struct brick_fingerprints *brick_windows_hold(struct brick_windows *w, uint64_t number, uint64_t *there);
-/* Frees the window of a service, if it has a separate one. */
+/* Frees the windows of a service, if it has separate ones. */
 void brick_windows_drop(struct brick_windows *w, uint32_t service);
 
 uint64_t brick_windows_sum(const struct brick_windows *w, enum brick_windows_sum sum);

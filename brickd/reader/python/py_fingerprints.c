@@ -85,7 +85,8 @@ static int add_weight(struct brick_fingerprints *p, const struct brick_origin *b
     return 1;
 }
 
-static void add_all(struct brick_fingerprints *p, const struct brick_origin *by, const char *bytes, Py_ssize_t length,
+/* Adds records to the windows of their service. */
+static void add_all(struct brick_windows *all, const struct brick_origin *by, const char *bytes, Py_ssize_t length,
                     struct added *a)
 {
     const size_t total = (size_t)length / sizeof(struct brick_record);
@@ -98,7 +99,12 @@ static void add_all(struct brick_fingerprints *p, const struct brick_origin *by,
             memcpy(slots + 1, bytes + (at + 1) * sizeof *slots, (c->slots - 1u) * sizeof *slots);
         const int weight = c->kind == BRICK_KIND_CHECKED && (c->flags & BRICK_CHECKED_WEIGHT) != 0
                            && c->slots == BRICK_CHECKED_SLOTS(0) && c->slots <= left;
-        const enum brick_added added = weight ? BRICK_ADDED : brick_fingerprints_add(p, by, slots, left);
+        const int rows = c->kind == BRICK_KIND_CHECKED && (c->flags & BRICK_CHECKED_ROWS) != 0;
+        struct brick_service_window *of = brick_windows_made(all, by->service, rows);
+        struct brick_fingerprints *p = of != NULL ? &of->window : NULL;
+        const enum brick_added added = p == NULL ? BRICK_ADDED_NO_MEMORY
+                                       : weight  ? BRICK_ADDED
+                                                 : brick_fingerprints_add(p, by, slots, left);
         a->no_memory |= added == BRICK_ADDED_NO_MEMORY;
         if (added == BRICK_ADDED_NOT) /* the next record's start is unknown */
             break;
@@ -143,10 +149,7 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
         PyErr_Format(PyExc_ValueError, "a worker has a number below %d, not %u", WORKERS_MAX, worker);
     } else {
         take_lock(&p->mutex);
-        struct brick_service_window *of = brick_windows_made(&p->all, service);
-        a.no_memory = of == NULL;
-        if (of != NULL)
-            add_all(&of->window, &by, records.buf, records.len, &a);
+        add_all(&p->all, &by, records.buf, records.len, &a);
         pthread_mutex_unlock(&p->mutex);
         result = a.no_memory ? PyErr_NoMemory()
                              : Py_BuildValue("(ny#)", a.bytes, a.weights != NULL ? (const char *)a.weights : "",
@@ -164,7 +167,7 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
 static PyObject *fingerprints_unlike(PyObject *self, PyObject *unused)
 {
     Fingerprints *p = (Fingerprints *)self;
-    uint64_t waiting[BRICK_UNLIKE_MAX + BRICK_WINDOWS_MAX + 1]; /* at least one per window */
+    uint64_t waiting[BRICK_UNLIKE_MAX + BRICK_WINDOWS_MAX + 2]; /* at least one per window */
     size_t count = 0;
     take_lock(&p->mutex);
     for (size_t n = 0; n < p->all.count; n++) {
@@ -311,8 +314,11 @@ static PyObject *fingerprints_forget(PyObject *self, PyObject *number)
     if (!service_of(number, &service))
         return NULL;
     take_lock(&p->mutex);
-    struct brick_service_window *of = brick_windows_of(&p->all, service);
-    const int done = of == NULL || brick_fingerprints_forget(&of->window, service);
+    int done = 1;
+    for (int rows = 0; rows < 2; rows++) {
+        struct brick_service_window *of = brick_windows_of(&p->all, service, rows);
+        done &= of == NULL || brick_fingerprints_forget(&of->window, service);
+    }
     pthread_mutex_unlock(&p->mutex);
     return done ? Py_NewRef(Py_None) : PyErr_NoMemory();
 }
@@ -402,14 +408,16 @@ static PyObject *fingerprints_select(PyObject *self, PyObject *args)
     return result;
 }
 
-static PyObject *fingerprints_extent(PyObject *self, PyObject *number)
+static PyObject *fingerprints_extent(PyObject *self, PyObject *args)
 {
     Fingerprints *p = (Fingerprints *)self;
+    PyObject *number;
     uint32_t service;
-    if (!service_of(number, &service))
+    int rows;
+    if (!PyArg_ParseTuple(args, "Op:extent", &number, &rows) || !service_of(number, &service))
         return NULL;
     take_lock(&p->mutex);
-    const struct brick_service_window *of = brick_windows_of(&p->all, service);
+    const struct brick_service_window *of = brick_windows_of(&p->all, service, rows);
     const uint64_t window = of != NULL ? of->number : p->all.numbers;
     const uint64_t first = of != NULL ? of->window.first : 0, end = of != NULL ? of->window.end : 0;
     pthread_mutex_unlock(&p->mutex);
@@ -436,9 +444,10 @@ static PyMethodDef fingerprints_methods[] = {
     {"unlike", fingerprints_unlike, METH_NOARGS,
      "Numbers of fingerprints whose group has another output: a few per site, in turns, each once."},
     {"forget", fingerprints_forget, METH_O, "Drop the counts of a service's sites; its fingerprints stay."},
-    {"extent", fingerprints_extent, METH_O,
-     "(window, first, end) of a service: the counts of evicted fingerprints and of all that its window received."},
-    {"drop", fingerprints_drop, METH_O, "Drop the fingerprints of a service that has a separate window."},
+    {"extent", fingerprints_extent, METH_VARARGS,
+     "(window, first, end) of a service's whole tensors, or of its rows: the counts of evicted fingerprints and of all "
+     "that the window received."},
+    {"drop", fingerprints_drop, METH_O, "Drop the fingerprints of a service that has separate windows."},
     {"mute", fingerprints_mute, METH_O, "Remove the fingerprints of workers from all groups."},
     {"counts", fingerprints_counts, METH_NOARGS,
      "[(service, site, fingerprints, bare, met, unlike, gone, stateful)] since the last call, of changed sites; site "
@@ -490,7 +499,7 @@ static PyType_Slot fingerprints_slots[] = {
     {Py_tp_dealloc, fingerprints_dealloc},
     {Py_tp_methods, fingerprints_methods},
     {Py_tp_getset, fingerprints_sums},
-    {Py_tp_doc, "Fingerprints(bytes_max, shares=False): the newest fingerprints of workers. With shares, each service has a separate window; the bounds are equal."},
+    {Py_tp_doc, "Fingerprints(bytes_max, shares=False): the newest fingerprints of workers. With shares, each service has a window of whole tensors and one of rows; the bounds are equal."},
     {0, NULL},
 };
 PyType_Spec fingerprints_spec = {"brickd.shm._reader.Fingerprints", sizeof(Fingerprints), 0, Py_TPFLAGS_DEFAULT,

@@ -227,7 +227,7 @@ PyObject *fingerprints_row_pairs(PyObject *self, PyObject *args)
     int whole = 1;
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&p->mutex);
-    const struct brick_service_window *its = brick_windows_of(&p->all, service);
+    const struct brick_service_window *its = brick_windows_of(&p->all, service, 1);
     if (its != NULL) {
         of.number = its->number;
         pairs = brick_row_pairs(&its->window, service, site, &count);
