@@ -129,6 +129,11 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
     ]
 
 
+def unhealthy(status: Document) -> list[Condition]:
+    """Return the conditions that fail `status --check` without options."""
+    return [each for each in conditions(status, None, Bounds()) if not each.healthy]
+
+
 def _is_silenced(name: str, status: Document) -> bool:
     """Whether all active problems of this condition are silenced."""
     kind = _KINDS.get(name)

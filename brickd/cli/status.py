@@ -17,8 +17,9 @@ from brickd.base import escape, units
 from brickd.cli import brick_columns, progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import asked
-from brickd.cli.health import Bounds, living
+from brickd.cli.health import Bounds, unhealthy
 from brickd.cli.health import check as checked
+from brickd.cli.health import living as with_living_workers
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import ParameterType, asks
 from brickd.cli.table import Column, Figure
@@ -110,21 +111,25 @@ def render(document: dict[str, Any], screen: Screen, more: Sequence[str] = ()) -
             *_problems(document, screen),
             *wording.removed(document["removed"], screen),
         ]
-    lines = _services(document, screen) + _problems(document, screen)
+    past = [] if document["problems"] else unhealthy(document)
+    lines = _services(document, screen, past=bool(past)) + _problems(document, screen)
+    if past:
+        text = f"no longer active, but status --check fails: {'; '.join(each.seen for each in past)}"
+        lines += wording.finding(text, command(document, past[0].command or "brickd events"), screen)
     lines += wording.removed(document["removed"], screen) + _numerics(document, screen) + _unproven(document, screen)
     lines += _workers(document, screen)
     return lines + _bricks(document, screen, LINES - len(lines), more)
 
 
-def _services(document: dict[str, Any], screen: Screen) -> list[str]:
+def _services(document: dict[str, Any], screen: Screen, *, past: bool) -> list[str]:
     services: dict[str, list[dict[str, Any]]] = {}
     for worker in document["workers"]:
         if worker["service"] is not None:
             services.setdefault(worker["service"], []).append(worker)
     whole = wording.lost(document)
     count, silenced = len(document["problems"]), len(document["silenced"])
-    unproven = sum(each["verdict"] == "unproven" and each["recorded"] for each in living(document))
-    verdict = units.many(count, "PROBLEM", "PROBLEMS") if count else "no problem"
+    unproven = sum(each["verdict"] == "unproven" and each["recorded"] for each in with_living_workers(document))
+    verdict = units.many(count, "PROBLEM", "PROBLEMS") if count else "no active problem" if past else "no problem"
     if unproven and not count:
         verdict += f", {unproven:,} unproven"
     verdict += f", {units.count(silenced)} silenced" if silenced else ""
@@ -141,7 +146,7 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
         lines.append(escape.text(name, room) + facts)
     then = f"; a single one: {_next(document, 'status')} SERVICE"
     lines += wording.more(len(services) - _SERVICES, "more service", then)
-    painted = screen.paint(verdict, "red" if count else "yellow" if unproven else "green")
+    painted = screen.paint(verdict, "red" if count else "yellow" if unproven or past else "green")
     lines[:1] = [f"{lines[0]}  {painted}" if lines else painted]
     return lines
 
@@ -170,7 +175,7 @@ def _numerics(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _unproven(document: dict[str, Any], screen: Screen) -> list[str]:
-    lines = wording.unproven(living(document), document, screen)
+    lines = wording.unproven(with_living_workers(document), document, screen)
     return lines[:_SERVICES] + wording.more(len(lines) - _SERVICES, "more service", " with unproven evidence: --json")
 
 

@@ -34,6 +34,7 @@ from brickd.analysis.numerics.online_state import (
 )
 from brickd.base.paths import runtime
 from brickd.cli.health import Bounds, conditions
+from brickd.errors import Exit
 from brickd.model.worker_survey import survey
 
 # Three rounds of seven sites; one is not recorded and one has no inputs; a bad worker differs at one of them.
@@ -165,6 +166,24 @@ def test_coverage_shows_how_much_of_every_site_was_compared(worker: Start, prefi
             "bricks without compared numbers: forward",
         ]
         assert brickd("coverage", "nobody").returncode == 4
+
+
+def test_a_difference_of_workers_that_ended_is_shown_like_the_check_that_fails_for_it(
+    worker: Start, prefix: str
+) -> None:
+    processes = workers(worker, (0, 1))
+    with running() as daemon:
+        settled(daemon, 2 * OF_A_ROUND)
+        assert "no active problem" not in brickd("status").stdout
+        for process in processes:
+            process.process.send_signal(signal.SIGTERM)
+        daemon.once("/status", lambda answer: not answer["problems"])
+        first, line, *_ = brickd("status").stdout.splitlines()
+        assert first.endswith("  no active problem")
+        wrong, _, following = line.partition("  ")
+        assert wrong == "! no longer active, but status --check fails: mlp of api diverged"
+        assert following in ("brickd diff api/0 api/1", "brickd diff api/1 api/0")
+        assert brickd("status", "--check").returncode == Exit.DIFFERS
 
 
 @pytest.mark.ci
