@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from brickd.analysis.problem import WORKERS_MAX, Problem, merged
-from brickd.analysis.problem_book import Book, ended_with_its_workers, problem_document
+from brickd.analysis.problem_book import ENTRIES_MAX, Book, ended_with_its_workers, problem_document
 from brickd.base.units import duration, plural
 from brickd.datasources.world import DaemonStatus, World
 from brickd.errors import SegmentOverBudget, SegmentRefused, SegmentUnopened
@@ -129,7 +129,16 @@ def active(seen: Seen, now_ns: int, active_ns: int | None = None) -> Listed:
             found.silenced.append(entry.document())
         elif now_ns - entry.seen_ns <= (seen.book.active_ns if active_ns is None else active_ns):
             found.problems.append(entry.document())
+    if seen.book is not None and seen.book.unkept:
+        found.problems.append(problem_document(_unkept(seen.book.unkept), None, now_ns, None))
     return found
+
+
+def _unkept(number: int) -> Problem:
+    """Return the problem that the book has no room. It is not in the book, which would count it, too."""
+    what = plural(number, "problem has", "problems have")
+    text = f"{what} no room in the daemon's book of {ENTRIES_MAX:,}: listed here, but without an event or an alarm"
+    return Problem("daemon", None, (), text, "brickd workers", "unkept")
 
 
 def problems(seen: Seen) -> list[Problem]:

@@ -139,6 +139,17 @@ def test_a_daemon_lists_recent_problems_and_separately_silenced_ones() -> None:
     assert listed(T + 9 * ACTIVE_NS, of=seen._replace(book=None)) == ([of_off, of_lost], [])
 
 
+def test_problems_without_room_in_the_book_are_counted() -> None:
+    """They are found and listed again at each look, but no event and no alarm reports them."""
+    seen = Seen([made()], daemon=DAEMON, living={"api/0"}, book=Book(unkept=2))
+    (last,) = [each for each in active(seen, T).problems if each["kind"] == "daemon"]
+    assert (last["text"], last["command"]) == (
+        "2 problems have no room in the daemon's book of 512: listed here, but without an event or an alarm",
+        "brickd workers",
+    )
+    assert not [each for each in active(seen._replace(book=Book()), T).problems if each["kind"] == "daemon"]
+
+
 def test_earlier_births_of_nan_are_shown_with_a_longer_time() -> None:
     one = made("api/0")
     header: Any = defaultdict(lambda: 64, {**one.reading.header, "uuid": b"1" * 16})
