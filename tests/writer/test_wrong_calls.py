@@ -20,18 +20,31 @@ CALLS = {
     "brick.transfer('UP', 64)": ('a direction must be "H2D", "D2H" or "D2D", not \'UP\'', "marks"),
     "brick.brick('')": ("a name must have at least one character, not ''", "names"),
     "brick.init(service='second')": (
-        "init must have the service that this process already records as, not 'second'",
+        "init must have the service that this process already records with (first), not 'second'",
         "amounts",
     ),
     "brick.init(service='fir')": (
-        "init must have the service that this process already records as, not 'fir'",
+        "init must have the service that this process already records with (first), not 'fir'",
         "amounts",
     ),
     "brick.init('first', worker='0.tp1')": (
-        "init must have the worker that this process already records as, not '0.tp1'",
+        "init must have the worker that this process already records with (0), not '0.tp1'",
         "amounts",
     ),
-    "brick.init(worker=4)": ("init must have the worker that this process already records as, not 4", "amounts"),
+    "brick.init(worker=4)": ("init must have the worker that this process already records with (0), not 4", "amounts"),
+    "brick.init(lanes=64)": ("init must have the lanes that this process already records with (32), not 64", "amounts"),
+    "brick.init('first', paths=1)": (
+        "init must have the paths that this process already records with (4096), not 64",
+        "amounts",
+    ),
+    "brick.init(names=8000)": (
+        "init must have the names that this process already records with (4096), not 8000",
+        "amounts",
+    ),
+    "brick.init(sites=64)": (
+        "init must have the sites that this process already records with (2048), not 64",
+        "amounts",
+    ),
     "brick.brick('x').record(5, -1)": (
         "an amount must be an integer from 0 to 2^48, not -1",
         "amounts",
@@ -74,6 +87,22 @@ def test_naming_the_same_service_again_is_accepted(worker: Start) -> None:
 def test_naming_the_same_worker_again_is_accepted(worker: Start) -> None:
     process = worker("for name in ('3.a/b', '3.a_b', '', None): brick.init(worker=name)\nbrick.init()\n")
     assert (process.end(), process.stderr) == (0, "")
+
+
+def test_giving_the_same_sizes_again_is_accepted(worker: Start) -> None:
+    sizes = "lanes=8, paths=1000, names=5000, sites=100"
+    process = worker(f"for _ in range(2): brick.init({sizes})\nbrick.init(lanes=0)\n")
+    assert (process.end(), process.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("first", "present"),
+    [("worker='7.tp1'", "7.tp1"), ("worker=12", "12"), ("worker='main'", "main"), ("", "no number")],
+)
+def test_a_second_init_is_told_the_present_worker(worker: Start, first: str, present: str) -> None:
+    process = worker(f"brick.init({first})\nbrick.init(worker=3)\n")
+    assert process.end() == 0
+    assert f"that this process already records with ({present}), not 3 (" in process.stderr
 
 
 @pytest.mark.parametrize("argument", ["service", "worker"])

@@ -44,16 +44,18 @@ static PyObject *shown(PyObject *value)
     return PyUnicode_FromFormat("a value of type %.80s", Py_TYPE(value)->tp_name);
 }
 
-int core_complain(const char *what, PyObject *value)
+int core_complain(const char *what, PyObject *value) { return core_complain_once(what, what, value); }
+
+int core_complain_once(const char *kind, const char *what, PyObject *value)
 {
     PyErr_Clear();
     if (core_strict()) {
         PyErr_Format(PyExc_ValueError, "brick_agent: %s, not %R (BRICKD_STRICT=1)", what, value);
         return -1;
     }
-    if (is_reported(what))
+    if (is_reported(kind))
         return 0;
-    char line[300];
+    char line[400];
     PyObject *text = shown(value);
     const char *given = text != NULL ? PyUnicode_AsUTF8(text) : NULL;
     snprintf(line, sizeof line, "brickd: %s, not %.120s (BRICKD_STRICT=1 raises an exception)\n", what,

@@ -8,6 +8,8 @@
 bool core_strict(void);
 /* Rejects a value: returns 0, or in strict mode -1 with an exception set. The first of a kind writes a line to stderr. */
 int core_complain(const char *what, PyObject *value);
+/* The same for a text that is not constant; kind: constant, the same for all texts of a kind. */
+int core_complain_once(const char *kind, const char *what, PyObject *value);
 
 /* Writes a line to stderr. */
 void core_warn(const char *line);

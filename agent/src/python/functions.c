@@ -113,16 +113,6 @@ PyObject *core_refused(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* Only the first init has an effect, and none after the first record. Returns 0, in strict mode -1 with an exception
- * set. */
-static int check_first(PyObject *given, const char *service, const char *worker, const char *expected)
-{
-    if (given == Py_None || brick_state() != BRICK_ON || brick_segment_is_of(service, worker))
-        return 0;
-    brick_count_refused(core_key());
-    return core_complain(expected, given);
-}
-
 static PyObject *core_init(PyObject *module, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"service", "worker", "lanes", "paths", "names", "sites", NULL};
@@ -133,8 +123,7 @@ static PyObject *core_init(PyObject *module, PyObject *args, PyObject *keywords)
     if (PyArg_ParseTupleAndKeywords(args, keywords, "|OO$O&O&O&O&:init", names, &service, &worker, to_count, &c.lanes,
                                     to_count, &c.paths, to_count, &c.names, to_count, &c.sites)
         && to_text(service, &texts[0], &c.service) == 0 && to_text(worker, &texts[1], &c.worker) == 0 && core_open(&c) == 0
-        && check_first(service, c.service, NULL, "init must have the service that this process already records as") == 0
-        && check_first(worker, NULL, c.worker, "init must have the worker that this process already records as") == 0)
+        && core_check_init(service, worker, &c) == 0)
         result = PyBool_FromLong(brick_state() == BRICK_ON);
     Py_XDECREF(texts[0]);
     Py_XDECREF(texts[1]);

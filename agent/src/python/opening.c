@@ -1,7 +1,13 @@
-/* python/opening.c - the first use of a handle opens the segment and gives the handle its number. */
+/* python/opening.c - the first use of a handle opens the segment and gives the handle its number; a later init with
+ * other settings is refused. */
 #include "opening.h"
 #include "arguments.h"
+#include "context_key.h"
 
+#include "../writer/config.h"
+#include "../writer/lifecycle.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,4 +101,51 @@ void core_resolve_unlocked(Brick *b)
 {
     core_open_unlocked();
     number_now(b);
+}
+
+/* ---- a later init ------------------------------------------------------- */
+
+static int refuse(const char *what, const char *present, PyObject *given)
+{
+    char text[240];
+    brick_count_refused(core_key());
+    snprintf(text, sizeof text, "init must have the %s that this process already records with (%s)", what, present);
+    return core_complain_once(what, text, given);
+}
+
+static int check_name(const char *what, PyObject *given, const char *service, const char *worker, const char *present)
+{
+    return given == Py_None || brick_segment_is_of(service, worker) ? 0 : refuse(what, present, given);
+}
+
+static int check_size(const char *what, uint32_t given, uint32_t here)
+{
+    if (given == 0 || given == here)
+        return 0;
+    char present[16];
+    snprintf(present, sizeof present, "%u", here);
+    PyObject *value = PyLong_FromUnsignedLong(given);
+    const int failed = value == NULL ? -1 : refuse(what, present, value);
+    Py_XDECREF(value);
+    return failed;
+}
+
+int core_check_init(PyObject *service, PyObject *worker, const struct brick_config *given)
+{
+    if (brick_state() != BRICK_ON)
+        return 0;
+    const struct brick_header *here = brick_segment_settings();
+    struct brick_config c = *given;
+    brick_config_round(&c);
+    char name[sizeof here->coordinates] = "no number";
+    if (here->coordinates[0] != 0)
+        memcpy(name, here->coordinates, sizeof name); /* ends with a zero */
+    else if (here->index >= 0)
+        snprintf(name, sizeof name, "%d", here->index);
+    return check_name("service", service, c.service, NULL, (const char *)here->service) != 0
+                   || check_name("worker", worker, NULL, c.worker, name) != 0
+                   || check_size("lanes", c.lanes, here->lanes) != 0 || check_size("paths", c.paths, here->paths) != 0
+                   || check_size("names", c.names, here->names) != 0 || check_size("sites", c.sites, here->sites) != 0
+               ? -1
+               : 0;
 }

@@ -29,6 +29,13 @@ static uint32_t rounded_up(uint32_t n, uint32_t most)
     return n > most ? most : (n + BRICK_BLOCK - 1) / BRICK_BLOCK * BRICK_BLOCK;
 }
 
+void brick_config_round(struct brick_config *c)
+{
+    c->paths = rounded_up(c->paths, BRICK_NUMBERS_MAX);
+    c->names = rounded_up(c->names, BRICK_NUMBERS_MAX);
+    c->sites = rounded_up(c->sites, BRICK_SITES_MAX);
+}
+
 #define RATE_OF_MAX 1000000u
 #define EVENTS_MAX (UINT32_C(1) << 20) /* 64 MiB per thread */
 

@@ -37,6 +37,8 @@ static inline int brick_agent_owns(void) { return brick_agent.gate[1] != 0; }
 BRICK_HIDDEN int brick_agent_ready(unsigned spans);
 /* Whether the segment has this service and this worker. NULL or empty: not given. */
 BRICK_HIDDEN int brick_segment_is_of(const char *service, const char *worker);
+/* The settings of this process's segments. */
+static inline const struct brick_header *brick_segment_settings(void) { return &brick_agent.plan.header; }
 /* Counts a call that a binding refused. */
 BRICK_HIDDEN void brick_count_refused(const void *key);
 /* Opens another segment to replace a lost one. */
