@@ -1,9 +1,9 @@
-"""Reports of places where workers differ: their sentences, events and frequency.
+"""Reports of sites where workers differ: their sentences, their events, and how often a report is made.
 
 Owns: the sentences of reports, the next command, which findings get their own event. Must not know: how a finding is
 reached, screens. Invariants: a sentence depends only on the two stored fingerprints of a case, so it is the same for
-every reader at any time; no worker is called by a name that now belongs to another worker; the first place that names a
-worker is reported; the number of reports about one worker is bounded.
+every reader at any time; a report never uses a name that now belongs to another worker; the first site at which a
+worker differs is always reported; the number of reports about one worker is bounded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brickd.shm.sites import Site
 
 
 class JudgedCase(NamedTuple):
-    """A case: the judgement, and the two fingerprints."""
+    """Two different fingerprints of equal inputs, and the judgement on them."""
 
     judgement: blame.Judgement
     against: blame.DecodedFingerprint
@@ -35,7 +35,7 @@ class JudgedCase(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
-    """Judge a case; None if its evidence was not kept or cannot be read."""
+    """Judge a case; None if its fingerprints were not stored or cannot be read."""
     if not case.whole:
         return None
     fingerprints, site = _reader.Fingerprints(1), Site(place.kernel, place.layer, category)
@@ -45,12 +45,13 @@ def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
     against, other = blame.read(fingerprints, 0), blame.read(fingerprints, 1)
     if not found.rows or against is None or other is None:
         return None
-    row = found.rows[0]._replace(class_=Class.DIVERGED) if place.rows else found.rows[0]  # other rows decided that
+    # Other rows of the site already proved that the workers differ.
+    row = found.rows[0]._replace(class_=Class.DIVERGED) if place.rows else found.rows[0]
     return JudgedCase(blame.judged(row, site, against, other), against, other)
 
 
 def where(place: ServiceSite) -> str:
-    """The place, for people."""
+    """Name the site for people."""
     rows = "rows of " if place.rows else ""
     return f"{rows}{place.kernel}" if place.layer < 0 else f"{rows}{place.kernel} layer {place.layer}"
 
@@ -82,7 +83,7 @@ def what(finding: DivergentSite) -> str:
 
 
 def command(finding: DivergentSite, called: KnownNames) -> str:
-    """Return the next command: `diff` if both workers have a name, else `coverage`."""
+    """Return the next command: `diff` if both workers have a name, else `coverage` of their service."""
     pair = [finding.newest.against.worker, finding.newest.other.worker]
     names = list(dict.fromkeys(called.names.get(uuid, "") for uuid in pair))
     if not all(names) or len(names) < 2:
@@ -91,7 +92,7 @@ def command(finding: DivergentSite, called: KnownNames) -> str:
 
 
 def headlines(findings: Iterable[DivergentSite], called: KnownNames, now_ns: int) -> list[tuple[DivergentSite, str]]:
-    """Choose the first finding about the same workers; write one sentence about all of them."""
+    """Choose the first finding about each set of workers; write one sentence about all findings of that set."""
     about: dict[tuple[str, tuple[str, ...]], list[DivergentSite]] = {}
     for finding in findings:
         about.setdefault((finding.place.service, tuple(sorted(finding.named))), []).append(finding)
@@ -123,7 +124,7 @@ def announce_joined(log_event: LogEvent, finding: DivergentSite, fresh: Sequence
 
 
 def announce_number(log_event: LogEvent, finding: DivergentSite, who: Sequence[str], places: int) -> None:
-    """Report the number of places where a worker differs or two workers disagree."""
+    """Report at how many sites one worker differs, or two workers disagree."""
     called = KnownNames(finding.workers)
     names = [called.name(finding.workers, uuid) for uuid in who]
     verdict = f"{names[0]} differs from the others" if len(who) == 1 else f"{' and '.join(names)} disagree"
@@ -143,7 +144,9 @@ def announce_withdrawn(log_event: LogEvent, place: ServiceSite, why: str) -> Non
     log_event("diverged_withdrawn", f"{where(place)} {why}", service=place.service, command=command)
 
 
-_EACH_MAX = 8  # The places of a worker get a report each up to this number; after that, each doubling gets one.
+# Up to this number, each site where a worker differs gets its own report. After that, a report is made each time that
+# the number of sites has doubled.
+_EACH_MAX = 8
 
 
 def announce_news(
@@ -152,7 +155,7 @@ def announce_news(
     new: Sequence[DivergentSite],
     joined: Sequence[tuple[DivergentSite, Sequence[str]]],
 ) -> None:
-    """Report new findings, and earlier findings with the uuids of their new outliers."""
+    """Report new findings, and earlier findings with new outliers (given by their uuids)."""
     if not new and not joined:
         return
     known = Counter(who for finding in before for who in _whose(finding))
@@ -175,7 +178,7 @@ def announce_news(
 
 
 def _whose(finding: DivergentSite) -> list[tuple[str, ...]]:
-    """Return the outliers, the worst first, or the two that disagree."""
+    """Return each outlier, the one that differs most often first; without outliers, the two workers that disagree."""
     return [(uuid,) for uuid in finding.named] if finding.outliers else [tuple(sorted(set(finding.named)))]
 
 

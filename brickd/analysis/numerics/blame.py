@@ -1,8 +1,9 @@
-"""The judgement of one row: the verdict, and where the difference was born.
+"""The judgement of a row of fingerprints: the verdict, and where the difference was born.
 
-Owns: the words and the rules of both judgements. Must not know: how rows are made, workers' names, screens. Invariants:
-a worker is blamed only if its inputs are equal, or differ too little to explain the difference; if an operator may have
-read other state, the judgement says so, even if the source of that state is known.
+Owns: the words for the verdict and for the origin, and the rules that choose them. Must not know: how rows are made,
+workers' names, screens. Invariants: a worker is blamed only if its inputs equal those of the other worker, or differ
+too
+little to explain the difference; if an operator may have read state that is not an input, the judgement says so.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ROUTES = re.compile(r"rout(?!in)|routing|expert|top_?k|(?<![a-z])moe(?![a-z])",
 
 
 class Verdict(StrEnum):
-    """The result of one comparison, or of many."""
+    """The result of one comparison, or of many comparisons."""
 
     IDENTICAL = "identical"
     WITHIN = "within"
@@ -42,14 +43,14 @@ class Verdict(StrEnum):
 class Blame(StrEnum):
     """Where a difference was born."""
 
-    CULPRIT = "culprit"  # here: the inputs were equal
-    HERE_OR_CACHE = "here_or_cache"  # here, or in state that is not an input
-    PROPAGATED = "propagated"  # before: the inputs differ
+    CULPRIT = "culprit"  # at this site: the inputs were equal
+    HERE_OR_CACHE = "here_or_cache"  # at this site, or in state that is not an input, like a cache
+    PROPAGATED = "propagated"  # before this site: the inputs already differ
     UNKNOWN = "unknown"
 
 
 class NotFinite(StrEnum):
-    """Where NaN and infinities come from, if only one of two outputs has them."""
+    """Where NaN and infinities come from, if the two outputs do not have equally many of them."""
 
     BORN = "born"
     PASSED_ON = "passed_on"
@@ -57,7 +58,7 @@ class NotFinite(StrEnum):
 
 
 class DecodedFingerprint(NamedTuple):
-    """A decoded record, the number of its worker, and the site's number in that worker."""
+    """A decoded record, the number of its worker, and the number of its site in that worker."""
 
     worker: int
     site: int
@@ -76,7 +77,7 @@ class DecodedFingerprint(NamedTuple):
         return tensors[1:]
 
     def document(self) -> dict[str, Any]:
-        """The JSON of the fingerprint, without its worker."""
+        """The fingerprint as JSON, without its worker."""
         record, shown = self.record, records.tensor_document(self.output)
         has_step = record["step"] != 0 or record["flags"] & _reader.CHECKED_STEP != 0
         return {
@@ -102,11 +103,11 @@ class Judgement(NamedTuple):
     """The judgement of a row.
 
     Attributes:
-        blame: where the difference was born; None: nothing differs.
-        not_finite: where NaN or infinities come from; None: no output has them, or both have.
-        error: the estimated relative error; None: unknown.
-        inputs_error: the largest error of an input; 0: the inputs are equal; None: unknown.
-        rounding: whether another order of the same additions explains the error.
+        blame: where the difference was born; None if nothing differs.
+        not_finite: where NaN or infinities come from; None if both outputs have equally many of them.
+        error: the estimated relative error of the output; None if unknown.
+        inputs_error: the largest error of an input; 0 if the inputs are equal, None if unknown.
+        rounding: whether adding the same numbers in another order explains the error.
     """
 
     verdict: Verdict
@@ -128,7 +129,7 @@ def judged(row: MatchRow, site: Site, against: DecodedFingerprint, worst: Decode
         return Judgement(Verdict.IDENTICAL, error=0.0, inputs_error=row.inputs_error)
     verdict = Verdict.WITHIN
     if class_ == Class.DIVERGED:
-        # A router's integers are the numbers of the experts to run next.
+        # A router's output of integers lists the experts that run next.
         routes = against.output["dtype"] in _INTEGERS and _ROUTES.search(site.kernel) is not None
         verdict = Verdict.ROUTING if routes else Verdict.DIVERGED
     return Judgement(
@@ -142,18 +143,18 @@ def judged(row: MatchRow, site: Site, against: DecodedFingerprint, worst: Decode
 
 
 def blame(site: Site, one: DecodedFingerprint, other: DecodedFingerprint, row: MatchRow) -> Blame:
-    """Where the difference of two outputs was born."""
+    """Return where the difference between two outputs was born."""
     here = Blame.HERE_OR_CACHE if _stateful(site, one) or _stateful(site, other) else Blame.CULPRIT
     if not (_given(one) and _given(other)):
         return Blame.UNKNOWN
     if _equal(one.inputs, other.inputs):
         return here
     if row.inputs_error is None:
-        # A record has room for a few inputs. Of further inputs it has one checksum, and no sketch.
+        # A record has room for the sketches of a few inputs. All further inputs share one checksum without a sketch.
         return Blame.UNKNOWN if _more(one) or _more(other) else Blame.PROPAGATED
     if row.tolerance is None or row.inputs_error > row.tolerance:
         return Blame.PROPAGATED
-    # The inputs differ by rounding only. Even that can make an operator like argmax choose another element.
+    # The inputs differ only by rounding. Even that can make an operator like argmax choose another element.
     chooses = one.output["dtype"] in _INTEGERS
     explained = chooses or _more(one) or _more(other)
     far = row.error is None or row.error > _MANY_TIMES * row.inputs_error
@@ -161,7 +162,7 @@ def blame(site: Site, one: DecodedFingerprint, other: DecodedFingerprint, row: M
 
 
 def not_finite(one: DecodedFingerprint, other: DecodedFingerprint) -> NotFinite | None:
-    """The origin of NaN and infinities if two outputs have different numbers of them."""
+    """Return the origin of NaN and infinities if the two outputs have different numbers of them, else None."""
     if _not_finite(one.output) == _not_finite(other.output):
         return None
     if not (_given(one) and _given(other)) or len(one.inputs) != len(other.inputs):
@@ -181,7 +182,7 @@ def _more(one: DecodedFingerprint) -> bool:
 
 
 def _stateful(site: Site, one: DecodedFingerprint) -> bool:
-    """Whether state may decide the output: the call's flag says so, or else the site's name."""
+    """Whether state may decide the output, by the flag of the call or, without a flag, by the name of the site."""
     flags = one.record["flags"]
     return bool(flags & _reader.CHECKED_STATEFUL or (is_stateful(site) and not flags & _reader.CHECKED_STATELESS))
 

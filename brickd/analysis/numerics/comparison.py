@@ -1,8 +1,9 @@
 """The comparison of workers by one kind of evidence: the counts, and the differences.
 
-Owns: the effect of lost records on a difference, the choice of the outlier, which differences follow from others. Must
-not know: where workers come from, documents, screens. Invariants: a verdict uses only one kind of evidence; a
-difference that lost records may explain is never `diverged`; with two workers, neither is the outlier.
+Owns: the effect of lost records on a difference, the choice of the outlier, which differences result from earlier ones.
+Must not know: where workers come from, documents, screens. Invariants: a verdict uses only one kind of evidence; if
+lost
+records may explain a difference, its verdict is never `diverged`; of two workers, neither is the outlier.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from brickd.shm._reader import CHECKED_STEP
 from brickd.shm.records import checked_head
 from brickd.shm.sites import plain
 
-ROWS_MAX = 1024  # rows that are judged
+ROWS_MAX = 1024  # rows that one comparison judges
 _BORN = (Blame.CULPRIT, Blame.HERE_OR_CACHE)
 
 
@@ -35,13 +36,13 @@ class EvidenceClass(StrEnum):
 
 
 class Party(NamedTuple):
-    """A worker that is compared.
+    """A worker that takes part in the comparison.
 
     Attributes:
-        number: the number of its producer.
-        since: ticks; earlier fingerprints do not count.
-        lost: the number of lost records.
-        worn: whether its oldest fingerprints may be evicted.
+        number: the worker's number in the window of fingerprints.
+        since: in ticks; earlier fingerprints do not count.
+        lost: the number of the worker's lost records.
+        worn: whether the worker's oldest fingerprints may be evicted.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Party(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A row with unequal outputs, and its fingerprints, which are still in the window."""
+    """A row with unequal outputs, and the fingerprints of the two workers that differ most."""
 
     row: MatchRow
     site: int
@@ -66,12 +67,12 @@ class Difference(NamedTuple):
         return self.judgement.verdict.differs
 
     def members(self, *classes: Class) -> list[int]:
-        """The parties of these classes."""
+        """The parties whose fingerprints have one of these classes."""
         return [member.worker for member in self.row.members if member.class_ in classes]
 
     @property
     def agree(self) -> list[int]:
-        """The parties that agree with the reference; if any near party is undecided, only the equal ones."""
+        """The parties that agree with the reference. If similar outputs are undecided, only equal ones agree."""
         both = self.members(Class.IDENTICAL, Class.WITHIN)
         return both if len(both) == self.row.agree else self.members(Class.IDENTICAL)
 
@@ -91,10 +92,12 @@ class Comparison:
     """The result of a comparison.
 
     Attributes:
-        differences: the first ones, in the order of execution.
-        step: the only step that was compared; None: all of them.
+        differences: the first differences, in the order of execution.
+        step: the only step that was compared; None if all steps were compared.
         step_text: the text of this step, if it is known.
-        steps: if fewer than two parties have `step`, the steps that each party has; None: it has no fingerprints.
+        steps: filled only if fewer than two parties have `step`: the steps that each party has; None for a party
+            without
+            fingerprints.
     """
 
     evidence: EvidenceClass
@@ -131,12 +134,12 @@ class Comparison:
 
     @property
     def not_comparable(self) -> dict[str, int]:
-        """The numbers of impossible comparisons, by reason."""
+        """The number of impossible comparisons for each reason."""
         return {class_.name.lower(): n for class_, n in sorted(self.counts.items()) if not class_.comparable}
 
     @property
     def verdict(self) -> Verdict:
-        """The overall verdict: that of the first difference, if there is one."""
+        """The overall verdict. The first certain difference decides it, if there is one."""
         if self.diverged > 0:
             return Verdict.DIVERGED if self.first is None else self.first.judgement.verdict
         if self.incomplete:
@@ -152,7 +155,7 @@ class Comparison:
 
     @property
     def outlier(self) -> int | None:
-        """The one party that differs from at least two others that agree."""
+        """The only party that differs, while at least two other parties agree."""
         first = self.first
         if first is None:
             return None
@@ -160,13 +163,13 @@ class Comparison:
         return apart[0] if len(apart) == 1 and len(first.agree) >= 2 else None
 
     def born(self) -> list[int]:
-        """The sites where a difference was born, in order. One at a cache may follow from another."""
+        """The sites where a difference was born, in order. A site with a cache may repeat an earlier difference."""
         found = [each for each in self.differences if each.differs and each.judgement.blame in _BORN]
         sure = (each.site for each in found if each is self.first or each.judgement.blame == Blame.CULPRIT)
         return list(dict.fromkeys(sure))
 
     def missing(self) -> tuple[int, int]:
-        """Count the missing fingerprints that were not lost: of the first party, and of the others."""
+        """Count the fingerprints that are missing but not lost: those of the first party, and those of the others."""
         lacks = [
             0 if party.lost else found.missing for party, found in zip(self.parties, self.matched.workers, strict=True)
         ]
@@ -182,7 +185,7 @@ def compare(
     step_text: str | None = None,
     rtol: float | None = None,
 ) -> Comparison:
-    """Compare workers by input or by run; `step` and `rtol` as for `match`, `step_text`: what the step is called."""
+    """Compare workers by input or by run; `step` and `rtol` as for `match`; `step_text` is the name of the step."""
     found = match(
         numerics.fingerprints,
         [party.number for party in parties],
@@ -205,7 +208,7 @@ def compare(
 
 
 def _recorded_steps(numerics: Numerics, parties: Sequence[Party]) -> list[frozenset[int] | None]:
-    """The steps of each party's fingerprints. Reads all fingerprints, in about 4 µs each."""
+    """The steps of each party's fingerprints. This reads all fingerprints, which takes about 4 µs for each."""
     found: dict[int, set[int]] = {}
     since = {party.number: party.since for party in parties}
     for number in range(numerics.fingerprints.first, numerics.fingerprints.end):
@@ -226,24 +229,27 @@ def _difference(numerics: Numerics, row: MatchRow) -> Difference | None:
 
 
 def _outermost_first(numerics: Numerics, differences: Sequence[Difference]) -> list[Difference]:
-    """Sort differences of rows: at outermost sites first, since each was born at its site; with a majority first."""
+    """Sort differences of rows: outermost sites first, then differences with a majority.
+
+    The inputs of a differing row were equal, so a difference was born within its site. The outermost site contains all.
+    """
     sites = {each.site for each in differences if each.differs}
     within = {site for site in sites if any(_encloses(numerics, other, site) for other in sites)}
     return sorted(differences, key=lambda each: (each.site in within, len(each.agree) < 2))
 
 
 def _encloses(numerics: Numerics, outer: int, inner: int) -> bool:
-    """Whether the second site is a part of the first one, by their names."""
+    """Whether the site `inner` is a part of the site `outer`, by their names."""
     one, other = numerics.sites[outer], numerics.sites[inner]
     return other.layer == one.layer and other.kernel.startswith(f"{one.kernel}.")
 
 
 def inner_sites(numerics: Numerics, rows: Comparison, outer: int) -> list[int]:
-    """Return the sites within a site that differ, too."""
+    """Return the sites inside the site `outer` that also differ."""
     sites = dict.fromkeys(each.site for each in rows.differences if each.differs)
     return [site for site in sites if _encloses(numerics, outer, site)]
 
 
 def following(run: Comparison, born: Sequence[int]) -> int:
-    """Return how many other sites differ by run."""
+    """Count the sites that differ by run but where no difference was born."""
     return sum(site.classes[Class.DIVERGED] > 0 and site.site not in born for site in run.matched.sites)

@@ -1,7 +1,7 @@
 """Coverage: which sites were compared, and which cannot be compared.
 
 Owns: the state of a site, and the sums of a service. Must not know: screens, JSON, how a finding is reached. Invariant:
-what was not compared is counted by its reason.
+each fingerprint that was not compared is counted under its reason.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
 
-_CLOSED = "closed"  # the category that a worker gives to the kernel of such a site
+_CLOSED = "closed"  # workers give this category to a site whose inside cannot be recorded
 
 
 class SiteState(StrEnum):
     """How far a site is compared, the most important state first."""
 
     DIFFERS = "differs"
-    UNJUDGED = "not_judged"  # outputs differ, but they are not judged yet, or there was no room
-    UNREPEATED = "does_not_repeat"  # workers contradict themselves: the workers or the kernel may be the cause
-    OFF = "off"  # not recorded, because its tensors would reveal text of customers
+    UNJUDGED = "not_judged"  # outputs differ, but are not judged yet or could not be kept for lack of room
+    UNREPEATED = "does_not_repeat"  # workers contradict themselves; the cause is a worker or the kernel
+    OFF = "off"  # not recorded, because its tensors would reveal the text of requests
     LEFT_OUT = "left_out"  # the operator excluded the site from recording
     CLOSED = "closed"  # inside a module that torch compiles or copies to several devices: only its outside is visible
-    SILENT = "silent"  # a known site without a record
-    NO_INPUTS = "no_inputs"  # recorded without inputs, so no counterpart can be found
+    SILENT = "silent"  # the site is known but has no fingerprint
+    NO_INPUTS = "no_inputs"  # the fingerprints have no inputs, so they have no counterpart
     STATEFUL = "stateful"  # the output depends on state that is not an input
-    ALONE = "alone"  # no two workers had the same work
+    ALONE = "alone"  # no other worker had the same inputs
     COMPARED = "compared"
 
 
 class SiteSeen(NamedTuple):
-    """A site; `classes`: the uuids of each numeric class, if there are several."""
+    """A site and its counts; `classes` has the uuids of the workers in each numeric class, if there are several."""
 
     place: ServiceSite
     state: SiteState
@@ -45,22 +45,22 @@ class SiteSeen(NamedTuple):
 
 
 class ServiceSeen(NamedTuple):
-    """A service.
+    """The coverage of a service.
 
     Attributes:
-        workers: how many of its workers have sites.
-        counts: the counts of its fingerprints of whole tensors.
-        rows: the counts of its rows.
-        off: sites that are not recorded.
-        closed: sites that cannot be recorded.
-        no_inputs: sites without inputs.
-        lost: checksums for which workers had no room.
-        unreadable: tensors that workers could not read.
-        differ: sites where workers differ.
-        rows_differ: sites where rows differ.
-        classes: the largest number of numeric classes at a site.
-        unkept: the number of findings that had no room.
-        compared_ns: the time of the last comparison, since 1970; None: nothing was compared.
+        workers: the number of workers with sites.
+        counts: the counts of fingerprints of whole tensors.
+        rows: the counts of fingerprints of single rows.
+        off: the number of sites that are not recorded.
+        closed: the number of sites that cannot be recorded.
+        no_inputs: the number of sites without inputs.
+        lost: the number of checksums for which workers had no room.
+        unreadable: the number of tensors that workers could not read.
+        differ: the number of sites where workers differ.
+        rows_differ: the number of sites where rows differ.
+        classes: the largest number of numeric classes at one site.
+        unkept: the number of findings for which the daemon had no room.
+        compared_ns: the time of the last comparison, since 1970; None if nothing was compared.
     """
 
     service: str
@@ -162,7 +162,7 @@ def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
     known = {
         place: SiteCounts(category)
         for place, category in (off | on).items()
-        if place._replace(rows=True) not in counted  # else only its rows are recorded
+        if place._replace(rows=True) not in counted  # without counts of whole tensors, only rows are recorded
     } | counted
     left_out -= recorded
     classes = _classes(compared, workers)
@@ -182,9 +182,9 @@ def state_of(
     on: Collection[ServiceSite],
     left_out: Collection[ServiceSite] = (),
 ) -> SiteState:
-    """The state of a site.
+    """Return the state of a site.
 
-    Sites are `off` if they reveal text of customers, `left_out` if the operator excluded them from recording.
+    `off`: the sites that would reveal the text of requests. `left_out`: the sites that the operator excluded.
     """
     if place in compared.findings:
         return SiteState.DIFFERS
@@ -206,7 +206,7 @@ def state_of(
 
 
 def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
-    """Return the lowest rate, whether only instrumented models have it, and the workers."""
+    """Return the lowest rate, whether only instrumented models have it, how many workers have it, and all workers."""
     alive = [worker.reading for worker in workers if worker.reading.alive]
     rates = [(each.rate or each.own_rate or _reader.RATE_ALL, each.own_rate != 0) for each in alive]
     least = min(rates, default=(_reader.RATE_ALL, False))
@@ -225,7 +225,7 @@ def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:
 
 
 def _bricks(paths: Sequence[CallPath | None]) -> set[int]:
-    """The names of bricks, without kernels, transfers, functions, tasks and files: these compute no outputs."""
+    """The names of bricks. Kernels, transfers, functions, tasks and files are left out: they compute no outputs."""
     known = [(number, path) for number, path in enumerate(paths) if number and path is not None]
     functions = {path.parent for _, path in known if path.unit == _reader.UNIT_DEFINED}
     kernels = {(path.parent, path.name) for _, path in known if path.unit == _reader.UNIT_LAUNCHED}
@@ -234,6 +234,6 @@ def _bricks(paths: Sequence[CallPath | None]) -> set[int]:
         for number, path in known
         if not path.marks
         and number not in functions
-        # The time of a kernel has the same name and parent as its launch.
+        # Recorded kernel times have the same name and parent as the launch of that kernel.
         and (path.unit == _reader.UNIT_TICKS or (path.parent, path.name) not in kernels)
     }

@@ -1,8 +1,8 @@
 """The result of a comparison in sentences.
 
-Owns: the words of these sentences. Must not know: how verdicts are reached, screens. Invariants: sentences are raw, and
-their caller escapes them; the expected value is the reference's, the actual value is the other's; a sentence that says
-that nothing differs says how much was compared.
+Owns: the words of these sentences. Must not know: how verdicts are reached, screens. Invariants: sentences are not
+escaped, so the caller escapes them; "expected" is the value of the reference, "actual" that of the other worker; a
+sentence that says that nothing differs also says how much was compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brickd.shm._reader import CONTENTS_MIN
 from brickd.shm.sites import Site
 
 _NAMED = 3
-_HASHED = 1 << 40  # larger than any step number of an engine
+_HASHED = 1 << 40  # larger than any step number of an engine: such a number is the digest of a text
 _NOT_FINITE = {
     NotFinite.BORN: "NaN or infinities are born there",
     NotFinite.PASSED_ON: "NaN or infinities are passed on",
@@ -44,7 +44,7 @@ def listed(names: Sequence[str], most: int = _NAMED) -> str:
 
 
 def step(number: int, text: str | None = None) -> str:
-    """A step by its text, or by its number; if the text of a step is unknown, by its digest.
+    """Name a step by its text or its number. A digest without a known text is shown in hexadecimal.
 
     >>> step(17), step(0xFEDCBA9876543210), step(0xFEDCBA9876543210, "req-1")
     ('step 17', 'step fedcba9876543210', 'step req-1')
@@ -63,7 +63,7 @@ def place(of: Comparison, site: Site, difference: Difference) -> str:
 
 
 def headline(of: Comparison, site: Site | None) -> str:
-    """State the verdict and its evidence; `site` is that of the first difference."""
+    """State the verdict and its evidence; `site` is the site of the first difference."""
     names = [party.name for party in of.parties]
     first = of.first
     match of.verdict:
@@ -112,7 +112,7 @@ def explained(difference: Difference) -> str:
 
 
 def _rounding(difference: Difference) -> str:
-    """Note that rounding may explain it, and how to find out."""
+    """Say that rounding may explain the difference, and how the user can find out."""
     contents = difference.row.contents
     known = "Say so by backend="
     if contents:
@@ -150,7 +150,7 @@ def _born(difference: Difference) -> str:
 
 
 def diagnosis(of: Comparison, site: Site, difference: Difference) -> str:
-    """Describe one difference: the expected and the actual value, each with its worker."""
+    """Describe one difference: the expected and the actual value, and the worker of each."""
     expected, actual = of.parties[difference.expected].name, of.parties[difference.actual].name
     return (
         f"{place(of, site, difference)}: expected {difference.against.output['checksum']:016x} ({expected}), actual"
@@ -163,7 +163,7 @@ def _error(value: float | None) -> str:
 
 
 def after(of: Comparison, follow: int | None, born: int) -> str | None:
-    """Count the sites after the first difference, or within its site; at `born` others, a difference was born."""
+    """Count the `follow` sites that also differ, and the `born` other sites where a difference was also born."""
     where = "site within it" if of.evidence == EvidenceClass.ROW else "later site"
     parts = [plural(follow, f"{where} also differs", f"{where.replace('site', 'sites')} also differ")] if follow else []
     parts += [f"a difference was also born at {plural(born, 'other site')}"] if born else []
@@ -202,7 +202,7 @@ def outputs_not_compared(tried: Comparison) -> str:
 
 
 def _absent(tried: Comparison, silent: Sequence[str]) -> str:
-    """Say which workers have no fingerprints of the step that the query names, and which steps they have."""
+    """Say which workers have no fingerprints of the step in the query, and which steps each worker has."""
     of: dict[str, list[str]] = {}
     for party, steps in zip(tried.parties, tried.steps, strict=True):
         of.setdefault(_range(steps), []).append(party.name)
@@ -211,7 +211,7 @@ def _absent(tried: Comparison, silent: Sequence[str]) -> str:
 
 
 def _range(steps: Collection[int] | None) -> str:
-    """Describe a worker's steps. Those that are digests have no order.
+    """Describe a worker's steps. Steps that are digests have no order, so only an example is given.
 
     >>> _range([3]), _range([4, 2, 3]), _range([4, 2]), _range([5, 1 << 63])
     ('step 3', 'steps 2 to 4', '2 steps from 2 to 4', '2 steps, such as 5')
@@ -239,7 +239,7 @@ def _try(steps: Sequence[Collection[int] | None]) -> str:
 
 
 def _next(tried: Comparison) -> str:
-    """Suggest `--by run`: only a person knows whether the steps were the same work."""
+    """Suggest `--by run`. Only the user knows whether the workers did the same work in the same steps."""
     return "" if tried.evidence == EvidenceClass.RUN else " (did they do the same work? --by run)"
 
 

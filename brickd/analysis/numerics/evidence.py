@@ -1,7 +1,7 @@
-"""Adds stored evidence to a window again after its fingerprints were evicted.
+"""Adds stored evidence to a window of fingerprints from which it was evicted.
 
 Owns: the insertion of a stored fingerprint. Must not know: how a difference was found, who asks. Invariants: evidence
-keeps its names; fingerprints that are still in the window are not added twice.
+keeps its names; a fingerprint that is still in the window is not added again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def add(
 ) -> None:
     """Add a stored fingerprint of a worker at a site.
 
-    The fingerprint was comparable before, so the site loses its stateful flag. If the host called the record stateless,
-    the flag has no effect.
+    The fingerprint was comparable when it was stored. So it is added without the stateful flag of its site, unless the
+    engine declared the call stateless, which overrides the flag.
     """
     events, _ = records.events(evidence.slots)
     for record in events:
@@ -34,7 +34,7 @@ def add(
 
 
 def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) -> None:
-    """Add the stored evidence about workers (uuid: shard) whose fingerprints were evicted, and who differed by rows."""
+    """Add stored evidence of these workers (uuid: shard) if it was evicted, and note which workers differ by rows."""
     for place, finding in compared.findings.items():
         site = numerics.sites.number(Site(place.kernel, place.layer, finding.category))
         oldest_ns = compared.oldest.get((place.service, place.rows))

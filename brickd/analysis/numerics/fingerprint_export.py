@@ -1,6 +1,6 @@
-"""Exports the fingerprints of a daemon, and imports them to compare them with others.
+"""Exports the fingerprints of a daemon, and imports them elsewhere to compare them with others.
 
-Owns: the form of an export. Must not know: HTTP, who asks. Invariant: a document has all that the daemon knows of them:
+Owns: the form of an export. Must not know: HTTP, who asks. Invariant: an export has all that a comparison needs:
 fingerprints, names, losses.
 """
 
@@ -19,7 +19,7 @@ _NOWHERE = ""  # exported weights have no prefix
 
 
 def document(numerics: Numerics) -> dict[str, Any]:
-    """The JSON of all fingerprints."""
+    """Return all fingerprints as JSON."""
     records: dict[int, list[bytes]] = {}
     for number in range(numerics.fingerprints.first, numerics.fingerprints.end):
         if (found := numerics.fingerprints.read(number)) is not None:
@@ -45,7 +45,7 @@ def document(numerics: Numerics) -> dict[str, Any]:
 
 
 def add_exported(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> None:
-    """Add a document's fingerprints; put `mark` before their uuids."""
+    """Add the fingerprints of a document; put `mark` before the uuids of its workers."""
     numerics.gone += document["evicted"]
     for each in document["workers"]:
         tables = partial(WorkerNames, _rows(each["names"]), _rows(each["sites"]))

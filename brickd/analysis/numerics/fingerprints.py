@@ -2,8 +2,8 @@
 
 Owns: the producers of fingerprints, and the translation of the numbers in a worker's records into numbers that all
 workers share. Must not know: where records come from, what is done about differences. Invariants: a record is added
-once; its references are resolved by name, or by number if they have no name; fingerprints are bounded by bytes; with
-shares, each service has an equal share of the bytes, and no other service evicts fingerprints in it.
+once; its references are resolved by name, or by number if they have no name; the bytes of all fingerprints are bounded;
+if the bytes are shared out, each service has an equal share, and a service evicts only its own fingerprints.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from brickd.shm import _reader
 from brickd.shm.sites import Site, Sites, WorkerNames, digest
 
 WINDOW_BYTES = 64 << 20
-ALL_BYTES = 1 << 30  # the bytes of fingerprints received for one query
+ALL_BYTES = 1 << 30  # the limit in bytes for the fingerprints that one query receives
 PRODUCERS_MAX = 4_096
 GONE = -1  # `began` of a worker whose first fingerprints were evicted before the worker was known
 _VAIN_MAX = 1_023
-_UNKNOWN = 2**32 - 2  # a number that no service has
+_UNKNOWN = 2**32 - 2  # a number that is never given to a service
 
 
 class Learned(NamedTuple):
-    """A worker's tables, and the digests of its names and sites by number; 0: without a name."""
+    """A worker's tables, and the digests of its names and sites by number. A digest of 0: without a name."""
 
     tables: WorkerNames
     names: array[int]
@@ -39,15 +39,15 @@ class FingerprintProducer:
     """A worker that sends fingerprints.
 
     Attributes:
-        shard: the part of the model that it holds, or "".
-        shard_digest: 0: no shard.
-        number: the count of its fingerprints.
-        lost: checksums for which it had no room.
-        lost_before: the count of its service's fingerprints when `lost` last grew.
-        newest: the counts of the fingerprints in its windows at its last ones; 0: it has none.
-        latest: the count of all services' fingerprints at its last one.
-        began: the count of its service's fingerprints before its first one; negative if some of its own are already
-            evicted.
+        shard: the part of the model that the worker holds, or "".
+        shard_digest: the digest of `shard`; 0 without a shard.
+        number: the worker's number in the window.
+        lost: the number of checksums for which the worker had no room.
+        lost_before: the number of its service's fingerprints when `lost` last grew.
+        newest: the numbers of the service's fingerprints in each window after the worker's newest one; 0 without one.
+        latest: the number of all services' fingerprints after the worker's newest one.
+        began: the number of its service's fingerprints before the worker's first one; negative if some of the worker's
+            own are already evicted.
     """
 
     def __init__(
@@ -63,14 +63,15 @@ class FingerprintProducer:
         self._vain = self._vain_left = 0  # look-ups to skip after a failed one
 
     def receive(self, records: bytes) -> None:
-        """Take whole records, in order."""
+        """Take whole records, in the order of the ring."""
         if not records:
             return
         left = self._add(records, named=True)
         if left and self._vain_left == 0:
             self.learn()
             left = self._add(left, named=True)
-            # A record may refer to a name that never comes: look it up less and less often.
+            # A record may refer to a name that the worker never publishes. So each failed look-up doubles the time to
+            # the next.
             self._vain = min(2 * self._vain + 1, _VAIN_MAX) if left else 0
             self._vain_left = self._vain
         elif left:
@@ -87,7 +88,7 @@ class FingerprintProducer:
         taken, weights = numerics.fingerprints.add(
             self.number, service, self.shard_digest, sites, names, records, named
         )
-        if numerics.fingerprints.end != all_before:  # records of weights are not in these windows
+        if numerics.fingerprints.end != all_before:  # records of weights are not added to these windows
             self.latest, after = numerics.fingerprints.end, numerics.ends(self.service)
             pairs = zip(self.newest, before, after, strict=True)
             self.newest = Ends(*(new if new != old else own for own, old, new in pairs))
@@ -97,7 +98,7 @@ class FingerprintProducer:
         return records[taken:]
 
     def lose(self, lost: int) -> None:
-        """Set the number of records that the worker has lost so far."""
+        """Set the total number of records that the worker has lost."""
         if lost > self.lost:
             self.lost, self.lost_before = lost, self._numerics.gone + self._numerics.extent(self.service).end
 
@@ -113,12 +114,12 @@ class FingerprintProducer:
 
     @property
     def tables(self) -> WorkerNames:
-        """The worker's names and sites at the last look-up."""
+        """The worker's names and sites, as last looked up."""
         return self._learned.tables
 
     @property
     def digests(self) -> array[int]:
-        """The digests of its sites by number at the last look-up; 0: without a name."""
+        """The digests of the worker's sites by number, as last looked up; 0: without a name."""
         return self._learned.sites
 
     def known(self, number: int) -> Site | None:
@@ -126,19 +127,19 @@ class FingerprintProducer:
         return self.tables.known(number)
 
     def learn(self) -> None:
-        """Look up its names and sites now."""
+        """Look up the worker's names and sites now."""
         self._learned = self._numerics.learned(self.service, self._tables())
 
 
 class Ends(NamedTuple):
-    """Numbers of fingerprints plus 1, in a service's windows of whole tensors and of rows."""
+    """In each window of a service, the number of a fingerprint plus 1."""
 
     tensors: int
     rows: int
 
 
 class WindowExtent(NamedTuple):
-    """The number of a window, and the counts of its evicted fingerprints and of all it received."""
+    """The number of a window, the number of fingerprints evicted from it, and of all that it received."""
 
     window: int
     first: int
@@ -146,12 +147,11 @@ class WindowExtent(NamedTuple):
 
 
 class Numerics:
-    """The fingerprints of many workers; `gone`: the number evicted before this copy.
+    """The fingerprints of many workers.
 
-    `named` has the sites and workers (numbers of producers) whose rows are known to differ.
-
-    With `shares` each service has two windows, of whole tensors and of rows. All windows have equal shares of the
-    bytes. Only a copy can be compared.
+    With `shares`, each service has two windows, one for whole tensors and one for rows, and all windows have equal
+    shares of the bytes; only a copy of such an object can be compared. `gone` is the number of fingerprints that were
+    evicted before this copy was made. `named` has the sites and workers (as numbers) at which rows are known to differ.
     """
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None, *, shares: bool = False) -> None:
@@ -186,18 +186,18 @@ class Numerics:
         return any(newest > extent.first for newest, extent in zip(producer.newest, extents, strict=True))
 
     def lost(self, producer: FingerprintProducer) -> int:
-        """Return the number of a worker's lost records; 0 if the window no longer covers that time."""
+        """Return the number of a worker's lost records; 0 if they were lost before the window's oldest fingerprint."""
         return producer.lost if producer.lost_before >= self._evicted_of(producer) else 0
 
     def worn(self, producer: FingerprintProducer) -> bool:
-        """Whether a worker's first fingerprints may be evicted."""
+        """Whether some of a worker's first fingerprints may be evicted."""
         return self._evicted_of(producer) > producer.began
 
     def _evicted_of(self, producer: FingerprintProducer) -> int:
         return self.gone + self.extent(producer.service).first
 
     def learned(self, service: str, tables: WorkerNames) -> Learned:
-        """The digests of a worker's names and sites; equal tables of a service share them."""
+        """The digests of a worker's names and sites. Workers of a service with equal tables share one object."""
         learned = self._learned.get(service)
         if learned is None or learned.tables != tables:
             names = array("Q", (0 if row is None else digest(row[0]) for row in tables.names))
@@ -207,7 +207,7 @@ class Numerics:
         return learned
 
     def producer(self, uuid: str, service: str, tables: Callable[[], WorkerNames], shard: str) -> FingerprintProducer:
-        """Add a worker; `shard`: the part of the model that it holds (shards.shard_of), or ""."""
+        """Add a worker; `shard` is the part of the model that it holds (see shards.shard_of), or ""."""
         if len(self.producers) >= PRODUCERS_MAX:
             longest = sorted(self.producers.values(), key=lambda each: each.latest)[: PRODUCERS_MAX // 4]
             self.forget([each.uuid for each in longest])
@@ -225,9 +225,9 @@ class Numerics:
         self._learned = {service: learned for service, learned in self._learned.items() if service in left}
 
     def about(self, uuids: Collection[str]) -> Numerics:
-        """Copy the window with some of the workers.
+        """Copy the window for some of the workers.
 
-        The copy gives the workers new numbers, in order. It shares no mutable state with this window.
+        The workers get new numbers, in the order of `uuids`. The copy shares no mutable state with this window.
         """
         other = Numerics(weights=self.weights.about(uuids))
         theirs = [producer for uuid, producer in self.producers.copy().items() if uuid in uuids]
@@ -254,5 +254,5 @@ class Numerics:
         return number
 
     def service(self, number: int) -> str:
-        """Return the service with this number, if it has a known worker. Sites that had no room have service 0."""
+        """Return the service with this number, or "" without a known worker. Sites without room have service 0."""
         return next((service for service, each in self._services.items() if each == number), "")

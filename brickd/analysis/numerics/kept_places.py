@@ -1,7 +1,8 @@
-"""The places that are remembered after a look: findings, doubts, and which findings keep evidence.
+"""The sites that are remembered after a look: findings, doubts, and which findings keep their fingerprints.
 
-Owns: the limits, and which finding leaves when there is no more room. Must not know: how a place is judged, when.
-Invariants: no worker takes the room of all others; what had no room is counted, and its place can be judged again.
+A look is one round of comparisons. Owns: the limits, and which finding is dropped when there is no more room. Must not
+know: how or when a site is judged. Invariants: one worker cannot take all the room; a finding without room is counted,
+and its site can be judged again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from brickd.analysis.numerics.tally import Tally
 
 
 class KeptPlaces:
-    """The findings and doubts about all places, within limits; each method returns whether there was room."""
+    """The findings and doubts about all sites, within limits. Each method returns whether there was room."""
 
     def __init__(self, before: Compared, tally: Tally) -> None:
         self.findings, self.doubts = dict(before.findings), dict(before.doubts)
@@ -35,7 +36,7 @@ class KeptPlaces:
         )
 
     def find(self, found: DivergentSite) -> bool:
-        """Keep a finding: workers differ there."""
+        """Keep a finding: workers differ at its site."""
         place = found.place
         self.doubts.pop(place, None)
         if not self._places.take(place, _whose(found)):
@@ -58,7 +59,7 @@ class KeptPlaces:
         return leaves is not None
 
     def doubt(self, place: ServiceSite, doubt: Doubt) -> bool:
-        """Keep a doubt: workers contradict themselves there."""
+        """Keep a doubt: workers contradict themselves at this site."""
         self._trust(place)
         if place not in self.doubts and len(self.doubts) >= DOUBTS_MAX:
             return False
@@ -66,7 +67,7 @@ class KeptPlaces:
         return True
 
     def trust(self, place: ServiceSite) -> bool:
-        """Drop the place: nothing is wrong there."""
+        """Forget a site where nothing is wrong."""
         self._trust(place)
         self.doubts.pop(place, None)
         return True
@@ -78,5 +79,5 @@ class KeptPlaces:
 
 
 def _whose(finding: DivergentSite) -> str:
-    """The worker whose room a place takes: the one that differs in the newest case."""
+    """The worker that is charged for the room of a finding: the one that differs in the newest case."""
     return finding.newest.other.worker

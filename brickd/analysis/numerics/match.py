@@ -1,6 +1,6 @@
-"""The reader's comparison of fingerprints, with names for its numbers.
+"""The comparison of fingerprints by the C reader, with names for the numbers that it returns.
 
-Owns: the names of the numbers. Must not know: how rows are made and used.
+Owns: the names of these numbers. Must not know: how rows are made and used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from brickd.shm import _reader
 
 
 class Class(IntEnum):
-    """The classes of `match.h`, in its order. Those after DIVERGED are reasons not to compare."""
+    """The classes of `match.h`, in the same order. The classes after DIVERGED are reasons not to compare."""
 
     IDENTICAL = 0
     WITHIN = 1
@@ -41,7 +41,7 @@ class Class(IntEnum):
 
 
 class Member(NamedTuple):
-    """A fingerprint in a row; `worker`: the index in the list of compared workers."""
+    """A fingerprint in a row; `worker` is an index into the list of compared workers."""
 
     worker: int
     number: int
@@ -49,7 +49,7 @@ class Member(NamedTuple):
 
 
 class Before(NamedTuple):
-    """The numbers of earlier comparisons, by result, in the order of execution."""
+    """The number of earlier comparisons for each result, in the order of execution."""
 
     identical: int
     within: int
@@ -57,20 +57,20 @@ class Before(NamedTuple):
 
 
 class MatchRow(NamedTuple):
-    """One fingerprint of each of several workers; not all are identical.
+    """One fingerprint of each of several workers, not all of them identical.
 
     Attributes:
         class_: diverged if any member is, else the members' greatest class.
         against: the index of the reference.
-        worst: the index of the member that differs most from it.
+        worst: the index of the member that differs most from the reference.
         agree: the number of members that agree with the reference.
-        error: the estimated relative error of the worst; None: unknown.
-        inputs_error: the largest error of its inputs; 0: they are equal; None: unknown.
+        error: the estimated relative error of `worst`; None if unknown.
+        inputs_error: the largest error of the inputs of `worst`; 0 if they are equal, None if unknown.
         tolerance: the largest accepted error.
-        rounding: the expected error of rounding; it is not accepted by input.
-        contents: by input, the number of contents (groups of equal inputs) at which the worst and the reference differ
-            as two numeric classes do; below CONTENTS_MIN: undecided; 0: not two classes.
-        before: the numbers of earlier comparisons; only known for the first row that differs.
+        rounding: the error that rounding may cause; a comparison by input does not accept it.
+        contents: in a comparison by input, the number of contents (groups of equal inputs) at which `worst` and the
+            reference differ like two numeric classes. 0: they are not two classes; below CONTENTS_MIN: undecided.
+        before: the numbers of earlier comparisons; known only for the first row that differs.
     """
 
     class_: int
@@ -90,15 +90,15 @@ class SiteFound(NamedTuple):
     """The result at one site.
 
     Attributes:
-        site: its digest.
-        moment: its first position in the order of execution.
-        fingerprints: the number of its fingerprints.
+        site: the digest of the site.
+        moment: the first position of the site in the order of execution.
+        fingerprints: the number of fingerprints at the site.
         compared: the number of comparisons.
         classes: the number of comparisons of each class.
-        lone: fingerprints without a counterpart in another worker.
+        lone: the number of fingerprints without a counterpart in another worker.
         bare: the number of fingerprints without inputs, in a comparison by input.
-        missing: how often a worker has no record of a step that another worker has.
-        uncertain: like `missing`, but the record may still come, or may be evicted.
+        missing: how often one worker has no record of a step that another worker has.
+        uncertain: the number of missing records that may still arrive, or may be evicted.
         error: the largest accepted error.
     """
 
@@ -123,7 +123,7 @@ class WorkerFound(NamedTuple):
 
 
 class StepOverlap(NamedTuple):
-    """The numbers of steps: those of several workers, those of only one worker, those with different work."""
+    """How many steps several workers have, only one worker has, and with different work in different workers."""
 
     shared: int
     lone: int
@@ -134,11 +134,11 @@ class Matched(NamedTuple):
     """The result for all workers.
 
     Attributes:
-        fingerprints: the number of all their fingerprints.
-        rows: the first rows whose fingerprints differ; comparable rows come first, then in the order of execution.
-        sites: unordered.
-        workers: the workers in the order of the arguments.
-        steps: zeros unless compared by run.
+        fingerprints: the number of fingerprints of all workers.
+        rows: the first rows with differing fingerprints: comparable rows first, each part in the order of execution.
+        sites: the result at each site, in no order.
+        workers: the result for each worker, in the order of the arguments.
+        steps: zeros unless the comparison is by run.
     """
 
     fingerprints: int
@@ -165,18 +165,18 @@ def match(
     """Compare workers.
 
     Args:
-        fingerprints: a copy that no other code uses: it is locked during the comparison.
-        workers: their numbers; without a majority the first worker is the reference.
-        since: per worker, ignore fingerprints before these ticks.
-        by_input: compare fingerprints with equal inputs at any time; False: compare those of one site, step and
-            position.
+        fingerprints: a copy that no other code uses, because it is locked during the comparison.
+        workers: the numbers of the workers; without a majority the first worker is the reference.
+        since: per worker, in ticks; earlier fingerprints are ignored.
+        by_input: True compares fingerprints with equal inputs at any time. False compares those of the same site, step
+            and position.
         step: compare only this step.
-        rtol: the largest accepted relative error; None: derived from the dtype and the size of the reduction.
+        rtol: the largest accepted relative error; None derives it from the dtype and the size of the reduction.
         rows_max: the largest number of rows in the result.
-        lost: by run, per worker, the number of lost records; empty: none.
-        worn: by run, per worker, whether its oldest fingerprints may be evicted; empty: no.
-        rows: by input, compare single rows; False: compare whole tensors.
-        named: of rows, sites and workers: each is known to differ there, so each of its differences counts.
+        lost: for a comparison by run, per worker, the number of lost records; empty: none.
+        worn: for a comparison by run, per worker, whether its oldest fingerprints may be evicted; empty: no.
+        rows: for a comparison by input: True compares single rows, False compares whole tensors.
+        named: pairs of a site and a worker whose rows are known to differ, so that each of its differences counts.
     """
     limit = -1.0 if rtol is None else rtol
     found = fingerprints.match(

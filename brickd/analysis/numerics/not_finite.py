@@ -1,14 +1,14 @@
 """Finds NaN and infinities that are born at a site. This needs no second worker.
 
 Owns: when such a value is a finding, and the findings, which survive a restart of the daemon. Must not know: how the
-values are counted, how findings are shown. Invariants: a site whose first fingerprints have a kind in all workers
-gives it by design, like a mask; findings are bounded, and those of unknown workers are dropped; findings without room
-are counted.
+values are counted, how findings are shown. Invariants: the number of findings is bounded; findings without room are
+counted; findings of unknown workers are dropped; if the first fingerprints of all workers at a site have a kind of
+value, as with a mask, this is by design and no finding.
 
-A kind (NaN, +Inf, -Inf) that is born in a worker is a finding if it first appeared after the worker's first
-fingerprints at the site, or if another worker of the service has as many fingerprints there and none with that kind.
-Counts restart with the daemon, and when all of the worker's fingerprints there are evicted. A birth that was by design
-stays so.
+A kind is NaN, +Inf or -Inf. It is born at a site if the output has it and no input does. A birth is a finding in two
+cases: it first appeared after the worker's first fingerprints at the site, or another worker of the service has that
+many fingerprints at the site and none of this kind. Counts start again with the daemon, and when all of a worker's
+fingerprints at the site are evicted. A birth that was once found to be by design stays by design.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.base.json_values import I32_MAX, listed, require, unicode, whole
 
 KINDS = ("NaN", "Inf", "-Inf")
-# A kind in these first fingerprints of a worker at a site is by design. Masks, logarithms of zero and choices of the
-# largest logits give -Inf occasionally in healthy models.
+# A kind that appears within this number of a worker's first fingerprints at a site is by design. In healthy models,
+# masks, logarithms of zero and the choice of the largest logits occasionally give -Inf.
 FIRST = {"NaN": 16, "Inf": 16, "-Inf": 1_024}
 BIRTHS_MAX = 1_024
 BY_DESIGN_MAX = 4_096
 
 
 class BornAt(NamedTuple):
-    """A kind at a site of a worker (its uuid); the layer is -1 without one."""
+    """A kind of value at a site of a worker (given by its uuid); the layer is -1 for a site without a layer."""
 
     service: str
     kernel: str
@@ -39,7 +39,7 @@ class BornAt(NamedTuple):
 
 
 class Birth(NamedTuple):
-    """How often it was born there, and when it was first and last seen (since 1970)."""
+    """How often the value was born there, and the times of the first and the last birth (since 1970)."""
 
     times: int
     since_ns: int
@@ -50,7 +50,7 @@ Births = Mapping[BornAt, Birth]
 
 
 class CountedBirths(NamedTuple):
-    """The counts of one worker at one site; per kind, the first fingerprint and the number."""
+    """The counts of one worker at one site: for each kind, its first fingerprint and its number."""
 
     service: int
     site: int
@@ -59,12 +59,12 @@ class CountedBirths(NamedTuple):
     kinds: tuple[tuple[int, int], ...]
 
 
-# A kind, a worker and a site, as numbers in a window.
+# The worker, the site and the kind of a birth; worker and site as numbers of a window.
 _Key = tuple[int, int, str]
 
 
 def found(rows: Sequence[CountedBirths], by_design: Collection[_Key] = ()) -> Iterator[tuple[CountedBirths, str, int]]:
-    """Return the births that are not by design: the row, the kind, and how often."""
+    """Return the births that are not by design: the counts, the kind, and how often it was born."""
     at_site: dict[tuple[int, int], list[CountedBirths]] = defaultdict(list)
     for row in rows:
         at_site[row.service, row.site].append(row)
@@ -83,9 +83,9 @@ class Known(NamedTuple):
     """All known births.
 
     Attributes:
-        by_design: births that a worker has had since its first fingerprints. They are stored, because counts that
-            restart may not show that they are by design.
-        new: new findings of this look.
+        by_design: births that a worker has had since its first fingerprints. They are stored, because counts that start
+            again may not show this.
+        new: the findings that are new in this look.
         unkept: the number of findings without room.
     """
 
@@ -106,10 +106,10 @@ class BirthsWatch:
     def __init__(self, numerics: Numerics) -> None:
         self._numerics = numerics
         self._counted: dict[_Key, _Counted] = {}
-        self._unkept: dict[_Key, int] = {}  # when each finding without room was first found
+        self._unkept: dict[_Key, int] = {}  # the time when each finding without room was first found
 
     def look(self, before: Births, by_design: Collection[BornAt], known: Collection[str], at_ns: int) -> Known:
-        """Return the current findings; `known`: uuids of workers."""
+        """Return the current findings; `known` has the uuids of all known workers."""
         births = {at: birth for at, birth in before.items() if at.worker in known}
         designs = {at for at in by_design if at.worker in known}
         rows = [CountedBirths(*row[:4], row[4:]) for row in self._numerics.fingerprints.births()]
@@ -136,7 +136,7 @@ class BirthsWatch:
         return Known(births, frozenset(designs), new, len(unkept))
 
     def _places(self, rows: Sequence[CountedBirths], known: Collection[str]) -> dict[_Key, tuple[BornAt, _Counted]]:
-        """Return the births in known workers: the place, and how often."""
+        """Return the births in known workers: where each was born, and how often."""
         producers = {each.number: each for each in self._numerics.producers.copy().values()} if rows else {}
         places: dict[_Key, tuple[BornAt, _Counted]] = {}
         for row in rows:
@@ -152,7 +152,7 @@ class BirthsWatch:
 
 
 def plain(births: Births) -> list[list[Any]]:
-    """The JSON of births."""
+    """Encode births as JSON."""
     return [[*at, *birth] for at, birth in births.items()]
 
 
@@ -162,7 +162,7 @@ def of_document(rows: Any) -> dict[BornAt, Birth]:
 
 
 def plain_places(places: Collection[BornAt]) -> list[list[Any]]:
-    """The JSON of places."""
+    """Encode places as JSON."""
     return [[*at] for at in sorted(places)]
 
 

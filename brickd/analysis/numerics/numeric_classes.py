@@ -1,9 +1,10 @@
-"""Numeric classes: workers that add up the same numbers in the same order.
+"""Numeric classes: groups of workers that add up the same numbers in the same order.
 
-Owns: the known classes, when they are checked, which members of a group are judged. Must not know: the rule
-(match_classes.c), the report on a worker that differs. Invariants: while it is unknown whether two workers are of two
-classes, no worker is named and nothing counts as judged; a look makes a bounded number of checks, and no place waits
-forever; a worker of a third class never decides which of two workers is right; all state is bounded.
+Owns: the known classes, when they are checked, which members of a group are judged. Must not know: the rule for a class
+(match_classes.c), the report on a worker that differs. Invariants: no worker is named, and nothing counts as judged,
+until it is known whether two different outputs come from two classes; a look makes a bounded number of checks, and
+every
+site gets its turn; a worker of a third class never decides which of two workers is right; all state is bounded.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from brickd.analysis.numerics.evidence import add
 from brickd.analysis.numerics.online_state import CLASSES_MAX, WORKERS_MAX, Apart, Case, ServiceSite
 from brickd.shm import _reader
 
-TURNS_MAX = 4  # checks per look: each reads all fingerprints once
-_OUTPUTS_MAX = 4  # compared outputs per group: the most frequent, and the judged one
-_NEAR_MAX = 16  # outputs per group to select them from
+TURNS_MAX = 4  # checks in one look; each check reads all fingerprints once
+_OUTPUTS_MAX = 4  # compared outputs in a group: the most frequent ones, and the one to judge
+_NEAR_MAX = 16  # the most frequent outputs of a group; those that are not compared may be of another class
 _WAITING_MAX = 1_024
 
-# Per worker and output: the count, and the number of the newest fingerprint.
+# For each worker and output: the count, and the number of the newest fingerprint.
 Group = Sequence[tuple[int, int, int, int]]
 
 
 class JudgeTurns:
-    """The queue of places to judge; the place that waited longest is next.
+    """The queue of sites to judge. The site that has waited longest is next.
 
-    At a place two fingerprints wait: one that differs in at most one place of the sketch, and one that differs in
-    several. So a difference of classes never displaces a flipped bit. `denied`: whether a place got no turn in this
+    Up to two fingerprints wait per site: one that differs in at most one number of the sketch, and one that differs in
+    several. So a difference between classes never displaces a flipped bit. `denied`: whether a site got no turn in this
     look.
     """
 
@@ -65,7 +66,7 @@ class JudgeTurns:
         return True
 
     def wait(self, place: ServiceSite, number: int, *, once: bool) -> bool:
-        """Queue a fingerprint whose judgement is undecided; return False if another one of its place waits."""
+        """Queue a fingerprint whose judgement is undecided; return False if another one of the site already waits."""
         if len(self._waiting) >= _WAITING_MAX:
             return (place, once) not in self._waiting
         return self._waiting.setdefault((place, once), number) == number
@@ -75,9 +76,9 @@ class GroupToJudge(NamedTuple):
     """A group prepared for judgement.
 
     Attributes:
-        group: the workers' outputs that can decide; outputs of different classes count as the same.
-        whole: whether no part is undecided.
-        once: whether the undecided part may be one flipped bit.
+        group: the outputs that can decide the judgement; outputs of different classes count as the same output.
+        whole: whether every pair of outputs is decided.
+        once: whether an undecided difference may be one flipped bit.
     """
 
     group: Group
@@ -86,7 +87,7 @@ class GroupToJudge(NamedTuple):
 
 
 class _Output(NamedTuple):
-    """An output, its newest fingerprint, and the uuids of the workers that always compute it."""
+    """An output, its newest fingerprint, and the uuids of the workers that always computed this output."""
 
     output: int
     newest: int
@@ -95,7 +96,7 @@ class _Output(NamedTuple):
 
 @dataclass
 class Learning:
-    """The classes found by a look; `fresh`: the places where it found new ones."""
+    """The numeric classes that a look finds; `fresh` has the sites with new classes."""
 
     fingerprints: _reader.Fingerprints
     turns: JudgeTurns
@@ -104,7 +105,7 @@ class Learning:
     fresh: set[ServiceSite] = field(default_factory=set)
 
     def read(self, place: ServiceSite, group: Group, uuids: Mapping[int, str], who: int) -> GroupToJudge:
-        """Prepare a group of fingerprints for judgement; `who`: the worker to judge."""
+        """Prepare a group of fingerprints for judgement; `who` is the worker to judge."""
         times = Counter(worker for worker, *_ in group)
         steady = {worker: output for worker, output, *_ in group if times[worker] == 1}
         outputs = _outputs(group, steady, uuids, who)
@@ -122,16 +123,16 @@ class Learning:
                 apart[one.output].add(other.output)
                 apart[other.output].add(one.output)
         near = {each.output: found for each in others if (found := self._near(each, outputs))}
-        unknown += near.values()  # each of these may be of a different class
+        unknown += near.values()  # each of these outputs may be of another class
         return GroupToJudge(_folded(group, steady, outputs, apart, near), not unknown, _reader.ROUNDED_ONCE in unknown)
 
     def _near(self, one: _Output, outputs: Sequence[_Output]) -> int:
-        """Whether rounding may explain its difference from one of these outputs."""
+        """Whether rounding may explain the difference between this output and one of the others."""
         found = (self.fingerprints.rounded(one.newest, other.newest) for other in outputs)
         return next(filter(None, found), _reader.ROUNDED_NOT)
 
     def _are_two(self, place: ServiceSite, one: _Output, other: _Output) -> bool | None:
-        """Whether two outputs, different perhaps by rounding, are of two classes; None: undecided."""
+        """Whether two outputs, which may differ by rounding, are of two classes; None if undecided."""
         known = self.apart.get(place, ())
         if not are_two(known, one.workers, other.workers):
             if not self.turns.take(place):
@@ -183,9 +184,11 @@ def _folded(
     apart: Mapping[int, set[int]],
     near: Collection[int],
 ) -> Group:
-    """Merge outputs that differ from the same other outputs; drop rows that cannot decide.
+    """Merge outputs that differ from the same other outputs; drop outputs that cannot decide.
 
-    If some outputs differ, a row decides nothing if its output differs from no other output or is near another one.
+    An output cannot decide if it differs from no other output, while some outputs do differ, or if it is near to
+    another
+    output.
     """
     any_apart = any(apart.values())
     first: dict[frozenset[int], _Output] = {}
@@ -218,10 +221,9 @@ def are_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str]) -> b
 
 
 def with_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str], living: Collection[str]) -> Apart:
-    """Add that `some` are of one class, and `others` of another.
+    """Add that the workers `some` are of one class, and `others` of another class.
 
     If there is no room, workers that have ended are dropped.
-
     >>> known = with_two((), {"a", "b"}, {"c"}, "abcde")
     >>> [[sorted(each) for each in two] for two in with_two(known, {"c", "d"}, {"a"}, "abcde")]
     [[['a', 'b'], ['c', 'd']]]

@@ -1,7 +1,7 @@
 """The form in which a daemon saves the results of comparing fingerprints.
 
-Owns: the saved form, and how older forms are read. Must not know: what the results mean, files. Invariant: every
-document that `encode` did not write is refused.
+Owns: the saved form, and how older forms are read. Must not know: what the results mean, files. Invariant: `decode`
+refuses every document that `encode` cannot have written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from brickd.shm.records import events
 
 def encode(compared: Compared) -> Iterator[str]:
     """Encode the state as JSON, in pieces."""
-    names: dict[tuple[str, str], int] = {}  # stored once: many places have the same workers
+    names: dict[tuple[str, str], int] = {}  # one table of names, because many sites have the same workers
     findings = [_finding(each, names) for each in compared.findings.values()]
     doubts = [
         [*_plain(place), sorted(each.workers), sorted(each.contradict), each.case and _case(each.case)]
@@ -77,10 +77,10 @@ def decode(document: Mapping[str, Any]) -> Compared:
         latest={unicode(service): Latest(*map(whole, each)) for service, each in document["latest"].items()},
         unlooked=whole(document["unlooked"]),
         unkept={unicode(service): whole(count) for service, count in document["unkept"].items()},
-        # Older documents lack these.
+        # Older documents do not have these keys.
         births=not_finite.of_document(document.get("births", [])),
         by_design=not_finite.places_of_document(document.get("by_design", [])),
-        # Older documents lack the times of their counts, and rows.
+        # Older documents have neither the times of their counts nor rows.
         recent=_recent_of(document.get("recent", {})),
         recent_rows=_recent_of(document.get("recent_rows", {})),
     )
@@ -104,7 +104,7 @@ def _apart_of(document: Mapping[str, Any]) -> dict[ServiceSite, Apart]:
 
 
 def _plain(place: ServiceSite) -> tuple[str, str | list[str], int]:
-    """The three items of a place; the kernel of a place of rows is in a list."""
+    """The three items of a site. For a site of rows, the kernel is inside a list."""
     return place.service, [place.kernel] if place.rows else place.kernel, place.layer
 
 
@@ -115,7 +115,7 @@ def _place_of(service: Any, kernel: Any, layer: Any) -> ServiceSite:
 
 def _counts_of(category: Any, *numbers: Any) -> SiteCounts:
     counts = SiteCounts(unicode(category), *map(whole, numbers))
-    # Older documents lack this count: treat all of their fingerprints as judged.
+    # Older documents do not have this count. All of their fingerprints are taken as judged.
     return counts if len(numbers) == len(SiteCounts._fields) - 1 else counts._replace(judged=counts.unlike)
 
 

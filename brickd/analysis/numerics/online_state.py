@@ -1,8 +1,8 @@
-"""The results of comparing fingerprints of equal inputs: counts by place, and findings.
+"""The results of comparing fingerprints of equal inputs: the counts of each site, and the findings.
 
-Owns: the results as a value, which survives a restart of the daemon. Must not know: how the results change, their form
-in a file, screens. Invariants: the value is immutable, so any thread may read it; it is bounded; names identify places
-and uuids identify workers, so every daemon understands them.
+Owns: the results as a value, which survives a restart of the daemon. Must not know: how the results change, how they
+are saved, screens. Invariants: the value is immutable, so any thread may read it; its size is bounded; sites have names
+and workers have uuids, so that every daemon understands them.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from brickd.analysis.numerics.not_finite import Births, BornAt
 from brickd.analysis.numerics.recent_counts import Recent
 
 SITES_MAX = 4_096  # sites with separate counts; all others share one count
-OTHERS = ("", -1)  # the kernel and the layer of that count
+OTHERS = ("", -1)  # the kernel and the layer of the shared count
 FINDINGS_MAX = SITES_MAX
-EVIDENCE_MAX = 64  # findings per service that keep their fingerprints
+EVIDENCE_MAX = 64  # findings of a service that keep their fingerprints
 ALL_EVIDENCE_MAX = 256
 DOUBTS_MAX = 1_024
 _EQUAL_MIN, _EQUAL_TIMES = 100, 20
-CLASSES_MAX = SITES_MAX  # places with known classes
-WORKERS_MAX = 64  # workers named in one finding; outliers: twice as many
+CLASSES_MAX = SITES_MAX  # sites with known classes
+WORKERS_MAX = 64  # workers that are named in one finding; up to twice as many outliers
 
 
-Apart = tuple[tuple[frozenset[str], frozenset[str]], ...]  # uuids of one numeric class, and of another one
+# The uuids of the workers of one numeric class, and those of another class.
+Apart = tuple[tuple[frozenset[str], frozenset[str]], ...]
 
 
 class ServiceSite(NamedTuple):
-    """A site of a service; `rows`: single rows are compared there, else whole tensors.
+    """A site of a service; `rows`: whether single rows are compared there, else whole tensors.
 
-    Sites without room share one place, whose kernel is "".
+    All sites for which there was no room share one place, whose kernel is "".
     """
 
     service: str
@@ -41,21 +42,21 @@ class ServiceSite(NamedTuple):
     rows: bool = False
 
     def is_of(self, services: Collection[str]) -> bool:
-        """Whether the place belongs to one of these services, or to no service."""
+        """Whether this site belongs to one of the services, or to no service."""
         return self.service in services or not (self.service or self.kernel)
 
 
 class SiteCounts(NamedTuple):
-    """Counts of fingerprints at a place.
+    """Counts of fingerprints at a site.
 
     Attributes:
-        category: the category of its kernel.
-        bare: the number without inputs, which are not comparable.
-        met: the number whose inputs another worker had, too.
-        unlike: the number whose output differs from another worker's for the same inputs.
-        gone: the number that were evicted before another worker had the same inputs.
-        stateful: the number whose output depends on state that is not an input, so workers may differ.
-        judged: the number of unlike ones that were judged.
+        category: the category of the site's kernel.
+        bare: the fingerprints without inputs, which are not comparable.
+        met: the fingerprints whose inputs another worker also had.
+        unlike: the fingerprints whose output differs from another worker's for the same inputs.
+        gone: the fingerprints that were evicted before another worker had the same inputs.
+        stateful: the fingerprints whose output depends on state that is not an input, so workers may differ.
+        judged: the unlike fingerprints that were judged.
     """
 
     category: str
@@ -68,23 +69,23 @@ class SiteCounts(NamedTuple):
     judged: int = 0
 
     def and_(self, *more: int) -> SiteCounts:
-        """Add to each count, in the order of the fields; the last ones may be omitted."""
+        """Add a number to each count, in the order of the fields; the last numbers may be omitted."""
         return SiteCounts(self.category, *map(sum, zip_longest(self[1:], more, fillvalue=0)))
 
     @property
     def repeats(self) -> bool:
-        """Whether enough comparisons were equal to show that the kernel does not cause a contradiction."""
+        """Whether so many comparisons were equal that the kernel does not cause a contradiction."""
         equal = self.met - self.unlike
         return equal >= _EQUAL_MIN and equal >= _EQUAL_TIMES * self.unlike
 
     @property
     def alone(self) -> int:
-        """The comparable fingerprints without a counterpart in another worker."""
+        """The number of comparable fingerprints without a counterpart in another worker."""
         return max(0, self.fingerprints - self.bare - self.stateful - self.met)
 
 
 class KeptEvidence(NamedTuple):
-    """A fingerprint: the worker's uuid, the record (empty: no room), and the texts of two names."""
+    """A stored fingerprint: the worker's uuid, the record (empty without room), and the texts of two names in it."""
 
     worker: str
     slots: bytes
@@ -93,7 +94,7 @@ class KeptEvidence(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Two different fingerprints of equal inputs; `against` is the majority's, if there is one."""
+    """Two different fingerprints of equal inputs; `against` is that of the majority, if there is one."""
 
     at_ns: int
     against: KeptEvidence
@@ -101,7 +102,7 @@ class Case(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether both fingerprints are kept."""
+        """Whether both fingerprints are stored."""
         return bool(self.against.slots and self.other.slots)
 
     def bare(self) -> Case:
@@ -111,15 +112,15 @@ class Case(NamedTuple):
 
 
 class DivergentSite(NamedTuple):
-    """A place where workers differ.
+    """A site where workers differ.
 
     Attributes:
-        category: the category of its kernel.
-        cases: the number of judged cases; the place's counts may include other cases.
+        category: the category of the site's kernel.
+        cases: the number of judged cases; the counts of the site may include further cases.
         workers: the names of the first workers in these cases, by uuid.
         outliers: how often each worker differed from the majority; empty without a majority.
         contradict: the workers that contradict themselves.
-        newest: the last case; only a limited number of findings keep the fingerprints of both cases.
+        newest: the last case; only a limited number of findings store the fingerprints of their cases.
     """
 
     place: ServiceSite
@@ -133,13 +134,13 @@ class DivergentSite(NamedTuple):
 
     @property
     def named(self) -> list[str]:
-        """The uuids of the outliers, the worst first, or of the two workers that disagree."""
+        """The uuids of the outliers, the most frequent first; without outliers, of the two workers that disagree."""
         worst = sorted(self.outliers, key=lambda uuid: -self.outliers[uuid])
         return worst or [self.newest.against.worker, self.newest.other.worker]
 
     @property
     def shown(self) -> Case:
-        """The first case if both its fingerprints are kept, else the newest."""
+        """The first case if both of its fingerprints are stored, else the newest case."""
         return self.first if self.first.whole else self.newest
 
     def bare(self) -> DivergentSite:
@@ -147,7 +148,7 @@ class DivergentSite(NamedTuple):
         return self._replace(first=self.first.bare(), newest=self.newest.bare())
 
     def without(self, workers: Collection[str]) -> DivergentSite | None:
-        """The finding without some workers; None: nothing is left."""
+        """The finding without these workers; None if nothing is left of it."""
         outliers = {uuid: times for uuid, times in self.outliers.items() if uuid not in workers}
         if self.outliers and not outliers:
             return None
@@ -155,12 +156,12 @@ class DivergentSite(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A place where most workers contradict themselves, or where some do and the others may.
+    """A site where most workers contradict themselves, or where some do and the others may.
 
     Attributes:
         workers: the uuids of the compared workers.
-        contradict: the uuids of those that contradict themselves.
-        case: two outputs of one of these workers; None: they were evicted.
+        contradict: the uuids of the workers that contradict themselves.
+        case: two outputs of one of these workers; None if they were evicted.
     """
 
     workers: frozenset[str]
@@ -168,14 +169,14 @@ class Doubt(NamedTuple):
     case: Case | None = None
 
     def without(self, workers: Collection[str]) -> Doubt | None:
-        """The doubt without some workers; None: nothing is left."""
+        """The doubt without these workers; None if nothing is left of it."""
         contradict = self.contradict.difference(workers)
         case = None if self.case is None or self.case.other.worker in workers else self.case
         return Doubt(self.workers.difference(workers), contradict, case) if contradict else None
 
 
 class Latest(NamedTuple):
-    """When a service's number of comparisons last grew (since 1970), and the number then."""
+    """When the number of comparisons of a service last grew (since 1970), and what it was then."""
 
     met: int
     at_ns: int
@@ -186,22 +187,23 @@ class Compared:
     """The whole state.
 
     Attributes:
-        since_ns: when the counts began, since 1970; 0: nothing was counted.
-        window_bytes: the limit of the window; 0: nothing is compared.
-        window_since_ns: when the window began.
-        held: the number of fingerprints in the window; evicted ones are no longer compared.
-        oldest: when the oldest fingerprint in a window arrived, or a little later, since 1970; by service, and by
-            whether the window has rows.
-        apart: the workers of two numeric classes, if any are known, by place.
-        latest: the latest growth of each service's comparisons.
-        recent: the counts of whole tensors in the last hour, by service.
-        recent_rows: the counts of single rows in the last hour, by service.
-        births: NaN and infinities that began in a worker.
-        by_design: NaN and infinities that a worker computes since its first fingerprints.
-        births_unkept: the number of births, and of fingerprints that may contain one, that had no room.
-        unlooked: the number of unlike fingerprints that were not judged, because one place had too many or they were
-            evicted.
-        unkept: the number of findings that were dropped for lack of room, by service.
+        since_ns: when the counts began, since 1970; 0 if nothing was counted.
+        window_bytes: the limit of the window in bytes; 0 if nothing is compared.
+        window_since_ns: when the window began, since 1970.
+        held: the number of fingerprints in the window. Evicted fingerprints are no longer compared.
+        oldest: the time, since 1970, by which the oldest fingerprint in a window had arrived; by service, and by whether
+            the window has rows.
+        apart: for each site, the workers of two numeric classes, if any are known.
+        latest: for each service, the last growth of its number of comparisons.
+        recent: for each service, the counts of whole tensors in the last hour.
+        recent_rows: for each service, the counts of single rows in the last hour.
+        births: NaN and infinities that were born in a worker.
+        by_design: NaN and infinities that a worker has computed since its first fingerprints.
+        births_unkept: the number of births without room, and of fingerprints without room that may contain one.
+        unlooked: the number of unlike fingerprints that were not judged, because their site had too many or because
+            they
+            were evicted.
+        unkept: for each service, the number of findings that were dropped for lack of room.
     """
 
     since_ns: int = 0
@@ -238,7 +240,7 @@ class Compared:
         )
 
     def without(self, workers: Collection[str]) -> Compared:
-        """The state without some workers."""
+        """Return the state without these workers."""
         findings = {place: each.without(workers) for place, each in self.findings.items()}
         doubts = {place: each.without(workers) for place, each in self.doubts.items()}
         apart = {place: _without(each, workers) for place, each in self.apart.items()}

@@ -1,7 +1,7 @@
-"""A limited number of places, shared fairly by workers.
+"""A limited number of sites, shared fairly among workers.
 
-Owns: which place gets room, and which place is dropped for another. Must not know: the use of the room. Invariants: the
-number is bounded, per service and in total; a worker without a place gets one if another worker has two.
+Owns: which site gets room, and which site is dropped for it. Must not know: what the room is used for. Invariants: the
+number of sites is bounded, per service and in total; a worker without a site gets one if another worker has two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from brickd.analysis.numerics.online_state import ServiceSite
 
 
 class PlaceQuota:
-    """A limited number of places; each belongs to a worker."""
+    """A limited number of sites, each of which belongs to a worker."""
 
     def __init__(self, of_a_service: int, of_all: int, taken: Iterable[tuple[ServiceSite, str]]) -> None:
         self._of_a_service, self._of_all = of_a_service, of_all
@@ -22,7 +22,7 @@ class PlaceQuota:
         self._shares = Counter((place.service, worker) for place, worker in self._taken.items())
 
     def take(self, place: ServiceSite, worker: str) -> bool:
-        """Give a place room if there is any left; its worker may have changed."""
+        """Give a site room if any is left. A site that already has room may change to another worker."""
         if place in self._taken:
             self._shares[place.service, self._taken[place]] -= 1
             self._shares[place.service, worker] += 1
@@ -37,15 +37,15 @@ class PlaceQuota:
         return True
 
     def leave(self, place: ServiceSite) -> None:
-        """Free the room of a place."""
+        """Free the room of a site."""
         if (worker := self._taken.pop(place, None)) is not None:
             self._services[place.service] -= 1
             self._shares[place.service, worker] -= 1
 
     def make(self, place: ServiceSite, worker: str) -> ServiceSite | None:
-        """Make room for a place; return the dropped place, or None.
+        """Make room for a site of `worker`; return the dropped site, or None.
 
-        The worker with the most places loses its newest one, if it has at least two places more than `worker`.
+        The worker with the most sites loses its newest one, if it has at least two sites more than `worker`.
         """
         full_service = self._services[place.service] >= self._of_a_service
         shares = {who: n for who, n in self._shares.items() if not full_service or who[0] == place.service}

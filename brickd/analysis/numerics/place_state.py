@@ -1,8 +1,8 @@
-"""The state of a place at which workers computed different numbers from equal inputs.
+"""The state of a site at which workers computed different outputs from equal inputs.
 
 Owns: the states, their transitions, and the majority rule. Must not know: fingerprints, reports, limits. Invariants: a
-look combines all results of a place before its state changes, so their order does not matter; no worker is named if
-most workers contradict themselves, the outlier keeps changing, or at most half agree; a worker that agrees with all
+look combines all results at a site before the state changes, so their order does not matter; no worker is named if most
+workers contradict themselves, if the outlier keeps changing, or if at most half agree; a worker that agrees with all
 others is never named.
 """
 
@@ -18,26 +18,26 @@ from brickd.analysis.numerics.online_state import WORKERS_MAX, Case, DivergentSi
 
 
 class Fate(Enum):
-    """The state of a place."""
+    """The state of a site."""
 
-    COMPARABLE = auto()  # nothing is wrong there
-    DOUBTED = auto()  # workers contradict themselves: the workers or the kernel may be the cause
+    COMPARABLE = auto()  # nothing is wrong at the site
+    DOUBTED = auto()  # workers contradict themselves; the cause is a worker or the kernel
     FOUND = auto()  # workers differ
 
 
 @dataclass
 class PlaceLook:
-    """The result of a look at a place.
+    """The result of one look at a site.
 
     Attributes:
         fingerprints: the number of judged fingerprints.
         workers: the uuids of the compared workers.
-        contradict: the uuids of those that contradict themselves.
-        outliers: the uuids of those that differ from the majority.
-        cases: the number of new cases.
-        times: how often each worker was an outlier in the new cases and in earlier cases without a majority.
-        case: the first new case with a majority, or else the first one.
-        contradiction: two outputs of a worker that contradicts itself.
+            contradict: the uuids of the workers that contradict themselves.
+            outliers: the uuids of the workers that differ from the majority.
+            cases: the number of new cases.
+            times: how often each worker was an outlier, in the new cases and in earlier cases without a majority.
+            case: the first new case with a majority, or else the first new case.
+            contradiction: two outputs of a worker that contradicts itself.
     """
 
     fingerprints: int = 0
@@ -52,10 +52,11 @@ class PlaceLook:
     def doubt(
         self, finding: DivergentSite | None, doubt: Doubt | None, present: Collection[str], living: Collection[str]
     ) -> Doubt:
-        """Combine this look with what was known of the workers there.
+        """Combine this look with what was known of the workers at the site.
 
-        `present`: the workers with a fingerprint in the window. Only the `living` count, because one bad machine that
-        restarted looks like several workers.
+        `present` workers have a fingerprint in the window. Only the `living` count towards a majority, because one
+        faulty
+        machine that restarts its worker again and again would look like several workers.
         """
         before = doubt or Doubt(frozenset(), frozenset())
         if finding is not None:
@@ -64,19 +65,19 @@ class PlaceLook:
         contradict = before.contradict.union(self.contradict & workers)
         outliers = workers & self.outliers.union(finding.outliers if finding is not None else ())
         if 2 * len(outliers.intersection(living)) > len(workers.union(present).intersection(living)):
-            contradict |= outliers  # the outlier keeps changing: the kernel is the cause
+            contradict |= outliers  # the outlier keeps changing, so the kernel is the cause
         return Doubt(workers, contradict, before.case or self.contradiction)
 
 
 def _more(known: frozenset[str], others: Collection[str], most: int) -> frozenset[str]:
-    """Add others, if there is room."""
+    """Add others, up to `most` workers in all."""
     return known.union(sorted(set(others) - known)[: max(0, most - len(known))])
 
 
 def fate(doubt: Doubt, present: Collection[str], *, differs: bool, repeats: bool) -> Fate:
-    """Return the state of a place; `differs`: whether steady workers differ, now or earlier.
+    """Return the state of a site; `differs`: whether workers that do not contradict themselves differ, now or earlier.
 
-    `present` workers have a fingerprint in the window. Workers without a case agree if the kernel repeats its results.
+    `present` workers have a fingerprint in the window. If the kernel repeats its results, those without a case agree.
     """
     if 2 * len(doubt.contradict) > len(doubt.workers.union(present) if repeats else doubt.workers):
         return Fate.DOUBTED
@@ -86,13 +87,14 @@ def fate(doubt: Doubt, present: Collection[str], *, differs: bool, repeats: bool
 
 
 class GroupVerdict(NamedTuple):
-    """The verdict on a group.
+    """The verdict on a group of fingerprints with equal inputs.
 
     Attributes:
         outliers: the workers that differ from the majority; empty without a majority.
-        against: a fingerprint of the majority, or else of the first worker; None: nothing can be compared.
-        other: a fingerprint that differs; None with `against`.
-        contradiction: the most frequent fingerprint of a worker that contradicts itself, and another one.
+        against: a fingerprint of the majority, or else of the first worker; None if nothing can be compared.
+        other: a fingerprint that differs from `against`; None if `against` is None.
+        contradiction: the most frequent fingerprint of a worker that contradicts itself, and another one of that
+            worker.
     """
 
     workers: frozenset[int]
@@ -104,7 +106,7 @@ class GroupVerdict(NamedTuple):
 
 
 def judge_group(group: Sequence[tuple[int, int, int, int]]) -> GroupVerdict:
-    """Judge a group: per worker and output, the count and the newest fingerprint's number."""
+    """Judge a group; each item is a worker, an output, its count, and the number of its newest fingerprint."""
     rows_of: dict[int, list[tuple[int, int, int]]] = {}
     for worker, output, times, newest in group:
         rows_of.setdefault(worker, []).append((output, times, newest))
@@ -112,7 +114,7 @@ def judge_group(group: Sequence[tuple[int, int, int, int]]) -> GroupVerdict:
     workers, contrary = frozenset(rows_of), frozenset(rows_of.keys() - steady.keys())
     contradiction = _contradiction(rows_of[min(contrary)]) if contrary else None
     undecided = GroupVerdict(workers, contrary, contradiction=contradiction)
-    once = len(steady) == 1 and next(iter(steady.values()))[1] == 1  # does it repeat its results?
+    once = len(steady) == 1 and next(iter(steady.values()))[1] == 1  # whether it repeats its results is unknown
     if len(workers) < 2 or 2 * len(contrary) > len(workers) or once:
         return undecided
     right = _right([output for output, _, _ in steady.values()])
@@ -134,6 +136,6 @@ def _contradiction(rows: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
 
 
 def _right(outputs: Sequence[int]) -> int | None:
-    """Return the output of more than half of the workers that do not contradict themselves."""
+    """Return the output of more than half of the workers. Workers that contradict themselves have no vote."""
     ((output, votes),) = Counter(outputs).most_common(1)
     return output if 2 * votes > len(outputs) else None

@@ -1,7 +1,7 @@
 """Counts of a service's fingerprints over the last hour, in slots of five minutes.
 
 Owns: how long a comparison counts as proof, and the counts. Must not know: sites, screens. Invariants: a service has at
-most SLOTS slots, even if the clock is set; slots older than the window, or in the future, do not count.
+most SLOTS slots, even if the system clock is changed; slots that are older than an hour or in the future do not count.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class FingerprintCounts(NamedTuple):
     """Counts of fingerprints.
 
     Attributes:
-        fingerprints: all of them.
-        without_inputs: recorded without inputs, so no counterpart can be found.
-        stateful: the output depends on state that is not an input.
-        met: another worker had the same inputs.
+        fingerprints: the number of all fingerprints.
+        without_inputs: the number without inputs, which have no counterpart.
+        stateful: the number whose output depends on state that is not an input.
+        met: the number whose inputs another worker also had.
     """
 
     fingerprints: int = 0
@@ -36,12 +36,12 @@ class FingerprintCounts(NamedTuple):
 
     @property
     def compared(self) -> int:
-        """Return how many comparable fingerprints were compared. A counterpart may arrive in a later slot."""
+        """Return how many comparable fingerprints were compared. Their counterpart may be in a later slot."""
         return min(self.met, max(0, self.fingerprints - self.without_inputs - self.stateful))
 
     @property
     def alone(self) -> int:
-        """The comparable fingerprints without a counterpart in another worker."""
+        """The number of comparable fingerprints without a counterpart in another worker."""
         return max(0, self.fingerprints - self.without_inputs - self.stateful - self.compared)
 
 

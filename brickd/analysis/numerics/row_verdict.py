@@ -1,9 +1,10 @@
-"""The workers whose rows differ at a site, from the counts of each pair of workers.
+"""The workers whose rows differ at a site, judged from the counts of each pair of workers.
 
 Owns: the majority and the outliers among pairs. Must not know: how rows are counted (row_pairs.h), reports. Invariants:
-a worker is an outlier only if it differs from a worker of the majority, and is far from another one or differs from it,
-too; the majority has no rows that are far from each other, and more workers than it has opponents; a site where most
-workers contradict themselves, or where no two of three agree, gets no verdict: it is not row-wise, or does not repeat.
+an outlier differs from one worker of the majority, and differs or is far from a second one; no two workers of the
+majority differ; the majority is larger than the number of outliers. There is no verdict if most workers contradict
+themselves, or if more than two workers are involved in differences and no two workers agree: then the operator does not
+treat rows separately, or does not repeat its results.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from typing import NamedTuple
 from brickd.analysis.numerics.place_state import GroupVerdict
 from brickd.shm import _reader
 
-_CONTRADICTS = 3  # rows, as for two workers that differ
-_ENOUGH = 8  # rows of a pair without a difference, to exclude one
+_CONTRADICTS = 3  # rows; two workers also differ from this number on
+_ENOUGH = 8  # rows without a difference that are enough to trust a pair of workers
 
 
 class RowPair(NamedTuple):
-    """Two workers at a site. The last four are pairs: of the one, of the other.
+    """Two workers at a site. The last four fields are pairs: one value for each worker.
 
     Attributes:
-        rows: the number of equal input rows that both had.
-        apart: the number of these where they have no output in common.
-        far: the number of these where it has an output that is far from all outputs of the other worker.
-        unlike_own: the number of these where an output of it is far from another one of its own.
-        newest: fingerprints of both at the last row where it was far, or else apart.
-        differs: whether it differs from the other worker.
+        rows: the number of equal input rows that both workers had.
+        apart: the number of these rows where the workers have no output in common.
+        far: for each worker, the number of rows with an output that is far from all outputs of the other worker.
+        unlike_own: for each worker, the number of rows with two outputs of its own that are far from each other.
+        newest: for each worker, fingerprints of both workers at its last row that was far, or else apart.
+        differs: for each worker, whether it differs from the other worker.
     """
 
     one: int
@@ -45,21 +46,21 @@ class RowPair(NamedTuple):
         return not any(self.differs) and self.far == (0, 0)
 
     def peer(self, worker: int) -> int:
-        """The other worker."""
+        """The other worker of the pair."""
         return self.other if worker == self.one else self.one
 
     def side(self, worker: int) -> int:
-        """The place of a worker in the pairs of numbers."""
+        """The index of a worker in the fields that are pairs."""
         return int(worker != self.one)
 
     def example(self, worker: int) -> tuple[int, int]:
-        """Return fingerprints at the last such row of a worker: the other worker's, and its own."""
+        """Return fingerprints of the last row at which `worker` was far or apart: the other worker's, and its own."""
         side = self.side(worker)
         return self.newest[side][not side], self.newest[side][side]
 
 
 class RowVerdict(NamedTuple):
-    """The verdict on a site; `waits`: more rows of another worker may soon tell which of two is the outlier."""
+    """The verdict on a site; `waits`: whether more rows of a third worker may soon show which of two is the outlier."""
 
     group: GroupVerdict
     waits: bool = False
@@ -111,13 +112,13 @@ def _weight(pair: RowPair) -> tuple[int, int]:
 
 
 def _majority(workers: Iterable[int], agreeing: Sequence[frozenset[int]]) -> frozenset[int]:
-    """Return the worker that agrees with most others, and these; the first one of several."""
+    """Return the worker that agrees with the most others, together with these others; the first such worker."""
     sets = ({worker}.union(*(pair for pair in agreeing if worker in pair)) for worker in sorted(workers))
     return frozenset(max(sets, key=len, default=()))
 
 
 def _is_outlier(worker: int, majority: frozenset[int], pairs: Iterable[RowPair]) -> bool:
-    """Whether it differs from a worker of the majority, and is at least once far from another one."""
+    """Whether a worker differs from one worker of the majority, and differs or is far from a second one."""
     mine = [pair for pair in pairs if worker in pair[:2] and pair.peer(worker) in majority]
     differs = {pair.peer(worker) for pair in mine if pair.differs[pair.side(worker)]}
     leans = {pair.peer(worker) for pair in mine if pair.far[pair.side(worker)]} | differs

@@ -1,7 +1,7 @@
-"""Counts at each place, continued from look to look and across restarts of the daemon.
+"""The counts of each site, continued from look to look and across restarts of the daemon.
 
 Owns: which sites are counted separately, and how counts continue after a restart. Must not know: how differences are
-judged. Invariants: the cost of a look depends only on the changes since the last one; services without a known worker
+judged. Invariants: the cost of a look depends only on the changes since the last look; services without a known worker
 are not counted.
 """
 
@@ -17,14 +17,14 @@ from brickd.shm.sites import is_rows, plain
 
 
 class _Places(NamedTuple):
-    """Return the place and the first category of each site of a service, by number."""
+    """The sites of a service by number, each with its first category."""
 
     service: str
     of: dict[int, tuple[ServiceSite, str]]
 
 
 class Tally:
-    """The counts of all places."""
+    """The counts of all sites."""
 
     def __init__(self, numerics: Numerics, before: Mapping[ServiceSite, SiteCounts]) -> None:
         self._numerics = numerics
@@ -40,7 +40,7 @@ class Tally:
         return self._sites.copy()
 
     def take(self, services: Collection[str]) -> Mapping[tuple[str, bool], FingerprintCounts]:
-        """Add the counts since the last look; return these, by service and whether they are of rows."""
+        """Add the counts since the last look. Return them by service and by whether they are of rows."""
         if departed := self._services.difference(services):
             self._services -= departed
             self._sites = {place: counts for place, counts in self._sites.items() if place.service not in departed}
@@ -52,7 +52,7 @@ class Tally:
                 strangers.add(number)
                 continue
             before = self._sites.get(place) or SiteCounts(category)
-            if before.category != category and site == plain(site):  # the site without the flag is compared
+            if before.category != category and site == plain(site):  # only the site without the stateful flag counts
                 before = before._replace(category=category)
             self._sites[place] = before.and_(*more)
             new = SiteCounts(category, *more)
@@ -70,7 +70,7 @@ class Tally:
             self._sites[place] = counts._replace(judged=counts.judged + times)
 
     def unjudge(self, place: ServiceSite) -> None:
-        """Forget the judgements at a place."""
+        """Forget the judgements at a site."""
         if (counts := self._sites.get(place)) is not None:
             self._sites[place] = counts._replace(judged=0)
 

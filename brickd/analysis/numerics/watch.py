@@ -1,8 +1,8 @@
-"""Comparison of running workers, look by look: what came since the last one is judged, and counted.
+"""Comparison of running workers in rounds, called looks: each look judges and counts the new fingerprints.
 
-Owns: when a look is due, what it begins with, the counts after it. Must not know: where fingerprints come from, how a
-place is judged, how the state is saved. Invariants: the cost of a look is bounded, whatever comes; what was not judged
-is counted.
+Owns: when a look is due, its initial state, the counts after it. Must not know: where fingerprints come from, how a
+site is judged, how the state is saved. Invariants: the cost of a look is bounded, whatever arrives; fingerprints that
+were not judged are counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brickd.analysis.numerics.tally import Tally
 from brickd.analysis.numerics.watch_round import Roll, WatchRound
 from brickd.model.event_log import LogEvent
 
-_MARKS_MAX = 4_096  # looks, which take more than an hour
+_MARKS_MAX = 4_096  # remembered looks; that many take more than an hour
 
 
 class Watch:
@@ -53,18 +53,18 @@ class Watch:
         self._rows_since: dict[ServiceSite, int] = {}
         self._births = BirthsWatch(numerics)
         self._judged_end = self._looked = 0
-        # Cases of the last look: the reader reports a group again when one of its fingerprints repeats.
+        # The cases of the last look. The reader reports a group again when one of its fingerprints repeats.
         self._seen = frozenset[tuple[int, bool]]()
         self._marks: dict[tuple[str, bool], deque[tuple[int, int]]] = {}  # (number of fingerprints so far, time)
         self._forgotten: deque[tuple[Collection[str], Callable[[DivergentSite], bool]]] = deque()
 
     @property
     def waits(self) -> bool:
-        """Whether the last look reached its limit and left work for the next one."""
+        """Whether the last look stopped at its limit and left work for the next look."""
         return self._turns.denied
 
     def forget(self, workers: Collection[str], meant: Callable[[DivergentSite], bool]) -> None:
-        """Drop findings, and the fingerprints of workers, at the next look; from any thread."""
+        """At the next look, drop the findings that `meant` selects and the fingerprints of `workers`. Thread-safe."""
         self._forgotten.append((workers, meant))
 
     def look(self, call: Callable[[], Roll]) -> Compared:

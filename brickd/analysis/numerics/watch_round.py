@@ -1,6 +1,6 @@
-"""One look at running workers: groups of equal inputs are judged, and become findings and doubts.
+"""One look at running workers: it judges groups of equal inputs, which become findings and doubts.
 
-Owns: how the verdicts on a place's groups in one look add up, what is reported of them. Must not know: when a look is
+Owns: how the verdicts on the groups of a site are combined, and what is reported of them. Must not know: when a look is
 due, how a group is judged, how much room there is. Invariant: a case is counted once.
 """
 
@@ -23,11 +23,11 @@ from brickd.model.event_log import LogEvent
 from brickd.shm import records
 from brickd.shm.sites import is_rows
 
-_WAIT_NS = 30_000_000_000  # for a third worker's rows, before two workers that disagree are reported
+_WAIT_NS = 30_000_000_000  # the wait for rows of a third worker before two workers that disagree are reported
 
 
 class Roll(NamedTuple):
-    """The known workers: names by uuid, their services, the uuids of live ones."""
+    """The known workers: their names by uuid, their services, and the uuids of live workers."""
 
     names: Mapping[str, str]
     services: Collection[str]
@@ -36,9 +36,10 @@ class Roll(NamedTuple):
 
 @dataclass
 class WatchRound:
-    """One look; `seen`: earlier cases and whether they had a majority; `met`: old and new cases.
+    """One look at running workers.
 
-    `rows_since`: by site of rows where two workers differ and a third one may tell which is wrong, since when it waits.
+    `seen` has the earlier cases, each with whether it had a majority; `met` has the cases of this look, old and new.
+    `rows_since`: for a site where the rows of two workers differ and a third worker may decide, since when it waits.
     """
 
     numerics: Numerics
@@ -62,7 +63,7 @@ class WatchRound:
                 self._present.setdefault(producer.service, set()).add(producer.uuid)
 
     def judge(self, number: int) -> bool:
-        """Judge the group of a fingerprint; False: it was evicted, or is not fully decided."""
+        """Judge the group of a fingerprint; False if the fingerprint was evicted, or the group is not fully decided."""
         fingerprints = self.numerics.fingerprints
         print_, group = fingerprints.read(number), fingerprints.group(number)
         if print_ is None or not group or print_[0] not in self._producers:
@@ -95,7 +96,8 @@ class WatchRound:
             self._looks[place].fingerprints += 1
             return True
         if not self.learning.turns.take(place):
-            return not self.learning.turns.wait(place, number, once=False)  # a waiting one is judged for all
+            # one waiting fingerprint represents all rows of the site
+            return not self.learning.turns.wait(place, number, once=False)
         service = self.numerics.service_number(place.service)
         pairs = row_pairs(self.numerics.fingerprints, service, site)
         living = [pair for pair in pairs if self._uuids(frozenset(pair[:2])).issubset(self.roll.living)]
@@ -117,7 +119,7 @@ class WatchRound:
         return True
 
     def _add_case(self, look: PlaceLook, verdict: GroupVerdict, against: int, other: int) -> None:
-        """Keep one case of a place per look: one with a majority, if there is one."""
+        """Keep one case per site and look: one with a majority, if there is one."""
         if (other, bool(verdict.outliers)) in self.seen:
             self.met.add((other, bool(verdict.outliers)))
             return
@@ -126,7 +128,7 @@ class WatchRound:
             if case is None:
                 return
             look.case = case
-        look.cases += (other, False) not in self.seen  # later, a third worker may decide between two that disagreed
+        look.cases += (other, False) not in self.seen  # not counted twice if a majority forms later
         look.times.update(sorted(self._uuids(verdict.outliers)))
         fresh = {(other, True)} if verdict.outliers else {(other, False), (against, False)}
         self.seen |= fresh
@@ -199,9 +201,9 @@ class WatchRound:
     def _found(
         self, place: ServiceSite, before: DivergentSite | None, look: PlaceLook, now: Doubt, *, repeats: bool
     ) -> DivergentSite | None:
-        """The finding after this look; None: its fingerprints were evicted.
+        """The finding after this look; None if its fingerprints were evicted.
 
-        If the look has no case, workers that contradict themselves are the outliers.
+        If the look has no case, the workers that contradict themselves are the outliers.
         """
         outliers = Counter(before.outliers if before is not None else {})
         if look.case is not None:
