@@ -1,1 +1,1 @@
-"""Verdicts about workers. Knows nothing of the origin of the data."""
+"""Verdicts about workers. The modules here do not know where the data comes from."""

@@ -1,8 +1,8 @@
-"""Events: a class of a service's evidence becomes unproven, or is proven again.
+"""Events that report when a class of a service's evidence becomes unproven, and when it is proven again.
 
 Owns: when a change is reported, and the sentences. Must not know: how a verdict is formed, where the reported classes
-are stored. Invariants: a change is reported once, also across restarts of the daemon; a class is reported as proven
-only after it was reported as unproven; a service without a live worker is forgotten: stopping it is not an event.
+are stored. Invariants: a change is reported once, even if the daemon restarts; a class is reported as proven only after
+it was reported as unproven; a service without a live worker is forgotten, because stopping a service is not an event.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ REPORTED_MAX = 4_096
 # A service and a class of evidence.
 About = tuple[str | None, str]
 
-_UNITS = {"weights": "tensor", "row": "row"}  # what is compared; else fingerprints
+_UNITS = {"weights": "tensor", "row": "row"}  # what each class compares; all other classes compare fingerprints
 
 
 class EvidenceNews:
-    """Takes snapshots; reports the classes that are unproven.
+    """Takes snapshots, and reports the classes that are unproven.
 
     Args:
         reported: the classes that the previous daemon reported as unproven.
-        keep: called with all reported classes when they change.
+        keep: called with all reported classes whenever they change.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ def _called(verdict: EvidenceVerdict) -> str:
 
 
 def plain(reported: Collection[About]) -> list[list[Any]]:
-    """The JSON of the reported classes."""
+    """Encode the reported classes as JSON."""
     return [[*about] for about in reported][:REPORTED_MAX]
 
 

@@ -1,9 +1,9 @@
 """The verdict on a service by each class of evidence: equal, diverged or unproven.
 
 Owns: the three verdicts, how long a comparison counts, why a class is unproven, the next command. Must not know: how
-workers are compared, screens. Invariants: a class in which nothing was compared is never equal; every unproven class
-has a reason in words; weights are equal only if every watched weight of every worker was compared; a finding makes its
-class diverged, even if the comparison is old.
+workers are compared, screens. Invariants: a class is never equal if nothing was compared; every unproven class has a
+reason in words; weights are equal only if every watched weight of every worker was compared; a finding makes its class
+diverged, even if the comparison is old.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Proof = Literal["equal", "diverged", "unproven"]
 
 LATER = "not available in this version"
-# The default window. It is two scans long if that is longer.
+# The default window for comparisons of weights. If two scans take longer, the window is as long as two scans.
 WEIGHTS_WINDOW_NS = 3 * 3_600_000_000_000
 WEIGHTS_WINDOW_SET_NS = 600_000_000_000
 _REASONS = {
@@ -48,11 +48,12 @@ class EvidenceVerdict(NamedTuple):
         service: None if the workers were chosen by name.
         evidence: one of PROVEN_BY, or `run`.
         recorded: whether the workers recorded such evidence.
-        looked_at: the number of recorded fingerprints, or of watched weights. compared: how many of these were
-            compared. not_comparable: how many were not compared, by reason.
-        window_ns: older comparisons do not count; None: all count.
+        looked_at: the number of recorded fingerprints, or of watched weights.
+        compared: how many of these were compared.
+        not_comparable: how many of these were not compared, by reason.
+        window_ns: comparisons that are older do not count; None if all count.
         why: why the class is unproven, in words.
-        command: the next command to run; None: the class is equal.
+        command: the next command to run; None if the class is equal.
     """
 
     service: str | None
@@ -88,13 +89,13 @@ class EvidenceVerdict(NamedTuple):
 
 
 class Comparisons(NamedTuple):
-    """The input of a service's verdicts.
+    """The input for the verdicts on a service.
 
     Attributes:
-        compared: the comparison of fingerprints; None: nothing compares them.
-        weights: the comparisons of weights of all services.
-        now_ns: nanoseconds since 1970; None: old comparisons count, too.
-        idle: why fingerprints are not compared now, and the next command; None: they are compared.
+        compared: the results of comparing fingerprints; None if no daemon compares them.
+        weights: the comparisons of the weights of all services.
+        now_ns: nanoseconds since 1970; None if old comparisons count too.
+        idle: why fingerprints are not compared now, and the next command; None if they are compared.
     """
 
     compared: Compared | None
@@ -104,7 +105,7 @@ class Comparisons(NamedTuple):
 
 
 def verdicts(of: Comparisons, workers: Collection[Worker]) -> list[EvidenceVerdict]:
-    """The verdicts on the services of these workers, by each class."""
+    """The verdicts on the services of these workers, one for each class of evidence."""
     weights = {each.service: each for each in of.weights}
     found = []
     by_service: dict[str, list[Worker]] = {}
@@ -150,9 +151,9 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
 
 
 def _ages(worker: ComparedWorker) -> list[tuple[int | None, int]]:
-    """The ages of its weights, each with the time for which a reading counts.
+    """The ages of a worker's readings of weights, each with the longest age that counts.
 
-    Weights that are read at load only come first: the plan and the time between scans do not apply to them.
+    The first item is for weights that are read only at load: the time between scans does not apply to them.
     """
     times, found = worker.times, list[tuple[int | None, int]]()
     if times.at_load:
@@ -164,13 +165,13 @@ def _ages(worker: ComparedWorker) -> list[tuple[int | None, int]]:
 
 
 def _late_ns(worker: ComparedWorker) -> int:
-    """The age of the comparison of its weights if it is too old to count; else 0."""
+    """The age of the comparison of the worker's weights if it is too old to count, else 0."""
     late = [age_ns for age_ns, window_ns in _ages(worker) if age_ns is not None and age_ns > window_ns]
     return max(late, default=0) if worker.compared else 0
 
 
 def _partly(workers: Sequence[ComparedWorker]) -> str:
-    """Describe the worker with the most uncompared weights; count the other such workers."""
+    """Describe the worker with the most uncompared weights, and count the other workers that have some."""
     unseen = {
         worker.name: {"unread": worker.unread, "unreadable": worker.unreadable, "no_room": worker.refused}
         for worker in workers
@@ -217,7 +218,7 @@ def _has_finding(compared: Compared | None, service: str, *, rows: bool) -> bool
 
 
 def _counted(compared: Compared, service: str, now_ns: int | None, *, rows: bool) -> FingerprintCounts:
-    """The fingerprints of a service that count: of single rows, or of whole tensors."""
+    """The number of a service's fingerprints that count: those of single rows, or those of whole tensors."""
     if now_ns is not None:
         return within((compared.recent_rows if rows else compared.recent).get(service, ()), now_ns)
     total = FingerprintCounts()
@@ -228,12 +229,12 @@ def _counted(compared: Compared, service: str, now_ns: int | None, *, rows: bool
 
 
 def proof_of(*, differ: bool, compared: int) -> Proof:
-    """Return the verdict `diverged`, with the number of comparisons."""
+    """Return the verdict `diverged` if workers differ; else `equal` if anything was compared."""
     return "diverged" if differ else "equal" if compared else "unproven"
 
 
 def uncompared(what: str, looked_at: int, reasons: Mapping[str, int]) -> str:
-    """Say that nothing was compared, and the reasons, the most frequent first."""
+    """Say that nothing was compared, with the reasons in order of frequency."""
     most = sorted(reasons.items(), key=lambda each: -each[1])
     if [reason for reason, _ in most] in ([], ["alone"]):
         return f"0 of {plural(looked_at, what)} had a counterpart"

@@ -1,8 +1,8 @@
 """A problem: what is wrong, in which workers of a service, and the next command.
 
 Owns: the form and the id of a problem, the merging of equal problems of several workers. Must not know: how a problem
-is found, how long it lasts, screens. Invariants: the id depends only on kind, service and subject, so it survives a
-restart of the daemon and any choice of workers; the number of names in a problem is bounded.
+is found, how long it lasts, screens. Invariants: the id depends only on kind, service and subject, so it is the same
+after a restart of the daemon and for any choice of workers; the number of names in a problem is bounded.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Problem(NamedTuple):
     """One problem at one time.
 
     Attributes:
-        workers: the names of its first workers, the worst first; empty: it concerns no worker.
-        text: a sentence.
+        workers: the names of the first workers that have it, the worst first; empty if it concerns no worker.
+        text: a sentence that describes the problem.
         command: the next command to run.
-        subject: distinguishes it from other problems of the same kind and service.
-        mark: a number that grows when the cause is seen again; None: the problem is a condition that is true now.
-        first_ns: when the cause was first seen, since 1970; None: unknown.
-        last_ns: when it was last seen; None: unknown.
+        subject: distinguishes the problem from others of the same kind and service.
+        mark: a number that grows when the cause is seen again; None for a condition that is true now.
+        first_ns: when the cause was first seen, since 1970; None if unknown.
+        last_ns: when the cause was last seen, since 1970; None if unknown.
     """
 
     kind: Kind
@@ -46,19 +46,19 @@ class Problem(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Eight hexadecimal digits.
+        """The id of the problem: eight hexadecimal digits.
 
         >>> Problem("off", "api", (), "recording is off", "brickd set").id
         '09d33a43'
         """
-        from hashlib import blake2b  # loads OpenSSL: 2 ms, for a problem only
+        from hashlib import blake2b  # here, because it loads OpenSSL, which takes 2 ms
 
         parts = (self.kind, "" if self.service is None else f"={self.service}", self.subject)
         return blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=4).hexdigest()
 
 
 def merged(found: Iterable[Problem]) -> list[Problem]:
-    """Merge the problems with one id into that of the worst worker, with the number of others."""
+    """Merge the problems with the same id: keep that of the worst worker, and count the other workers."""
     alike: dict[str, list[Problem]] = {}
     for each in found:
         alike.setdefault(each.id, []).append(each)

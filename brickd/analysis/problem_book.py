@@ -1,8 +1,8 @@
-"""The book of problems: when each began, when its cause was last seen, which are silenced.
+"""The book of problems: when each problem began, when its cause was last seen, which problems are silenced.
 
 Owns: when a problem begins, is active and ends, the silences, the form as a document. Must not know: how a problem is
-found, where the book is saved, screens. Invariants: a book is immutable, so any thread may read it; it is bounded, and
-problems without room are counted; a problem whose workers or their peers ended has not recovered.
+found, where the book is saved, screens. Invariants: a book is immutable, so any thread may read it; its size is
+bounded, and problems without room are counted; if the workers of a problem end, the problem has not recovered.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from brickd.base.json_values import U64_MAX, flag, listed, optional, require, te
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import SECOND, duration, plural
 
-# A condition may be absent in one check and return in the next: stragglers also need time after a restart.
+# A condition may be absent in one check and return in the next, so a problem does not end at once. After a restart of
+# the daemon, stragglers also take some time to appear again.
 AWAY_NS = 120 * SECOND
-KEPT_NS = 3_600 * SECOND  # an ended problem whose cause is gone
+KEPT_NS = 3_600 * SECOND  # how long an ended problem stays in the book
 ENTRIES_MAX = 512
 
-# Kinds that describe the current state of a process: they end with it.
+# Kinds that describe the current state of a process. Such a problem ends with the process.
 _OF_LIVING = frozenset({"weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "off"})
-# Kinds whose cause is seen again when a counter grows. The counter restarts if the workers change.
+# Kinds whose cause is seen again when a counter grows. The counter starts again if the workers change.
 _COUNTED = frozenset({"died", "lost", "uncounted"})
-# A silence covers only the workers that the problem names when it is silenced. A new worker ends the silence.
+# The number of workers that a silence covers. A silence covers the workers that the problem names when it is silenced;
+# another worker with the same problem ends the silence.
 _OF_NAMED = frozenset({"weights", "numbers", "nan"})
 
 WORKERS_ENDED = "its workers ended"
@@ -39,11 +41,11 @@ class Entry(NamedTuple):
     """A problem in the book; times are since 1970.
 
     Attributes:
-        problem: its last state.
-        ended_ns: when it ended; None: it is active.
-        notified: its start was sent, so its end must be sent, too.
-        silenced_until_ns: when its silence ends; None: it is not silenced.
-        covered: the workers that it named when it was silenced.
+        problem: the latest state of the problem.
+        ended_ns: when the problem ended; None while it is active.
+        notified: whether the start of the problem was sent, so that its end must be sent too.
+        silenced_until_ns: when the silence ends; None if the problem is not silenced.
+        covered: the workers that the problem named when it was silenced.
     """
 
     problem: Problem
@@ -59,7 +61,7 @@ class Entry(NamedTuple):
         return self.silenced_until_ns is not None and now_ns < self.silenced_until_ns
 
     def document(self) -> dict[str, Any]:
-        """The JSON of the entry."""
+        """The entry as JSON."""
         return problem_document(self.problem, self.since_ns, self.seen_ns, self.silenced_until_ns)
 
 
@@ -67,8 +69,8 @@ class Change(NamedTuple):
     """A change of a problem, and the reason.
 
     Attributes:
-        news: False if it began earlier and is only sent now.
-        send: whether it must be sent to the targets of alarms.
+        news: False if the problem began earlier and is sent only now.
+        send: whether the change must be sent to the targets of alarms.
     """
 
     state: State
@@ -105,13 +107,13 @@ class Book(NamedTuple):
     """All known problems, by id.
 
     Attributes:
-        unkept: the number of problems without room in the last check.
-        active_ns: how long a problem is active after its cause was last seen.
+        unkept: the number of problems for which the last check had no room.
+        active_ns: how long a problem stays active after its cause was last seen.
     """
 
     entries: Mapping[str, Entry] = MappingProxyType({})
     unkept: int = 0
-    active_ns: int = 600 * SECOND  # the default of the threshold active_for
+    active_ns: int = 600 * SECOND  # the default of the threshold `active_for`
 
     def entry(self, problem: Problem, now_ns: int) -> Entry:
         """Return the entry of a problem that was just found."""
@@ -138,8 +140,8 @@ class Book(NamedTuple):
         Args:
             found: every problem that this check found.
             living: the names of the live workers.
-            now_ns: since 1970.
-            equal: the names of the workers whose weights are equal to a replica's.
+            now_ns: the time of the check, since 1970.
+            equal: the names of the workers whose weights equal those of a replica.
             sends: whether changes are sent to targets of alarms.
         """
         entries, here, unkept = dict(self.entries), set[str](), 0
@@ -155,7 +157,7 @@ class Book(NamedTuple):
         changes: list[Change] = []
         for id_, looked in entries.items():
             before = self.entries.get(id_)
-            # The clock may have been set back since the problem was seen.
+            # The clock may have been set back after the problem was seen.
             entry = _with_silence(looked._replace(seen_ns=min(now_ns, looked.seen_ns)), now_ns, changes)
             if id_ not in here and entry.problem.kind in _COUNTED:
                 entry = entry._replace(problem=entry.problem._replace(mark=0))
@@ -170,7 +172,7 @@ class Book(NamedTuple):
     def _why_over(
         self, entry: Entry, living: Collection[str], now_ns: int, equal: Collection[str], *, here: bool
     ) -> str | None:
-        """Say why a problem is not active; None: it is active."""
+        """Say why a problem has ended; None if it is still active."""
         if ended_with_its_workers(entry.problem, living):
             return WORKERS_ENDED
         unseen_ns = now_ns - entry.seen_ns
@@ -181,7 +183,7 @@ class Book(NamedTuple):
         return INCOMPARABLE if entry.problem.kind == "weights" and not set(entry.problem.workers) <= {*equal} else GONE
 
     def silenced(self, id_: str, until_ns: int | None) -> Book:
-        """Return the book after silencing a problem until a time, or after ending its silence."""
+        """Return the book with a problem silenced until `until_ns`; None ends the silence."""
         entry = self.entries[id_]
         covered = () if until_ns is None else entry.problem.workers
         return self._replace(
@@ -202,7 +204,7 @@ class Book(NamedTuple):
 
     @classmethod
     def of(cls, rows: Any) -> Book:
-        """Decode the output of `rows`; raises any exception if it is something else."""
+        """Decode the output of `rows`; anything else raises an exception of any class."""
         entries = [_entry(row) for row in listed(rows, ENTRIES_MAX)]
         return cls(MappingProxyType({each.problem.id: each for each in entries}))
 
@@ -212,7 +214,7 @@ _ENTRY = ("since_ns", "seen_ns", "ended_ns", "notified", "silenced_until_ns", "c
 
 
 def _make_room(entries: dict[str, Entry], here: Collection[str]) -> bool:
-    """Drop the problem that ended first, among those that are no longer found."""
+    """Drop the problem that ended first among those that this check did not find; return whether there was one."""
     over = [
         (each.ended_ns, id_)
         for id_, each in entries.items()
@@ -224,7 +226,7 @@ def _make_room(entries: dict[str, Entry], here: Collection[str]) -> bool:
 
 
 def _with_silence(entry: Entry, now_ns: int, changes: list[Change]) -> Entry:
-    """End the silence of an entry if its time is over, or if another worker has the problem."""
+    """End the silence of an entry if its time is over, or if another worker now has the problem."""
     if entry.silenced_until_ns is None:
         return entry
     news = [name for name in entry.problem.workers if name not in entry.covered]
@@ -241,7 +243,7 @@ def _with_silence(entry: Entry, now_ns: int, changes: list[Change]) -> Entry:
 
 
 def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Change], *, sends: bool) -> Entry:
-    """Return the active entry; its start is sent once, and not while it is silenced."""
+    """Return the active entry. The start of a problem is sent once, but not while it is silenced."""
     begins = before is None or before.ended_ns is not None
     send = sends and not entry.notified and not entry.silenced(now_ns)
     since_ns = now_ns if begins and before is not None else entry.since_ns
@@ -252,8 +254,8 @@ def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Chang
 
 
 def _over(before: Entry | None, entry: Entry, why: str, now_ns: int, changes: list[Change]) -> Entry:
-    """Return the ended entry; its end is sent if its start was sent."""
-    if before is None:  # the cause is older than the book
+    """Return the ended entry. The end of a problem is sent if its start was sent."""
+    if before is None:  # not in the book: the cause was seen before the book began
         return entry._replace(ended_ns=entry.seen_ns)
     if before.ended_ns is not None:
         return entry
@@ -263,7 +265,7 @@ def _over(before: Entry | None, entry: Entry, why: str, now_ns: int, changes: li
 
 
 def _is_forgotten(entry: Entry, now_ns: int) -> bool:
-    """Whether a problem that is no longer found is dropped."""
+    """Whether to drop a problem that the check did not find."""
     over_ns = 0 if entry.ended_ns is None else now_ns - entry.ended_ns
     return over_ns > KEPT_NS and entry.silenced_until_ns is None
 

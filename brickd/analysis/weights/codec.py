@@ -1,7 +1,7 @@
-"""Encodes workers' weights, for the file in which a daemon stores them.
+"""Encodes workers' weights for the file in which a daemon stores them.
 
-Owns: the form (a line of JSON, then the contents of tensors, then the columns of each worker), and the file's segment
-prefix. Must not know: where the file is, when it is written. Invariants: invalid content is refused with a reason;
+Owns: the form (a line of JSON, then the contents of tensors, then the columns of each worker), and the segment prefix
+in the file. Must not know: where the file is, when it is written. Invariants: invalid content is refused with a reason;
 every value is checked before it is used.
 """
 
@@ -27,7 +27,7 @@ def pieces(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], worker
     line = {
         "numbers": plain(list(contents)),
         "tensors": composed({service: found.text() for service, found in tensors.items()}),
-        # The worker's sum of dropped records can exceed 64 bits.
+        # A worker's sum of records without room can exceed 64 bits.
         "workers": plain({uuid: (of.service, min(of.refused, U64_MAX), len(of)) for uuid, of in workers.items()}),
     }
     columns = [column.tobytes() for holds in workers.values() for column in holds.columns()]
@@ -41,7 +41,7 @@ def parted(written: bytes) -> tuple[bytes, bytes]:
 
 
 def read(line: Any, rest: bytes) -> Weights:
-    """Decode a parsed line and the rest; a ValueError, or another error, if invalid."""
+    """Decode a parsed JSON line and the bytes after it. Invalid input raises a ValueError or another error."""
     left = BytesIO(rest)
     found = Weights.of_kept(
         {whole(number, 1): left.read(CONTENT_BYTES) for number in line["numbers"]},
@@ -73,15 +73,15 @@ _KIND = "weights file"
 
 
 def encode(prefix: str, weights: Weights) -> bytes:
-    """Encode the file in the thread that calls `take`. `prefix`: of the segments' names."""
+    """Encode the file, in the thread that calls `take`; `prefix` is the prefix of the segments' names."""
     return framed(_KIND, VERSION, [plain(prefix).encode(), _END, *pieces(*weights.kept())])
 
 
 def decode(prefix: str, content: bytes) -> Weights | None:
-    """Decode the output of `encode`; None: it is for segments with another prefix.
+    """Decode the output of `encode`; None if the file is for segments with another prefix.
 
     Raises:
-        CheckpointRefused: it is invalid, incomplete, or of a later brickd.
+        CheckpointRefused: the file is invalid, incomplete, or of a later version of brickd.
     """
     whose, _, rest = unframed(_KIND, VERSION, content).partition(_END)
     try:

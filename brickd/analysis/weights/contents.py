@@ -1,8 +1,9 @@
-"""The fingerprints of tensor contents; equal contents are stored once.
+"""The fingerprints of tensor contents. Equal contents are stored once.
 
 Owns: when two tensors are equal, which part of a fingerprint is stored, which part is shown. Must not know: which
-worker or tensor has a content. Invariants: tensors are equal if checksum, number of elements, shape and dtype are
-equal; statistics and sketch can differ in the last bits between processors; a content that no worker uses is removed.
+worker or tensor has a content. Invariants: two tensors are equal if checksum, number of elements, shape and dtype are
+equal, because statistics and sketch may differ in the last bits between processors; a content that no worker uses is
+removed.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import NamedTuple
 from brickd.shm import _reader
 from brickd.shm.records import DTYPES, SLOT_BYTES
 
-CONTENT_BYTES = 3 * SLOT_BYTES  # all slots of a record but the first
+CONTENT_BYTES = 3 * SLOT_BYTES  # all slots of a record except the first
 COST_BYTES = 2 * CONTENT_BYTES  # approximate memory per content
 
-# brick_output and brick_tensor_sums of brick_shm.h.
+# The structs `brick_output` and `brick_tensor_sums` of brick_shm.h.
 _OUTPUT = struct.Struct("<8xI4x6Q")
 _SUMS = struct.Struct("<QQddffIIIIB7x")
 _DIMS_MAX = 6
@@ -55,11 +56,11 @@ def content(record: bytes) -> TensorContent:
 
 
 class ContentStore:
-    """One copy of each content in use, by a number that is not 0.
+    """One copy of each content in use, by a number above 0.
 
     Attributes:
         numbers: the number of each content, by the content's identity.
-        uses: the number of holders, by number.
+        uses: by number, how many workers' columns refer to the content.
     """
 
     def __init__(self) -> None:
@@ -79,9 +80,9 @@ class ContentStore:
         return {number: self._records[number] for number in self.numbers.values()}
 
     def take(self, records: bytes, most: int) -> array[int]:
-        """Store the contents in some records; return their numbers, or 0 where there is no room.
+        """Store the contents in some records; return their numbers, or 0 for a content without room.
 
-        The caller must then count a holder of each new content, or clear the content. `most`: the limit of contents.
+        The caller must then add to `uses` for each new content, or call `clear`. `most` is the limit of contents.
         """
         numbers = array("I", _reader.weights_held(records, self.numbers, self._records, self._free, most))
         self.uses.frombytes(bytes((len(self._records) - len(self.uses)) * self.uses.itemsize))
@@ -95,13 +96,13 @@ class ContentStore:
         return other
 
     def release(self, number: int, times: int) -> None:
-        """Remove holders of a content; the last one removes the content. Number 0 has no effect."""
+        """Subtract `times` uses of a content, and remove it when no use is left. Number 0 has no effect."""
         if number:
             self.uses[number] -= times
             self.clear((number,))
 
     def clear(self, numbers: Iterable[int]) -> None:
-        """Remove the contents in this list that no worker uses any more."""
+        """Remove the contents in this list that no worker uses."""
         for number in numbers:
             if self._records[number] and not self.uses[number]:
                 del self.numbers[identity(self._records[number])]

@@ -1,7 +1,7 @@
 """Sentences about workers whose weights differ.
 
 Owns: the words. Must not know: how a verdict was formed, screens. Invariants: every worker that disagrees is in a
-headline; no headline has the worker `found` of another one.
+headline; no two headlines have the same worker in `found`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from brickd.base.units import called, plural
 class Headline(NamedTuple):
     """A sentence about what is wrong with a worker.
 
-    Attributes:
-        found: the worker; if several disagree, the first one that has no headline yet.
+    found: the worker; if several workers disagree, the first of them that is in no earlier headline.
+    rows: the differing tensors of the worker, by layer and name.
         rows: its tensors, by layer and name.
     """
 
@@ -29,7 +29,7 @@ class Headline(NamedTuple):
 
 
 def headlines(verdict: WeightsVerdict) -> list[Headline]:
-    """Return a sentence for each worker that differs, and for each group that disagrees."""
+    """Return a sentence for each worker that differs, and for each group of workers that disagree."""
     lines = [_headline(verdict, each) for each in verdict.workers if each.state == "differs"]
     covered: set[str] = set()
     for row in verdict.differing:
@@ -59,19 +59,19 @@ def _headline(verdict: WeightsVerdict, found: ComparedWorker) -> Headline:
 
 
 def _which(row: Differing, rows: int, tensors: int) -> str:
-    """Describe the first differing row, and how many of all tensors differ."""
+    """Describe the first differing tensor, and how many of all tensors differ."""
     named, of = called(*row.tensor), plural(tensors, "tensor")
     return f"{named}, 1 of {of}" if rows == 1 else f"{rows} of {of}, first in {named}"
 
 
 def _how_unlike(row: Differing) -> str:
-    """Describe the first disagreeing worker whose dtype or shape differs from the reference's."""
+    """Describe the first disagreeing worker whose dtype or shape differs from that of the reference."""
     unlike_rows = ((outlier.worker, unlike(row, outlier)) for outlier in row.outliers)
     return next((f" ({worker}: {form})" for worker, form in unlike_rows if form), "")
 
 
 def how_far(row: Differing, outlier: WeightOutlier) -> str:
-    """Describe the outlier's dtype and shape if they differ, and its error, or say why no error is known."""
+    """Describe how far an outlier differs: its dtype and shape if they differ, and its error if that is known."""
     form, of = unlike(row, outlier), outlier.held
     if of is not None and (of.nan or of.pos_inf or of.neg_inf):
         counts = ((of.nan, "NaN"), (of.pos_inf, "+Inf"), (of.neg_inf, "-Inf"))
@@ -84,7 +84,7 @@ def how_far(row: Differing, outlier: WeightOutlier) -> str:
 
 
 def unlike(row: Differing, outlier: WeightOutlier) -> str:
-    """Describe dtype and shape if they differ from the reference's, or say that the tensor is missing."""
+    """Describe dtype and shape if they differ from those of the reference, or say that the tensor is missing."""
     of, wanted = outlier.held, row.wanted
     if of is None:
         return "lacks it"
@@ -97,7 +97,7 @@ def unlike(row: Differing, outlier: WeightOutlier) -> str:
 
 
 def _form(of: TensorContent, other: TensorContent) -> str:
-    """Return the dtype and shape if they differ; only the first 6 dimensions are shown."""
+    """Return the dtype and shape of `of` if they differ from those of `other`; at most 6 dimensions are shown."""
     dtype = of.dtype if of.dtype != other.dtype else ""
     shape = ("×".join(map(str, of.shape)) or "scalar") if of.shape != other.shape else ""
     return f"{dtype} {shape}".strip()

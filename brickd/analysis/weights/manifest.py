@@ -1,7 +1,7 @@
-"""A manifest: a file of expected weights, as checksums.
+"""A manifest: a file with the checksums that weights are expected to have.
 
-Owns: the form of a manifest. Must not know: which workers are compared, screens. Invariants: the file's content is
-hostile input; it has one entry for each tensor; it is written atomically.
+Owns: the form of a manifest. Must not know: which workers are compared, screens. Invariants: the file is hostile input;
+it has one entry for each tensor; it is written atomically.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ExpectedContent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of the file; `key`: the name of the key of the checksums, None: without a key."""
+    """The content of a manifest; `key` is the name of the checksums' key, None without a key."""
 
     key: str | None
     service: str
@@ -87,12 +87,12 @@ def save(path: Path, tensors: Sequence[Document]) -> Manifest:
 
 
 def place_of(tensor: Document) -> TensorKey:
-    """The tensor of a row of a document, or of a manifest."""
+    """Return the tensor that a row of a document or of a manifest describes."""
     return TensorKey(tensor["shard"], tensor["tensor"], tensor["layer"], tensor["expert"])
 
 
 def content_of(tensor: Document) -> ExpectedContent:
-    """The content in a row of a document, or of a manifest."""
+    """Return the content that a row of a document or of a manifest describes."""
     return ExpectedContent(tensor["dtype"], tuple(tensor["shape"]), tensor["checksum"])
 
 
@@ -109,7 +109,7 @@ def _encoded(manifest: Manifest) -> bytes:
 
 
 def load(path: Path) -> Manifest:
-    """Read a manifest; a BrickdError if the file is not one."""
+    """Read a manifest; raise a BrickdError if the file is not a manifest."""
     try:
         content = _read(path)
     except OSError as error:

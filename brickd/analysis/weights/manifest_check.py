@@ -1,7 +1,7 @@
 """Compares workers with a manifest.
 
 Owns: the result as a document. Must not know: where workers' weights come from, files, screens. Invariants: only
-checksums with the key of the manifest are compared; tensors that were not compared are counted by reason.
+checksums with the key of the manifest are compared; tensors that were not compared are counted for each reason.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from brickd.errors import BrickdError
 
 
 def against(manifest: Manifest, document: Document) -> dict[str, Any]:
-    """Compare all workers in the view `weights` (with all tensors) with a manifest.
+    """Compare all workers in a document of the view `weights`, which must have all tensors, with a manifest.
 
     Raises:
-        BrickdError: all their checksums have another key.
+        BrickdError: all checksums of the workers have another key than the manifest.
     """
     workers = [worker for worker in document["workers"] if worker["tensors"]]
     if workers and all(worker["key"] != manifest.key for worker in workers):
@@ -68,7 +68,8 @@ def _worker(
                 differing += 1
                 rows.append(_row(worker, tensor, content))
     whole = worker["tensors"] >= worker["tensors_watched"] > 0 and worker["key"] == manifest.key
-    missing = sorted(expected.keys() - held.keys(), key=str) if whole else []  # other shards' tensors are not expected
+    # a worker need not have the tensors of other shards
+    missing = sorted(expected.keys() - held.keys(), key=str) if whole else []
     rows += [_row(worker, place._asdict() | _LACKING, expected[place]) for place in missing]
     differing += len(missing)
     state = "differs" if differing else "equal" if compared else "not comparable" if held else "unknown"

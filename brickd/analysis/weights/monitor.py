@@ -1,8 +1,8 @@
 """Compares all workers' weights after each change, and reports changes of the verdict.
 
 Owns: which workers' weights are compared, when a comparison is due, which differences are reported. Must not know: how
-two workers are compared. Invariants: safe in any thread; a worker is reported once when it differs, and once when it is
-equal again.
+two workers are compared. Invariants: any thread may call these classes; a worker is reported once when it differs, and
+once when it is equal again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def watching(workers: Sequence[Worker]) -> list[Worker]:
 
 
 class Weighing:
-    """Compares all weights in the daemon's memory."""
+    """Compares all weights in the daemon's memory, and keeps the result until something changes."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
@@ -51,14 +51,14 @@ class Weighing:
 
 
 def _about(worker: Worker) -> tuple[object, ...]:
-    """All properties of a worker that a comparison depends on."""
+    """Return all properties of a worker that a comparison depends on."""
     process = worker.reading.process
     counts = process["weights"], process["scans"], process["key"], refused(worker)
     return worker.name, worker.reading.uuid, worker.reading.alive, plan(worker), *counts
 
 
 class Scales:
-    """Takes snapshots; reports the workers that differ."""
+    """Takes snapshots, and reports the workers that differ."""
 
     def __init__(self, weighing: Weighing, log_event: LogEvent) -> None:
         self._weighing, self._log_event = weighing, log_event

@@ -5,17 +5,19 @@ screens.
 
 Invariants:
 - Tensors are compared exactly, and only within one service, shard and key.
-- Tensors can differ only within a generation. Tensors of two generations can be equal, because each worker counts
-  generations from its start.
-- A tensor of another dtype or shape differs, because the worker's output differs. A tensor also differs if the worker
-  lacks it after it has read all weights.
+- Tensors of two generations are never reported as different, but may be found equal, because each worker counts
+  generations from its own start.
+- A tensor of another dtype or shape differs, because the worker's output differs. A tensor also differs if a worker
+  does not have it after it has read all its weights.
 - The majority of three or more workers decides which ones are outliers. Without a majority, the outliers are the
-  workers whose tensors changed in place, or else those that hold another shard's tensors, if the others do not.
+  workers whose tensors changed in place. If no tensor did, they are the workers that hold another shard's tensors.
 - The order of workers changes only the order of the findings.
 
-A missing tensor counts as a difference, because nothing else shows that a worker loaded a model without its scales. A
-correct worker can lack a tensor, too: it is a pipeline stage that does not declare its coordinates, or only its replica
-has an adapter. Such workers should declare coordinates or name the generation.
+A missing tensor counts as a difference, because no other evidence shows that a worker loaded a model without its
+scales.
+But a correct worker may also not have a tensor: a pipeline stage that does not declare its coordinates, or a worker
+whose
+replica alone has an adapter. Such workers should declare their coordinates or name the generation.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from brickd.shm import _reader
 
 
 def judge(weights: Weights, workers: Sequence[Worker]) -> list[WeightsVerdict]:
-    """Compare the live workers of each service; if there are none, the ended ones.
+    """Compare the live workers of each service, or its ended workers if none is alive.
 
     `weights` must be a copy that no other code changes.
     """
@@ -43,7 +45,7 @@ def judge(weights: Weights, workers: Sequence[Worker]) -> list[WeightsVerdict]:
 
 
 def holdings(weights: Weights, workers: Sequence[Worker]) -> Iterator[Holding]:
-    """Return every tensor of the compared workers, by service, shard and name."""
+    """Return every tensor of the compared workers, ordered by service, shard and name."""
     for service, among in _services(workers).items():
         tensors = weights.tensors(service)
         order = sorted(range(len(tensors)), key=lambda number: _by_name(tensors[number]))
@@ -133,16 +135,16 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWor
 
 
 def refused(worker: Worker) -> int:
-    """Return an upper bound of a worker's unreadable tensors, once it has read all weights.
+    """Return an upper bound of the number of a worker's unreadable tensors, once it has read all its weights.
 
-    The worker counts a tensor at each attempt. The count includes unreadable tensors in its checksums.
+    The worker counts an unreadable tensor at each attempt. The count includes tensors that only get checksums.
     """
     process = worker.reading.process
     return min(process["weights"], process["tensors_refused"]) if process["scans"] else 0
 
 
 class _Shard:
-    """Return the workers of one shard and key, tensor by tensor."""
+    """The comparison of the workers of one shard and key, tensor by tensor."""
 
     def __init__(self, weights: Weights, service: str, group: Group, alone: str) -> None:
         self._weights, self._service, self._group, self._alone = weights, service, group, alone
@@ -155,7 +157,7 @@ class _Shard:
                 self._judge(number, tensor)
 
     def _is_equal(self, number: int) -> bool:
-        """Return whether all hold an equal tensor of one generation, the usual case; count it."""
+        """Return whether all workers hold an equal tensor of one generation, the usual case; if so, count it."""
         first, *others = self._group
         now = first.now(number)
         if not now or any(each.now(number) != now for each in others):
@@ -185,7 +187,7 @@ class _Shard:
                 continue
             (only,) = classes
             if any(each is not only and each.now(number) == only.now(number) for each in here):
-                self.compared.add(number)  # equal to the tensor of a worker with another generation number
+                self.compared.add(number)  # equal to a tensor of another generation
                 only.counts["compared"] += 1
                 continue
             alone = self._alone if self._group == [only] else "missing"
@@ -232,14 +234,14 @@ class _Shard:
 
 
 def _of_one_shape(one: bytes, other: bytes) -> bool:
-    """Whether both tensors exist and have the same shape; sketches do not depend on the dtype."""
+    """Whether both tensors exist and have the same shape. The dtype may differ: a sketch does not depend on it."""
     return bool(one and other) and content(one).form[1:] == content(other).form[1:]
 
 
 def _decided(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why, int]:
-    """Return the reason and the reference's content; 0: most workers lack the tensor.
+    """Return the reason and the content of the reference; content 0 if most workers do not have the tensor.
 
-    A worker that lacks a tensor has no vote on its content.
+    A worker without the tensor has no vote on its content.
     """
     held = {now: classes for now, classes in contents.items() if now}
     lacking, holding = size(contents.get(0, ())), sum(map(size, held.values()))

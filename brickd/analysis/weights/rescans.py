@@ -1,8 +1,8 @@
-"""Requests to read weights again, for workers that findings name.
+"""Requests to workers named by findings, to read their weights again.
 
 Owns: which workers are due, once for each finding that names them, and the rate limit. Must not know: how a worker is
-asked, segments. Invariants: a worker is due at most once a minute, and findings wait in the meantime; safe in any
-thread; findings of an earlier daemon do not count.
+asked, segments. Invariants: a worker is due at most once a minute, and further findings wait until then; any thread may
+call these classes; findings of an earlier daemon do not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ APART_NS = 60 * SECOND
 
 
 class Due(NamedTuple):
-    """The workers to ask now, by uuid, with the reason."""
+    """The workers to ask now, by uuid, and the reason."""
 
     service: str
     why: str
@@ -31,10 +31,10 @@ class Due(NamedTuple):
 
 
 class Rescans:
-    """The workers whose weights are to be read again."""
+    """The workers that should read their weights again."""
 
     def __init__(self, findings: Iterable[DivergentSite] = (), births: Iterable[BornAt] = ()) -> None:
-        """Start with the findings and births whose workers were already asked."""
+        """Start with the findings and births for which the workers were already asked."""
         self._lock = threading.Lock()
         self._named: dict[Hashable, frozenset[str]] = {each.place: _workers(each) for each in findings}
         self._born = frozenset(births)
@@ -43,7 +43,7 @@ class Rescans:
         self._seen: object = None
 
     def look(self, findings: Mapping[ServiceSite, DivergentSite]) -> None:
-        """Take the findings of the comparison by input; skip a mapping that was taken before."""
+        """Take the findings of the comparison by input; a mapping that was already taken is skipped."""
         if findings is self._seen:
             return
         self._seen = findings
@@ -54,27 +54,27 @@ class Rescans:
             self.name(each.place, each.place.service, _workers(each), f"{where(each.place)} differs")
 
     def look_born(self, births: Collection[BornAt]) -> None:
-        """Take the births of NaN and infinities: a new site makes its worker due."""
+        """Take the births of NaN and infinities. A birth at a new site makes its worker due."""
         before, self._born = self._born, frozenset(births)
         with self._lock:
             for each in (each for each in births if each not in before):
                 self._waiting.setdefault(each.worker, (each.service, f"{each.kind} is born at {_site(each)}"))
 
     def name(self, about: Hashable, service: str, workers: Collection[str], why: str) -> None:
-        """Set the workers of a finding, by uuid; new ones become due."""
+        """Set the workers (uuids) that a finding names. Workers that it did not name before become due."""
         with self._lock:
             for uuid in frozenset(workers) - self._named.get(about, frozenset()):
                 self._waiting.setdefault(uuid, (service, why))
             self._named[about] = frozenset(workers)
 
     def retain(self, services: Collection[str]) -> None:
-        """Forget the findings on weights of other services."""
+        """Forget the findings about weights of all services except these."""
         with self._lock:
             for gone in [about for about in self._named if isinstance(about, str) and about not in services]:
                 del self._named[gone]
 
     def due(self, now_ns: int) -> Sequence[Due]:
-        """Return the workers that are due; they count as asked."""
+        """Return the workers that are due, and treat them as asked from now on."""
         with self._lock:
             self._asked_ns = {uuid: at_ns for uuid, at_ns in self._asked_ns.items() if now_ns - at_ns < APART_NS}
             groups: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -89,18 +89,18 @@ def _site(at: BornAt) -> str:
 
 
 def _workers(finding: DivergentSite) -> frozenset[str]:
-    """Return the outliers, or all workers if there is no majority."""
+    """Return the outliers, or all workers of the finding if there is no majority."""
     return frozenset(finding.outliers or finding.workers)
 
 
 class WeightDoubts:
-    """Takes snapshots; makes workers due whose weights differ or disagree."""
+    """Takes snapshots, and makes workers due whose weights differ or disagree."""
 
     def __init__(self, weighing: Weighing, rescans: Rescans) -> None:
         self._weighing, self._rescans = weighing, rescans
 
     def take(self, snapshot: Snapshot) -> None:
-        """Make these workers of a snapshot due."""
+        """Make the workers of a snapshot due whose weights differ or disagree."""
         judged = self._weighing.judged(snapshot.survey.workers)
         self._rescans.retain({each.service for each in judged})
         for each in judged:

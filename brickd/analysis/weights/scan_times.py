@@ -1,8 +1,8 @@
-"""When a worker read its weights: which of them it reads again, and how far apart its scans are.
+"""When a worker read its weights: which tensors it reads again, and the time between its scans.
 
 Owns: the estimate of the time between scans, the limits of the plan in a worker's segment. Must not know: contents of
-tensors, other workers, screens. Invariants: tensors that are read at load only do not affect the times of the others;
-no time between scans is longer than an agent can plan.
+tensors, other workers, screens. Invariants: tensors that are read only at load do not affect the times of the others;
+the time between scans is never longer than an agent can plan.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import NamedTuple
 from brickd.analysis.weights.worker_tensors import Holds
 from brickd.model.workers import Worker
 
-RESCAN_NS = 300_000_000_000  # the agent's time from one scan to the next, unless the host sets another
-_RESCAN_TIMES = 200  # or this many times the length of the last scan, if that is longer
-# The longest time that a host can set, 1e9 s. A longer time in a worker's memory is limited to this.
+RESCAN_NS = 300_000_000_000  # the agent's default time from one scan to the next; the host may set another
+_RESCAN_TIMES = 200  # the next scan waits this many times the duration of the last one, if that is longer
+# The longest time that a host can set, 1e9 s. Longer times in a worker's memory are reduced to it.
 PERIOD_MAX_NS = 1_000_000_000_000_000_000
 
 
 class ScanTimes(NamedTuple):
-    """The times of a worker's readings. A set of tensors has one byte for each number, which is 0 or 1.
+    """The times at which a worker read its weights. A set of tensors is an integer with one byte (0 or 1) per tensor.
 
     Attributes:
-        age_ns: the time since the oldest reading of a tensor; None: unknown.
-        rescanned_age_ns: the same for the tensors that are not `at_load`; None: unknown, or all are.
-        every_ns: the time from one scan to the next that its host set; 0: none set.
-        interval_ns: the time from one scan to the next that its readings show.
-        at_load: the set of known tensors that its host reads only at load. unrepeated: the set of tensors that it did
-            not read again after their load.
+        age_ns: the time since the oldest last reading of any tensor; None if unknown.
+        rescanned_age_ns: the same for the tensors that are not in `at_load`; None if unknown or if there are none.
+        every_ns: the time between scans that the host set; 0 if it set none.
+        interval_ns: the time between scans as estimated from the readings.
+        at_load: the known tensors that the host reads only at load.
+        unrepeated: the known tensors that the worker did not read again after their load.
     """
 
     age_ns: int | None = None
@@ -42,7 +42,7 @@ class ScanTimes(NamedTuple):
 
     @property
     def period_ns(self) -> int:
-        """The time from one scan to the next: as planned, or longer if its readings show that."""
+        """The time between scans: as planned, or longer if the readings show that."""
         return max(self.every_ns or RESCAN_NS, self.interval_ns)
 
     @property
@@ -52,17 +52,17 @@ class ScanTimes(NamedTuple):
 
     @property
     def load_only(self) -> int:
-        """The set of known tensors read at load only: as planned, or because no scan followed."""
+        """The known tensors that are read only at load: as planned, or because no further scan came."""
         return self.at_load | (self.unrepeated if self.overdue else 0)
 
     def later(self, by_ns: int) -> ScanTimes:
-        """The times after some more time without a reading."""
+        """The same times `by_ns` later, without a new reading."""
         age_ns, rescanned_age_ns = (None if age is None else age + by_ns for age in self[:2])
         return self._replace(age_ns=age_ns, rescanned_age_ns=rescanned_age_ns)
 
 
 def scan_times(worker: Worker, holds: Holds) -> ScanTimes:
-    """The times of a worker with these tensors."""
+    """Return the times of a worker that has these tensors."""
     reading, scans = worker.reading, worker.reading.process["scans"]
     every_ns, once = plan(worker)
     known = _set(map(bool, holds.now))
@@ -88,7 +88,7 @@ def scan_times(worker: Worker, holds: Holds) -> ScanTimes:
 
 
 def plan(worker: Worker) -> tuple[int, int]:
-    """The ns between scans that the host set (0: none); the number of weights read only at load."""
+    """Return the time between scans that the host set (0: none), and the number of weights read only at load."""
     lanes = (lane for number, lane, _ in worker.reading.lanes if number == 0)
     every_ns, once = next(((lane["weights_every"], lane["weights_once"]) for lane in lanes), (0, 0))
     return min(PERIOD_MAX_NS, every_ns), once
@@ -99,7 +99,7 @@ def _set(flags: Iterable[bool]) -> int:
 
 
 def _oldest(holds: Holds, count: int) -> int:
-    """The known tensors whose last reading is the oldest: all others were read again since."""
+    """The `count` known tensors whose last reading is the oldest. All other tensors were read again later."""
     flags = bytearray(len(holds))
     for number in sorted(holds.numbers(), key=holds.ticks.__getitem__)[:count] if count else ():
         flags[number] = 1
@@ -107,12 +107,13 @@ def _oldest(holds: Holds, count: int) -> int:
 
 
 def _interval(ticks: list[int], first: list[int], scans: int, *, planned: bool) -> float:
-    """The ticks from one scan to the next, estimated from the times of its readings; 0: unknown.
+    """The ticks from one scan to the next, estimated from the times of the readings; 0 if unknown.
 
     Just after the scan at load, no reading shows this time. If the host set none, the next scan begins after 200 times
-    the duration of the scan at load. A scan that runs between the worker's steps can last as long as the time from one
-    scan to the next.
+    the duration of the scan at load. A scan in small parts between the worker's steps can take as long as the whole
+    time
+    from one scan to the next.
     """
-    if scans < 2 or ticks == first:  # the next scan may have begun: the first readings show how long the load took
+    if scans < 2 or ticks == first:  # no tensor was read twice: only the duration of the scan at load is known
         return 0 if planned else _RESCAN_TIMES * (max(first) - min(first))
     return max(max(ticks) - min(ticks), (max(ticks) - min(first)) / (scans - 1))

@@ -16,12 +16,12 @@ from brickd.analysis.weights.worker_tensors import Holds
 from brickd.model.workers import Worker
 
 _OF_A_SHARD = re.compile(r"(tp|pp|ep)\d+")
-_MUCH_THE_SAME = 0.5  # norms and biases are equal in all shards: far fewer than half of the tensors
+_MUCH_THE_SAME = 0.5  # unrelated shards share norms and biases, which are far fewer than half of the tensors
 _OF_A_REPLICA = re.compile(r"(dp|cp|sp)\d+")  # context and sequence ranks have other tokens, but the same weights
 
 
 def shard_of(coordinates: str) -> str:
-    """Return the coordinates without `dp`, `cp`, `sp`, and a first part that is no shard.
+    """Return the coordinates without `dp`, `cp` and `sp`, and without a first part that does not identify a shard.
 
     >>> shard_of("0.tp3.pp1"), shard_of("tp3"), shard_of("dp1.tp0"), shard_of("0.cp1.tp2"), shard_of("blue")
     ('pp1.tp3', 'tp3', 'tp0', 'tp2', '')
@@ -40,10 +40,10 @@ class Alike:
     """Workers of one shard and key with the same known tensors.
 
     Attributes:
-        whole: the generation of all their tensors, if they have read all; None: tensors may still be missing.
-        counts: numbers of tensors, by the fields of `ComparedWorker`.
-        reasons: why tensors were not compared, with counts.
-        elsewhere: the other shard whose tensors they hold; None: they hold their own shard's tensors.
+        whole: the generation of all their tensors, if they have read all; None if tensors may still be missing.
+        counts: for each field of `ComparedWorker` that counts tensors, the count.
+        reasons: why tensors were not compared, each with the number of tensors.
+        elsewhere: the other shard whose tensors the workers hold; None if they hold those of their own shard.
     """
 
     def __init__(self, key: int, shard: str, holds: Holds, whole: int | None) -> None:
@@ -54,7 +54,7 @@ class Alike:
         self.elsewhere: str | None = None
 
     def now(self, number: int) -> int:
-        """Return the number of a tensor's content; 0: unknown."""
+        """Return the number of a tensor's content; 0 if unknown."""
         return self.holds.now[number] if number < len(self.holds) else 0
 
     def changed(self, number: int) -> bool:
@@ -63,21 +63,21 @@ class Alike:
         return now != 0 and now != self.holds.firsts[number]
 
     def lacks(self, number: int, generation: int) -> bool:
-        """Whether these workers have read a complete generation without this tensor.
+        """Whether these workers have read a complete generation of weights and do not have this tensor.
 
-        False for workers that hold another shard's tensors: these get a separate headline.
+        False for workers that hold another shard's tensors, because they get their own headline.
         """
         return self.whole == generation and self.elsewhere is None and not self.now(number)
 
     def shared(self, other: Alike) -> float:
-        """Return the part of its tensors that the other group also holds."""
+        """Return the fraction of the tensors of these workers that the other group also holds."""
         theirs = other.holds.now
         mine = [(number, now) for number, now in enumerate(self.holds.now) if now]
         return sum(number < len(theirs) and theirs[number] == now for number, now in mine) / max(1, len(mine))
 
 
 def without_gone(holds: Holds, watched: int) -> Holds:
-    """Return the tensors; if the worker now watches fewer, drop those whose last reading is the oldest."""
+    """Return the tensors without those that the worker no longer watches: those whose last reading is the oldest."""
     if not 0 < watched < holds.known:
         return holds
     left = holds.copy()
@@ -96,9 +96,9 @@ Group = list[Alike]
 
 
 def grouped(weights: Weights, workers: Sequence[Worker]) -> dict[tuple[int, str], Group]:
-    """The workers of one service that sent weights, by key and shard."""
+    """Group the workers of one service that sent weights by key and shard."""
     found: dict[tuple[int, str], dict[object, Alike]] = defaultdict(dict)
-    wholes: dict[object, int | None] = {}  # cached: workers with equal columns share it
+    wholes: dict[object, int | None] = {}  # a cache, because many workers have equal columns
     for worker in workers:
         process = worker.reading.process
         holds = weights.of(worker.reading.uuid)
@@ -118,23 +118,23 @@ def grouped(weights: Weights, workers: Sequence[Worker]) -> dict[tuple[int, str]
 
 
 def _whole(holds: Holds, watched: int, scans: int) -> int | None:
-    """Return the generation of a worker's weights, if all were read and all records arrived."""
+    """Return the generation of a worker's weights, if it has read all weights and all records arrived."""
     generations = [generation for generation, now in zip(holds.generations, holds.now, strict=True) if now]
     complete = scans > 0 and 0 < watched <= len(generations)
     return generations[0] if complete and len(set(generations)) == 1 else None
 
 
 def _usual(group: Group) -> Alike | None:
-    """Return the group of more than half of a shard's workers."""
+    """Return the group that has more than half of a shard's workers, if there is one."""
     most = max(group, key=lambda each: len(each.workers))
     return most if 2 * len(most.workers) > size(group) else None
 
 
 def _place(groups: Mapping[tuple[int, str], Group]) -> None:
-    """Find workers that hold all tensors of another shard, unlike others of their shard.
+    """Find workers that hold all tensors of another shard, while the other workers of their own shard do not.
 
-    Two shards can be almost equal, such as ranks that differ in a few experts only. Then the other workers of the shard
-    also hold most of these tensors, and the match proves nothing.
+    Two shards can be almost equal, such as ranks that differ only in a few experts. Then the other workers of the shard
+    also hold most of these tensors, so the match proves nothing.
     """
     usual = {where: _usual(group) for where, group in groups.items()}
     for (key, shard), group in groups.items():

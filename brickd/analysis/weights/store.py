@@ -1,4 +1,4 @@
-"""Workers' weights: the newest fingerprint of each tensor, and the first of its generation.
+"""Workers' weights: the newest fingerprint of each tensor, and the first fingerprint in its generation.
 
 Owns: which worker holds which content, and the limit of memory. Must not know: which workers are replicas, files.
 Invariants: equal contents are stored once for all workers; records without room are counted, and their tensors become
@@ -26,7 +26,7 @@ from brickd.shm.sites import Site
 BYTES_MAX = 128 << 20
 
 RECORD_BYTES = SLOT_BYTES + CONTENT_BYTES
-# brick_checked of brick_shm.h: site, ticks, step, position, flags.
+# The head of the struct `brick_checked` of brick_shm.h: site, ticks, step, position, flags.
 _HEAD = struct.Struct("<8xI4xQQQ22xBx")
 _NO_HEAD = bytes(SLOT_BYTES)
 _NAMED, _EXPERT = _reader.CHECKED_STEP, _reader.CHECKED_POSITION
@@ -34,25 +34,25 @@ _NOTHING = -1  # never the number of a tensor
 
 
 class WeightsProducer(Protocol):
-    """The worker that wrote the records."""
+    """A worker that writes records of weights."""
 
     uuid: str
     service: str
 
     @property
     def digests(self) -> array[int]:
-        """The digests of its sites, by number; 0: the site has no name."""
+        """The digests of the worker's sites, by number; 0 if the site has no name."""
 
     def known(self, number: int) -> Site | None:
         """Return the site with this number; None if it has no name."""
 
 
 class Weights:
-    """The weights of many workers; any thread may read, one thread calls `take`.
+    """The weights of many workers. Any thread may read; only one thread calls `take`.
 
     Attributes:
         changes: a number that grows with each change.
-        news: like `changes`, but it does not grow when only reading times change.
+        news: like `changes`, but unchanged if a change only updates reading times.
     """
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
@@ -64,7 +64,7 @@ class Weights:
         self._lock = threading.Lock()
 
     def take(self, producer: WeightsProducer, records: bytes) -> None:
-        """Take complete records of weights, in order."""
+        """Take complete records of weights, in the order in which the worker wrote them."""
         with self._lock:
             tensors, holds = self._of(producer.uuid, producer.service)
             numbers = array("i", _reader.weights_of(records, producer.digests, tensors.numbers))
@@ -78,7 +78,7 @@ class Weights:
             self._know(producer.uuid, holds, tensors)
 
     def merge(self, other: Weights, mark: str = "") -> None:
-        """Add the weights of another store, with a mark before each uuid."""
+        """Add the weights of another store; put `mark` before each uuid."""
         with self._lock:
             for uuid, theirs in other._workers.items():
                 tensors, holds = self._of(mark + uuid, theirs.service)
@@ -93,7 +93,7 @@ class Weights:
                 self._know(mark + uuid, holds, tensors)
 
     def _number(self, tensors: Tensors, holds: Holds, tensor: Tensor) -> int:
-        """Return the number of a tensor; _NOTHING above the limit."""
+        """Return the number of a tensor, or _NOTHING if the limit is reached."""
         number = tensors.number(tensor)
         if number is None:
             holds.refused += 1
@@ -102,7 +102,7 @@ class Weights:
         return number
 
     def _of(self, uuid: str, service: str) -> tuple[Tensors, Holds]:
-        """Return the tensors of a service and of a worker; create them for an unknown worker."""
+        """Return the tensors of a service and the tensors of a worker. For an unknown worker, create them."""
         tensors, holds = self._tensors.get(service), self._workers.get(uuid)
         return Tensors() if tensors is None else tensors, Holds(service) if holds is None else holds
 
@@ -141,8 +141,8 @@ class Weights:
     def lose(self, uuid: str, records: int, until: int | None = None) -> None:
         """Count lost records of a worker; each may have been a record of its weights.
 
-        All were lost before the worker's tick `until`, so tensors that it has read since then are known. None: the tick
-        is unknown.
+        All lost records were written before the worker's tick `until`. So tensors that the worker read later are known.
+        None if the tick is unknown.
         """
         with self._lock:
             holds = self._workers.get(uuid)
@@ -161,7 +161,7 @@ class Weights:
     def of_kept(
         cls, contents: Mapping[int, bytes], tensors: Mapping[str, Sequence[Tensor]], workers: Mapping[str, Holds]
     ) -> Weights:
-        """Restore the result of `kept`; a ValueError if it is inconsistent."""
+        """Restore the result of `kept`; raise a ValueError if it is inconsistent."""
         made = cls()
         for service, found in tensors.items():
             numbered = made._tensors[service] = Tensors()
@@ -197,7 +197,7 @@ class Weights:
         return made
 
     def of(self, uuid: str) -> Holds | None:
-        """Return the tensors of a worker; None if it is unknown."""
+        """Return the tensors of a worker; None if the worker is unknown."""
         return self._workers.get(uuid)
 
     def tensors(self, service: str) -> Sequence[Tensor]:

@@ -1,7 +1,8 @@
-"""The tensors of a service, with numbers that all of its workers share.
+"""The tensors of a service, with numbers that all its workers share.
 
 Owns: the numbers of tensors, and their limit. Must not know: which workers hold them, their contents. Invariants: a
-number means the same tensor as long as the service exists; tensors are found by the digest of their site, so a record
+number means the same tensor as long as the service exists; a tensor is found by the digest of its site, so that a
+record
 needs no text.
 """
 
@@ -13,18 +14,18 @@ from brickd.base.json_values import plain
 from brickd.base.units import or_none
 from brickd.shm.sites import site_digest
 
-TENSORS_MAX = 65_536  # the sites of a worker's segment, with a few experts each
+TENSORS_MAX = 65_536  # enough for all sites of a segment, with experts
 
 
 class Tensor(NamedTuple):
-    """The name without layer and expert, and the numbers of these; -1: none."""
+    """The name of a tensor without layer and expert, and the numbers of layer and expert; -1 without one."""
 
     name: str
     layer: int
     expert: int
 
     def numbers(self) -> dict[str, int | None]:
-        """Layer and expert in JSON: null without one."""
+        """Layer and expert as JSON; null without one."""
         return {"layer": or_none(self.layer), "expert": or_none(self.expert)}
 
 
@@ -39,7 +40,7 @@ class Tensors:
         self._text = ""
 
     def number(self, tensor: Tensor) -> int | None:
-        """Return the number of a tensor, a new number for a new tensor; None above the limit."""
+        """Return the number of a tensor, a new one for a new tensor; None if the limit is reached."""
         key = site_digest(tensor.name, tensor.layer), tensor.expert
         number = self.numbers.get(key)
         if number is None and len(self.all) < TENSORS_MAX:
@@ -49,7 +50,7 @@ class Tensors:
         return number
 
     def text(self) -> str:
-        """Return the JSON. It is cached, because each change of a content needs it."""
+        """Return the tensors as JSON. The text is cached, because each change of a content needs it."""
         if not self._text:
             self._text = plain(self.all)
         return self._text

@@ -1,7 +1,7 @@
 """The result of comparing workers' weights.
 
 Owns: the parts of a verdict, and what follows from them. Must not know: how a verdict was computed, sentences, screens.
-Invariant: the number of compared tensors is never shown without the number of those that were not compared.
+Invariant: wherever the number of compared tensors is shown, the number of tensors that were not compared is shown too.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class WeightOutlier(NamedTuple):
     """A worker whose tensor differs from the reference.
 
     Attributes:
-        content: the record of the tensor; empty if the worker has read all weights and lacks it.
-        error: the estimated relative error; None: unknown, or undefined, such as for another shape.
-        changed: whether the tensor changed within this generation.
+        content: the record of the tensor; empty if the worker has read all weights and does not have this tensor.
+        error: the estimated relative error; None if unknown or undefined, such as for another shape.
+        changed: whether the tensor changed within its generation.
     """
 
     worker: str
@@ -46,10 +46,10 @@ class Differing(NamedTuple):
     """A tensor that differs between workers in content or form, or is missing in some of them.
 
     Attributes:
-        why: what identifies the outliers: the majority ("outlier") or a change in place ("changed"). "disagree":
-            nothing does, and the first worker is the reference.
-        reference: the content that the others are compared with; empty if most lack it.
-        agree: the workers with the reference; empty if a worker without replicas changed in place.
+        why: how the outliers are identified: by the majority ("outlier") or by a change in place ("changed"). For
+            "disagree", they cannot be identified, and the first worker is the reference.
+        reference: the content with which the others are compared; empty if most workers do not have the tensor.
+        agree: the workers with the reference; empty if a worker without replicas changed the tensor in place.
         outliers: the other workers.
     """
 
@@ -64,12 +64,12 @@ class Differing(NamedTuple):
 
     @property
     def wanted(self) -> TensorContent | None:
-        """The reference, decoded."""
+        """The content of the reference, decoded."""
         return content(self.reference) if self.reference else None
 
     @property
     def lacking(self) -> int:
-        """The number of workers that lack the tensor."""
+        """The number of workers without the tensor."""
         return sum(not outlier.content for outlier in self.outliers) + (0 if self.reference else len(self.agree))
 
     @property
@@ -95,23 +95,24 @@ class ComparedWorker(NamedTuple):
 
     Attributes:
         shard: the shard that the worker declares.
-        known: tensors with a known content.
-        watched: the number of tensors whose changes it reports.
-        scans: how often it has read all of them.
+        known: the number of tensors with a known content.
+        watched: the number of tensors whose changes the worker reports.
+        scans: how often the worker has read all its tensors.
         generation: the newest generation of its weights.
-        times: when it read them.
+        times: when the worker read its weights.
         key: the name of the key of its checksums.
-        compared: tensors that were compared.
-        differing: the tensors in which it is the outlier.
-        disagreeing: the tensors for which no content has a majority.
-        changed: tensors that changed within this generation.
-        missing: tensors that it lacks although it has read all, and that replicas of its generation have.
-        nan: tensors with NaN.
-        inf: tensors with an infinity.
-        unreadable: tensors that it cannot read, as far as its counts show.
-        refused: the number of its records that had no room.
-        holds: the other shard whose tensors it holds; None: it holds its own.
-        reasons: why tensors were not compared.
+        compared: the number of compared tensors.
+        differing: the number of tensors in which the worker is the outlier.
+        disagreeing: the number of tensors for which no content has a majority.
+        changed: the number of tensors that changed within their generation.
+        missing: the number of tensors that replicas of the same generation have and that this worker does not have,
+            although it has read all its weights.
+        nan: the number of tensors with NaN.
+        inf: the number of tensors with an infinity.
+        unreadable: the number of tensors that the worker cannot read, as far as its counts show.
+        refused: the number of the worker's records for which the store had no room.
+        holds: the other shard whose tensors the worker holds; None if it holds those of its own shard.
+        reasons: why tensors were not compared, each with the number of tensors.
     """
 
     name: str
@@ -138,17 +139,17 @@ class ComparedWorker(NamedTuple):
 
     @property
     def unread(self) -> int:
-        """Return the number of tensors that are not known yet."""
+        """Return the number of tensors whose content is not known yet."""
         return max(0, self.watched - self.known - self.unreadable)
 
     @property
     def load_only(self) -> int:
-        """The number of known tensors read at load only."""
+        """The number of known tensors that are read only at load."""
         return self.times.load_only.bit_count()
 
     @property
     def state(self) -> State:
-        """The state of the worker."""
+        """The state that follows from the counts."""
         if self.differing or self.holds is not None:
             return "differs"
         if self.disagreeing:
@@ -162,10 +163,10 @@ class WeightsVerdict(NamedTuple):
     """The verdict on a service.
 
     Attributes:
-        tensors: the number of tensors that any of its workers has.
-        compared: the number of tensors compared between at least two workers; one of these may lack it.
+        tensors: the number of tensors that any worker of the service has.
+        compared: the number of tensors that were compared between at least two workers.
         differing: the tensors that differ, by layer and name.
-        alike: the number of tensors that changed in place equally in all workers.
+        alike: the number of tensors that changed in place in all workers, in the same way.
     """
 
     service: str
@@ -182,39 +183,39 @@ class WeightsVerdict(NamedTuple):
 
     @property
     def unequal(self) -> tuple[ComparedWorker, ...]:
-        """The workers that differ or disagree."""
+        """The workers whose state is "differs" or "disagrees"."""
         return tuple(worker for worker in self.workers if worker.state in ("differs", "disagrees"))
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on all workers."""
+        """The verdict on all workers together."""
         return "differ" if self.unequal else "equal" if self.equal else "nothing"
 
     @property
     def age_ns(self) -> int | None:
-        """The time since the compared workers have all read all of their tensors; None: unknown."""
+        """The time since every compared worker had read all its tensors; None if unknown."""
         ages = [times.age_ns for times in self._times()]
         known = [age for age in ages if age is not None]
         return max(known) if len(known) == len(ages) and known else None
 
     @property
     def rescanned_age_ns(self) -> int | None:
-        """The time since all tensors that are read again were read; None: unknown, or the worker has no such tensor."""
+        """The same for tensors that are read again after the load; None if unknown or if there are none."""
         ages = [times.rescanned_age_ns for times in self._times() if not times.overdue]
         return None if self.age_ns is None else max((age for age in ages if age is not None), default=None)
 
     @property
     def load_only(self) -> int:
-        """The number of tensors that any worker reads at load only."""
+        """The number of tensors that any worker reads only at load."""
         return functools.reduce(operator.or_, (worker.times.load_only for worker in self.workers), 0).bit_count()
 
     def _times(self) -> list[ScanTimes]:
         return [worker.times for worker in self.workers if worker.compared or worker.differing]
 
     def reasons(self) -> Counter[str]:
-        """Return the number of tensors that were not compared, of all workers, by reason."""
+        """Return, for each reason, the number of tensors of all workers that were not compared."""
         return sum((Counter(worker.reasons) for worker in self.workers), Counter())
 
     def later(self, by_ns: int) -> WeightsVerdict:
-        """The verdict after some more time without a change."""
+        """The same verdict `by_ns` later, without a change."""
         return self._replace(workers=tuple(each._replace(times=each.times.later(by_ns)) for each in self.workers))

@@ -1,7 +1,7 @@
-"""The tensors of one worker: the current content, and the first one of its generation.
+"""The tensors of one worker: the current content of each, and its first content in its generation.
 
 Owns: the columns of tensors. Must not know: which record replaces which (`weights_call.c`), names of tensors, contents,
-limits. Invariant: the order of records does not matter, as long as no earlier generation returns.
+limits. Invariant: records may arrive in any order, as long as no earlier generation returns.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ ROW_BYTES = 33
 
 
 class Holds:
-    """The columns of a worker's tensors, by number in the service; `now`: 0 if unknown.
+    """The columns of a worker's tensors, by the tensor's number in the service.
 
     Attributes:
-        refused: the number of its records that had no room.
+        refused: the number of the worker's records for which there was no room.
         ticks: the time of the last reading.
-        now: the number of the content at that time.
+        now: the number of the content at that time; 0 if unknown.
         first_ticks: the time of the first reading in this generation.
-        firsts: the number of the content at that time.
+        firsts: the number of the content at the first reading.
         named: 1 if the host named the generation, 0 if the worker counted it.
     """
 
@@ -49,7 +49,7 @@ class Holds:
         return [number for number, now in enumerate(self.now) if now]
 
     def grow(self, rows: int) -> None:
-        """Add rows of unknown tensors."""
+        """Add rows for tensors that are still unknown."""
         for column in self.columns():
             column.frombytes(bytes(rows * column.itemsize))
 
@@ -58,12 +58,12 @@ class Holds:
 
         Args:
             records: the records of weights.
-            numbers: the numbers of their tensors; below 0: the record is skipped.
-            contents: the numbers of their contents; 0: there was no room, so the tensor becomes unknown.
-            uses: the number of holders of each content.
+            numbers: the number of each record's tensor; a record with a number below 0 is skipped.
+            contents: the number of each record's content; 0 without room: the tensor becomes unknown.
+            uses: for each content, the number of references to it.
 
         Returns:
-            The number of changes, and the contents that lost their last holder.
+            The number of changes, and the contents whose last reference is gone.
         """
         news, refused, left = _reader.weights_put(records, numbers, contents, uses, *self.columns())
         self.refused += refused
