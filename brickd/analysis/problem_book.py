@@ -26,8 +26,8 @@ ENTRIES_MAX = 512
 _OF_LIVING = frozenset({"weights", "numbers", "nan", "stuck", "memory", "slower", "straggler", "off"})
 # Kinds whose cause is seen again when a counter grows. The counter starts again if the workers change.
 _COUNTED = frozenset({"died", "lost", "uncounted"})
-# The number of workers that a silence covers. A silence covers the workers that the problem names when it is silenced;
-# another worker with the same problem ends the silence.
+# Kinds for which a silence covers only the workers that the problem names when it is silenced. If another worker gets
+# the same problem, the silence ends.
 _OF_NAMED = frozenset({"weights", "numbers", "nan"})
 
 WORKERS_ENDED = "its workers ended"

@@ -1,1 +1,1 @@
-"""Peaks of devices, and the distance of bricks from them."""
+"""The peaks of devices, and how far bricks are from these peaks."""

@@ -1,4 +1,4 @@
-"""Measure all devices of this machine in turn: a program for processors, one for GPUs.
+"""Measures all devices of this machine in turn, with one program for processors and one for GPUs.
 
 Owns: the devices to measure, their time limits, the parsing of the programs' output, which results contradict each
 other. Must not know: methods of measurement, where peaks are stored, screens. Invariants: no two devices are measured
@@ -23,17 +23,17 @@ from brickd.analysis.roofline.rounds import Rounds
 from brickd.base.processors import cores, here, virtual
 from brickd.base.timestamps import rfc3339
 
-# The deadline in seconds from the start; an idle machine needs a few seconds. The deadline leaves time to start and end
-# programs, which is slow under load.
+# The deadline in seconds from the start. An idle machine needs only a few seconds. The rest of the 30 seconds is for
+# starting and ending the programs, which is slow under load.
 _UNTIL_SECONDS = {"processors": 18.0, "gpus": 25.0}
 _QUICK_SECONDS = {"processors": 4.0, "gpus": 10.0}
-# The sufficient number of undisturbed rounds for each rate.
+# A rate is sufficiently measured after this many undisturbed rounds.
 _ENOUGH, _QUICK_ENOUGH = 100, 20
-# The time that a program has to end after its deadline.
+# The time in which a program must end after its deadline.
 _GRACE_SECONDS = 2.0
-# All cores together must reach at least this part of one core's rate. A smaller gap is noise.
+# All cores together must reach at least this fraction of one core's rate. A smaller difference is noise.
 _SAME = 0.95
-# The levels that a core does not share with other cores.
+# The memory levels that a core does not share with other cores.
 _IN_CORE = {"L1", "L2"}
 
 _NO_TORCH = "the Python of brickd has no torch: install it there, or give the peaks"
@@ -41,7 +41,7 @@ _NO_TORCH = "the Python of brickd has no torch: install it there, or give the pe
 
 @dataclass(slots=True)
 class Calibration:
-    """The measured devices, and the measurements skipped for lack of a device."""
+    """The measured devices, and the measurements that were skipped because there is no device."""
 
     virtual: bool  # whether this is a virtual machine
     devices: list[Device] = field(default_factory=list)
@@ -49,14 +49,14 @@ class Calibration:
     rounds: dict[tuple[str, str], Rounds] = field(default_factory=dict)
 
     def evidence(self, device: Device) -> dict[str, Evidence]:
-        """The evidence of each rate of a device.
+        """The evidence for each rate of a device.
 
         If other processors share a unit, a round on it is undisturbed only while no other work runs. In a virtual
-        machine that is unknown, because other virtual machines may use the same memory and the shared caches.
+        machine, this is never certain, because other virtual machines may use the same memory and the shared caches.
         """
         evidence = {}
         rounds = [self.rounds[device.name, of] for of in device.rates]
-        others_processors = rounds[-1].others_processors  # covers the longest time
+        others_processors = rounds[-1].others_processors  # the last value covers the whole measurement
         for each in rounds:
             found = Evidence(device.at, others_processors, *each[2:6])
             why = "shared" if each.shared and found.under_load else ""
@@ -91,7 +91,7 @@ class Calibration:
 
 
 def measure(*, quick: bool, progress: Callable[[str, str], object]) -> Calibration:
-    """Measure all devices; `progress` gets the device and the measurement that begins."""
+    """Measure all devices; call `progress` with the device and the measurement when a measurement begins."""
     found, began = Calibration(virtual()), time.monotonic()
     for what, seconds in (_QUICK_SECONDS if quick else _UNTIL_SECONDS).items():
         if what == "gpus" and importlib.util.find_spec("torch") is None:
@@ -116,7 +116,7 @@ def measure(*, quick: bool, progress: Callable[[str, str], object]) -> Calibrati
 
 
 def contradictions(devices: Iterable[Device]) -> list[str]:
-    """Return the rates at which all cores were slower than one core: impossible results."""
+    """Return the rates at which all cores were slower than one core, which is impossible."""
     by_name = {each.name: each for each in devices if each.source == "measured"}
     if not {"core", "machine"} <= set(by_name):
         return []
@@ -129,7 +129,7 @@ def contradictions(devices: Iterable[Device]) -> list[str]:
 
 
 def _output(what: str, until: float, enough: int) -> Iterator[Line]:
-    """Run the measuring program; yield its lines. `until`: its deadline in CLOCK_MONOTONIC."""
+    """Run the measuring program and yield its lines; `until` is its deadline in CLOCK_MONOTONIC."""
     numbers = str(enough), str(round(until * 1e9))
     command = [sys.executable, "-P", "-m", "brickd.analysis.roofline.measure", what, *numbers]
     with subprocess.Popen(
@@ -137,7 +137,8 @@ def _output(what: str, until: float, enough: int) -> Iterator[Line]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         encoding="utf-8",
-        process_group=0,  # only this process gets Ctrl-C and ends the program, so the program prints no traceback
+        # Ctrl-C reaches only this process, which then ends the program. So the program prints no traceback.
+        process_group=0,
     ) as program:
         late = threading.Event()
 

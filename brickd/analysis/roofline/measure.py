@@ -1,12 +1,13 @@
 """A program that measures how much the processors or GPUs compute and read per second.
 
 Owns: the list of measurements, how the time is divided. Must not know: where peaks are stored, screens. Invariants: a
-rate is the best of many measured rounds, never calculated; a measurement that is impossible is reported with the
+rate is the best of many measured rounds, and is never calculated; an impossible measurement is reported with the
 reason; no measurement begins after the deadline.
 
-A processor's FLOP/s are those of multiply-adds in registers, with each of its instruction sets: no kernel is faster
-with the same instructions. FLOP/s of a GPU are those of torch's matrix product. It is a separate program because it
-binds its threads to processors, and because it can be killed if a driver hangs.
+The FLOP/s of a processor are those of multiply-adds in registers, with each of its instruction sets: no kernel is
+faster
+with the same instructions. The FLOP/s of a GPU are those of torch's matrix product. This is a separate program because
+it binds its threads to processors, and because it can be killed if a driver hangs.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ _GPU_TYPES = ("float64", "float32", "tf32", "bfloat16", "float16")
 _LATE = "no time was left"
 _GPU_BYTES = 1 << 30
 _GPU_MATRIX = 8192
-# The working set of memory, as a multiple of the last cache.
+# The working set for measuring memory, as a multiple of the last cache.
 _CACHES = 4
 
 
 class Plan(NamedTuple):
-    """The end: after `enough` undisturbed rounds per rate, or at `until_ns` of CLOCK_MONOTONIC."""
+    """When a measurement ends: after `enough` undisturbed rounds per rate, or at `until_ns` of CLOCK_MONOTONIC."""
 
     enough: int
     until_ns: int
@@ -56,20 +57,20 @@ class Plan(NamedTuple):
         return time.monotonic_ns() >= self.until_ns
 
     def shared_by(self, figures: int) -> Plan:
-        """Return the plan for the next of these remaining rates."""
+        """Return the plan for the next rate, if `figures` rates share the time that is left."""
         now = time.monotonic_ns()
         return Plan(self.enough, now + (self.until_ns - now) // figures)
 
 
 class Begun(NamedTuple):
-    """The device of all following lines."""
+    """The device that all following lines describe."""
 
     name: str
     by: str
 
 
 class Next(NamedTuple):
-    """The measurement that begins now."""
+    """The measurement that now begins."""
 
     what: str
 
@@ -99,7 +100,7 @@ def decode(line: str) -> Line:
 def processors(
     name: str, cpus: Sequence[int], plan: Plan, levels: Sequence[WorkingSet | Skipped], found: Sequence[CpuCache]
 ) -> Iterator[Line]:
-    """Measure processors together."""
+    """Measure these processors together."""
     sets, before = _peaks.sets()[:2], ProcessorUse.now()
     yield Begun(name, " and ".join(sets))
     left = len(_TYPES) + len(levels)
@@ -128,7 +129,7 @@ def processors(
 
 
 def fastest(tried: Iterable[Sequence[Round]]) -> Sequence[Round]:
-    """Return the rounds of the fastest instruction set; other sets do not confirm its rate."""
+    """Return the rounds of the fastest instruction set. Rounds of other sets do not confirm its rate."""
     return max(tried, key=lambda found: max((each.per_second for each in found), default=0.0))
 
 
@@ -149,16 +150,16 @@ def _figure(
 
 
 def computing(instructions: str, number_bytes: int, cpus: Sequence[int], plan: Plan) -> list[Round]:
-    """Rounds of multiply-adds."""
+    """Measure rounds of multiply-adds."""
     work = functools.partial(_peaks.madds, instructions, number_bytes)
     return rounds(cpus, lambda: work, until_ns=plan.until_ns, enough=plan.enough)
 
 
 def reading(size_bytes: int, cpus: Sequence[int], plan: Plan) -> list[Round]:
-    """Rounds in which each thread reads its working set again and again.
+    """Measure rounds in which each thread repeatedly reads its working set.
 
     Raises:
-        OSError: not enough memory.
+        OSError: there is not enough memory.
     """
 
     def prepare() -> Work:
@@ -217,7 +218,7 @@ def _gpu_product(kind: str) -> tuple[int, Callable[[], object]]:
 
 
 def _gpu_copy() -> tuple[int, Callable[[], object]]:
-    """A copy; the amount counts read and written bytes."""
+    """A copy on the GPU; its amount counts both the read and the written bytes."""
     import torch
 
     source = torch.zeros(_GPU_BYTES, dtype=torch.uint8, device="cuda")
@@ -226,7 +227,7 @@ def _gpu_copy() -> tuple[int, Callable[[], object]]:
 
 
 def _gpu_rounds(amount: int, work: Callable[[], object], plan: Plan) -> list[Round]:
-    """Rounds of a GPU. Its other processes are not visible, so all rounds count as disturbed."""
+    """Measure rounds of a GPU. Other processes on a GPU are not visible, so all rounds count as disturbed."""
     import torch
 
     work()
@@ -242,12 +243,12 @@ def _gpu_rounds(amount: int, work: Callable[[], object], plan: Plan) -> list[Rou
 
 
 def measured(what: str, plan: Plan) -> Iterator[Line]:
-    """Measure the "processors", first one core and then all, or the "gpus"."""
+    """Measure the "processors" (first one core, then all cores) or the "gpus"."""
     if what == "gpus":
         yield from gpus(plan)
         return
     together = cores()
-    # To measure one core, only its processor must be undisturbed in a slot. To measure all cores, all processors must.
+    # For one core, a round is undisturbed if its processor is. For all cores, all processors must be undisturbed.
     for name, cpus, part in (("core", [_idlest()], plan.shared_by(3)), ("machine", together, plan)):
         if name == "machine" and len(cpus) == 1:
             continue
@@ -256,7 +257,7 @@ def measured(what: str, plan: Plan) -> Iterator[Line]:
 
 
 def _idlest() -> int:
-    """Return this program's processor: the kernel chose an idle one."""
+    """Return the processor on which this program runs. It is idle otherwise, because the kernel chose it."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         cpu = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[36])
         if cpu in os.sched_getaffinity(0):

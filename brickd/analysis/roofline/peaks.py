@@ -2,7 +2,7 @@
 
 Owns: the properties of a device, which rates are only lower bounds. Must not know: methods of measurement, files,
 bricks, screens. Invariants: values given by the user are never shown as measured; a rate that undisturbed rounds do not
-confirm is a lower bound; a lower rate never replaces a higher one of the same device.
+confirm is a lower bound; a lower rate never replaces a higher rate of the same device.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from typing import Any, Literal, NamedTuple
 from brickd.base.processors import Machine
 
 MEMORY = "memory"
-# The type of a peak that the user gave without a type of number.
+# The key of a peak for which the user gave no type of number.
 ANY = "any"
 
-# Every rate of a device is between these; sums and quotients of such rates are finite.
+# Every rate of a device must be between these limits, so that sums and quotients of rates are finite.
 _LEAST, _MOST = 1.0, 1e30
 
-# If other work takes at least this many processors, on average, shared memory or clock rates can be slower. Work that
-# takes less leaves half of the rounds undisturbed, and the best round counts. This is a number of processors, not a
-# share of the machine: 5 % of 128 processors are six busy ones.
+# If other work uses at least this many processors on average, shared memory and clock rates may be slower. With less
+# other work, at least half of the rounds are undisturbed, and the best round counts. The limit is a number of
+# processors
+# and not a share of the machine, because 5 % of 128 processors would be six busy processors.
 _BUSY_PROCESSORS = 0.5
 # Rates of undisturbed rounds differ by less than this factor.
 _SAME = 0.98
-# A rate needs this number of undisturbed rounds: after an interruption, caches are empty. The best of 5 rounds was 26
-# GB/s where the best of 29 was 41 GB/s.
+# A rate needs this many undisturbed rounds, because caches are empty after an interruption. In one measurement, the
+# best
+# of 5 rounds reached 26 GB/s, and the best of 29 rounds reached 41 GB/s.
 UNDISTURBED_MIN = 20
 
 Source = Literal["measured", "given"]
@@ -51,15 +53,15 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The rounds of a measurement; the best one is the measured rate.
+    """The rounds of a measurement; the rate of the best round is the measured rate.
 
     Attributes:
         at: when the best round was measured, in RFC 3339.
-        others_processors: how many processors other work took on average; None: unknown.
-        rounds: the number of rounds; 0: measured by an earlier brickd, which stored no evidence.
+        others_processors: how many processors other work used on average; None if unknown.
+        rounds: the number of rounds; 0 if an earlier version of brickd, which stored no evidence, measured the rate.
         undisturbed_rounds: the number of rounds in which nothing took time from the measurement.
-        undisturbed_per_second: the best rate of the undisturbed rounds; None: there are none.
-        disturbed_by: the number of the other rounds by disturbance.
+        undisturbed_per_second: the best rate of the undisturbed rounds; None if there are none.
+        disturbed_by: the number of disturbed rounds for each kind of disturbance.
     """
 
     at: str
@@ -71,17 +73,17 @@ class Evidence:
 
     @property
     def under_load(self) -> bool:
-        """Whether other work ran at that time."""
+        """Whether other work used so many processors that it may have slowed the measurement."""
         return self.others_processors is not None and self.others_processors >= _BUSY_PROCESSORS
 
     def confirms(self, per_second: float) -> bool:
-        """Whether there are enough undisturbed rounds and one of them reached this rate."""
+        """Whether there are enough undisturbed rounds, and one of them reached this rate."""
         if self.undisturbed_per_second is None or self.undisturbed_rounds < UNDISTURBED_MIN:
             return False
         return self.undisturbed_per_second >= _SAME * per_second
 
     def with_rounds_of(self, other: Evidence) -> Evidence:
-        """Return this evidence with the other's rounds added."""
+        """Return this evidence with the rounds of `other` added."""
         reached = [each.undisturbed_per_second for each in (self, other) if each.undisturbed_per_second is not None]
         return replace(
             self,
@@ -122,13 +124,13 @@ class Device:
 
     @property
     def others_processors(self) -> float | None:
-        """The largest average number of processors that other work used during a measurement; None: unknown."""
+        """The most processors that other work used on average during any measurement; None if unknown."""
         known = (each.others_processors for each in self.evidence.values())
         return max((each for each in known if each is not None), default=None)
 
     @property
     def under_load(self) -> bool:
-        """Whether other work ran during any of its measurements."""
+        """Whether other work ran during any measurement of the device."""
         return any(each.under_load for each in self.evidence.values())
 
     def is_bound(self, of: str) -> bool:
@@ -136,7 +138,7 @@ class Device:
         return self.source == "measured" and not self.evidence[of].confirms(self.rates[of])
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON of the device, which the file also contains."""
+        """Return the device as JSON, in the form that the file of peaks also has."""
         return {
             "name": self.name,
             "source": self.source,
@@ -156,7 +158,7 @@ class Device:
 
 
 class Kept(NamedTuple):
-    """An earlier rate that is higher than the last one."""
+    """An earlier rate that is kept because it is higher than the new one."""
 
     device: str
     of: str
@@ -166,11 +168,12 @@ class Kept(NamedTuple):
 
 
 def merged(measured: Iterable[Device], known: Iterable[Device]) -> tuple[tuple[Device, ...], list[Kept]]:
-    """Merge new devices with the known ones; return all, and the earlier rates that stay.
+    """Merge new devices with the known ones. Return all devices, and the earlier rates that are kept.
 
     A measured device keeps higher rates of the same device. If any device was measured, other measured devices are
-    dropped: they are of another machine, or no longer there. A device that the user gave replaces the device of the
-    same name.
+    dropped, because they are no longer there or belong to another machine. A device that the user gave replaces a
+    device
+    with the same name.
     """
     found, kept = [], []
     measured, known = tuple(measured), tuple(known)
@@ -186,7 +189,7 @@ def merged(measured: Iterable[Device], known: Iterable[Device]) -> tuple[tuple[D
 
 
 def _identity(device: Device) -> tuple[object, ...]:
-    """Return the identity of a measured device; a device that the user gave equals no other."""
+    """Return the identity of a measured device. A device that the user gave is not identical with any other."""
     if device.source == "given":
         return (id(device),)
     gpu = None if device.name in ("core", "machine") else device.by
@@ -215,7 +218,7 @@ def _pooled(device: Device, before: Device) -> tuple[Device, list[Kept]]:
 
 
 def rate(value: object) -> float:
-    """Validate a rate; a ValueError if no device can have it."""
+    """Return a rate; raise a ValueError if no device can have it."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST <= value <= _MOST:
         raise ValueError(f"rate is {str(value)[:60]}, expected a number from 1 to 1e30")
     return float(value)

@@ -25,12 +25,12 @@ VERSION = 1
 
 
 def place(runtime: Runtime) -> Path:
-    """Return the file's path in the current user's state directory."""
+    """Return the path of the file in the current user's state directory."""
     return runtime.state / "peaks"
 
 
 def may_save(path: Path) -> None:
-    """Raise a BrickdError if the file cannot be written; called before measuring takes time."""
+    """Raise a BrickdError if the file cannot be written. It is called before a measurement, which takes time."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
@@ -40,7 +40,7 @@ def may_save(path: Path) -> None:
 
 
 def save(path: Path, devices: Sequence[Device]) -> None:
-    """Replace the file's devices; on a BrickdError the file is unchanged."""
+    """Replace the devices in the file. If this raises a BrickdError, the file is unchanged."""
     body = json.dumps({"devices": [each.document() for each in devices]}, indent=1).encode()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -55,11 +55,11 @@ def _unwritable(path: Path, error: OSError) -> BrickdError:
 
 
 def load(path: Path) -> tuple[Device, ...]:
-    """Return the devices in the file; none if there is no file.
+    """Return the devices in the file, or none if there is no file.
 
     Raises:
         PeaksRefused: the file is damaged.
-        BrickdError: it cannot be read, or was written by a later version.
+        BrickdError: the file cannot be read, or a later version of brickd wrote it.
     """
     try:
         content = path.read_bytes()
@@ -96,7 +96,7 @@ def _device(document: dict[str, Any]) -> Device:
     )
     if len(device.rates) < len(device.flops_per_second) + len(device.bandwidths):
         raise ValueError(f"two rates of one name, of {', '.join(device.rates)}")
-    # An earlier brickd stored no evidence: nothing confirms its rates.
+    # Earlier versions of brickd stored no evidence, so nothing confirms their rates.
     without = Evidence(device.at, None)
     if source == "given":
         return device
@@ -114,7 +114,7 @@ def _evidence(document: dict[str, Any], per_second: float) -> Evidence:
         raise ValueError(f"{undisturbed} of {rounds} rounds do not confirm {reached}, the best is {per_second}")
     return Evidence(
         text(document["at"]),
-        optional(document.get("others_processors"), number),  # an earlier brickd stored a share of the machine
+        optional(document.get("others_processors"), number),  # earlier versions stored a share of the machine
         rounds,
         undisturbed,
         reached,

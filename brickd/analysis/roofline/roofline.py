@@ -1,12 +1,12 @@
 """Rooflines: how close bricks come to the limits of a device.
 
 Owns: the position of a brick below a roof, the schema of the document. Must not know: where peaks and bricks come from,
-screens. Invariants: a brick without known operations or bytes has no position; bricks above the roof are counted,
+screens. Invariants: a brick whose operations or bytes are unknown has no position; bricks above the roof are counted,
 including those that `top` omits; a roof that is only a lower bound is marked; the distance is 1 - min(achieved /
 min(peak, intensity x bandwidth), 1).
 
-The user's process joins peaks and bricks, because the peaks are in the user's state directory. A daemon that runs as a
-service has a private state directory.
+The user's process joins peaks and bricks, not the daemon, because the peaks are in the user's state directory. A daemon
+that runs as a service has a private state directory.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """The limits of a device for bytes that come from `level`; the nearest level is first.
+    """The limits of a device for bytes that come from `level`; the first level is the one nearest to the processor.
 
     Attributes:
-        bounds: COMPUTE and the levels whose rates are only lower bounds.
+        bounds: COMPUTE and the names of levels, if their rates are only lower bounds.
     """
 
     peak: float
@@ -40,7 +40,7 @@ class Roof:
     bounds: frozenset[str] = frozenset()
 
     def at(self, flops_per_byte: float, level: str | None = None) -> tuple[float, str]:
-        """Return the FLOP/s that it allows at this intensity, and the limit: COMPUTE or a level."""
+        """Return the FLOP/s that the roof allows at this intensity, and what limits them: COMPUTE or a level."""
         level = level or self.level
         (rate,) = (each.bytes_per_second for each in self.bandwidths if each.level == level)
         return min((self.peak, COMPUTE), (flops_per_byte * rate, level), key=lambda each: each[0])
@@ -51,8 +51,8 @@ class RooflinePoint:
     """The position of a brick below a roof, or above it.
 
     Attributes:
-        limit: COMPUTE or the level that limits the roof here.
-        served_by: the farthest level that is fast enough for its bytes; None: no level is.
+        limit: what limits the roof at this intensity: COMPUTE or a level.
+        served_by: the farthest level that is fast enough for the brick's bytes; None if no level is.
     """
 
     flops_per_second: float
@@ -77,7 +77,7 @@ class RooflinePoint:
         return 1 - min(self.share, 1)
 
     def document(self, roof: Roof) -> dict[str, Any]:
-        """The JSON of the position."""
+        """The position as JSON."""
         return {
             "flops_per_second": _figures(self.flops_per_second),
             "flops_per_byte": _figures(self.flops_per_byte),
@@ -102,7 +102,7 @@ def place(roof: Roof, flops: float, size_bytes: float, time_ns: float) -> Roofli
 
 
 def chosen(devices: Sequence[Device], query: RooflineQuery) -> Device:
-    """The requested device; a BrickdError if it has no known peaks."""
+    """Return the device of the query; raise a BrickdError if it has no known peaks."""
     for device in devices:
         if device.name == query.device:
             return device
@@ -116,7 +116,7 @@ def chosen(devices: Sequence[Device], query: RooflineQuery) -> Device:
 
 
 def roof_of(device: Device, query: RooflineQuery) -> Roof:
-    """The requested roof; a BrickdError if its peak or its bandwidth is unknown."""
+    """Return the roof of the query; raise a BrickdError if its peak or its bandwidth is unknown."""
     kind = query.type if query.type in device.flops_per_second else ANY
     if kind not in device.flops_per_second:
         raise BrickdError(_unknown(device, "--type", query.type, device.flops_per_second))
@@ -134,7 +134,7 @@ def _unknown(device: Device, option: str, value: str, known: Iterable[str]) -> s
 
 
 def document(bricks: Document, device: Device, query: RooflineQuery, here: Machine) -> dict[str, Any]:
-    """Return the document: each brick of the view `bricks`, with its position below the roof."""
+    """Return the document: each brick of the view `bricks`, with its position relative to the roof."""
     roof = roof_of(device, query)
     placed, unknown = [], []
     for brick in bricks["bricks"]:

@@ -1,12 +1,12 @@
-"""Rounds: the same work in successive time slots, and the disturbances in each.
+"""Rounds: the same work in successive time slots, and the disturbances in each slot.
 
 Owns: which rounds are undisturbed, when there are enough. Must not know: the kind of work, where peaks are stored.
-Invariants: a rate is that of one round, in which all threads worked in the same slot; it is the sum of their work from
-the first start to the last end, so a disturbance can only lower it; a round is undisturbed only if every thread had its
-processor the whole time.
+Invariants: a rate is that of one round, in which all threads worked in the same slot; it is the sum of their work,
+divided by the time from the first start to the last end, so a disturbance can only lower it; a round is undisturbed
+only if every thread had its processor for the whole round.
 
-A slot is a millisecond, which is shorter than the kernel's time slice. If twenty processes compete for a processor, a
-thread still gets some slots without interruption, and sometimes two threads get the same slot.
+A slot is a millisecond, which is shorter than the kernel's time slice. So even if twenty processes compete for a
+processor, a thread gets some slots without interruption, and sometimes all threads get the same slot.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from typing import NamedTuple
 from brickd.base import cgroups
 from brickd.base.files import read
 
-# A thread never sleeps. If its processor time is less than the round by more than this part, it waited.
+# Threads never sleep. So a thread whose processor time is shorter than the round by more than this fraction had to
+# wait.
 _LOST = 0.01
-# The time that the threads work before their rounds are judged; it doubles each time.
+# How long the threads work before their rounds are judged. This time doubles each time, up to the second value.
 _TRIAL_NS, _TRIAL_NS_MAX = 200_000_000, 800_000_000
 # The interval between readings of the disturbances, and the kernel's largest delay in reporting them.
 _LOOK_SECONDS, _TICK_NS = 0.01, 10_000_000
@@ -48,7 +49,7 @@ Work = Callable[[int], list[tuple[int, int, int, int, int]]]
 
 
 class LostTime(NamedTuple):
-    """Processor time that the hypervisor and our control groups' limits have taken so far."""
+    """The processor time that the hypervisor and the limits of our control groups have taken up to now."""
 
     at_ns: int
     stolen_ticks: int
@@ -56,7 +57,7 @@ class LostTime(NamedTuple):
 
     @classmethod
     def now(cls, cpus: Collection[int], root: Path = Path("/")) -> LostTime:
-        """Read the current values; 0 if the kernel does not say."""
+        """Read the current values; a value is 0 if the kernel does not report it."""
         wanted = {f"cpu{cpu}" for cpu in cpus}
         lines = (line.split() for line in (read(root / _STAT) or "").splitlines() if line.startswith("cpu"))
         stolen = sum(int(line[8]) for line in lines if line[0] in wanted and len(line) > 8)
@@ -64,14 +65,14 @@ class LostTime(NamedTuple):
 
 
 class Round(NamedTuple):
-    """The rate of a round; `disturbed_by`: "throttled", "stolen" or "waited", None: undisturbed."""
+    """The rate of a round; `disturbed_by` is "throttled", "stolen" or "waited", or None for an undisturbed round."""
 
     per_second: float
     disturbed_by: str | None
 
 
 def judged(parts: Iterable[SlotWork], threads: int, taken: Sequence[LostTime]) -> list[Round]:
-    """Return the rounds in which all threads worked, each with its disturbance."""
+    """Return the rounds in which all threads worked, each with what disturbed it."""
     slots: dict[int, list[SlotWork]] = defaultdict(list)
     for part in parts:
         slots[part.slot].append(part)
@@ -115,7 +116,7 @@ def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, e
     works: dict[int, Work] = {}
 
     def work(cpu: int, until_ns: int) -> list[SlotWork]:
-        os.sched_setaffinity(0, {cpu})  # of the calling thread
+        os.sched_setaffinity(0, {cpu})  # 0 is the calling thread
         if cpu not in works:
             works[cpu] = prepare()
             return []
@@ -141,7 +142,7 @@ def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, e
 
 
 class ProcessorUse(NamedTuple):
-    """The time, the processor time of all processes, and the processor time of this one, in seconds."""
+    """The time, the processor time of all processes, and the processor time of this process, in seconds."""
 
     passed: float
     taken: float
@@ -152,7 +153,7 @@ class ProcessorUse(NamedTuple):
         """Read the counters; zeros if the kernel does not report them."""
         first, *lines = (read(root / _STAT, 1 << 20) or "").splitlines() or [""]
         ticks = [int(each) for each in first.split()[1:9] if each.isdigit()] or [0]
-        idle = sum(ticks[3:5])  # and waiting for a disk
+        idle = sum(ticks[3:5])  # idle time, and time waiting for a disk
         second, cpus = os.sysconf("SC_CLK_TCK"), sum(each.startswith("cpu") for each in lines)
         return cls(sum(ticks) / second / max(1, cpus), (sum(ticks) - idle) / second, time.process_time())
 
@@ -163,13 +164,14 @@ class ProcessorUse(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """A summary of the rounds for a type of number or a level.
+    """A summary of the rounds for a type of number or a memory level.
 
     Attributes:
-        per_second: the best rate of all.
-        undisturbed_per_second: the best of the undisturbed ones; None: there are none.
+        per_second: the best rate of all rounds.
+        undisturbed_per_second: the best rate of the undisturbed rounds; None if there are none.
         shared: whether processors that were not measured use the same unit, cache or memory.
-        others_processors: how many processors other work took on average since the device began; None: unknown.
+        others_processors: how many processors other work used on average since the device's first round; None if
+            unknown.
     """
 
     of: str
@@ -183,7 +185,7 @@ class Rounds(NamedTuple):
 
     @classmethod
     def best(cls, of: str, found: Sequence[Round], *, shared: bool, others_processors: float | None) -> Rounds:
-        """Sum up at least one round."""
+        """Summarize the rounds, of which there must be at least one."""
         undisturbed = [each.per_second for each in found if each.disturbed_by is None]
         disturbed = Counter(each.disturbed_by for each in found if each.disturbed_by is not None)
         best = max(each.per_second for each in found)

@@ -1,8 +1,8 @@
-"""Working sets: how much to read so that the bytes come from a level of memory.
+"""Working sets: how many bytes to read so that they come from a certain level of memory.
 
 Owns: the caches of a processor, the working set of each thread per level, the memory limit. Must not know: how memory
-is read and timed. Invariants: all threads together take at most a fixed share of the free memory; a level that cannot
-be distinguished from the nearer one, or has no room, is skipped with the reason.
+is read and timed. Invariants: all threads together use at most a fixed share of the free memory; a level that cannot be
+distinguished from the next nearer level, or has no room, is skipped with the reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brickd.base.processors import CPUS, listed
 PAGE = 4096
 # Larger than any cache, for a machine that does not report cache sizes.
 _LAST_CACHE_BYTES = 64 << 20
-# The working sets take at most 1 / this of the free memory.
+# The working sets use at most this fraction of the free memory: 1 divided by the number.
 _SHARE_OF_ROOM = 4
 
 
@@ -33,14 +33,14 @@ class CpuCache(NamedTuple):
 
 
 class WorkingSet(NamedTuple):
-    """The amount that each thread must read so that the bytes come from the level."""
+    """The number of bytes that each thread must read so that they come from the level."""
 
     level: str
     size_bytes: int
 
 
 def caches(cpu: int, cpus: Path = Path("/", CPUS)) -> list[CpuCache]:
-    """The data caches of a processor, the nearest first; empty if the kernel does not say."""
+    """Return the data caches of a processor, the nearest first; empty if the kernel does not report them."""
     found = []
     for folder in (cpus / f"cpu{cpu}" / "cache").glob("index*"):
         kind, level, size, shared = (
@@ -54,7 +54,7 @@ def caches(cpu: int, cpus: Path = Path("/", CPUS)) -> list[CpuCache]:
 def working_sets(
     found: Iterable[CpuCache], cpus: Collection[int], factor: int, room_bytes: int
 ) -> Iterator[WorkingSet | Skipped]:
-    """Return the working set per level of each thread, with one thread on each processor.
+    """Return the working set of each thread for each level, with one thread on each processor.
 
     Args:
         found: the caches of any of these processors, the nearest first.
@@ -65,7 +65,7 @@ def working_sets(
     below = 0
     for level, size_bytes, shared in found:
         mine = size_bytes // max(1, len(shared & set(cpus)))
-        # The geometric mean of the sizes of the nearer level and this one; for the first level, half of its size.
+        # The geometric mean of the sizes of this level and the nearer level. For the first level, half of its own size.
         between = math.isqrt(below * mine) if below else mine // 2
         if mine <= 2 * below:
             yield Skipped(
@@ -87,7 +87,7 @@ def _fitting(level: str, size_bytes: int, threads: int, room_bytes: int) -> Work
 
 
 def room() -> int:
-    """Return the bytes that we may use without harm to other processes."""
+    """Return the number of bytes that this process may use without harm to other processes."""
     limit = cgroups.observe()
     lines = (read(Path("/proc/meminfo")) or "").splitlines()
     free = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]

@@ -1,8 +1,8 @@
-"""Alarms about single workers, and the events of their start and end.
+"""Alarms about single workers, and the events at the start and the end of an alarm.
 
-Owns: the form of an alarm, which ones are active, their events. Must not know: how a worker is judged, what takes
-snapshots. Invariants: the active alarms are replaced as a whole, so any thread may read them; an alarm that lasts logs
-one event at its start and one at its end.
+Owns: the form of an alarm, which alarms are active, their events. Must not know: how a worker is judged, what takes
+snapshots. Invariants: the active alarms are replaced as a whole, so any thread may read them; an alarm logs one event
+when it starts and one when it ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickd.model.survey_snapshot import Snapshot
 
 Kind = Literal["stuck", "memory", "slower", "nan"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_PLACES = 4  # places of stuck workers in one text
+_PLACES = 4  # the most places of stuck workers that one text names
 _GONE: Mapping[Kind, str] = {
     "stuck": "no longer stuck",
     "memory": "memory no longer grows",
@@ -29,8 +29,8 @@ class Alarm(NamedTuple):
     """One alarm.
 
     Attributes:
-        subject: distinguishes it from other alarms of its kind and service, and stays the same while it is active.
-        command: the next one to run.
+        subject: distinguishes the alarm from others of its kind and service, and does not change while it is active.
+        command: the command to run next.
     """
 
     kind: Kind
@@ -46,7 +46,7 @@ class Alarm(NamedTuple):
         return self.kind, self.service, self.subject
 
     def document(self) -> dict[str, Any]:
-        """The JSON of the alarm."""
+        """The alarm as JSON."""
         return {
             "kind": self.kind,
             "service": self.service,
@@ -57,7 +57,7 @@ class Alarm(NamedTuple):
 
 
 def of_services(alarms: Sequence[Alarm]) -> list[Alarm]:
-    """Merge the alarms of a service's stuck workers into one that names their places."""
+    """Merge the alarms about stuck workers of each service into one alarm that names their places."""
     stuck: dict[str, list[Alarm]] = {}
     for each in alarms:
         if each.kind == "stuck":
@@ -77,7 +77,7 @@ class Detector(Protocol):
     """Finds alarms of one kind."""
 
     def look(self, snapshot: Snapshot, thresholds: Thresholds) -> Sequence[Alarm]:
-        """Return all alarms that are active at the next snapshot."""
+        """Return all alarms that are active at this snapshot."""
 
 
 class Alarms:
@@ -95,7 +95,7 @@ class Alarms:
         return self._hold
 
     def take(self, snapshot: Snapshot) -> None:
-        """Look for alarms in a snapshot."""
+        """Look for alarms in a snapshot, and report those that start or end."""
         thresholds = self._thresholds()
         found = tuple(alarm for each in self._detectors for alarm in each.look(snapshot, thresholds))
         before, self._hold = self._hold, found
@@ -105,7 +105,7 @@ class Alarms:
             if key not in self._began_ns:
                 self._report(alarm.kind, alarm.text, alarm)
         for alarm in before:
-            if alarm.key not in now and not living.isdisjoint(alarm.workers):  # the end of a worker is no recovery
+            if alarm.key not in now and not living.isdisjoint(alarm.workers):  # a worker that ended has not recovered
                 for_ns = snapshot.now_ns - self._began_ns[alarm.key]
                 text = f"{listed(alarm.workers)}: {_GONE[alarm.kind]}, after {duration(for_ns)}"
                 self._report(f"{alarm.kind}_gone", text, alarm)

@@ -1,8 +1,8 @@
-"""One brick over the last slots: each worker's work, and its distance from the others.
+"""One brick over the last slots: each worker's work, and its distance from the other workers.
 
-Owns: which of a worker's scores counts, the rows of a brick. Must not know: which worker is named. Invariants: a worker
-with more processor time but normal call times does not stand out; of two processes with the same name only the last one
-counts.
+Owns: which score of a worker counts, the rows of a brick. Must not know: which worker is named. Invariants: a worker
+with more processor time but normal call times does not stand out; of several processes with the same name, only the
+last one counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Evidence = Literal["judged", "few_workers", "few_samples"]
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The work of one worker in a brick, over all of its slots."""
+    """The work of one worker in one brick, over all slots that count."""
 
     calls: int
     self_ns: float
@@ -43,12 +43,12 @@ class Total:
 
 
 class Ran(NamedTuple):
-    """A worker's processor time in a brick, if this brick causes its whole excess.
+    """A worker's processor time in a brick, on the assumption that this brick causes the worker's whole excess.
 
     Attributes:
-        standing: the standing by processor time per call.
+        standing: how far the worker stands out by its processor time per call.
         most: the largest likely excess.
-        here: whether the times of all bricks attribute the excess to this brick.
+        here: whether the call times of all bricks show that this brick is the cause.
     """
 
     standing: Standing
@@ -61,10 +61,10 @@ class ComparedBrick:
     """A brick, and the workers in it.
 
     Attributes:
-        key: its service and name.
+        key: the service and the name of the brick.
         field: the workers that can be compared.
-        median_ns: the median of all workers' means.
-        ran: the evidence of its workers' processor time, if known.
+        median_ns: the median of the mean call times of all workers.
+        ran: the processor time of each worker, if known.
     """
 
     key: Key
@@ -76,18 +76,18 @@ class ComparedBrick:
 
     @property
     def collective(self) -> bool:
-        """Whether the brick is a collective: its time is mostly waiting for the other workers."""
+        """Whether the brick is a collective, whose time is mostly spent waiting for other workers."""
         return self.category.casefold() == COLLECTIVE
 
     @property
     def evidence(self) -> Evidence:
-        """Return whether it was judged, or why not."""
+        """Return "judged", or why the workers were not compared in this brick."""
         if self.field.excess:
             return "judged"
         return "few_workers" if len(self.totals) < ROWS_MIN else "few_samples"
 
     def standing(self, worker: str, least: float) -> Standing:
-        """Return how far a worker stands out, by processor time or else by call times."""
+        """Return how far a worker stands out: by processor time if that shows it as slow, else by call times."""
         ran = self.ran.get(worker)
         return ran.standing if ran is not None and self.by_processor(worker, least) else self.field.standing(worker)
 
@@ -97,7 +97,7 @@ class ComparedBrick:
         return ran is not None and ran.here and ran.standing.score >= least
 
     def row(self, worker: str, least: float = THRESHOLD) -> WorkerRow:
-        """A worker's row."""
+        """Return the row of a worker."""
         total = self.totals[worker]
         if worker not in self.field.excess:
             return WorkerRow(worker, total.mean_ns, total.calls, total.elements_per_call)
@@ -106,7 +106,7 @@ class ComparedBrick:
         return WorkerRow(worker, total.mean_ns, total.calls, total.elements_per_call, excess, standing.score)
 
     def rows(self) -> tuple[WorkerRow, ...]:
-        """Return the rows of all workers: the most conspicuous first, unknown ones last."""
+        """Return the rows of all workers, the highest score first; workers without a score come last."""
         rows = map(self.row, self.totals)
         return tuple(sorted(rows, key=lambda row: (-math.inf if row.score is None else -row.score, row.worker)))
 
@@ -126,6 +126,6 @@ def brick(stretch: Stretch, key: Key) -> ComparedBrick:
 
 
 def _apart(sides: Sequence[SlotSide | None]) -> list[float | None]:
-    """Return the distance in each slot; None if a slot has less than half the usual calls."""
+    """Return the distance in each slot; None for a slot with less than half the usual number of calls."""
     usual = median([side.calls for side in sides if side is not None])
     return [None if side is None or side.calls < usual / 2 else side.apart for side in sides]

@@ -1,7 +1,7 @@
-"""Findings of a comparison of workers: stragglers, unnamed suspects, the coverage.
+"""Findings of a comparison of workers: stragglers, suspects that are not named, the coverage.
 
-Owns: the form of a finding in JSON and in a sentence. Must not know: how a finding is reached, screens. Invariant:
-without a straggler the verdict says what was compared.
+Owns: the form of a finding as JSON and as a sentence. Must not know: how a finding is reached, screens. Invariant: a
+verdict without a straggler says what was compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from brickd.base.timestamps import Moment, local, rfc3339
 from brickd.base.units import duration, percent, plural
 
 STALE_NS = 60_000_000_000
-_THROTTLED_MIN = 0.01  # a smaller part of the time costs too little
+_THROTTLED_MIN = 0.01  # throttling for a smaller fraction of the time is not mentioned
 
 Confidence = Literal["low", "medium", "high"]
 
@@ -33,10 +33,10 @@ class WorkerRow:
     """One worker in a brick, over all slots.
 
     Attributes:
-        mean_ns: self time of a call.
-        excess_percent: how much slower than the median it is; in a collective, how much less it waits, as a part of the
-            time between two calls. None: unknown.
-        score: the excess divided by the part that chance and the usual differences explain.
+        mean_ns: the mean self time of a call.
+        excess_percent: how much slower the worker is than the median. In a collective, how much less it waits than the
+            median, as a part of the time between two calls. None if unknown.
+        score: the excess divided by the deviation that chance and usual differences explain.
     """
 
     worker: str
@@ -47,7 +47,7 @@ class WorkerRow:
     score: float | None = None
 
     def document(self) -> dict[str, Any]:
-        """The JSON of the row."""
+        """The row as JSON."""
         return {
             "worker": self.worker,
             "mean_ns": round(self.mean_ns),
@@ -63,15 +63,16 @@ class Straggler:
     """A slow worker.
 
     Attributes:
-        outside: the brick is a collective in which the others wait for the worker, and no record shows why.
+        outside: whether the brick is a collective in which the others wait for the worker, and no record shows why.
         row: the worker's row.
-        median_ns: the median of all workers' means.
+        median_ns: the median of the mean call times of all workers.
         cost_ns_per_s: the cost per second of wall time.
-        since: the start of the first slot of the unbroken series in which it is slow.
-        confidence: low with only four slots, three workers, or a worker with fewer than 100 calls; high with six slots,
-            five workers, 500 calls per worker and a score of twice the threshold.
-        rows: the rows of all workers, the slowest first; in a collective, the one that waits least comes first.
-        corroborated_by: collectives in which the others wait for the worker.
+        since: the start of the first of the consecutive slots in which the worker is slow.
+        confidence: "low" with only four slots, three workers, or a worker with fewer than 100 calls; "high" with at
+            least
+            six slots, five workers, 500 calls per worker and a score of twice the threshold.
+        rows: the rows of all workers, the slowest first; in a collective, the worker that waits least comes first.
+        corroborated_by: the collectives in which the others wait for the worker.
     """
 
     about: About
@@ -86,7 +87,7 @@ class Straggler:
     corroborated_by: tuple[str, ...] = ()
 
     def document(self, *, rows: bool = True) -> dict[str, Any]:
-        """The JSON of the finding, with or without the rows of all workers."""
+        """The finding as JSON, with or without the rows of all workers."""
         return {
             **self.about._asdict(),
             "category": self.category,
@@ -105,14 +106,15 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True)
 class WaitingWorker:
-    """A worker that waits long for a processor, compared with the others or absolutely.
+    """A worker that waits long for a processor: longer than the others, or longer than an absolute limit.
 
     Attributes:
-        waited: the waiting time of all of its threads, as a part of the time.
-        others: the median of all workers; None: they were not compared.
+        waited: the waiting time of all threads of the worker, as a part of the time.
+        others: the median of all workers; None if they were not compared.
         since: as in `Straggler`.
-        sharing: the only processor that it may use, and the process that runs there; None: it may use several.
-        throttled: how long its control group was throttled, as a part of the time; None: unknown.
+        sharing: the only processor that the worker may use, and another process that runs there; None if it may use
+            several processors.
+        throttled: how long the worker's control group was throttled, as a part of the time; None if unknown.
     """
 
     service: str
@@ -125,12 +127,12 @@ class WaitingWorker:
 
     @property
     def about(self) -> About:
-        """The subject: the worker, without a brick."""
+        """The subject of the finding: the worker, without a brick."""
         return About(self.service, self.worker, "")
 
     @property
     def text(self) -> str:
-        """The sentence about this worker."""
+        """The finding as a sentence."""
         text = f"{self.worker} waits for a processor {percent(100 * self.waited)} of its time"
         if self.others is not None:
             text += f" (median of all: {percent(100 * self.others)})"
@@ -143,7 +145,7 @@ class WaitingWorker:
         return text
 
     def document(self) -> dict[str, Any]:
-        """The JSON of the finding."""
+        """The finding as JSON."""
         return {
             "service": self.service,
             "worker": self.worker,
@@ -159,29 +161,29 @@ class WaitingWorker:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A suspect: a worker that stands out in a brick; `reason`: why it is not named, or ""."""
+    """A worker that stands out in a brick; `reason` says why it is not named, or is "" if it is named."""
 
     finding: Straggler
     reason: str
 
     def document(self) -> dict[str, Any]:
-        """The JSON of the suspect."""
+        """The suspect as JSON."""
         return {**self.finding.about._asdict(), **self.finding.row.document(), "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The coverage of a service.
+    """The coverage of a service: how many workers and bricks were compared.
 
     Attributes:
-        workers: the number of live ones.
-        judged: bricks in which they were compared.
-        few_workers: bricks with fewer than three workers.
-        few_samples: bricks with too few calls.
-        small: bricks with too little time to matter, or beyond the limit of bricks.
-        unjudged: bricks of a category whose time says nothing about a worker.
-        bounded: bricks with bounds only, and no measurement.
-        waits_unknown: workers whose waiting for a processor is unknown.
+        workers: the number of live workers.
+        judged: the number of bricks in which workers were compared.
+        few_workers: the number of bricks with fewer than three workers.
+        few_samples: the number of bricks with too few calls.
+        small: the number of bricks with too little time to matter, or beyond the limit of bricks.
+        unjudged: the number of bricks of a category whose time shows nothing about a worker.
+        bounded: the number of bricks that have only bounds and no measurement.
+        waits_unknown: the number of workers whose waiting time for a processor is unknown.
     """
 
     service: str
@@ -195,7 +197,7 @@ class Coverage:
     bounded: int
 
     def document(self) -> dict[str, Any]:
-        """The JSON of the counts."""
+        """The counts as JSON."""
         document = asdict(self)
         head = {name: document.pop(name) for name in ("service", "workers", "waits_unknown")}
         return head | {f"bricks_{why}": count for why, count in document.items()}
@@ -206,10 +208,10 @@ class StragglerVerdict:
     """The result of a comparison.
 
     Attributes:
-        findings: the costliest first.
-        passed: workers that stand out but are not named.
-        slots_wanted: the minimum for a verdict.
-        waiting: workers that wait for a processor, the longest waiting time first.
+        findings: the stragglers, the costliest first.
+        passed: the workers that stand out but are not named.
+        slots_wanted: the number of slots that a verdict needs.
+        waiting: the workers that wait for a processor, the longest waiting time first.
         age_ns: the time since the last look.
     """
 
@@ -225,16 +227,16 @@ class StragglerVerdict:
 
     @property
     def current(self) -> bool:
-        """Whether the finding is recent enough to still be true."""
+        """Whether the last look is so recent that the findings are probably still true."""
         return self.age_ns < STALE_NS
 
     def at(self, now_ns: int) -> StragglerVerdict:
-        """Return the verdict at a later time; it has no findings if the last look is too old."""
+        """Return the verdict at a later time. If the last look is then too old, the verdict has no findings."""
         aged = replace(self, age_ns=max(0, now_ns - self.ended.now_ns))
         return aged if aged.current else replace(aged, findings=(), passed=(), waiting=())
 
     def about(self, workers: Collection[str]) -> StragglerVerdict:
-        """Return the part about some of the workers."""
+        """Return the part of the verdict about some of the workers."""
         findings = tuple(each for each in self.findings if each.about.worker in workers)
         passed = tuple(each for each in self.passed if each.finding.about.worker in workers)
         waiting = tuple(each for each in self.waiting if each.worker in workers)

@@ -1,18 +1,18 @@
 """Workers whose memory only grows.
 
 Owns: what counts as growth, its slope, the time until the memory is full. Must not know: how the memory of a process is
-read, screens. Invariants: a worker is named only at a level that is new within the last hour, so a sawtooth is not
-named after its first fall; a worker that grew and then stays level is not named; a worker's history has at most `_KEPT`
-values.
+read, screens. Invariants: a worker is named only if its memory reaches a new level, so memory that grows and falls in
+cycles is not named after the first fall; a worker whose memory grew and then stays level is not named; a worker's
+history has at most `_KEPT` values.
 
-The time is divided into parts (a tenth of `memory_over`). The resident memory of a part is its minimum, so memory that
-is freed within the part does not count. The slope is that of Theil and Sen over the last ten parts. A worker is named
-if
+The time is divided into parts (each a tenth of `memory_over`). The memory of a part is the minimum of the resident
+memory in it, so memory that is freed within the part does not count. The slope is computed by the method of Theil and
+Sen over the last ten parts. A worker is named if all of this is true:
 
-- the slope is at least `memory_growth`, also in the second half (there, half of it is enough, because five parts are
-  noisier),
-- no part is below an earlier part by more than a tenth of the whole growth,
-- the last part is above all memory seen before these ten, up to six times `memory_over` ago.
+- The slope is at least `memory_growth`. In the second half, half of that is enough, because the slope of five parts is
+  less certain.
+- No part is lower than an earlier part by more than a tenth of the whole growth.
+- The last part is above all earlier memory, up to six times `memory_over` ago.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from brickd.model.workers import Worker
 
 _PARTS = 10
 _KEPT = 6 * _PARTS
-_STAYS = 0.5  # a named worker stays named at this part of the slope
-_FALLS = 0.1  # memory may fall by this part of the growth
+_STAYS = 0.5  # a named worker stays named while it has this fraction of the slope
+_FALLS = 0.1  # memory may fall by this fraction of the growth
 _MIB = 1 << 20
 _MINUTE_NS = 60_000_000_000
 
 
 @dataclass(slots=True)
 class _History:
-    """The minimum of the resident memory in each part of the time; the last part is not over.
+    """The minimum of the resident memory in each part of the time. The last part is still in progress.
 
     Attributes:
         part: the number of the last part.
@@ -51,7 +51,7 @@ class _History:
     least: deque[int] = field(default_factory=lambda: deque(maxlen=_KEPT + 1))
 
     def add(self, part: int, rss_bytes: int) -> None:
-        """Add a value; restart the history after a part without values."""
+        """Add a value. After a part without values, the history starts again."""
         if self.least and part == self.part:
             self.least[-1] = min(self.least[-1], rss_bytes)
             return
@@ -62,7 +62,7 @@ class _History:
 
 
 class GrowingMemory:
-    """Finds workers whose memory only grows; `room`: returns the memory left for a process."""
+    """Finds workers whose memory only grows; `room` returns the memory that is left for a process."""
 
     def __init__(self, room: Callable[[int], Room | None] = room) -> None:
         self._room = room
@@ -71,7 +71,7 @@ class GrowingMemory:
         self._named: set[str] = set()
 
     def look(self, snapshot: Snapshot, thresholds: Thresholds) -> list[Alarm]:
-        """The alarms of a snapshot."""
+        """Return the alarms of a snapshot."""
         part_ns = thresholds.ns("memory_over") // _PARTS
         if part_ns != self._part_ns:
             self._part_ns, self._histories = part_ns, {}
@@ -107,7 +107,7 @@ class GrowingMemory:
 
 
 def grows(least: Sequence[int], now: int) -> float:
-    """Return the slope of the last ten parts if the values only grow until `now`, else 0.
+    """Return the slope of the last ten parts if the values grow until `now` and never fall much, else 0.
 
     >>> grows([5] * 3 + list(range(10)), 9), grows(range(10), 9), grows(range(10), 7), grows(range(9), 9)
     (1.0, 1.0, 0.0, 0.0)
@@ -125,5 +125,5 @@ def grows(least: Sequence[int], now: int) -> float:
 
 
 def _slope(values: Iterable[int]) -> float:
-    """Return the median of the slopes of all pairs (Theil and Sen)."""
+    """Return the median of the slopes between all pairs of values (the method of Theil and Sen)."""
     return median([(after - before) / (j - i) for (i, before), (j, after) in combinations(enumerate(values), 2)])

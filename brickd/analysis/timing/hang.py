@@ -1,8 +1,9 @@
 """Hangs: compares two looks at the same workers, and finds the outliers.
 
 Owns: when a lane is stuck, which workers are outliers. Must not know: how the looks were taken, screens. Invariants: a
-lane with any record between the looks is not stuck; no worker is named if all are alike, or if there are fewer than
-three; if all workers are in one place, workers in other places are still found; the order of workers changes nothing.
+lane that recorded anything between the looks is not stuck; no worker is named if all are in the same state, or if there
+are fewer than three; a worker that is stuck elsewhere is found even if all workers also wait in one place; the order of
+workers changes nothing.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from brickd.shm.segment_copy import Reading
 State = Literal["stuck", "moving", "idle", "died"]
 Kind = Literal["most_wait", "some_stuck", "all_wait", "none_stuck", "no_majority", "too_few"]
 
-Age = int | None  # in ns; None: unknown
+Age = int | None  # in nanoseconds; None if unknown
 
 _FEWEST = 3
 
 
 class LanePosition(NamedTuple):
-    """The position of a lane, to compare workers.
+    """The position of a lane, which is compared between workers.
 
-    Spans further out do not count: some workers may have a wrapper that others lack.
+    It has only the innermost spans, because a wrapper around them may exist in some of the workers only.
 
     Attributes:
         layer: the layer of the brick; None outside of layers.
-        within: the brick directly around it.
+        within: the brick directly around this one.
     """
 
     brick: str
@@ -43,8 +44,8 @@ class LaneLook(NamedTuple):
     """One lane at one time.
 
     Attributes:
-        thread: the thread that records in it; 0: none.
-        activity: counters, of which one changes whenever a span begins or ends.
+        thread: the thread that records in the lane; 0 if there is none.
+        activity: counters, at least one of which changes when a span begins or ends.
         spans: the number of open spans.
         youngest: the open span that began last.
     """
@@ -82,7 +83,7 @@ class Watched:
 
     @property
     def stuck(self) -> dict[LanePosition, Age]:
-        """Return the places where its lanes are stuck, each with the age of the oldest span."""
+        """Return the places where the worker's lanes are stuck, each with the age of the oldest span there."""
         found: dict[LanePosition, Age] = {}
         for lane in self.lanes:
             if lane.state == "stuck" and lane.look.youngest is not None:
@@ -93,14 +94,14 @@ class Watched:
 
     @property
     def state(self) -> State:
-        """Return the state of the worker: it moves if one of its lanes moves."""
+        """Return the state of the worker. It is "moving" if one of its lanes moves."""
         if not self.alive:
             return "died"
         return "moving" if self.moves else "stuck" if self.stuck else "idle"
 
 
 class HangOutlier(NamedTuple):
-    """An outlier; `place`: where it is stuck; None: it is not stuck."""
+    """An outlier; `place` is where it is stuck, None if it is not stuck."""
 
     worker: str
     state: State
@@ -113,14 +114,14 @@ class HangVerdict:
     """The verdict on the workers of one service.
 
     Attributes:
-        kind: most_wait: more than half are stuck in the place, and the outliers are not. some_stuck: the outliers are
-            stuck where fewer than half are, while most move or are idle. all_wait: all live ones are stuck in the
-            place. none_stuck, no_majority, too_few: as named.
-        place: where most or all wait, or where the worker is that is stuck longest.
-        since_ns: the shortest time of these workers there.
-        outliers: the longest stuck first.
-        stuck: for each place, the number of workers and the shortest time; most workers first.
-        states: the number of other workers in each state.
+        kind: most_wait: more than half of the workers are stuck in `place`, and the outliers are not. some_stuck: the
+            outliers are stuck in places where fewer than half are, and most others move or are idle. all_wait: all live
+            workers are stuck in `place`. none_stuck, no_majority, too_few: as their names say.
+        place: where most or all workers wait, or where the worker is that has been stuck for the longest time.
+        since_ns: the shortest time for which any of these workers has been there.
+        outliers: the outliers, the longest stuck first.
+        stuck: for each place, the number of stuck workers and their shortest time; the place with most workers first.
+        states: the number of workers in each state, without the outliers.
     """
 
     kind: Kind
@@ -137,7 +138,7 @@ class HangVerdict:
 
 
 def watched(worker: Worker, before: Reading | None, longer_ns: float) -> Watched:
-    """Compare a worker with its earlier reading; spans younger than `longer_ns` are not stuck."""
+    """Compare a worker with its earlier reading; a span that is younger than `longer_ns` is not stuck."""
     alive, earlier = worker.reading.alive, _looks(before) if before is not None else {}
     lanes = compared(earlier, _looks(worker.reading), alive=alive, longer_ns=longer_ns)
     return Watched(worker.name, worker.service, alive, lanes)
@@ -156,7 +157,7 @@ def _looks(reading: Reading) -> Looks:
 
 
 def compared(before: Looks, after: Looks, *, alive: bool, longer_ns: float) -> tuple[ComparedLane, ...]:
-    """Return the state of each lane; `alive`: the worker was alive at the later look."""
+    """Return the state of each lane; `alive` says whether the worker was alive at the later look."""
     return tuple(
         ComparedLane(number, look, _state(before.get(number), look, longer_ns) if alive else "died")
         for number, look in after.items()
@@ -187,7 +188,7 @@ def judge(workers: Sequence[Watched]) -> HangVerdict:
     living = [worker for worker in workers if worker.alive]
     everywhere = [place for place in stuck if stuck[place][0] == len(living)]
     elsewhere = {place: each for place, each in stuck.items() if place not in everywhere}
-    # If live workers also move elsewhere, it is normal that all are in one place, and a dead worker is not an outlier.
+    # A place in which all live workers wait is normal if any of them also moves. Then a dead worker is not an outlier.
     candidates = elsewhere if any(worker.moves for worker in living) else stuck
     for place, (inside, _) in candidates.items():
         if len(workers) < 2 * inside < 2 * len(workers):
@@ -206,7 +207,7 @@ def judge(workers: Sequence[Watched]) -> HangVerdict:
 
 
 def _places(workers: Iterable[Watched]) -> dict[LanePosition, tuple[int, Age]]:
-    """Count the stuck workers at each place, with the shortest time; most workers first."""
+    """Count the stuck workers at each place, and find their shortest time; the place with most workers comes first."""
     found: dict[LanePosition, list[Age]] = {}
     for worker in workers:
         for place, since_ns in worker.stuck.items():
@@ -216,7 +217,7 @@ def _places(workers: Iterable[Watched]) -> dict[LanePosition, tuple[int, Age]]:
 
 
 def _outliers(workers: Iterable[Watched], places: Mapping[LanePosition, tuple[int, Age]]) -> list[HangOutlier]:
-    """Describe outliers, the longest stuck first: each by the rarest place where it is stuck, else by its state."""
+    """Describe outliers, the longest stuck first. A stuck worker is described by its rarest place, others by state."""
     outliers = []
     for worker in workers:
         mine = [place for place in worker.stuck if place in places]
@@ -232,10 +233,10 @@ def _outliers(workers: Iterable[Watched], places: Mapping[LanePosition, tuple[in
 
 
 def _length(age: Age) -> int:
-    """Return a sort key for an age; an unknown age counts as the shortest, so no time is overstated."""
+    """Return a sort key for an age. An unknown age counts as the shortest, so that no time is overstated."""
     return -1 if age is None else age
 
 
 def _order(place: LanePosition) -> tuple[str, int, str]:
-    """Return a sort key for places, because a layer may be None."""
+    """Return a sort key for places. It exists because a layer may be None, which cannot be compared."""
     return place.brick, -1 if place.layer is None else place.layer, place.within or ""

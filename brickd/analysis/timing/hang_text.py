@@ -1,7 +1,7 @@
 """The verdict of `hang` in one sentence.
 
-Owns: the words of the sentence. Must not know: how a verdict is reached. Invariants: the sentence is raw, and its
-caller escapes it; the name of a place is only as long as needed to distinguish the places in the sentence.
+Owns: the words of the sentence. Must not know: how a verdict is reached. Invariants: the sentence is not escaped, so
+the caller escapes it; the name of a place is only as long as needed to distinguish the places in the sentence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DOES: dict[State, tuple[str, str]] = {
 
 
 def sentence(verdict: HangVerdict) -> str:
-    """Format the verdict on the workers of one service."""
+    """Return the sentence for the verdict on the workers of one service."""
     count, outliers = verdict.workers, verdict.outliers
     everything = verdict.kind in ("no_majority", "too_few")
     places = _named(verdict.stuck if everything else [verdict.place, *(each.place for each in outliers)])
@@ -53,7 +53,7 @@ def sentence(verdict: HangVerdict) -> str:
 
 
 def _named(places: Iterable[LanePosition | None]) -> dict[LanePosition | None, str]:
-    """Name each place: the brick, and its layer or parent if the brick is at several places."""
+    """Name each place: by its brick, and also by its layer or parent if the brick is at several places."""
     alike: dict[str, list[LanePosition]] = {}
     for place in places:
         if place is not None:
@@ -85,7 +85,7 @@ def _states(verdict: HangVerdict, *states: State) -> list[str]:
 
 
 def _counted(verdict: HangVerdict, *states: State) -> list[tuple[int, str]]:
-    """Count the other workers in each of these states, with a verb."""
+    """Count the workers in each of these states, without the outliers; each count comes with a verb."""
     counts = [(verdict.states[state], _DOES[state]) for state in states]
     return [(count, one if count == 1 else many) for count, (one, many) in counts if count]
 

@@ -1,8 +1,8 @@
 """Stragglers among running workers: compares successive snapshots and reports changes.
 
-Owns: the last looks, the named workers and their start times, the events of their start and end. Must not know: how a
-straggler is judged, what takes snapshots. Invariants: the verdict is immutable, so any thread may read it; it is
-bounded by the rows of a look and the number of looks.
+Owns: the last looks, the named workers and the times since when they are named, the events of their start and end. Must
+not know: how a straggler is judged, what takes snapshots. Invariants: the verdict is immutable, so any thread may read
+it; its size is bounded by the rows of a look and the number of looks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brickd.model.workers import Usage, Worker
 
 
 class Lookout:
-    """Takes snapshots and keeps the stragglers; `sharing`: the process on a worker's only CPU."""
+    """Takes snapshots and keeps the stragglers; `sharing` finds another process on a worker's only CPU."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Lookout:
         return self._looks[-1] if self._looks else None
 
     def take(self, snapshot: Snapshot) -> None:
-        """Compare a snapshot with the last one."""
+        """Compare a snapshot with the previous one."""
         before, self._before = self._before, snapshot
         if before is None:
             self._judged = replace(self._judged, ended=snapshot.moment)
@@ -66,7 +66,7 @@ class Lookout:
         self._report_changes(was, self._judged, lives)
 
     def _with_sharing(self, waiting: Sequence[WaitingWorker], hosts: Mapping[str, Host]) -> tuple[WaitingWorker, ...]:
-        """Add the only processor of each worker, and the other process that runs there."""
+        """Add the only processor of each waiting worker, and another process that runs there."""
         cpus = {each.worker: cpu for each in waiting if (cpu := hosts[each.worker].cpu) is not None}
         others = self._sharing({pid: cpu for worker, cpu in cpus.items() if (pid := hosts[worker].pid)})
         sharing = {worker: Sharing(cpu, others.get(hosts[worker].pid or 0)) for worker, cpu in cpus.items()}
@@ -79,7 +79,7 @@ class Lookout:
             if (service, worker) not in before:
                 self._report("straggler", text, service, worker)
         for (service, worker), found in before.items():
-            if (service, worker) not in after and worker in lives:  # the end of a worker is no recovery
+            if (service, worker) not in after and worker in lives:  # a worker that ended has not recovered
                 for_ns = now.ended.now_ns - min(finding.since for finding in found).now_ns
                 text = f"{worker} is no longer slow: {found[0].about.brick}, for {duration(for_ns)}"
                 self._report("straggler_gone", text, service, worker)

@@ -1,23 +1,25 @@
 """Compares two groups of workers brick by brick: which spans take significantly longer.
 
 Owns: which differences of time are significant. Must not know: files, states of workers, the meaning of the groups,
-screens. Invariants: bounds are not measurements, so their bricks are excluded and listed; exchanging the groups changes
-only the signs; a brick of only one group is listed without a difference.
+screens. Invariants: bounds are not measurements, so bricks with bounds are excluded and listed; exchanging the groups
+changes only the signs; a brick that only one group has is listed without a difference.
 
 A difference is significant if all of this is true:
 
-- The histograms differ (`stats`): for equal groups, 99 of 100 comparisons have no such difference in any brick. Spans
-  of one worker depend on each other and there are millions of them, so by this test alone, everything would be
-  different.
-- The medians differ by at least `LEAST`, in the same direction. A median is known only by its bucket, which is 19 %
-  wide, and a tiny change can move many equal spans to the next bucket. So the exact means must also differ by `LEAST`.
-  This does not apply if a whole bucket is between the medians, because one long stop can hide a difference of means.
+- The histograms differ (see `stats`): in 99 of 100 comparisons of equal groups, no brick has such a difference. This
+  test alone is not enough, because it assumes independent spans. The spans of one worker depend on each other, and with
+  millions of spans almost every difference would be significant.
+- The medians differ by at least `LEAST`, in the same direction. The median is known only by its bucket, which is 19 %
+  wide, and a tiny change can move many equal spans to the next bucket. So the means, which are exact, must also differ
+  by
+  `LEAST`. The means do not matter if at least one whole bucket is between the medians, because a single long stop can
+  hide a difference of means.
 
 This test misses differences between groups whose spans are nearly all in one bucket. It also misses differences of less
 than two buckets if rare, long stops dominate the means.
 
-Clocks of different rates have different borders of buckets. The ranks of groups on such clocks are compared as if the
-slower group were one bucket faster, because the borders alone may cause that difference.
+Clocks of different rates have different borders of buckets, and these borders alone can cause a difference. So groups
+on such clocks are compared as if the slower group were one bucket faster.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ from brickd.model.summary_fold import SummaryFold
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
 
-CHANCE = 0.01  # the chance of any significant brick if nothing differs
+CHANCE = 0.01  # the chance that any brick is significant if nothing differs
 LEAST = 0.05
-CALLS_MIN = 8  # calls of each group
+CALLS_MIN = 8  # the calls that each group needs
 
-_PER_OCTAVE = 4  # buckets
-_ALIKE = 0.015  # in buckets, a quarter of a percent; clocks of one machine differ by less
+_PER_OCTAVE = 4  # buckets per doubling of the time
+_ALIKE = 0.015  # in buckets, about a quarter of a percent of the time; the clocks of one machine differ by less
 
 Side = Literal["a", "b"]
 _Key = tuple[str, Side, bool]
@@ -55,7 +57,7 @@ class Pair:
         category: the first category that a worker declared, else 'other'.
         a: the first group's totals.
         b: the second group's totals.
-        p_value: the chance of at least this difference between equal groups; None: too few calls in a group.
+        p_value: the chance of at least this difference between equal groups; None if a group has too few calls.
     """
 
     brick: str
@@ -67,18 +69,18 @@ class Pair:
 
     @property
     def difference_percent(self) -> float | None:
-        """Return the relative difference of the medians; None if one is missing or zero."""
+        """Return the relative difference of the medians in percent; None if one of them is missing or zero."""
         a, b = self.a["p50_ns"], self.b["p50_ns"]
         return None if not (self.a["count"] and self.b["count"]) or a == 0 < b else percent_of(b - a, a)
 
     @property
     def cost_ns(self) -> float:
-        """Return the extra self time of the second group, for the number of calls that both made."""
+        """Return the extra self time of the second group, for as many calls as both groups made."""
         calls = min(self.a["count"], self.b["count"])
         return calls * (self.b["self_ns"] / self.b["count"] - self.a["self_ns"] / self.a["count"]) if calls else 0.0
 
     def document(self) -> dict[str, Any]:
-        """The JSON of the pair: times in whole nanoseconds."""
+        """The pair as JSON; times are whole nanoseconds."""
         return {
             "brick": self.brick,
             "category": self.category,
@@ -105,9 +107,9 @@ class Paces:
     """All bricks of two groups.
 
     Attributes:
-        pairs: significant ones first, by cost. The cost order puts a slow brick before the bricks around it.
-        bounded: bricks that have bounds in one of the groups; its totals exclude these.
-        level: for this number of bricks, a smaller `p_value` is significant.
+        pairs: the significant bricks first, then by cost. So a slow brick comes before the bricks around it.
+        bounded: the bricks for which a group has bounds; the totals exclude these bounds.
+        level: a `p_value` below this level is significant; it depends on the number of bricks.
     """
 
     pairs: Sequence[Pair]
@@ -115,7 +117,7 @@ class Paces:
     level: float
 
     def document(self) -> dict[str, Any]:
-        """The JSON of the comparison."""
+        """The comparison as JSON."""
         return {
             "bricks": [pair.document() for pair in self.pairs],
             "bounded": list(self.bounded),
@@ -147,9 +149,9 @@ def paces(a: Iterable[Reading], b: Iterable[Reading]) -> Paces:
 def _add(
     fold: SummaryFold[_Key], a: Iterable[Reading], b: Iterable[Reading], categories: dict[str, str]
 ) -> Mapping[str, Set[float]]:
-    """Add all readings; return the shifts of the histograms in buckets, by brick."""
+    """Add all readings; return, for each brick, by how many buckets its histograms were shifted."""
     sides: list[tuple[Side, Reading]] = [*(("a", each) for each in a), *(("b", each) for each in b)]
-    # The first clock defines the buckets: sort, so that exchanging the groups changes nothing.
+    # The first clock defines the buckets. The sort makes this the same clock if the groups are exchanged.
     sides.sort(key=lambda side: side[1].tick_ns)
     shifts: defaultdict[str, set[float]] = defaultdict(set)
     for side, reading in sides:
@@ -182,14 +184,14 @@ def _keyed(
 
 
 class _Test(NamedTuple):
-    """Return a brick's p-value, and whether the difference is large enough to report."""
+    """The p-value of a brick, and whether its difference is large enough to report."""
 
     p_value: float
     worth: bool
 
 
 def _tested(fold: SummaryFold[_Key], a: int, b: int, shifts: Set[float]) -> _Test | None:
-    """Compare two rows; None if one has too few calls."""
+    """Compare the rows of both groups; None if one of them has too few calls."""
     rows = fold.row(a), fold.row(b)
     if min(row["count"] for row in rows) < CALLS_MIN:
         return None
@@ -208,9 +210,9 @@ def _tested(fold: SummaryFold[_Key], a: int, b: int, shifts: Set[float]) -> _Tes
 
 
 def _cells(histograms: Sequence[Sequence[int]], shifts: Set[float]) -> tuple[list[list[int]], bool]:
-    """Return the histograms in common cells, and whether one may be wrong by up to half a cell."""
+    """Return the histograms in common cells, and whether the borders of cells may be wrong by up to half a cell."""
     by = {shift: math.floor(shift + 0.5) for shift in shifts}
-    # Also after a shift, the first bucket counts everything below it, and the last one everything above it.
+    # The first bucket also counts everything below it, and the last bucket everything above it, even after a shift.
     first, last = max(0, *by.values()), len(histograms[0]) - 1 + min(0, *by.values())
     if first >= last:
         return [[sum(each)] for each in histograms], False

@@ -1,23 +1,22 @@
-"""Processor time as second evidence: does a worker use more of it for its work?
+"""Processor time as additional evidence: does a worker use more of it for the same work?
 
 Owns: the attribution of a worker's processor time to one brick. Must not know: how processor time is measured, which
-worker is named. Invariants: a brick is never chosen if its own times contradict; without the kernel's accounting there
-is no evidence.
+worker is named. Invariants: no brick is chosen if its own call times contradict that; without the kernel's accounting
+there is no evidence.
 
-On a busy host, the times of calls are mostly noise: a call of 6 ms takes 200 to 700 ms. The processor time of a worker
-has much less noise: at a measured load of 30 to 65, slots of equal workers differ by 4 %. But the processor time is
-only one number for each worker. So:
+On a busy host, call times are mostly noise: a call of 6 ms takes 200 to 700 ms. A worker's processor time has much less
+noise: at a measured load of 30 to 65, slots of equal workers differ by 4 %. But the processor time of a worker is only
+one number, which does not say in which brick it was spent. So the brick is found in these steps:
 
-1. The work of a worker in a slot is its calls of each brick, each weighted by the time of the median worker. Its
-   processor time per unit of work, divided by the median of all workers, is a row of a `Field` (`worker_series`).
-2. If a row stands out, its whole excess is attributed to one brick: if the brick is 40 % of the work and the worker
-   takes +40 %, then calls of the brick take +100 %.
-3. The times of all bricks select that brick. A brick is excluded if it is certainly not slower by half of this excess.
-The
-   remaining brick with the likeliest times is chosen, but only if its lead over each other brick is at least `_CHOSEN`.
-   If no brick remains, another thread of the worker runs, or all bricks are equally slow.
+1. The work of a worker in a slot is the sum of its calls, in which each call counts with the median time of its brick.
+   The worker's processor time per unit of work, divided by the median of all workers, is a row of a `Field` (`stats`).
+2. If the row stands out, each brick is examined as the cause of the whole excess. For example, if a brick is 40 % of
+   the work and the worker takes 40 % longer, then the calls of that brick would take 100 % longer.
+3. The call times select the brick. A brick is excluded if it is certainly not slower by half of this excess. Of the
+   other bricks, the one whose call times fit best is chosen, but only if its lead over each other brick is at least
+   `_CHOSEN`. If no brick remains, either another thread of the worker uses the time, or all bricks are equally slow.
 
-Processor time also clears a worker: if a brick takes longer but the worker's processor time does not grow, then the
+Processor time can also clear a worker: if a brick takes longer but the worker's processor time does not grow, then the
 brick only waits for a processor.
 """
 
@@ -32,14 +31,14 @@ from brickd.analysis.timing.stats import THRESHOLD, Field, Standing
 from brickd.analysis.timing.worker_series import Stretch
 
 _CHOSEN = 2.0  # the smallest lead, as a difference of log-likelihoods
-_WORTH = THRESHOLD / 2  # a named worker stays named above half of the threshold
-_ERRORS = 2  # the true excess may exceed the measured one by this many errors of measurement
-_SHARE_MIN = 0.001  # processor time shows nothing about a brick with a smaller share
+_WORTH = THRESHOLD / 2  # a named worker stays named while its score is above half of the threshold
+_ERRORS = 2  # the true excess may exceed the measured excess by this many errors of measurement
+_SHARE_MIN = 0.001  # for a brick with a smaller share of the work, processor time shows nothing
 _LEAST, _ERROR_MIN, _EXPONENT_MAX = -0.99, 0.001, 100.0
 
 
 def witnessed(stretch: Stretch, service: str, bricks: Sequence[ComparedBrick]) -> list[ComparedBrick]:
-    """Add the evidence of processor time to a service's bricks, which are not collectives."""
+    """Add the evidence of processor time to a service's bricks; none of them may be a collective."""
     field = Field({worker: stretch.processor(worker) for worker in stretch.workers[service]})
     ran: list[dict[str, Ran]] = [{} for _ in bricks]
     for worker in field.excess:
@@ -56,7 +55,7 @@ def witnessed(stretch: Stretch, service: str, bricks: Sequence[ComparedBrick]) -
 
 
 def _in_one(excess: float, share: float) -> float:
-    """Return the excess of a brick with this share of the work, if it causes the whole excess.
+    """Return the excess of a brick with this share of the work, assuming that it causes the whole excess.
 
     >>> round(math.exp(_in_one(math.log(1.4), 0.4)), 6)
     2.0
@@ -65,7 +64,7 @@ def _in_one(excess: float, share: float) -> float:
 
 
 def _chosen(bricks: Sequence[ComparedBrick], worker: str, ran: Sequence[Mapping[str, Ran]]) -> int | None:
-    """Return the number of the slow brick, by the times of all bricks; None: undecided."""
+    """Return the number of the brick that is the cause, by the call times of all bricks; None if undecided."""
     ahead: dict[int, float] = {}
     for number, brick in enumerate(bricks):
         if worker in ran[number] and worker in brick.field.excess:
@@ -81,7 +80,7 @@ def _error(standing: Standing) -> float:
 
 
 def _ahead(expected: float, excess: float, error: float) -> float:
-    """Return the log-likelihood ratio of an excess: slower by `expected`, or not slower.
+    """Return the log-likelihood ratio of two assumptions: slower by `expected`, and not slower.
 
     >>> [round(_ahead(expected, 0.5, 0.1), 1) for expected in (0.5, 1.0, 2.0)]
     [12.5, 0.0, -100.0]

@@ -1,18 +1,19 @@
-"""Workers that are slower than their own past, at equal work.
+"""Workers that are slower than they were before, at equal work.
 
-Owns: the definition of a worker's past, and when it is slower. Must not know: how a slot is made, other causes of
-slowness. Invariants: the past ends a minute ago, so no slot is compared with itself; while a worker is named, its past
-does not change; the pasts are limited in number and length.
+Owns: the definition of a worker's past, and when the worker is slower. Must not know: how a slot is made, other causes
+of slowness. Invariants: the past ends a minute ago, so no slot is compared with itself; the past of a named worker does
+not change; the past is limited in the number of workers and in length.
 
-A slot's time is that of its usual calls. A worker's past in a brick consists of blocks of `slower_over`, of at most the
-last hour. A block is represented by the median and the spread of its slots. The last six slots are slower if all of
-this is true: their median is above that of the blocks by `slower_percent` and by three spreads; at most one slot is an
-exception; the cost is at least a thousandth of the time. This is not reported if
+The time of a slot is that of its usual calls. A worker's past in a brick consists of blocks of `slower_over`, of at
+most
+the last hour. A block is represented by the median and the spread of its slots. The last six slots are slower if all of
+this is true: their median exceeds that of the blocks by `slower_percent` and by three spreads; at most one slot is an
+exception; the cost is at least a thousandth of the time. The worker is not reported if
 
-- the calls have more elements: that is other work;
-- no elements are recorded, and there is only one worker, or more than half of the workers are slower at the same time:
-  that may be other work;
-- the worker waits longer for a processor by this amount, and its processor time is the same: the host is busier.
+- its calls have more elements, because that is other work;
+- no elements are recorded, and there is only one worker or more than half of the workers are slower at the same time,
+  because that may be other work;
+- the extra time was spent waiting for a processor, and its processor time is the same, because the host is busier.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ from brickd.model.worker_names import as_argument
 _RECENT = 6  # slots
 _BLOCKS = 60 * 60 * 1_000_000_000
 _PASTS_MAX = 4 * ROWS_MAX
-_STAYS = 0.5  # a named worker stays named at this part of each bound
+_STAYS = 0.5  # a named worker stays named while it exceeds this fraction of each bound
 _EXPLAINED = 0.5
 _SPREADS = 3
 _TO_SIGMA = 1.4826  # standard deviation / median absolute deviation
 
 
 class _Calls(NamedTuple):
-    """A worker's calls of a brick in a slot, or a block's median; in ns; nan: unknown.
+    """A worker's calls of a brick in one slot, or the medians of a block; in ns; nan if unknown.
 
     Attributes:
         log_ns: the logarithm of the self time of a usual call.
         rate: calls per nanosecond.
-        ran, waited: the sums of all threads of its process, per call.
+        ran, waited: how long all threads of the worker's process ran and waited for a processor, per call.
         slot: the number of the look; -1 for a block.
         spread: the spread of `log_ns` in a block.
     """
@@ -71,14 +72,14 @@ class _Calls(NamedTuple):
 
 @dataclass(slots=True)
 class _Past:
-    """A worker in a brick: its last slots, the current block, and complete blocks."""
+    """The history of a worker in a brick: its last slots, the current block, and the complete blocks."""
 
     recent: deque[_Calls] = field(default_factory=lambda: deque(maxlen=_RECENT))
     block: list[_Calls] = field(default_factory=list)
     blocks: deque[_Calls] = field(default_factory=deque)
 
     def add(self, calls: _Calls, block_slots: int, *, named: bool) -> None:
-        """Add a slot; slots that are no longer recent move to the past, unless the worker is named."""
+        """Add a slot. A slot that is no longer recent moves to the past, unless the worker is named."""
         if len(self.recent) == _RECENT and not named:
             self.block.append(self.recent[0])
             if len(self.block) >= block_slots:
@@ -90,7 +91,7 @@ class _Past:
 
 
 class _Found(NamedTuple):
-    """A worker that is slower in a brick; `certain`: equal numbers of elements prove equal work."""
+    """A worker that is slower in a brick; `certain`: equal numbers of elements prove that the work is the same."""
 
     worker: str
     brick: str
@@ -101,7 +102,7 @@ class _Found(NamedTuple):
 
 
 class Slower:
-    """Finds workers that are slower than before; `newest`: returns the newest compared slot."""
+    """Finds workers that are slower than before; `newest` returns the newest compared slot."""
 
     def __init__(self, newest: Callable[[], SlotLook | None]) -> None:
         self._newest = newest
@@ -112,7 +113,7 @@ class Slower:
         self._alarms: list[Alarm] = []
 
     def look(self, snapshot: Snapshot, thresholds: Thresholds) -> list[Alarm]:
-        """The alarms of the newest slot."""
+        """Return the alarms of the newest slot."""
         newest = self._newest()
         if newest is not None and newest is not self._last:
             self._last = newest
@@ -166,7 +167,7 @@ class Slower:
 
 
 def _slower(worker: str, brick: str, recent: Sequence[_Calls], blocks: Sequence[_Calls], least: float) -> _Found | None:
-    """Whether the last slots are slower than the blocks, at equal work on a host no busier."""
+    """Return what was found if the last slots are slower than the blocks, at equal work on a host that is no busier."""
     now, before = _middle(recent), _middle(blocks)
     excess = now.log_ns - before.log_ns
     if excess < max(least, _SPREADS * median([each.spread for each in blocks])):
@@ -174,7 +175,7 @@ def _slower(worker: str, brick: str, recent: Sequence[_Calls], blocks: Sequence[
     if sum(each.log_ns - before.log_ns > excess / 2 for each in recent) < len(recent) - 1:
         return None
     extra_ns = math.exp(before.log_ns) * math.expm1(min(excess, 100.0))
-    # Limited to the time that it spent there.
+    # The cost cannot exceed the time that the worker spent in the brick.
     cost = min(now.rate * extra_ns, now.rate * math.exp(now.log_ns))
     if cost < COST_MIN:
         return None
@@ -202,7 +203,7 @@ def _middle(of: Sequence[_Calls]) -> _Calls:
 
 
 def _known(values: Sequence[float]) -> float:
-    """The median of the known values; nan: there are none."""
+    """The median of the values that are not nan; nan if there are none."""
     known = [value for value in values if not math.isnan(value)]
     return median(known) if known else math.nan
 

@@ -1,32 +1,35 @@
-"""Statistics: how far a worker differs from the others, and whether a group is slower.
+"""Statistics: how far a worker differs from the others, and whether one group of values is greater than another.
 
-Owns: the standing (the excess and its score) of each row over slots, and the Mann-Whitney statistic of values known
-only by cell. Must not know: what is measured, how wide a cell is. Invariants: the order of rows changes nothing; a row
-with too few values, or too few other rows, has no standing; ranks are computed in whole numbers and rounded once;
-exchanging the groups changes only the sign; values in one cell are a tie, and ties only give no result.
+Owns: the standing (the excess and its score) of each row over slots, and the Mann-Whitney statistic of values of which
+only the cell is known. Must not know: what is measured, how wide a cell is. Invariants: the order of rows changes
+nothing; a row has no standing if it has too few values or if there are too few other rows; ranks are computed in whole
+numbers and rounded once; exchanging the groups changes only the sign; values in one cell are a tie, and if all values
+are in one cell there is no difference.
 
 Standing. The statistic was chosen by simulation: lognormal and Pareto times, 1 % of calls 50 times as long, 3 to 8
-workers, 4 to 6 slots of 5 to 100 calls. For equal workers, it scored 5 or more in 0 of 44,514 windows by the means of
-usual calls (`usual_calls`), and in 26 of 96,915 windows by the means of all calls; 25 of these had the long calls. With
-one of eight workers 3 % slow and a slot's mean known to 0.35 %, it scored 5 or more in 98 of 100 windows after five
-slots, and in 99.7 after six. The reasons for its form, the most important first:
+workers, 4 to 6 slots of 5 to 100 calls. For equal workers, the score reached 5 in 0 of 44,514 windows by the means of
+usual calls (`usual_calls`), and in 26 of 96,915 windows by the means of all calls; 25 of these 26 had the long calls.
+With one of eight workers 3 % slower, and the mean of a slot known to 0.35 %, the score reached 5 in 98 of 100 windows
+after five slots, and in 99.7 of 100 after six. The reasons for the form of the statistic, the most important first:
 
-- A row's noise is the larger of two: the row's and that of all rows. With only that of all rows, an unsteady worker
-  that is not slow was named in up to 12 of 100 windows. The row's noise is widened as in Student's t, because there are
-  few values.
-- At least four slots: with three, five times as many workers were named wrongly.
-- The spread over few workers is uncertain: three may be close together by chance. It is widened by 1 + 3/n, which
-  halves the number of workers that are named for a small lasting difference.
-- The mean without the smallest and the largest slot is nearly as precise as the mean of all, and one stop does not
-  change it.
-- A worker that has changed recently is judged by the slots since then. Otherwise the change would count as noise for a
-  minute.
+- The noise of a row is the larger of two: the noise of this row and that of all rows. With only that of all rows, an
+  unsteady worker that is not slow was named in up to 12 of 100 windows. The noise of the row is increased as in
+  Student's t, because there are few values.
+- A standing needs at least four slots. With three, five times as many workers were named wrongly.
+- The spread over few workers is uncertain: three may be close together by chance. So the spread is multiplied by
+  1 + 3/n, which halves the number of workers that are named for a small lasting difference.
+- The mean without the smallest and the largest slot is nearly as precise as the mean of all slots, and a single stop
+  does not change it.
+- A worker that has changed recently is judged by the slots since the change. Otherwise the change itself would count as
+  noise for a minute.
 
-Ranks. The variance includes ties; the tail is that of a normal distribution. The continuity correction is half of the
-largest change of U when a value moves to the next used cell: 1/2 without ties, Yates' correction with two cells. (With
-a constant 1/2, 1 in 14 draws of 10 and 2,000 values from the same distribution, with 1 % in a second cell, had a
-p-value below 0.01; now it is 1 in 200.) If nearly all values are in one cell, two or three values outside of it still
-get a p-value that is too small: a caller needs more than `p_value` for a conclusion.
+Ranks. The variance takes ties into account; the tail is that of a normal distribution. The continuity correction is
+half
+of the largest change of U when a value moves to the next used cell: 1/2 without ties, Yates' correction with two cells.
+With a constant 1/2, the p-value was below 0.01 in 1 of 14 draws of 10 and 2,000 values from the same distribution with
+1 % in a second cell; with this correction, in 1 of 200. If nearly all values are in one cell, two or three values
+outside
+of it still give a p-value that is too small. So a caller needs more evidence than `p_value`.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-ROWS_MIN = 3  # with two rows, it is undecidable which one is slow
+ROWS_MIN = 3  # with two rows, it is impossible to say which one is slow
 SLOTS_MIN = 4
 THRESHOLD = 5.0
 
@@ -51,11 +54,11 @@ class Standing:
     """How far a row stands out.
 
     Attributes:
-        excess: the excess over the median of all.
-        score: the excess divided by the part that chance and the usual differences explain.
+        excess: the excess over the median of all rows.
+        score: the excess divided by the deviation that chance and usual differences explain.
         slots: the number of slots used.
-        steady: whether it stood out in all slots, except at most one.
-        first: the first slot of the unbroken series in which it stood out.
+        steady: whether the row stood out in all slots, or in all but one.
+        first: the first of the consecutive slots, up to the last one, in which the row stood out.
     """
 
     excess: float
@@ -72,11 +75,11 @@ class Field:
     """The compared rows.
 
     Args:
-        rows: a value for each slot of each row; None if there is no meaningful value.
+        rows: for each row, a value for each slot; None for a slot without a meaningful value.
 
     Attributes:
         centre: the median of all rows.
-        excess: each row's excess over the centre; empty if there is too little data.
+        excess: each row's excess over the centre; empty if there are too few values or rows.
     """
 
     centre = 0.0
@@ -93,12 +96,12 @@ class Field:
         self.excess = {name: level - self.centre for name, level in levels.items()}
         usual = median([abs(excess) for excess in self.excess.values()])
         self._spread = _TO_SIGMA * (1 + 3 / len(levels)) * usual
-        # Use differences of neighbours, so that slow changes do not count as noise.
+        # Differences between neighbouring slots measure the noise, so that slow changes do not count as noise.
         steps = [abs(after - before) for each in self._values.values() for before, after in pairwise(each)]
         self._noise = _TO_SIGMA * median(steps) / math.sqrt(2)
 
     def standing(self, name: str) -> Standing:
-        """Return the standing of a row; if it has changed recently, by the values since then."""
+        """Return the standing of a row. If the row has changed recently, only the slots since then may count."""
         row = self._rows[name]
         whole = self._over(row, 0)
         changed = self._changed(row, _trimmed(self._values[name][-SLOTS_MIN:]) - self.centre)
@@ -106,7 +109,7 @@ class Field:
         return max(whole, recent, key=lambda standing: standing.score)
 
     def _changed(self, row: Sequence[float | None], level: float) -> int:
-        """Return the slot since which the excess has been at least half of the current excess."""
+        """Return the first slot since which the excess has always been more than half of `level`."""
         broken = (slot for slot, value in enumerate(row) if value is not None and value - self.centre <= level / 2)
         return max(broken, default=-1) + 1
 
@@ -125,7 +128,7 @@ class Field:
 
 
 def median(values: Collection[float]) -> float:
-    """Return the median (importing `statistics` takes as long as a whole verb may)."""
+    """Return the median. The module `statistics` is not used, because its import is too slow for a command."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
@@ -137,7 +140,7 @@ def _trimmed(values: Sequence[float]) -> float:
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """Return a row's deviation, widened as in Student's t: few values may be close by chance."""
+    """Return a row's deviation. It is increased as in Student's t, because few values may be close by chance."""
     mean, freedom = sum(values) / len(values), len(values) - 1
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (freedom - 2))
 
@@ -146,8 +149,8 @@ class Ranks(NamedTuple):
     """The comparison of two groups.
 
     Attributes:
-        ahead: over all pairs of one value of each group, how often the second group's is greater, minus how often the
-            first group's is.
+            ahead: over all pairs of one value from each group: the number of pairs in which the second group's value is
+                greater, minus the number in which the first group's value is greater.
         p_value: the two-sided chance of at least this difference if the groups are equal.
     """
 

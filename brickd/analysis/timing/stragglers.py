@@ -1,8 +1,9 @@
 """Stragglers: which worker is slow over the last slots, in which brick, at which cost.
 
 Owns: when a worker is named, why a suspect is not named, the coverage. Must not know: where slots come from, screens.
-Invariants: the order of workers changes nothing; if the evidence is weak, no worker is named, and that is reported; a
-worker with different work is not called slow; a brick is judged by its self times, so it is not blamed for the bricks
+Invariants: the order of workers changes nothing; if the evidence is weak, no worker is named, and the verdict says so;
+a
+worker that does other work is not called slow; a brick is judged by its self time, so it is not blamed for the bricks
 that it calls.
 """
 
@@ -33,12 +34,12 @@ from brickd.base.timestamps import Moment
 from brickd.base.units import duration, percent
 
 SLOTS = 6  # slots that are judged together
-STAYS = 0.5  # a named worker stays named at this part of each bound
+STAYS = 0.5  # a named worker stays named while it exceeds this fraction of each bound
 _SECOND = 1e9
-_FEW_CALLS, _MANY_CALLS = 100, 500  # calls of the worker with the fewest calls
+_FEW_CALLS, _MANY_CALLS = 100, 500  # calls of the worker with the fewest calls, for low and high confidence
 _MANY_WORKERS = 5
-_COMPARABLE = 0.5  # an explanation must cover this part of an excess
-_THROTTLED = 0.5  # throttling is the cause if it covers this part of the waiting
+_COMPARABLE = 0.5  # an explanation must account for this fraction of an excess
+_THROTTLED = 0.5  # throttling is the cause of waiting if it accounts for this fraction of the waiting time
 _NONE_NAMED: Mapping[About, Moment] = MappingProxyType({})
 _DEFAULTS = Thresholds()
 
@@ -81,12 +82,12 @@ def judge(
 def _waiting(
     stretch: Stretch, service: str, named: Mapping[About, Moment], thresholds: Thresholds
 ) -> Iterator[WaitingWorker]:
-    """Return the workers that wait long for a processor, relative to the others or absolutely."""
+    """Return the workers that wait long for a processor: longer than the others, or longer than an absolute limit."""
     workers = stretch.workers[service]
     hosts = {worker: stretch.hosts(worker) for worker in workers}
     field = Field({worker: [host.waited for host in of] for worker, of in hosts.items()})
     few = len(workers) < ROWS_MIN
-    # If most workers have one processor each, the fleet is meant to run like that.
+    # If most workers may use only one processor each, this is the intended setup.
     meant = not few and 2 * sum(of[-1].cpu is not None for of in hosts.values()) > len(workers)
     for worker, of in hosts.items():
         since = named.get(About(service, worker, ""))
@@ -109,7 +110,7 @@ def _waiting(
 
 
 def _waits_longer(field: Field, worker: str, least: float, since: Moment | None) -> bool:
-    """Whether a worker waits longer than the others, by at least `least` of its time."""
+    """Whether a worker waits longer than the others by at least `least`, a fraction of its time."""
     standing, ease = field.standing(worker), 1.0 if since is None else STAYS
     if min(field.excess[worker], standing.excess) < least or standing.score < ease * THRESHOLD:
         return False
@@ -117,7 +118,7 @@ def _waits_longer(field: Field, worker: str, least: float, since: Moment | None)
 
 
 def _since(hosts: Sequence[Host], least: float) -> int:
-    """Return the first slot from which on it waits at least `least` of its time."""
+    """Return the first slot since which the worker has always waited at least `least`, a fraction of its time."""
     return max((n for n, host in enumerate(hosts) if host.waited is None or host.waited < least), default=-1) + 1
 
 
@@ -128,7 +129,7 @@ def _of_service(
     named: Mapping[About, Moment],
     thresholds: Thresholds,
 ) -> Iterator[Suspect]:
-    """Return workers that stand out; in collectives, only those that no other brick explains."""
+    """Return the workers that stand out. In collectives, only workers that no other brick explains are named."""
     waits = [each for each in bricks if each.collective]
     works = witnessed(stretch, service, [each for each in bricks if not each.collective])
     slow: set[str] = set()
@@ -152,7 +153,7 @@ def _of_service(
 
 
 def _awaited(wait: ComparedBrick, worker: str) -> bool:
-    """Return whether the others wait for this worker, if that is visible."""
+    """Return whether the records show that the others wait for this worker."""
     return wait.field.excess.get(worker, 0.0) > 0 and wait.field.standing(worker).score >= STAYS * THRESHOLD
 
 
@@ -179,7 +180,7 @@ def _finding(
     if not brick.collective:
         total, lived_ns = brick.totals[about.worker], stretch.lived_ns(about.worker) or 1
         cost = row.calls / lived_ns * brick.median_ns * (row.excess_percent or 0.0) / 100
-        # Limited to the time that it spent there, and to one second per second in each thread that records.
+        # The cost cannot exceed the time that the worker spent in the brick, nor one second per second and thread.
         cost = _SECOND * min(cost, total.self_ns / lived_ns, stretch.hosts(about.worker)[-1].threads)
     return Straggler(
         about,
@@ -195,7 +196,7 @@ def _finding(
 
 
 def _confidence(brick: ComparedBrick, standing: Standing) -> Confidence:
-    """Return high if all evidence is strong, low if a part of it is weak."""
+    """Return "high" if all evidence is strong, "low" if any of it is weak."""
     workers = len(brick.field.excess)
     calls = min(brick.totals[each].calls for each in brick.field.excess)
     if standing.slots == SLOTS_MIN or workers == ROWS_MIN or calls < _FEW_CALLS:
@@ -205,7 +206,7 @@ def _confidence(brick: ComparedBrick, standing: Standing) -> Confidence:
 
 
 def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: float, thresholds: Thresholds) -> str:
-    """Say why a worker that stands out is not named, or return ""."""
+    """Say why a worker that stands out is not named; "" if it is named."""
     if ease == 1.0 and not standing.steady:
         return "it is slow in only some of the slots"
     if finding.cost_ns_per_s < ease * thresholds.straggler_cost_percent / 100 * _SECOND:
@@ -221,9 +222,10 @@ def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: 
 
 
 def _waits(stretch: Stretch, brick: ComparedBrick, finding: Straggler) -> str:
-    """Say why a brick is not slow: its calls wait longer for a processor. Otherwise return "".
+    """Say that a brick is not slow if its calls only wait longer for a processor; otherwise return "".
 
-    If its processor time per brick is known, that decides. If not, the waiting of all threads must explain the excess.
+    If the worker's processor time in this brick is known, that decides. Otherwise the waiting time of all the worker's
+    threads must explain the excess.
     """
     worker = finding.about.worker
     calls_ns = {each: total.calls / (stretch.lived_ns(each) or 1) for each, total in brick.totals.items()}
@@ -241,20 +243,20 @@ def _waits(stretch: Stretch, brick: ComparedBrick, finding: Straggler) -> str:
 
 
 def _middle(slots: Iterable[float | None]) -> float | None:
-    """Return the median of the slots with a known value; None: there are too few."""
+    """Return the median of the known values; None if there are too few."""
     known = [each for each in slots if each is not None]
     return median(known) if len(known) >= SLOTS_MIN else None
 
 
 def _beyond(parts: Mapping[str, float | None], calls: Mapping[str, float], worker: str) -> float:
-    """Return the part of a worker's time above the median per call; 0: unknown."""
+    """Return by how much a fraction of a worker's time exceeds the median per call; 0 if unknown."""
     mine = parts[worker]
     others = [part / calls[each] for each, part in parts.items() if part is not None]
     return 0.0 if mine is None else mine - calls[worker] * median(others)
 
 
 def _explained(stretch: Stretch, works: Sequence[ComparedBrick], worker: str, finding: Straggler) -> str:
-    """Say why the others wait for it, if its bricks show that: more work, or uncertain slowness."""
+    """Say why the others wait for a worker, if its bricks show that; "" if they do not."""
     more = {each.key[1]: _more_ns_per_s(stretch, each, worker) for each in works}
     if sum(more.values()) < _COMPARABLE * finding.cost_ns_per_s:
         return ""
@@ -263,7 +265,7 @@ def _explained(stretch: Stretch, works: Sequence[ComparedBrick], worker: str, fi
 
 
 def _more_ns_per_s(stretch: Stretch, brick: ComparedBrick, worker: str) -> float:
-    """Return its extra time per second in a brick, over the median of its peers."""
+    """Return a worker's extra time per second in a brick, above the median of its peers."""
     peers = [each for each in stretch.workers[brick.key[0]] if each != worker]
 
     def share(each: str) -> float:

@@ -1,17 +1,20 @@
 """Stuck workers: a span is open much longer than usual, or the process is stopped.
 
-Owns: how long a lane has no records, and when that is too long. Must not know: how the snapshots are taken, screens.
-Invariants: a lane with a new record is not stuck; a span of the category for waiting is never stuck; workers that are
-stuck in the same place are one alarm.
+Owns: how long a lane has not recorded anything, and when that is too long. Must not know: how the snapshots are taken,
+screens. Invariants: a lane with a new record is not stuck; a span of a category for waiting is never stuck; workers
+that
+are stuck in the same place share one alarm.
 
-A span is stuck:
+The 99th percentile (p99) of a span's duration is that of its place in this worker, or else in any worker of the
+service.
+A span or worker is stuck in these cases:
 
-- If its p99 is known (of this place in this worker, else in any worker of the service): after `stuck_times` times the
-  p99, but not before `stuck_min`.
-- If no worker has completed it, and nothing was recorded below it: after `stuck_first`, if its worker records nothing
-  in any lane. So a first step that hangs is stuck, and a long start is not.
-- If no worker has completed it, and spans below it were completed: never. It is a worker's loop, which waits for work.
-- If its process is stopped (SIGSTOP, a debugger): after `stuck_min`, with or without open spans.
+- The p99 is known: after `stuck_times` times the p99, but not before `stuck_min`.
+- No worker has completed the span, and nothing was recorded inside it: after `stuck_first`, if the worker records
+  nothing in any lane. So a first step that hangs is stuck, and a long start is not.
+- No worker has completed the span, but spans inside it were completed: never. Such a span is a worker's loop, which
+  waits for work.
+- The process is stopped (SIGSTOP, a debugger): after `stuck_min`, with or without open spans.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from brickd.shm import _reader
 from brickd.shm.open_spans import Open, youngest
 from brickd.shm.segment_copy import Reading
 
-_PATHS = 0xFFFF  # the bits of an open word that contain a path's number
+_PATHS = 0xFFFF  # the bits of an open word that contain the number of the path
 
 
 class _Quiet(NamedTuple):
@@ -43,7 +46,7 @@ class _Quiet(NamedTuple):
 
 
 class _Stuck(NamedTuple):
-    """One stuck worker; `place`: None if its process is stopped."""
+    """A stuck worker; `place` is None if its process is stopped."""
 
     worker: str
     place: LanePosition | None
@@ -56,10 +59,10 @@ class Stuck:
 
     def __init__(self) -> None:
         self._lanes: dict[tuple[str, int], _Quiet] = {}
-        self._stopped: dict[str, int] = {}  # the start times, by uuid
+        self._stopped: dict[str, int] = {}  # since when each process is stopped, by uuid
 
     def look(self, snapshot: Snapshot, thresholds: Thresholds) -> list[Alarm]:
-        """The alarms of a snapshot."""
+        """Return the alarms of a snapshot."""
         alive = [worker for worker in snapshot.survey.workers if worker.reading.alive]
         self._note(alive, snapshot.now_ns)
         services: dict[str, list[Worker]] = {}
@@ -110,7 +113,7 @@ class Stuck:
                 span = youngest(worker.reading, lane)
                 if span is None or span.since_ns is None or _waits(worker.reading, lane["current"] & _PATHS):
                     continue
-                # A span below it may have ended recently, so its time counts from the last record in its lane.
+                # A span inside this one may have ended recently, so the time counts from the last record in the lane.
                 for_ns = min(span.since_ns, quiet_ns[number])
                 p99_ns = _quantile(worker.reading, lane["current"] & _PATHS)
                 if p99_ns is None:
@@ -139,7 +142,7 @@ class _Service:
         self._p99_ns: dict[tuple[tuple[str, ...], int | None], float | None] = {}
 
     def p99_ns(self, span: Open) -> float | None:
-        """Return the p99 of a span's place; None: no worker has completed it."""
+        """Return the p99 of the place of a span; None if no worker has completed such a span."""
         place = span.path, span.layer
         if place not in self._p99_ns:
             found = (_quantile(each.reading, _number(each.reading, span)) for each in self._workers)
@@ -162,7 +165,7 @@ def _number(reading: Reading, span: Open) -> int:
 
 
 def _quantile(reading: Reading, number: int) -> float | None:
-    """Return the p99 of a path in nanoseconds; None: no span of it was completed."""
+    """Return the p99 of a path in nanoseconds; None if no span of this path was completed."""
     if number < 0:
         return None
     count = len(reading.paths)
@@ -175,7 +178,7 @@ def _quantile(reading: Reading, number: int) -> float | None:
 
 
 def _has_children(reading: Reading, number: int) -> bool:
-    """Whether a path directly below it exists: the first span of a path creates it."""
+    """Whether there is a path directly below this one. A path is created by its first span."""
     return any(path is not None and path.parent == number and path.holds_spans for path in reading.paths)
 
 

@@ -1,9 +1,11 @@
 """Compares the workers of a service in one brick: slot by slot, and over the last slots.
 
-Owns: the choice of the bricks and workers to compare in a slot, and of a worker's valid slots; how far a worker differs
-from the others. Must not know: which worker is named. Invariants: a load on all workers changes nothing; a
-worker with too little work is not compared; a slot has at most `ROWS_MAX` rows, and omitted bricks are counted; a
-worker's slots exclude other processes with the same name.
+Owns: the choice of the bricks and workers that are compared in a slot, and of the slots that count for a worker; how
+far
+a worker differs from the others. Must not know: which worker is named. Invariants: a load that slows all workers
+equally
+changes nothing; a worker with too little work is not compared; a slot has at most `ROWS_MAX` rows, and omitted bricks
+are counted; the slots of a worker exclude other processes with the same name.
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ from brickd.analysis.timing.stats import ROWS_MIN, median
 from brickd.model.worker_totals import Share, Slot
 
 SAMPLES_MIN = 5
-_COMPUTES = 0.8  # a worker must run or wait for a processor in this part of its recorded time
-# A finding costs at least this part of the wall time. A brick in which no worker spends that much has no finding.
+_COMPUTES = 0.8  # a worker only computes if it runs or waits for a processor for this fraction of its recorded time
+# The least cost of a finding, as a fraction of the wall time. Bricks in which no worker spends that much are omitted.
 COST_MIN = 0.001
-# Comparing this many costs half a percent of a core.
+# To compare this many rows takes half a percent of a core.
 ROWS_MAX = 4_096
 
-# In a collective, the worker that arrives first waits longest, and all wait for the one that waits least.
+# In a collective, the worker that arrives first waits longest; the worker that waits least delays the others.
 COLLECTIVE = "collective"
-# Categories of bricks whose time says nothing about a worker: they wait for work, or are meant to differ.
+# Categories of bricks whose time shows nothing about a worker, because they wait for work or are expected to differ.
 UNJUDGED = ("wait", "idle")
 
 Key = tuple[str, str]
@@ -35,7 +37,7 @@ Left = Literal["small", "unjudged", "bounded"]
 
 
 class Life(NamedTuple):
-    """The identity of a process: a restarted worker has the same name, but another uuid."""
+    """The identity of a process. A restarted worker has the same name but another uuid."""
 
     service: str
     uuid: str
@@ -46,10 +48,11 @@ class Host(NamedTuple):
 
     Attributes:
         threads: the number of threads that have recorded anything.
-        ran, waited: how long its threads ran and waited for a processor, as parts of the slot; None: unknown.
-        pid: None: unknown here.
-        cpu: the only processor that the worker may use; None: several, or unknown.
-        throttled: how long its control group was throttled, as a part of the time; None: unknown.
+        ran, waited: how long the worker's threads ran and waited for a processor, as parts of the slot; None if
+        unknown.
+        pid: None if unknown in this process.
+        cpu: the only processor that the worker may use; None if it may use several, or if that is unknown.
+        throttled: how long the worker's control group was throttled, as a part of the time; None if unknown.
     """
 
     threads: int = 1
@@ -61,13 +64,15 @@ class Host(NamedTuple):
 
 
 class SlotSide(NamedTuple):
-    """A worker's work in a brick, compared with the others.
+    """A worker's work in a brick, compared with the other workers.
 
     Attributes:
-        apart: in a collective, how much less it waited, as a part of the time between two of its calls. In other
-            bricks, the logarithm of its self time per call divided by the median of all. None: too few calls or
-            workers.
-        usual_ns: the mean self time of its usual calls; None: all calls count.
+        apart: in a collective, how much less the worker waited than the median, as a part of the time between two of
+            its
+            calls. In other bricks, the logarithm of its self time per call divided by the median of all workers. None
+            if
+            there are too few calls or workers.
+        usual_ns: the mean self time of the worker's usual calls; None if all calls count.
     """
 
     apart: float | None
@@ -78,7 +83,7 @@ class SlotSide(NamedTuple):
 
     @property
     def usual_sum_ns(self) -> float:
-        """Return the self time of all calls if each took the mean time of usual calls."""
+        """Return the self time of all calls if each call took the mean time of usual calls."""
         return self.self_ns if self.usual_ns is None else self.calls * self.usual_ns
 
 
@@ -88,11 +93,11 @@ class SlotLook:
 
     Attributes:
         slot: the slot, without its bricks.
-        lives: the live workers at its end, by name.
-        bricks: each worker's part, by service and brick.
+        lives: the workers that were alive at the end of the slot, by name.
+        bricks: by service and brick, the work of each worker.
         hosts: the kernel's accounting of the workers, if known.
-        left: why a brick was omitted. small: it has too little time to matter, or is beyond the limit. unjudged: its
-            category says nothing about a worker. bounded: it has only bounds.
+        left: why each omitted brick was omitted. small: its time is too short to matter, or the limit was reached.
+            unjudged: its category shows nothing about a worker. bounded: it has only bounds.
     """
 
     slot: Slot
@@ -130,12 +135,12 @@ def look(slot: Slot, lives: Mapping[str, Life], hosts: Mapping[str, Host] = _NO_
 
 
 def _processor(slot: Slot, hosts: Mapping[str, Host]) -> dict[str, float]:
-    """Processor time per work, for services whose workers only compute; see `processor_time`."""
+    """Return processor time per work, for services whose workers only compute; see `processor_time`."""
     found: dict[str, float] = {}
     for service in sorted({service for service, _ in slot.bricks}):
         keys = [key for key in slot.bricks if key[0] == service]
         if any(slot.categories.get(key, "").casefold() == COLLECTIVE for key in keys):
-            continue  # a worker may run while it waits for the others
+            continue  # in a collective, a worker may run while it waits
         recorded_ns: dict[str, float] = defaultdict(float)
         work_ns: dict[str, float] = defaultdict(float)
         for key in keys:
@@ -156,14 +161,14 @@ def _processor(slot: Slot, hosts: Mapping[str, Host]) -> dict[str, float]:
 
 
 def _ran_ns(host: Host, recorded_ns: float, length_ns: int) -> float:
-    """Return how long a worker ran, if it only runs or waits for a processor; else 0."""
+    """Return how long a worker ran. Return 0 if it does other things than run or wait for a processor."""
     if host.ran is None or host.waited is None or (host.ran + host.waited) * length_ns < _COMPUTES * recorded_ns:
         return 0.0
     return host.ran * length_ns
 
 
 def _times(shares: Sequence[Share]) -> dict[str, float]:
-    """Return the distance of each worker by its times."""
+    """Return the distance of each worker from the median call time."""
     means = {each.worker: each.call_ns for each in shares if each.count >= SAMPLES_MIN and each.call_ns > 0}
     if len(means) < ROWS_MIN:
         return {}
@@ -176,22 +181,23 @@ def _waits(shares: Sequence[Share], length_ns: int) -> dict[str, float]:
     if len(enough) < ROWS_MIN or length_ns <= 0:
         return {}
     middle = median([each.self_ns / each.count for each in enough])
-    # Use differences, not ratios: they add up to the time of a step, and a late worker's wait is near zero.
+    # Differences are used, not ratios: they add up to the time of a step, and the wait of a late worker is near zero.
     return {each.worker: (middle - each.self_ns / each.count) * each.count / length_ns for each in enough}
 
 
 class Stretch:
-    """A stretch: the slots that are judged together.
+    """The slots that are judged together.
 
     Attributes:
         looks: the slots, the oldest first.
-        workers: the live ones, by service.
-        left: by service and reason, the number of bricks omitted in all slots.
+        workers: the live workers, by service.
+        left: by service and reason, the number of bricks that were omitted in all slots.
     """
 
     def __init__(self, looks: Sequence[SlotLook]) -> None:
         self.looks = looks
-        # The last slot decides by category whether a brick is judged. A brick may be small in some slots only.
+        # The category in the last slot decides whether a brick is judged. Some bricks are small only in a part of the
+        # slots.
         left = {key: look.left.get(key) for look in looks for key in (*look.left, *look.bricks)}
         seen = {key for look in looks for key in look.bricks if left[key] != "unjudged"}
         self._keys: dict[str, list[Key]] = {}
@@ -225,15 +231,15 @@ class Stretch:
         return [look.hosts.get(worker, none) if slot >= begin else none for slot, look in enumerate(self.looks)]
 
     def processor(self, worker: str) -> list[float | None]:
-        """Return its processor time for its work in each slot, divided by the median; None: unknown."""
+        """Return a worker's processor time per work in each slot, divided by the median; None if unknown."""
         begin = self._begins[worker]
         return [look.processor.get(worker) if slot >= begin else None for slot, look in enumerate(self.looks)]
 
     def category(self, key: Key) -> str:
-        """Return the category that was declared last."""
+        """Return the category that the workers declared last."""
         declared = (look.slot.categories[key] for look in reversed(self.looks) if key in look.slot.categories)
         return next(declared, "other")
 
     def lived_ns(self, worker: str) -> int:
-        """Return the length of the slots that count for a worker."""
+        """Return the total length of the slots that count for a worker."""
         return sum(look.slot.length_ns for look in self.looks[self._begins[worker] :])

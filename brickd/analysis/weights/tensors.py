@@ -14,7 +14,7 @@ from brickd.base.json_values import plain
 from brickd.base.units import or_none
 from brickd.shm.sites import site_digest
 
-TENSORS_MAX = 65_536  # enough for all sites of a segment, with experts
+TENSORS_MAX = 65_536  # enough for all sites of a segment with a few experts each
 
 
 class Tensor(NamedTuple):
