@@ -1,9 +1,9 @@
 """The command `brickd`: the group of all verbs, one file per verb.
 
 Owns: the translation of any error into one line and an exit code, the handling of a closed stdout. Must not know: the
-work of a verb; only the verb that runs is imported, and `completion`. Invariants: every exit code is one of `Exit` or
-130, even for a defect (a plain traceback would exit 1, which means "differs"); only `run` exits like a shell that
-cannot start a command; a verb returns None or an `Exit`.
+work of a verb. Only the verb that runs is imported, and `completion`. Invariants: every exit code is one of `Exit`, or
+130 after Ctrl-C, even for a defect (Python would exit with 1, which means "differs"); only `run` exits like a shell
+that cannot start a command; a verb returns None or an `Exit`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INTERRUPTED = 130
 
 
 class _Group(click.Group):
-    """A group that knows its verbs by name and imports only the one that runs."""
+    """A group that knows the names of its verbs and imports only the verb that runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -46,7 +46,7 @@ class _Group(click.Group):
         from click.shell_completion import CompletionItem
 
         verbs = [CompletionItem(name, help=verb.help) for name, verb in VERBS.items() if name.startswith(incomplete)]
-        # The completion of click's group would import every verb to check whether it is hidden.
+        # click's own completion would import every verb to check whether it is hidden.
         return verbs + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -62,7 +62,7 @@ class _Group(click.Group):
 
 
 def _hint(word: str) -> str:
-    """Suggest verbs for an unknown word, and say which file it is, in sentences; "": neither is known."""
+    """Suggest verbs for an unknown word, and say which kind of file has this name; "" without either."""
     from brickd.recording.mistaken_files import what_it_is
 
     names = " or ".join(f"`{name}`" for name in meant(word))
@@ -120,10 +120,10 @@ def brickd() -> None:
 def main() -> int:
     """Run `brickd` with the arguments of this process and return its exit code."""
     if sys.stdout is None:
-        # The caller closed it (`>&-`): the next opened file would become descriptor 1.
+        # The caller closed a standard descriptor (`>&-`). Without this, the next opened file would become descriptor 1.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # In an ASCII locale, show a worker's name with escapes instead of failing.
+        # In an ASCII locale, show the name of a worker with escapes instead of failing.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         if instruction := os.environ.get(VARIABLE):
@@ -142,7 +142,7 @@ def main() -> int:
     except OSError as error:
         return _after_os_error(error)
     except Exception as error:
-        client = sys.modules.get("brickd.client.client")  # if it is not loaded, no daemon has answered
+        client = sys.modules.get("brickd.client.client")  # loaded only by verbs that ask a daemon
         other = None if client is None else client.unlike(error)
         _show_defect() if other is None else print_message(str(other))
         return Exit.TROUBLE
@@ -151,7 +151,7 @@ def main() -> int:
 def _run(args: list[str]) -> int:
     try:
         with brickd.make_context("brickd", args) as context:
-            # click types a verb's result as Any; see the invariant above.
+            # click gives the result of a verb the type Any. A verb returns None or an `Exit`.
             code: Any = brickd.invoke(context)
             return code or Exit.OK
     finally:
@@ -169,7 +169,7 @@ def _after_os_error(error: OSError) -> int:
     try:
         sys.stdout.flush()
     except OSError:
-        # Otherwise the interpreter flushes again at exit, and prints an error.
+        # Without this, the interpreter would flush stdout again at exit and print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if unread:
         return Exit.OK
@@ -178,7 +178,7 @@ def _after_os_error(error: OSError) -> int:
 
 
 def _stdout_has_no_reader() -> bool:
-    """Whether the failed pipe is stdout's; another one (a daemon's socket) is an error."""
+    """Whether the pipe that failed is stdout. If another pipe failed, such as a daemon's socket, that is an error."""
     import select
 
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""Answers the query of a verb; prints the notes about the answer on stderr.
+"""Gets the answer to the query of a verb, and prints the notes about the answer on stderr.
 
 Owns: the notes, and the progress display. Must not know: single views, where an answer comes from.
 """

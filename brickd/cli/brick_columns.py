@@ -1,7 +1,7 @@
 """The columns of tables of bricks, shared by several verbs.
 
 Owns: the brick's name, the columns that identify a row, optional columns and their option. Must not know: single verbs.
-Invariant: a requested column is shown on a screen of any width.
+Invariant: a column that the user requested is shown on a screen of any width.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ option = click.option(
 
 
 def with_optional(figures: Sequence[Figure], more: Sequence[str], before: str = "p99_ns") -> list[Figure]:
-    """Insert the requested columns before the one with the key `before`."""
+    """Insert the requested columns before the column with the key `before`."""
     at = next(place for place, each in enumerate(figures) if each.key == before)
     return [*figures[:at], *(each for name, each in _COLUMNS.items() if name in more), *figures[at:]]
 
 
 def name(entry: dict[str, Any]) -> str:
-    """Return a brick's name; mark it if its times are bounds."""
+    """Return the name of a brick, with a mark if its times are bounds."""
     return f"{entry['name']} {_BOUND}" if entry["bounded"] else str(entry["name"])
 
 
 def bounds(entries: Iterable[dict[str, Any]], screen: Screen) -> list[str]:
-    """Explain the mark in a finished line; [] if nothing is marked."""
-    note = f"{_BOUND} not measured: an upper bound, the time until the program waited for the device"
+    """Return a finished line that explains the mark; [] if no brick is marked."""
+    note = f"{_BOUND} an upper bound, not a measurement: the time until the program waited for the device"
     return [escape.text(note, screen.width)] if any(entry["bounded"] for entry in entries) else []
 
 
 def over(document: dict[str, Any]) -> str:
-    """Return the period of a document, to append to other words; "": everything."""
+    """Return the period of a document as a suffix; "" if the document has everything since the start."""
     length_ns = document["over_ns"]
     if length_ns is None:
         return ""
@@ -67,5 +67,5 @@ def identity_columns(document: dict[str, Any]) -> list[Figure]:
 
 
 def nothing(document: dict[str, Any]) -> str:
-    """Return the text if no span was counted."""
+    """Return the text that is shown if no span was counted."""
     return "no spans yet" if document["over_ns"] is None else f"no spans in the{over(document)[1:]}"

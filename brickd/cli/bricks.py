@@ -1,7 +1,7 @@
 """The verb `bricks`.
 
-Owns: the human screen of the bricks. Must not know: segments. Invariants: omitted rows are counted; the column that
-sorts the bricks is shown on any screen of at least 24 columns.
+Owns: the screen of the bricks. Must not know: segments. Invariants: omitted rows are counted; the column by which
+the bricks are sorted is shown on any screen of at least 24 columns.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FIGURES = (
     Figure(Column("FLOP/S IN BRICK", "right", spare=17), "flops_per_second_in_brick", units.count),
     Figure(Column("FLOP/BYTE", "right", spare=18), "flops_per_byte", _ratio),
 )
-# Shown only if an entry has a value: rates need a period, and FLOPs need operations reported by the program.
+# Shown only if an entry has a value. Rates need a period, and FLOPs need operations that the program reports.
 _SOMETIMES = {
     "count_per_second", "elements_per_second", "max_ns", "flops_per_second_in_brick", "flops_per_byte",
 }  # fmt: skip
@@ -61,7 +61,7 @@ _WORST = (
 def bricks(query: BricksQuery, recordings: Sequence[str], more: Sequence[str], output: str) -> None:
     """Show the totals of every brick.
 
-    Shows one row per brick, the largest self time first.
+    The table has one row per brick, the largest self time first.
 
     \b
     Examples:
@@ -79,7 +79,7 @@ def _render(document: dict[str, Any], screen: Screen, more: Sequence[str]) -> li
     entries, rest = document["bricks"], document["rest"]
     if not entries:
         return [brick_columns.nothing(document)]
-    # One worker is not the worst of several.
+    # With a single worker, there is no worst worker to name.
     figures = [
         *brick_columns.identity_columns(document),
         *brick_columns.with_optional(_FIGURES, more),

@@ -1,8 +1,8 @@
 """The verb `calibrate`.
 
 Owns: the options that replace a measurement, the screen of peaks. Must not know: how a peak is measured, the form of
-the file. Invariants: the saved peaks are replaced only after a complete measurement without contradictions; given
-values are shown as given, lower bounds as lower bounds.
+the file. Invariants: the saved peaks are replaced only after a complete measurement without contradictions; values that
+the user gave are shown as given, and lower bounds are shown as lower bounds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Rate(click.ParamType[float]):
         self.unit = unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Convert to a number, or raise a usage error."""
+        """Return the rate as a number, or raise a usage error."""
         try:
             return peaks.rate(units.parse_rate(value, self.unit) if isinstance(value, str) else value)
         except (ValueError, OverflowError):
@@ -55,8 +55,8 @@ class Rate(click.ParamType[float]):
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Measure for only a few seconds, less exactly.")
-@click.option("--replace", is_flag=True, help="Replace higher results of earlier measurements, too.")
+@click.option("--quick", is_flag=True, help="Measure for only a few seconds, with less precision.")
+@click.option("--replace", is_flag=True, help="Also replace higher results of earlier measurements.")
 @click.option("--peak-flops", type=Rate("FLOP/s"), metavar="RATE", help="Save this peak of a device, in FLOP/s: 989T.")
 @click.option(
     "--bandwidth", type=Rate("B/s"), metavar="RATE", help="Save this memory bandwidth of the device, in bytes/s: 3.35T."
@@ -69,9 +69,10 @@ def calibrate(
     """Measure the peak performance of this machine.
 
     Measures operations and bytes per second of one core and of all cores. With torch, it also measures a GPU. A result
-    is the best of many short rounds. If other work disturbed all of them, the result is shown as a lower bound. Saves
-    the results for "brickd roofline", and keeps higher results of earlier measurements unless you give --replace. Takes
-    less than half a minute. With --peak-flops and --bandwidth, it measures nothing and saves the values that you give.
+    is the best of many short rounds. If other work disturbed all rounds, the result is shown as a lower bound. The
+    results are saved for "brickd roofline". Higher results of earlier measurements are kept unless you give --replace.
+    The measurement takes less than half a minute. With --peak-flops and --bandwidth, the command measures nothing and
+    saves the values that you give.
 
     \b
     Examples:
@@ -121,7 +122,7 @@ def _known(path: Path) -> Sequence[Device]:
 
 
 def _require_this_machine(known: Sequence[Device]) -> None:
-    """Raise a BrickdError if the saved peaks are of another machine, because they cannot be compared."""
+    """Raise a BrickdError if the saved peaks are of another machine, because they cannot be compared with this one."""
     for device in known:
         if device.source == "measured" and device.machine is not None and device.machine != here():
             other, this = peak_words.machine(asdict(device.machine)), peak_words.machine(asdict(here()))
@@ -132,7 +133,7 @@ def _require_this_machine(known: Sequence[Device]) -> None:
 
 
 def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
-    # Loaded only for a measurement.
+    # Imported here, because only a measurement needs it.
     from brickd.analysis.roofline.calibration import measure
 
     try:
@@ -146,7 +147,7 @@ def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
 
 
 def _refuse(devices: Sequence[Device]) -> None:
-    """Raise a BrickdError if all cores together were slower than one core."""
+    """Raise a BrickdError if all cores together were slower than one core, which is impossible."""
     from brickd.analysis.roofline.calibration import contradictions
 
     if not (found := contradictions(devices)):

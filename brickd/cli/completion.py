@@ -1,8 +1,9 @@
 """The verb `completion`, and what a shell completes.
 
-Owns: the offered words. Must not know: the work of a verb. Each start of `brickd` loads this module, which imports a
-verb only to complete its arguments. Invariants: a completion prints words or nothing, never an error; a worker's name
-is offered only if every shell reads it literally without quotes, so a shell never executes a part of a name.
+Owns: the offered words. Must not know: the work of a verb. Each start of `brickd` imports this module. This module
+imports a verb only to complete the arguments of that verb. Invariants: a completion prints words or nothing, never an
+error; the name of a worker is offered only if every shell reads it literally without quotes, so that a shell never
+executes a part of a name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from brickd.errors import BrickdError, Exit
 if TYPE_CHECKING:
     from click.shell_completion import ShellComplete
 
-# click's protocol: the shell sets this, runs `brickd`, and reads words from its stdout.
+# click's protocol: the shell sets this variable, runs `brickd`, and reads the offered words from its stdout.
 VARIABLE = "_BRICKD_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 
@@ -34,8 +35,8 @@ _INSTALL = {
 }
 
 
-# Replaces click's script, which leaves variables in the user's shell, lets the shell expand offered words as patterns,
-# and shows errors in the middle of the line.
+# This script replaces that of click, which leaves variables in the user's shell, lets the shell expand offered words as
+# patterns, and shows errors in the middle of the line.
 _BASH = """\
 _brickd_completion() {
     local IFS=$'\\n' line
@@ -69,7 +70,7 @@ def script(command: click.Command, shell: str) -> str:
     source = _BASH if shell == "bash" else _shell(command, shell).source().strip("\n")
     first, _, rest = source.partition("\n")
     comment = f"# TAB completes {_PROGRAM}'s verbs, options and workers. To install:\n#   {_INSTALL[shell]}"
-    # zsh autoloads a script only if its first line has this mark.
+    # zsh loads a completion script only if its first line has this mark.
     lines = (first, comment, rest) if first.startswith("#compdef") else (comment, first, rest)
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -83,7 +84,7 @@ def answer(command: click.Command, instruction: str) -> Exit:
     if action == "source":
         click.echo(script(command, shell), nl=False)
         return Exit.OK
-    # Print nothing after an error: a message would appear in the middle of the user's line.
+    # Print nothing after an error, because a message would appear in the middle of the line that the user types.
     with contextlib.suppress(Exception):
         if words := _shell(command, shell).complete():
             click.echo(words)
@@ -116,7 +117,7 @@ def complete_services(_: click.Context, __: click.Parameter, incomplete: str) ->
 
 
 def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Return workers whose names begin with `incomplete`, and segment files unless `incomplete` is empty."""
+    """Return workers whose names begin with `incomplete`; unless `incomplete` is empty, also segment files."""
     from brickd.datasources.shared_memory import left_behind
     from brickd.model.worker_survey import identities
     from brickd.shm.segment_files import find
@@ -134,7 +135,7 @@ def complete_sources(_: click.Context, __: click.Parameter, incomplete: str) -> 
 
 
 def with_recordings(names: Complete | None) -> Complete:
-    """Complete both names and files of recordings."""
+    """Return a completion of both names and files of recordings."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
         import glob

@@ -1,6 +1,6 @@
 """The verb `coverage`.
 
-Owns: the human screen of the coverage. Must not know: how coverage is judged. Invariants: differences come first, then
+Owns: the screen of the coverage. Must not know: how coverage is judged. Invariants: differences come first, then
 sites that were not compared, by reason; omitted sites are counted.
 """
 
@@ -59,7 +59,7 @@ def coverage(query: CoverageQuery, recordings: Sequence[str], output: str) -> No
     """Show which computed values were compared, and which were not.
 
     For each site (a kernel and its layers), shows how many fingerprints were compared with another worker, and by which
-    evidence. If nothing was compared, it shows the reason.
+    evidence. If nothing was compared, shows the reason.
     """
     document = asked("coverage", query, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="sites")
@@ -119,7 +119,7 @@ def _finding(finding: dict[str, Any]) -> str:
 
 
 def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """Return a row for each group of a kernel's layers in the same state."""
+    """Return a row for each group of layers of one kernel that are in the same state."""
     for (state, kernel, _), found in groupby(sites, key=lambda e: (e["state"], e["kernel"], e["category"] == "weight")):
         of = list(found)
         sums = [sum(each[key] for each in of) for key in ("fingerprints", "compared", "unlike", "evicted")]
@@ -129,7 +129,7 @@ def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
-    """Return a line for each set of numeric classes, with its sites."""
+    """Return a line for each division of the workers into numeric classes, with the sites that have it."""
     found: dict[str, list[dict[str, Any]]] = {}
     for each in sites:
         if each["service"] == service and each["numeric_classes"]:
@@ -139,7 +139,7 @@ def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
         kernels = list(dict.fromkeys(each["kernel"] or "others" for each in where))
         number = len(where[0]["numeric_classes"])
         lines.append(f"in {number} numeric classes: {who}: {units.listed(kernels, _BRICKS)}")
-    return lines[:_FINDINGS] + wording.more(len(lines) - _FINDINGS, "more way", " to tell them apart: --json")
+    return lines[:_FINDINGS] + wording.more(len(lines) - _FINDINGS, "more division", " into numeric classes: --json")
 
 
 def _layers(layers: Sequence[int | None]) -> str:
@@ -169,5 +169,5 @@ def _window(document: dict[str, Any]) -> Iterator[str]:
         unlooked = units.many(document["unlooked"], "fingerprint")
         sites = sum(each["state"] == "not_judged" for each in document["sites"])
         none = f"; {units.many(sites, 'site')} not judged" if sites else ""
-        why = "their sites had enough others, or they were evicted"
+        why = "their sites had enough other fingerprints, or they were evicted"
         yield f"{unlooked} that differ were not examined: {why}{none}"

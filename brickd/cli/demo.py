@@ -1,7 +1,7 @@
 """The verb `demo`.
 
 Owns: the start and end of a daemon and four workers, and the screens in between. Must not know: the computation of the
-workers. Invariant: the demonstration's processes always end with the verb, and leave no files.
+workers. Invariant: the processes of the demonstration always end with the verb, and leave no files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from brickd.shm.segment_files import find, open_file
 
 # The faults of the workers: the screens must name demo/1 and demo/3.
 _WORKERS = ("well", "damaged", "well", "slow")
-# The time as a share of the total, the command, the reason. Stragglers need five looks, ten seconds apart.
+# For each screen: the fraction of the total time, the command, the reason. Stragglers need five looks, ten seconds
+# apart.
 _TYPED = (
     (0.02, "weights demo", "do all have the same weights?"),
     (0.1, "diff demo", "do all compute the same?"),
@@ -49,7 +50,7 @@ Process = subprocess.Popen[bytes]
 
 @click.command()
 @click.option("--seconds", type=ParameterType(Duration(0.5, 600, "")), default="50s", show_default=True,
-              metavar="DURATION", help="Run for this time. The slow worker is found after 50 seconds.")  # fmt: skip
+              metavar="DURATION", help="Run for this time. To find the slow worker takes 50 seconds.")  # fmt: skip
 def demo(seconds: float) -> None:
     """Run a demonstration: four workers, one damaged, one slow.
 
@@ -84,7 +85,7 @@ def _place() -> Iterator[None]:
         try:
             yield
         finally:
-            for name in find(prefix):  # segments of killed workers
+            for name in find(prefix):  # segments that killed workers left
                 with open_file(name) as file:
                     file.unlink()
             Path(removed_file.path(prefix)).unlink(missing_ok=True)
@@ -92,9 +93,9 @@ def _place() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _running() -> Iterator[list[Process]]:
-    """Run workers and a daemon; the workers start after the daemon, so it misses no record."""
+    """Run workers and a daemon. The workers wait until the daemon runs, so it misses no record."""
     processes: list[Process] = []
-    # One thread per worker for the math library, because four workers share this machine.
+    # The math library gets one thread per worker, because four workers share this machine.
     environment = os.environ | dict.fromkeys(_VARIABLES, "1") | {"BRICKD_SERVICE": "demo"}
     try:
         for index, kind in enumerate(_WORKERS):
@@ -116,7 +117,7 @@ def _running() -> Iterator[list[Process]]:
 
 
 def _end(process: Process) -> None:
-    """Close a worker's input; terminate the daemon, which has no input."""
+    """Close the input of a worker, which ends it; terminate the daemon, which has no input."""
     if process.stdin is None:
         process.terminate()
     else:
@@ -145,7 +146,7 @@ def _wait(for_what: Callable[[], bool], processes: Sequence[Process], otherwise:
 
 
 def _until(moment: float, processes: Sequence[Process]) -> None:
-    """Show progress until this time."""
+    """Show progress until `moment`."""
     steps = max(1, round((moment - time.monotonic()) * 10))
     with click.progressbar(length=steps, label="running", file=sys.stderr, show_eta=False) as bar:
         while time.monotonic() < moment:

@@ -1,7 +1,7 @@
 """The verb `diff`.
 
-Owns: the options of `diff`, the exit code. Must not know: how workers are compared, the screen. Invariant: without
-anything to compare, it never exits as if workers were equal.
+Owns: the options of `diff`, the exit code. Must not know: how workers are compared, the screen. Invariant: if nothing
+could be compared, the exit code never says that workers are equal.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _FAILS = ("diverged", "within", "incomplete", "unproven", "slower")
     type=click.Choice(_FAILS),
     multiple=True,
     help="Exit 1 also for this verdict; diverged always exits 1. With unproven: exit 1 if no computed value could be"
-    " compared. With slower: exit 1 if a brick of the second worker takes longer than the first's. May be given several"
-    " times.",
+    " compared. With slower: exit 1 if a brick takes longer in the second worker than in the first."
+    " May be given several times.",
 )
 @click.option(
     "--slower-by",
@@ -109,7 +109,7 @@ def _is_slower(document: dict[str, Any], percent: float) -> bool:
 
 
 def _is_unproven(document: dict[str, Any]) -> bool:
-    """Whether no computed value was compared, or no weight if compared by weights."""
+    """Whether no computed value was compared. In a comparison by weights: whether no weight was compared."""
     classes = document["evidence_classes"]
     outputs = [each for each in classes if each["evidence"] != "weights"]
     return all(each["verdict"] == "unproven" for each in outputs or classes)

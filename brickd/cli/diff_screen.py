@@ -1,8 +1,8 @@
 """The screen of `brickd diff`.
 
 Owns: which lines the screen shows, and in which order. Must not know: how workers are compared, the exit code.
-Invariants: the first line has the evidence and the verdict; the number of unexamined fingerprints is shown; by default
-the screen has 24 lines.
+Invariants: the first line has the evidence and the verdict; the number of fingerprints that were not compared is shown;
+by default the screen has 24 lines.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ DIFFER = ("diverged", "routing")  # the verdicts of a difference
 
 
 def render(document: dict[str, Any], screen: Screen, every: bool, context: int | None, *, times: bool) -> list[str]:
-    """Return the lines; `times`: the times too, if no numbers can be compared."""
-    if document["verdict"] == "not_comparable":  # the final error says that
+    """Return the lines; `times` says whether to show times, too, if no numbers can be compared."""
+    if document["verdict"] == "not_comparable":  # the error at the end says this
         return _times(document["timing"], screen, every)[1:] if times else []
     title, *more = document["headlines"]
     bad = document["verdict"] in DIFFER
@@ -37,7 +37,7 @@ def render(document: dict[str, Any], screen: Screen, every: bool, context: int |
     rest = [escape.text(line, screen.width) for line in (*_counted(document), *_unseen(document["coverage"]))]
     rest += _times(document["timing"], screen, every)
     sites = [site for site in document["sites"] if site["compared"] or not site["not_comparable"]]
-    room = _LINES - len(lines) - len(rest) - 3  # an empty line, titles, and the line of omissions
+    room = _LINES - len(lines) - len(rest) - 3  # an empty line, titles, and the line that counts omissions
     apart = _apart(document["sites"], screen, None if every else room - _SITES_MIN)
     room = max(_SITES_MIN, room - len(apart))
     at = _place(document["first"], sites)
@@ -46,7 +46,8 @@ def render(document: dict[str, Any], screen: Screen, every: bool, context: int |
 
 
 def _both(first: dict[str, Any], screen: Screen) -> list[str]:
-    held = [side for side in (first["a"], first["b"]) if side["checksum"] is not None]  # a worker may lack a weight
+    # a worker may not have this weight
+    held = [side for side in (first["a"], first["b"]) if side["checksum"] is not None]
     return tables.figures(_STATISTICS, held, screen.width)
 
 
@@ -58,9 +59,10 @@ def _sites(shown: Sequence[dict[str, Any]], among: int, screen: Screen) -> list[
 
 
 def _apart(sites: Sequence[dict[str, Any]], screen: Screen, room: int | None) -> list[str]:
-    """Say where fingerprints could not be compared, and why; [] without enough room."""
+    """Say where fingerprints could not be compared, and why; [] if `room` is too small."""
     rows = [{**site, "times": sum(site["not_comparable"].values())} for site in sites if site["not_comparable"]]
-    most = len(rows) if room is None else min(_APART, room - 4)  # an empty line, titles, and the line of omissions
+    # an empty line, titles, and the line that counts omissions
+    most = len(rows) if room is None else min(_APART, room - 4)
     if not rows or most < 1:
         return []
     title = f"not comparable: {units.count(sum(row['times'] for row in rows))} at {units.many(len(rows), 'site')}"
@@ -77,7 +79,7 @@ def _place(first: dict[str, Any] | None, sites: Sequence[dict[str, Any]]) -> int
 
 
 def _near(sites: Sequence[dict[str, Any]], at: int | None, room: int) -> Sequence[dict[str, Any]]:
-    """Return the sites around the first difference, or all sites with a verdict or missing."""
+    """Return the sites around the first difference; without one, all sites with a verdict or with missing records."""
     if at is None:
         return [site for site in sites if site["verdict"] is not None or site["missing"]][:room]
     begin = max(0, min(at - _BEFORE, len(sites) - room))
@@ -104,7 +106,7 @@ def _counted(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _other_classes(document: dict[str, Any]) -> Iterator[str]:
-    """Return the other verdicts; the headlines report outputs that were not compared."""
+    """Return the verdicts by other classes of evidence. Outputs that were not compared are reported elsewhere."""
     for each in document["evidence_classes"]:
         if each["verdict"] == "unproven" and each["evidence"] == "weights" != document["evidence"]:
             yield f"by weights: unproven: {each['why']}"
@@ -117,12 +119,12 @@ def _other_classes(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _unseen(seen: dict[str, Any]) -> Iterator[str]:
-    """Count what was not compared."""
+    """Count the fingerprints that were not compared, by reason."""
     steps = seen["steps"] or {}
     counts = [
         (seen["lone"], "fingerprint without a counterpart", "fingerprints without a counterpart"),
         (seen["bare"], "fingerprint without inputs", None),
-        (seen["uncertain"], "fingerprint at an edge of the window", "fingerprints at an edge of the window"),
+        (seen["uncertain"], "fingerprint at the edge of the window", "fingerprints at the edge of the window"),
         (seen["unreadable"], "tensor that cannot be read", "tensors that cannot be read"),
         (steps.get("lone", 0), "step of one worker only", "steps of one worker only"),
         (steps.get("other", 0), "step of different work", "steps of different work"),
@@ -135,7 +137,7 @@ def _unseen(seen: dict[str, Any]) -> Iterator[str]:
 
 
 def _times(timing: dict[str, Any] | None, screen: Screen, every: bool) -> list[str]:
-    """Return the bricks whose times differ; `~`: perhaps by chance."""
+    """Return the bricks whose times differ; `~` marks a difference that may be chance."""
     if timing is None or not timing["bricks"]:
         return []
     a, b = (units.listed(timing[side], most=1) for side in ("a", "b"))
@@ -212,7 +214,7 @@ _SITES_APART = (
 
 
 def _paces(a: str, b: str) -> tuple[Figure, ...]:
-    """The columns of times, under the names of the workers."""
+    """The columns of times; their titles are the names of the workers."""
     return (
         Figure(Column("BRICK"), "brick", str),
         Figure(Column(a, "right"), "a", _median),

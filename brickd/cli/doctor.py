@@ -1,8 +1,8 @@
 """The verb `doctor`.
 
 Owns: how findings are shown. Must not know: single checks. Invariants: findings that need a fix come first, each with
-its complete fix on the next line, on a terminal of any width; fine ones are counted; it runs even if no other verb
-works.
+its complete fix on the next line, on a terminal of any width; checks without a problem are counted; this verb runs even
+if no other verb works.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COLOURS = {"broken": "red", "advice": "yellow"}
 def doctor(output: str) -> Exit:
     """Find problems of brickd on this machine, with their fixes.
 
-    Prints each problem with a command to paste. Use it when "brickd status" shows nothing. Exits 1 if something is
+    Prints each problem with a command that fixes it. Use it when "brickd status" shows nothing. Exits 1 if something is
     broken.
     """
     findings = _findings()

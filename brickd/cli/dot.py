@@ -1,8 +1,8 @@
 """The tree as a graph: text in the language of Graphviz, for `dot -Tsvg`.
 
 Owns: the look of nodes and edges, how a name becomes a label. Must not know: how places are merged, files. Invariants:
-any name is only text in the picture: it cannot form an escape of the language or an HTML entity; the same document
-gives the same text; omitted nodes are one node with their number.
+any name is only text in the picture: a name cannot form an escape of the language or an HTML entity; the same document
+always gives the same text; all omitted nodes below a node become one node with their number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from brickd.base import escape, units
 
 Node = Mapping[str, Any]
 
-# By kind: colour and shape.
+# For each kind of node: its colour and its shape.
 _KINDS = {
     "layer": ("#d8dee4", "folder"),
     "brick": ("#b6e3ff", "box"),
@@ -23,7 +23,7 @@ _KINDS = {
     "kernel": ("#aceebb", "ellipse"),
     "transfer": ("#fae17d", "hexagon"),
 }
-# By kind of the child: a brick contains bricks, launches kernels, makes transfers.
+# For each kind of child node: a brick contains bricks, launches kernels, makes transfers.
 _EDGES = {
     "kernel": 'label="launches", style="bold", color="#1a7f37"',
     "transfer": 'label="moves", style="dotted", color="#9a6700"',
@@ -96,6 +96,6 @@ def _quoted(lines: Sequence[str]) -> str:
 
 
 def _text(line: str) -> str:
-    # In a quoted label a backslash begins an escape, and an ampersand an entity.
+    # In a quoted label, a backslash begins an escape and an ampersand begins an entity.
     visible = escape.text(line, _NAME_WIDTH)
     return visible.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")

@@ -1,7 +1,7 @@
 """The verb `down`.
 
 Owns: the messages about the end of a daemon. Must not know: how a daemon ends. Invariant: the daemon is reported as
-ended only when its lock is free.
+ended only after it has released its lock.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _STEP_SECONDS = 0.02
 
 @click.command()
 @click.option("--wait", type=ParameterType(Duration(0, 3600, "")), default="20s", show_default=True, metavar="DURATION",
-              help="Wait at most this long for the end of the daemon.")  # fmt: skip
+              help="Wait at most this long until the daemon has ended.")  # fmt: skip
 @output_options
 def down(wait: float, output: str) -> None:
-    """Stop the daemon; the next one continues from its state."""
+    """Stop the daemon; the next daemon continues from its saved state."""
     here = runtime()
     pid = _holder(here)
     if pid is None:
@@ -52,7 +52,7 @@ def down(wait: float, output: str) -> None:
 
 
 def _holder(here: Runtime) -> int | None:
-    """Return the process that holds the daemon's lock."""
+    """Return the number of the process that holds the daemon's lock."""
     try:
         fd = os.open(here.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

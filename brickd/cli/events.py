@@ -1,6 +1,6 @@
 """The verb `events`.
 
-Owns: the human screen of events. Must not know: the causes of events. Invariant: missed events are counted.
+Owns: the screen of events. Must not know: the causes of events. Invariant: events that were missed are counted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ Event = dict[str, Any]
 def events(query: EventsQuery, recordings: Sequence[str], *, follow: bool, output: str) -> None:
     """List the events that the daemon logged.
 
-    An event is, for example, a new or dead worker, a loss, or a new verdict. Each event has the next command to run.
+    An event is, for example, a new or dead worker, lost records, or a new verdict. Each event has the next command to
+    run.
     """
     if recordings and follow:
         raise click.UsageError(f"--follow contradicts recording {recordings[0]}: give one of them")
@@ -58,11 +59,11 @@ def _follow(query: EventsQuery, output: str) -> NoReturn:
 
 def _missed(count: int) -> None:
     if count:
-        print_message(f"{plural(count, 'event')} before these are forgotten")
+        print_message(f"{plural(count, 'earlier event')} no longer stored")
 
 
 def _none(query: EventsQuery, document: dict[str, Any]) -> str:
-    """Return the text for no event; older events are named with the command that lists them."""
+    """Return the text that is shown without an event. If there are older events, it has the command that lists them."""
     newest = document["newest"]
     if not newest:
         return "nothing has happened yet"
@@ -77,7 +78,7 @@ def _render(events: Sequence[Event], seen: Screen, empty: str = "") -> list[str]
 
 
 def _lines(event: Event, seen: Screen) -> list[str]:
-    """Return the lines of an event, uncut; the next command is always on one line."""
+    """Return the lines of an event, uncut. The next command is always on a single line."""
     said = f"{event['time']}  {event['kind']}  {event['text']}"
     first, *others = escape.wrapped(said, None if seen.width is None else max(20, seen.width - 2))
     lines = [first, *(f"  {line}" for line in others)]

@@ -1,6 +1,6 @@
 """The verb `hang`.
 
-Owns: the human screen of a hang, and the wait between the two looks. Must not know: how a verdict is reached.
+Owns: the screen of a hang, and the wait between the two looks. Must not know: how a verdict is reached.
 Invariant: the verdicts come first.
 """
 
@@ -39,9 +39,10 @@ _AT_ONCE_SECONDS = 0.05
 def hang(query: HangQuery, recordings: Sequence[str], output: str) -> Exit:
     """Show which spans are open, and name the worker that is stuck.
 
-    Reads each thread twice, --watch DURATION apart. If a service has three or more workers, it names the worker that
-    the others wait for, or the worker that is stuck while the others move. In a recording, it compares the last two
-    snapshots. You can start it long after the hang began. Exits 1 if it names a worker.
+    Reads each thread twice, --watch DURATION apart. If a service has three or more workers, names the worker that the
+    others wait for, or the worker that is stuck while the others move. For a recording, compares the last two
+    snapshots.
+    You can run this command long after the hang began. Exits 1 if it names a worker.
 
     \b
     Examples:
@@ -63,13 +64,13 @@ def hang(query: HangQuery, recordings: Sequence[str], output: str) -> Exit:
 
 
 def _wait(query: HangQuery, passes: Passes) -> None:
-    """Show progress while the daemon watches; without workers it answers at once."""
+    """Show progress while the daemon watches the workers. If there are no workers, the daemon answers at once."""
     if not passes(_AT_ONCE_SECONDS):
         progress.watch(query.watch, passes)
 
 
 def watched(world: World, query: HangQuery) -> Answer:
-    """Look twice without a daemon, and wait between the looks."""
+    """Read the workers twice without a daemon, and wait between the two looks."""
     from brickd.views import hang
 
     before = hang.look(world, query)
@@ -89,7 +90,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _inside(path: Sequence[str]) -> str:
-    """Return the outer bricks, the nearest first, because a cell is cut at its end."""
+    """Return the outer bricks, the innermost of them first, because a cell is cut at its end."""
     around = path[-2::-1]
     return " < ".join([*around[:_NEAREST], *(["…"] if len(around) > _NEAREST else [])])
 

@@ -2,7 +2,8 @@
 
 Owns: the conditions with their expected values, the line and its document. Must not know: how a status is made.
 Invariants: a condition has the value seen and the value expected, and the next command if these differ; an ignored
-condition is always healthy, and so is one whose problems are silenced; the line shows unhealthy conditions first.
+condition is always healthy, and so is a condition whose problems are all silenced; the line shows unhealthy conditions
+first.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from brickd.views.next_command import command as next_command
 if TYPE_CHECKING:
     from brickd.views.common import Document
 
-_PROOFS = ("diverged", "equal", "unproven")  # the first of these is the verdict on several classes together
-_STILL_NS = 10_000_000_000  # a turn takes at most a second, or less than this if it removes a dead worker
+_PROOFS = ("diverged", "equal", "unproven")  # of several verdicts, the first in this order counts
+# A turn of the daemon's loop takes at most a second, or up to this time if it removes a dead worker.
+_STILL_NS = 10_000_000_000
 REQUIRED = ("weights", "outputs", "row", "history")
 _IS = {"stuck": "stuck", "memory": "growing", "slower": "slower than before", "nan": "computes NaN or Inf"}
 NAMES = (
@@ -35,7 +37,7 @@ NAMES = (
     *("removed", "workers"),
 )
 
-# The kind of problem of each condition. The daemon's own problems cannot be silenced.
+# For each condition, the kind of problem that belongs to it. Problems of the daemon itself cannot be silenced.
 _KINDS = {name: name for name in NAMES if name not in ("daemon", "checkpoint")} | {
     "dead": "died", "diverged": "numbers", "removed": "uncounted",
 }  # fmt: skip
@@ -47,9 +49,11 @@ class Bounds(Query):
     max_lost: int = given(
         Whole(0, None, "With --check: accept at most N lost spans, details and events.", metavar="N"), default=0
     )
-    max_dead: int = given(Whole(0, None, "With --check: accept at most N workers that died.", metavar="N"), default=0)
+    max_dead: int = given(Whole(0, None, "With --check: accept at most N dead workers.", metavar="N"), default=0)
     need_daemon: bool = given(
-        Switch("With --check: require a daemon that answers. Without it, only a daemon that died is unhealthy."),
+        Switch(
+            "With --check: require a daemon that answers. Without this option, only a daemon that died is unhealthy."
+        ),
         default=False,
     )
     ignore: tuple[str, ...] = given(
@@ -67,7 +71,7 @@ class Bounds(Query):
 
 
 class Condition(NamedTuple):
-    """A condition: the values seen and expected, as text; `command` None: it is healthy."""
+    """A condition: the values seen and expected, as text; `command` is None if the condition is healthy."""
 
     name: str
     healthy: bool
@@ -103,7 +107,7 @@ def _line(judged: Sequence[Condition], well: bool, screen: Screen) -> str:
 
 
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
-    """Judge a status; `missing`: a daemon that does not answer; None: the daemon answers, or never ran."""
+    """Judge a status; `missing` describes a daemon that does not answer. None: the daemon answers, or never ran."""
     workers = status["workers"]
     died = sum(worker["together"] for worker in workers if worker["state"] == "died")
     quarantined = sum(worker["together"] for worker in workers if worker["state"] == "quarantined")
@@ -162,7 +166,7 @@ def _workers(workers: Sequence[Document], *, empty: bool) -> Condition:
 
 
 def _required(what: str, status: Document) -> Condition:
-    """Judge whether a class of evidence is equal in each service of `living`; of outputs, one class is enough."""
+    """Judge whether the evidence `what` is equal in each service of `living`. For outputs, one class is enough."""
     classes = OUTPUTS_BY if what == "outputs" else (what,)
     by_service: dict[str, list[dict[str, Any]]] = {}
     for each in living(status):
@@ -182,7 +186,7 @@ def _required(what: str, status: Document) -> Condition:
 
 
 def living(status: Document) -> list[dict[str, Any]]:
-    """Return the verdicts on services with a live worker, or on all if there is no live worker."""
+    """Return the verdicts on services with a live worker, or all verdicts if no worker is alive."""
     live = {worker["service"] for worker in status["workers"] if worker["state"] == "live"}
     return [each for each in status["evidence"] if each["service"] in live or not live]
 

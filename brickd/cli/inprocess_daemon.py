@@ -1,8 +1,8 @@
-"""A daemon in this process, and a guardian process that ends its orders if it is killed.
+"""A daemon in this process, and a guardian process that ends the daemon's orders if this process is killed.
 
 Owns: the directory, descriptors and group of such a process, and the guardian. Must not know: the work of the daemon.
-Invariants: whenever the process ends, the daemon ends cleanly, saves its state, and ends its orders to workers; the
-guardian has no other task, and ends with the process that it guards.
+Invariants: whenever the process ends, the daemon ends cleanly: it saves its state and withdraws its orders to workers;
+the guardian has no other task, and ends with the process that it guards.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _USUAL_GC = (700, 10, 10)
 
 
 def group() -> int | None:
-    """Return the group whose members may query the daemon; None: no group.
+    """Return the group whose members may query the daemon; None without a group.
 
     Raises:
-        DaemonRefused: there is no such group.
+            DaemonRefused: the group does not exist.
     """
     import grp
 
@@ -46,7 +46,7 @@ def group() -> int | None:
 
 
 def descriptors() -> Descriptors:
-    """Raise the limit of open files to the hard limit; return how many workers and clients fit.
+    """Raise the limit of open files to the hard limit; return how many workers and clients fit into it.
 
     Raises:
         DaemonRefused: the limit is too low.
@@ -65,17 +65,17 @@ def draining(
     stays: bool = True,
     targets: Sequence[Target] = (),
 ) -> Iterator[Daemon]:
-    """Run a daemon that drains.
+    """Run a daemon that drains workers.
 
     Args:
-        here: its directory.
-        group: the group whose members may query it; None: no group.
-        numerics_bytes: the limit of fingerprints in memory.
-        stays: whether workers that end cleanly leave their segments for it; False for a recording only.
+        here: the runtime directory of the daemon.
+        group: the group whose members may query the daemon; None without a group.
+        numerics_bytes: the limit in bytes of the fingerprints in memory.
+        stays: whether workers that end cleanly leave their segments for the daemon; False for a recording only.
         targets: the receivers of alarms.
 
     Raises:
-        DaemonRefused: it may not start.
+        DaemonRefused: the daemon may not start.
     """
     gc.set_threshold(*_USUAL_GC)
     with Home(here, group=group) as home:
@@ -90,10 +90,10 @@ def draining(
 
 @contextlib.contextmanager
 def guarded(here: Runtime, group: int | None) -> Iterator[None]:
-    """Start a guardian, which acts if this process is killed; call this before threads start."""
+    """Start a guardian, which acts if this process is killed. It forks, so it must run before threads start."""
     try:
         guardian = _begin(here, group)
-    except OSError:  # Linux before 5.3, or no room for a process: the next daemon ends the orders
+    except OSError:  # Linux before 5.3, or no room for a process. Then the next daemon ends the orders.
         yield
         return
     try:
@@ -102,7 +102,7 @@ def guarded(here: Runtime, group: int | None) -> Iterator[None]:
         _dismiss(guardian)
         raise
     else:
-        _dismiss(guardian)  # reached only without another exception; after one, the guardian cleans up
+        _dismiss(guardian)  # not reached after an exception: then the guardian cleans up
 
 
 def _begin(here: Runtime, group: int | None) -> int:
@@ -131,11 +131,11 @@ def _guard(process: int, here: Runtime, group: int | None) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for each in range(3):
         os.dup2(nothing, each)
-    for fd in map(int, os.listdir("/proc/self/fd")):  # the limit may be a billion
+    for fd in map(int, os.listdir("/proc/self/fd")):  # lists the open ones, because the limit may be a billion
         if fd > 2 and fd != process:
             with contextlib.suppress(OSError):
                 os.close(fd)
-    select.select([process], [], [])  # the locks of the guardian are free only after that
-    # A daemon that already runs does the same.
+    select.select([process], [], [])  # waits until the guarded process has ended and its locks are free
+    # This does nothing if another daemon already runs, because that daemon ends the orders itself.
     with contextlib.suppress(BrickdError), draining(here, group, stays=False):
         pass

@@ -1,7 +1,7 @@
 """The verb `inspect`.
 
-Owns: the human screen of one segment. Must not know: how a segment is read. Invariant: the segment's values are shown
-unchanged, but escaped.
+Owns: the screen of one segment. Must not know: how a segment is read. Invariant: the values in the segment are shown
+unchanged, except for escapes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _if_known(write: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def _short(hexadecimal: str) -> str:
-    """Format a 64-bit number that is usually small."""
+    """Format a 64-bit number, which is usually small."""
     return hexadecimal.lstrip("0") or "0"
 
 
@@ -86,15 +86,16 @@ _CHECKSUMS = (
 def inspect(query: InspectQuery, recordings: Sequence[str], output: str) -> None:
     """Show one segment in full: header, lanes, ledger, rings.
 
-    Name a segment by its worker or by its file name. Shows the newest records of each ring. With a daemon, it also
-    shows the newest spans that the daemon drained, and the longest span of each place.
+    Name a segment by its worker or by its file name. Shows the newest records of each ring. With a daemon, also shows
+    the
+    newest spans that the daemon drained, and the longest span of each place.
     """
     document = asked("inspect", query, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="lanes")
 
 
 def _thinned(document: dict[str, Any]) -> str:
-    """Describe the settings of fingerprints by step and site."""
+    """Describe which steps and sites are fingerprinted."""
     control, configured = document["control"], document["configured"]["fingerprints"]
     current = f", fingerprints {control['fingerprints']}" if control["fingerprints"] != DEFAULT else ""
     started = f", started with fingerprints {configured}" if configured != DEFAULT else ""
@@ -161,7 +162,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _timed(records: Sequence[dict[str, Any]], newest_ns: int | None) -> list[dict[str, Any]]:
-    """The records with their time relative to the newest one, in microseconds; None: it has none."""
+    """Return the records with their time relative to the newest record, in microseconds; None without a time."""
     times = (each["since_start_ns"] for each in records)
     return [
         each | {"at_us": None if time is None or newest_ns is None else (time - newest_ns) / 1_000}

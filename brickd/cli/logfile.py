@@ -1,8 +1,8 @@
 """The log file of a daemon in the background.
 
 Owns: the file, its limit, the redirection of the process's output. Must not know: the content. Invariants: there are at
-most two files, the current log and the previous one, and each exceeds the limit by at most one write; a log that cannot
-be written has no other effect.
+most two files, the current log and the previous one; a file exceeds the limit by at most one write; if the log cannot
+be written, the daemon continues without it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 20
 
 
 def opened(path: Path, most_bytes: int = MOST_BYTES) -> int:
-    """Open the log; start a new file if the old one exceeds the limit."""
+    """Open the log. If the old file exceeds the limit, start a new file."""
     with contextlib.suppress(FileNotFoundError):
         if path.lstat().st_size > most_bytes:
             path.replace(path.with_name(f"{path.name}.1"))
@@ -30,7 +30,7 @@ def opened(path: Path, most_bytes: int = MOST_BYTES) -> int:
 
 
 def printed_to(path: Path) -> io.TextIOWrapper:
-    """A stderr for a process whose descriptors 1 and 2 are the log."""
+    """Return a stderr for a process whose descriptors 1 and 2 are the log."""
     return io.TextIOWrapper(LogFile(path, (1, 2)), "utf-8", "backslashreplace", write_through=True)
 
 
@@ -40,14 +40,14 @@ class LogFile(io.RawIOBase):
     def __init__(self, path: Path, fds: Sequence[int], most_bytes: int = MOST_BYTES) -> None:
         self.name = os.fspath(path)
         self._path, self._fds, self._most_bytes = path, fds, most_bytes
-        self._lock = threading.RLock()  # garbage collection during a write may write, too
+        self._lock = threading.RLock()  # reentrant, because garbage collection during a write may write too
 
     def writable(self) -> bool:
         """Return True."""
         return True
 
     def write(self, text: Buffer) -> int:
-        """Write as much as possible; the caller never gets an error."""
+        """Write as much as possible. The caller never gets an error."""
         content = bytes(text)
         with self._lock, contextlib.suppress(OSError):
             room = self._most_bytes - len(content)
@@ -59,7 +59,7 @@ class LogFile(io.RawIOBase):
     def _begin_anew(self, room: int) -> None:
         try:
             log = opened(self._path, room)
-        except OSError:  # the directory is gone, or the disk is full
+        except OSError:  # the directory was removed, or the disk is full
             os.ftruncate(self._fds[0], 0)
             return
         for fd in self._fds:

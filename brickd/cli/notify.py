@@ -26,7 +26,7 @@ def notify(what: str, output: str) -> Exit:
     """Send a test alarm to the daemon's targets.
 
     Sends one document with the state "test" to the command of "brickd up --notify-exec" and to the URL of "brickd up
-    --notify-url", and shows how each answered. Exits 1 if a target failed. Needs a daemon.
+    --notify-url", and shows the answer of each. Exits 1 if a target failed. Needs a daemon.
 
     \b
     Example:

@@ -24,7 +24,7 @@ _FORMATS = ("table", "json", "jsonl", "csv")
 
 
 class Screen(NamedTuple):
-    """The target of human text: its width (None: a pipe, so nothing is cut), its colours."""
+    """The target of human text: its colours and its width. None as width: a pipe, where nothing is cut."""
 
     width: int | None
     colour: bool
@@ -35,7 +35,7 @@ class Screen(NamedTuple):
 
 
 def output_options(verb: Callable[..., Result]) -> Callable[..., Result]:
-    """Add -o/--output and --json to a verb; it receives one keyword, `output`, for `emit`."""
+    """Add -o/--output and --json to a verb. The verb receives the format in the keyword `output`, for `emit`."""
 
     @click.option(
         "-o", "--output", type=click.Choice(_FORMATS), help="Print the result in this format (default: table)."
@@ -54,11 +54,11 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
     """Print a verb's result on stdout.
 
     Args:
-        document: JSON-able, with its `schema_version`.
+        document: a document that is valid JSON, with its `schema_version`.
         output: the value from `output_options`.
-        table: renders the lines of human text, with every worker's string escaped.
-        rows: the key of the list of rows for jsonl and csv (an empty list gives an empty csv, without titles); None:
-            the document is the only row.
+        table: returns the lines of human text, in which every string of a worker is escaped.
+        rows: the key of the list of rows for jsonl and csv; an empty list gives an empty csv, without titles. None: the
+            document is the only row.
     """
     elements = [document] if rows is None else document[rows]
     match output:
@@ -74,13 +74,13 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
 
 def print_message(message: str) -> None:
     """Print a line for the user on stderr."""
-    # If stderr is also gone, nobody can read it.
+    # If stderr is also closed, the message cannot be shown.
     with contextlib.suppress(OSError):
         click.echo(f"brickd: {escape.text(message)}", err=True)
 
 
 def screen() -> Screen:
-    """Describe stdout."""
+    """Return the width and the colours of stdout."""
     on_terminal = sys.stdout.isatty()
     columns = os.environ.get("COLUMNS", "")
     if columns.isascii() and columns.isdigit():

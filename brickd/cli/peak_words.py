@@ -1,8 +1,9 @@
 """Words about peaks, shared by `calibrate`, `roofline` and the picture.
 
 Owns: how a lower bound, its reason and the load of a measurement are written. Must not know: how a peak is measured.
-Invariants: strings are raw, and the caller escapes them; a lower bound is always marked, and its reason names the next
-command.
+Invariants: strings are not escaped, so the caller escapes them; a lower bound is always marked, and its reason names
+the
+next command.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _WHY = {
     "throttled": "were throttled by a limit of a control group",
     "stolen": "lost time to the hypervisor",
     "shared": "ran next to other work that shares a core, cache or memory",
-    "virtual": "cannot be checked, as other virtual machines may share it",
+    "virtual": "cannot be checked, because other virtual machines may share the hardware",
     "unseen": "cannot be checked, because other work on a GPU is not visible",
 }
 _AGAIN = "to measure lower bounds again, with less other work: brickd calibrate"
@@ -26,22 +27,22 @@ _GIVE = "to use the peaks of a data sheet: brickd calibrate --device NAME --peak
 
 
 def at_least(text: str, bounded: bool) -> str:
-    """Format a value; mark a lower bound."""
+    """Return the text, with a mark if the value is a lower bound."""
     return f"≥ {text}" if bounded else text
 
 
 def at_most(text: str, bounded: bool) -> str:
-    """Format a value; mark an upper bound."""
+    """Return the text, with a mark if the value is an upper bound."""
     return f"≤ {text}" if bounded else text
 
 
 def machine(of: Mapping[str, Any]) -> str:
-    """The processors of a machine: their model, and how many cores were available."""
+    """Describe the processors of a machine: their model, and how many cores were available."""
     return f"{of['cpu_model']}, {units.plural(of['cpus'], 'core')}"
 
 
 def processors(number: float) -> str:
-    """A number of processors, on average.
+    """Format an average number of processors.
 
     >>> processors(6.44)
     '6.4 processors'
@@ -50,7 +51,7 @@ def processors(number: float) -> str:
 
 
 def load(device: Mapping[str, Any], of: Collection[str] | None = None) -> str:
-    """Return a suffix about other work during the measurement; "": none, or not measured."""
+    """Return a suffix about other work during the measurement; "" if there was none, or if it was not measured."""
     evidence = [each for what, each in device["evidence"].items() if of is None or what in of]
     if any(each["under_load"] for each in evidence):
         others = max(each["others_processors"] for each in evidence if each["under_load"])
@@ -69,7 +70,7 @@ def bounds(device: Mapping[str, Any], of: Collection[str] | None = None) -> Sequ
 
 def _why(evidence: Mapping[str, Any]) -> str:
     if not evidence["rounds"]:
-        return "it was measured by an earlier brickd, which did not check for other work"
+        return "an earlier version of brickd, which did not check for other work, measured it"
     disturbed = [(count, _WHY.get(what, what)) for what, count in evidence["disturbed_by"].items()]
     reasons = ", ".join(f"{units.count(count)} {why}" for count, why in sorted(disturbed, reverse=True))
     rounds, undisturbed = units.many(evidence["rounds"], "round"), evidence["undisturbed_rounds"]

@@ -1,7 +1,6 @@
-"""Progress display.
+"""The display of progress on stderr.
 
-Owns: the display of progress on stderr. Must not know: the reason for the wait. Invariant: nothing is written if stderr
-is not a terminal.
+Must not know: the reason for the wait. Invariant: if stderr is not a terminal, nothing is written.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from brickd.views.fetch_answer import Passes, Reads
 _STEPS = 20
 _PATIENCE_SECONDS = 1.0  # a shorter wait shows no progress
 _AGAIN_SECONDS = 0.1
-_COLUMNS = 80  # if a terminal does not report its width
+_COLUMNS = 80  # for a terminal that does not report its width
 
 
 def watch(seconds: float, passes: Passes = time.sleep) -> None:
-    """Show progress for `seconds`; `passes` waits for a part of them, and returns true to stop."""
+    """Show progress for `seconds`. The function `passes` waits for a part of this time; it returns true to stop."""
     label = f"watching for {seconds:g} s whether a worker moves"
     with click.progressbar(length=_STEPS, label=label, file=sys.stderr, show_eta=False) as bar:
         for _ in range(_STEPS):
@@ -35,10 +34,10 @@ def watch(seconds: float, passes: Passes = time.sleep) -> None:
 
 @contextmanager
 def reading() -> Iterator[Reads]:
-    """Show the progress of reading files if it takes long.
+    """Show the progress of reading files if that takes long.
 
     Yields:
-        A function of a file's path, the position in it, and its length.
+        A function that takes the path of a file, the position in it, and its length.
     """
     due = time.monotonic() + _PATIENCE_SECONDS
     shown = False
@@ -57,7 +56,7 @@ def reading() -> Iterator[Reads]:
 
 
 def show(line: str) -> None:
-    """Replace the last line; "": erase it."""
+    """Replace the last line; "" erases it."""
     if sys.stderr.isatty():
         room = max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS) - 1)
         sys.stderr.write(f"\r{escape.text(line, room)}\x1b[K")

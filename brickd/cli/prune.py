@@ -44,8 +44,9 @@ from brickd.shm.segment_files import prefix
 def prune(query: WorkersQuery, dry_run: bool, refused: bool, output: str) -> None:
     """Remove the segments of workers that ended or died.
 
-    A worker has died if its lock is free and its segment did not change for five seconds. The daemon also forgets its
-    totals of these workers. Each removed segment leaves a record, so its spans are still counted, as removed.
+    A worker has died if its lock is free and its segment did not change for five seconds. The daemon also forgets the
+    totals of these workers. Each removed segment leaves a small record, so that its spans are still counted, as
+    removed.
     """
     if refused and query.names:
         raise click.UsageError(f"--refused contradicts a worker's name, {query.names[0]}: give one of them")
@@ -54,11 +55,11 @@ def prune(query: WorkersQuery, dry_run: bool, refused: bool, output: str) -> Non
     left = left_behind()[0]
     kept = [each for each in (*left.gone.values(), *left.older) if uuids is None or each.reading.uuid in uuids]
     noted = 0 if dead is not None else asked("status", StatusQuery())["removed"]["unasked_workers"]
-    # Do this first: the removals below need room for their records.
+    # This comes first, because the removals below need room for their records.
     wanted = bool(kept or noted or removed_file.look(prefix()).full)
     forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(dead, wanted)
     outcome = pruning.prune(remove=not dry_run, refused_too=refused, uuids=uuids, wait=watch)
-    if outcome.removed and not dry_run:  # until now the checkpoint may have listed these workers as live
+    if outcome.removed and not dry_run:  # the old checkpoint may list these workers as live
         forgotten += _forget(dead, runtime().checkpoint.exists())
     document = {
         "schema_version": 1,
@@ -94,10 +95,10 @@ def prune(query: WorkersQuery, dry_run: bool, refused: bool, output: str) -> Non
 
 
 def _dead(query: WorkersQuery) -> dict[str, str] | None:
-    """Return the dead ones among the named workers, by uuid; None: no name was given.
+    """Return the dead workers among the named ones, by uuid; None if no name was given.
 
     Raises:
-        NoSuchWorker: no worker has such a name, or all of them are alive.
+            NoSuchWorker: no worker has such a name, or all of these workers are alive.
     """
     if not query.names:
         return None
@@ -110,12 +111,12 @@ def _dead(query: WorkersQuery) -> dict[str, str] | None:
 
 
 def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
-    """Forget dead workers in the daemon, or in its checkpoint if `wanted`; return their number."""
+    """Forget dead workers in the daemon, or in its checkpoint if `wanted`; return the number of forgotten workers."""
     try:
         order = Forgetting(() if dead is None else tuple(dead.values()))
         forgotten: int = ask_daemon("forget", order, post=True)["forgotten"]
         return forgotten
-    except TurnedAway:  # another user's daemon: that user's workers are invisible, too
+    except TurnedAway:  # a daemon of another user, whose workers are not visible here
         return 0
     except NoDaemon:
         if not wanted:

@@ -1,7 +1,7 @@
 """The command-line arguments and options of a query.
 
-Owns: the translation of a query into them. Must not know: single queries, where they are answered. Invariant: the
-command line accepts exactly the parameters of the query.
+Owns: the translation of a query into arguments and options. Must not know: single queries, where a query is answered.
+Invariant: the command line accepts exactly the parameters of the query.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def asks(
 
     Args:
         kind: the kind of query.
-        complete: completes its arguments.
+        complete: completes the arguments of the verb.
         keyword: the verb's parameter for the query.
-        recorded: whether the verb also takes recordings, as `recordings`; None: as the query declares.
+        recorded: whether the verb also takes recordings, as `recordings`; None if the query declares that.
     """
     takes_recordings = kind.__name__ in (verb.query for verb in VERBS.values()) if recorded is None else recorded
 
@@ -68,7 +68,7 @@ def _positional(kind: type[Query]) -> tuple[str, Parameter] | None:
 
 
 def _recordings(kind: type[Query], complete: Complete) -> Callable[[Verb[Result]], Verb[Result]]:
-    """Declare one argument for recordings and for the names that the query takes."""
+    """Declare one argument that takes both recordings and the names of the query."""
     positional = _positional(kind)
     metavar = " ".join(["[RECORDING]...", *([positional[1].metavar or ""] if positional else [])])
     return click.argument(
@@ -102,7 +102,7 @@ def _option(name: str, parameter: Parameter, unless: Any) -> Callable[[Verb[Resu
 
 
 class ParameterType(click.ParamType[Any]):
-    """A click type that lets a parameter read the value, so errors name its option."""
+    """A click type that lets a parameter parse the value, so that errors name the parameter's option."""
 
     name = "value"
 
@@ -110,7 +110,7 @@ class ParameterType(click.ParamType[Any]):
         self.parameter = parameter
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert a value; a usage error if the parameter does not accept it."""
+        """Convert a value; raise a usage error if the parameter does not accept it."""
         found = self.parameter.read(value) if isinstance(value, str) else value
         if not self.parameter.takes((found,) if self.parameter.several else found):
             self.fail(f"{value} is not {self.parameter.wanted}", param, ctx)

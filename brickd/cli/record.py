@@ -1,8 +1,8 @@
 """The verb `record`.
 
 Owns: the choice whether the daemon or this process records, the messages about it. Must not know: the content of a
-recording, how its files are fetched. Invariants: no existing file is overwritten; the recording is kept, however it
-ends, and a message gives its path; if the client disconnects, the daemon ends the recording.
+recording, how its files are fetched. Invariants: no existing file is overwritten; however the recording ends, its files
+are kept and a message gives their path; if the client disconnects, the daemon ends the recording.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def record(order: StartRecording, file: str | None, fetch: str | None, as_json: 
     """Record the workers into a file.
 
     The daemon makes the recording. Without a daemon, this process makes it. Ctrl-C ends the recording and keeps the
-    file. Every verb that shows data accepts the file as RECORDING. If a recording stays at the daemon, fetch it with
-    --fetch. The daemon keeps the eight newest of them, and "brickd doctor" lists them.
+    file. Every verb that shows data accepts the file as RECORDING. If a recording stays with the daemon, fetch it with
+    --fetch. The daemon keeps the eight newest recordings, and "brickd doctor" lists them.
 
     \b
     Examples:
@@ -77,7 +77,7 @@ def _emitted(document: Document, complete: bool, as_json: bool) -> Exit | None:
 
 
 def _require_free(out: Path) -> None:
-    """Refuse paths that would cause a failure later: when the first file is full, or at the end."""
+    """Refuse a path that would cause a failure later, such as when the recording ends."""
     for taken in [out] if os.path.lexists(out) else _following(out):
         raise BrickdError(f"{taken}: already exists: remove it, or use another -o FILE")
     if not os.access(out.parent, os.W_OK | os.X_OK):
@@ -86,11 +86,11 @@ def _require_free(out: Path) -> None:
 
 
 def _following(first: Path) -> list[Path]:
-    """Return the existing files that have the names of later files."""
+    """Return existing files with names that the later files of this recording would get."""
     numbers = re.compile(rf"{re.escape(first.name.removesuffix(SUFFIX))}\.[1-9][0-9]*{re.escape(SUFFIX)}")
     try:
         return sorted(path for path in first.parent.iterdir() if numbers.fullmatch(path.name))
-    except OSError:  # writable but not readable: creating each file checks it
+    except OSError:  # the directory is not readable: the creation of each file checks its name
         return []
 
 
@@ -98,7 +98,7 @@ def _following(first: Path) -> list[Path]:
 
 
 def _recorded(order: StartRecording, out: Path) -> tuple[Document, bool]:
-    """Record; return the recording's document, and whether all of its files are at `out`."""
+    """Record; return the document of the recording, and whether all its files are at `out`."""
     complete = True
     try:
         document = _by_daemon(order)
@@ -122,7 +122,7 @@ def _by_daemon(order: StartRecording) -> Document:
     _, begun = first
 
     def end() -> None:
-        with contextlib.suppress(BrickdError):  # the recording has already ended, perhaps with the daemon
+        with contextlib.suppress(BrickdError):  # the recording may already have ended, with the daemon
             client.ask("record/end", to_query(EndRecording(begun["recording"])), post=True).document()
 
     return _followed(order, [first], messages, end)
@@ -148,7 +148,7 @@ def _followed(
 ) -> Document:
     """Show progress until the recording is over; return its document.
 
-    The first signal ends the recording, the second one ends this process.
+    The first signal ends the recording; the second signal ends this process.
     """
 
     def ended(number: int, _: FrameType | None) -> None:
@@ -173,10 +173,10 @@ def _followed(
 
 @contextlib.contextmanager
 def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Collection[int]]:
-    """Handle the signals that would end this process; restore the old handlers at exit.
+    """Handle the signals that would end this process; restore the old handlers at the end.
 
     Yields:
-        These signals, without those that nohup or the shell of a script ignores.
+            The handled signals. Signals that nohup or the shell of a script ignores are left out.
     """
     handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     before = {each: signal.signal(each, handler) for each in handled}
@@ -191,7 +191,7 @@ def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Col
 
 
 def _unfetched(recording: str) -> Document:
-    """Return the recording with this id that was not fetched yet."""
+    """Return the recording with this id, if it was not fetched yet."""
     for each in unfetched():
         if each["recording"] == recording:
             if each["written"]:

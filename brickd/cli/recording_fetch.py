@@ -1,8 +1,8 @@
-"""Fetch the daemon's recordings.
+"""Fetches the daemon's recordings.
 
-Owns: the ways to fetch: a link if possible, else a copy from the daemon. Must not know: the recorder, the content of a
-file. Invariants: a file stays with the daemon until all of it is at its new path; no existing file is overwritten;
-after any failure a message says where the file is.
+Owns: the ways to fetch a file: by a link if possible, else by a copy from the daemon. Must not know: the recorder, the
+content of a file. Invariants: the daemon keeps a file until all of it is at its new path; no existing file is
+overwritten; after any failure a message says where the file is.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from brickd.query.query import to_query
 from brickd.recording.chunks import open_recording
 from brickd.recording.rotation import numbered
 
-_FILE_SECONDS = 30.0  # the daemon may take this long to read a piece
+_FILE_SECONDS = 30.0  # the daemon may take this long to read one piece of a file
 _QUIET_SECONDS = 1.0
 
 
 def fetch(recording: str, files: list[dict[str, Any]], first: Path) -> bool:
-    """Fetch the files of a recording; returns whether all were fetched.
+    """Fetch the files of a recording; return whether all were fetched.
 
     Args:
-        recording: its id.
-        files: their entries from the daemon; fetching replaces a file's path by its new path.
-        first: the new path of its first file.
+        recording: the id of the recording.
+        files: the daemon's entries for the files; in each, the path is replaced by the new path.
+        first: the new path of the first file.
     """
     fetched = 0
     for each in files:
@@ -61,7 +61,7 @@ def _stays(path: Path, recording: str) -> str:
 
 
 def _linked(path: Path, out: Path, asked: RecordedFile) -> bool:
-    """Move a file without a copy if it is this user's and on the same file system."""
+    """Move a file without a copy, if it belongs to this user and is on the same file system."""
     try:
         with open_recording(os.fspath(path)) as found:  # in another mount namespace, the path may be another file
             if (found.title.id.hex(), found.title.number) != (asked.recording, asked.number):
@@ -71,24 +71,25 @@ def _linked(path: Path, out: Path, asked: RecordedFile) -> bool:
         raise
     except (BrickdError, OSError):
         return False
-    with contextlib.suppress(OSError):  # if this fails, the file has two names
+    with contextlib.suppress(OSError):  # if this fails, the file keeps both names
         path.unlink()
     return True
 
 
 def _copied(out: Path, asked: RecordedFile, length: int) -> None:
-    """Copy a file from the daemon, then let the daemon remove its own."""
+    """Copy a file from the daemon, then tell the daemon to remove its own."""
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     pieces = client.ask("record/file", to_query(asked), seconds=_FILE_SECONDS).pieces()
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # as in the daemon's directory
     try:
-        with open(fd, "wb", buffering=0) as file:  # unbuffered: a buffer would be written at close, even after an error
+        # unbuffered, because a buffer is written at close even after an error
+        with open(fd, "wb", buffering=0) as file:
             for piece in _shown(pieces, length):
                 rest = memoryview(piece)
                 while rest:
                     rest = rest[file.write(rest) :]
             os.fsync(fd)
-        # Reserve the name first: a rename would overwrite an existing file, and some file systems have no links.
+        # Reserve the name first. A rename alone would overwrite an existing file, and some file systems have no links.
         os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         draft.rename(out)
     except BaseException:
@@ -102,7 +103,7 @@ def _copied(out: Path, asked: RecordedFile, length: int) -> None:
 
 
 def _settled(directory: Path) -> None:
-    """Sync the directory, so that the name is also on the disk."""
+    """Sync the directory, so that the file's name is also on the disk."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -111,7 +112,7 @@ def _settled(directory: Path) -> None:
 
 
 def _shown(pieces: Iterator[bytes], length: int) -> Iterator[bytes]:
-    """Forward the pieces; show progress if it takes long."""
+    """Forward the pieces of a file; show progress if that takes long."""
     begun, received = time.monotonic(), 0
     try:
         for piece in pieces:

@@ -1,8 +1,8 @@
 """The verb `roofline`.
 
 Owns: the screen of distances, the file of the picture. Must not know: segments, how a distance is computed. Invariants:
-bricks that are cut off, unknown or above their roof are counted; a message says if the peaks are another machine's,
-were measured under load, are only lower bounds, or are too low for what a brick did; a column has one unit.
+bricks that are omitted, unknown or above their roof are counted; a message says if the peaks are of another machine,
+were measured under load, are only lower bounds, or are lower than what a brick reached; a column has one unit.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ _LACKING = {"flops": "operations", "bytes": "bytes", "total_ns": "time"}
 def roofline(query: RooflineQuery, recordings: Sequence[str], svg: Path | None, output: str) -> None:
     """Compare each brick with the peak performance of a device.
 
-    For each brick that reports operations and bytes, shows how close it is to the roof, its limit, and how much time
-    you can gain. Counts the other bricks, with the reason. Needs the peaks from "brickd calibrate".
+    For each brick that reports operations and bytes, shows how close it is to the roof, what limits it, and how much
+    time
+    you can gain. Counts the other bricks, with the reason. Needs the peaks that "brickd calibrate" measures.
 
     \b
     Examples:
@@ -115,7 +116,7 @@ def _render(found: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _cells(entries: Sequence[dict[str, Any]], peak_bounded: bool) -> list[dict[str, Any]]:
-    """The entries with their cells. Cells that were computed from a lower bound are marked; a column has one unit."""
+    """Return the entries with their cells. Cells computed from a lower bound are marked; a column has one unit."""
     total, to_gain = (units.durations(entry[of] for entry in entries) for of in ("total_ns", "to_gain_ns"))
     speed, roof = (units.counts(entry[of] for entry in entries) for of in ("flops_per_second", "roof_flops_per_second"))
     shown = []
@@ -148,7 +149,7 @@ def _roof(found: dict[str, Any]) -> str:
 
 
 def _too_low(found: dict[str, Any]) -> list[str]:
-    """Say that bricks exceed the peak, and the next command."""
+    """Say that bricks exceed the peak, with the next command."""
     above, device = found["above"], found["device"]
     measure = "measure it again: brickd calibrate"
     if device["source"] == "given":
@@ -173,7 +174,7 @@ def _too_low(found: dict[str, Any]) -> list[str]:
 
 
 def _above(found: dict[str, Any]) -> list[str]:
-    """Say that some bricks may have read their bytes from a nearer level."""
+    """Say that some bricks may have read their bytes from a level that is nearer to the processor."""
     return [
         f"{units.plural(number, 'brick is', 'bricks are')} above this roof and below that of {level}: the bytes may "
         f"have come from there"

@@ -1,7 +1,7 @@
 """A roofline as a picture: FLOP/s over FLOP/byte, both axes logarithmic.
 
 Owns: the layout. Must not know: how a distance is computed, files. Invariants: each brick with a position is drawn,
-with its figures; bricks with unknown figures are counted below the picture.
+with its figures; bricks without known figures are counted below the picture.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from brickd.cli import svg as drawing
 from brickd.cli.svg import Axis
 
 _WIDTH, _HEIGHT, _TOP, _BOTTOM, _LEFT, _RIGHT, _MARGIN = 960, 560, 64, 460, 96, 924, 16
-_LABELS, _NAMED = 12, 15  # the number of decades per axis with a label; the number of bricks with a label
+_LABELS, _NAMED = 12, 15  # how many decades of an axis, and how many bricks, get a label
 _NAME_WIDTH = 32
 _RADIUS_MIN, _RADIUS_MAX = 3.0, 12.0
 _STYLE = """

@@ -22,8 +22,8 @@ from brickd.cli.output import print_message
 def run(command: tuple[str, ...], service: str | None, fingerprints: str | None) -> int:
     """Run a command; time and compare its torch models.
 
-    The program needs no change. brick-agent must be installed in its Python environment. The command replaces this
-    process, and its exit code is the exit code of the command.
+    The program needs no change. brick-agent must be installed in the program's Python environment. The command replaces
+    this process, so brickd exits with the exit code of the command.
 
     \b
     Examples:

@@ -26,8 +26,9 @@ def _no_words(context: click.Context, parameter: click.Parameter, typed: str) ->
 def silence(query: Silencing, output: str) -> None:
     """Silence a problem for a time, or list the silenced ones.
 
-    "brickd status" shows the ID in front of each problem. A silenced problem is counted, but not listed, and not sent
-    as an alarm. The silence ends after its time, or earlier if another worker gets the same problem. Needs a daemon.
+    "brickd status" shows the ID in front of each problem. A silenced problem is counted, but it is neither listed
+    nor sent as an alarm. The silence ends after its time, or earlier if another worker gets the same problem. Needs a
+    daemon.
 
     \b
     Examples:

@@ -1,7 +1,7 @@
 """The verb `source`.
 
 Owns: the screen of sources, how a text is written to stdout. Must not know: where sources come from. Invariants: a pipe
-or a file gets the exact bytes of a text; on a terminal, its control characters have no effect.
+or a file gets the exact bytes of a text; on a terminal, control characters in the text have no effect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brickd.cli.table import Column, Figure
 from brickd.query.queries import SourceQuery
 
 _TAB = 8
-_UNUSED = 10  # sources on the screen that no kernel refers to; JSON has all
+_UNUSED = 10  # how many sources without a kernel the screen shows; JSON has all
 _NOT_KEPT = {
     "dropped": ("source", "incomplete for lack of room in a ring"),
     "refuted": ("source", "with a text that does not match its hash"),
@@ -47,9 +47,11 @@ _FIGURES = (
 def source(query: SourceQuery, recordings: Sequence[str], output: str) -> None:
     """List the sources that kernels were compiled from, or print one.
 
-    HASH is the hexadecimal number after the @ of a launch, or its first digits. With HASH, it prints the text of that
-    source unchanged; on a terminal, it escapes control characters. Without HASH, it lists the sources, the kernels and
-    workers that refer to them, and why a text is not known.
+    HASH is the hexadecimal number after the @ of a launch, or its first digits. With HASH, prints the text of that
+    source
+    unchanged, but escapes control characters on a terminal. Without HASH, lists the sources, the kernels and workers
+    that
+    refer to each source, and why a text is not known.
     """
     document = asked("source", query, recordings=recordings)
     if document["text"] is not None and output == "table":
@@ -72,7 +74,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     lost = [escape.text(line, screen.width) for line in _lost(document["not_kept"])]
     if not entries:
         return lost or ["no sources: no kernel refers to one (brick.kernel(..., source=brick.source(text)))"]
-    shown = entries[: sum(entry["launches"] > 0 for entry in entries) + _UNUSED]  # sorted by launches, most first
+    shown = entries[: sum(entry["launches"] > 0 for entry in entries) + _UNUSED]  # the entries are sorted by launches
     rows = [
         entry | {"kernels": _first([each["name"] for each in entry["kernels"]]), "workers": _first(entry["workers"])}
         for entry in shown
@@ -84,18 +86,18 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _first(names: Sequence[str]) -> str:
-    """Return the first name, and the number of others."""
+    """Return the first name, and how many other names there are."""
     return "" if not names else names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1:,}"
 
 
 def _lost(counts: dict[str, int]) -> list[str]:
-    """Count sources that were sent but not kept. A different text with the same hash has its own line."""
+    """Count the sources that were sent but not kept. Different texts with the same hash are reported elsewhere."""
     reasons = [f"{plural(counts[what], one)} {why}" for what, (one, why) in _NOT_KEPT.items() if counts[what]]
     return [f"not kept: {', '.join(reasons)} (brickd events)"] if reasons else []
 
 
 def _unlike(entries: Iterable[dict[str, Any]]) -> list[str]:
-    """List the sources with an unknown text, or with several texts."""
+    """List the sources whose text is unknown, and the hashes with several texts."""
     lines = []
     for entry in entries:
         if entry["lacking"] is not None:

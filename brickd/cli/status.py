@@ -1,7 +1,7 @@
 """The verb `status`.
 
-Owns: the human screen of the status document. Must not know: segments. Invariant: 24 lines for any number of workers
-and bricks, problems first; what is omitted is counted.
+Owns: the screen of the status document. Must not know: segments. Invariants: the screen has 24 lines for any number of
+workers and bricks, problems first; omitted entries are counted.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ def status(
     """Show totals over all workers, problems first.
 
     With a daemon, the table of bricks shows the last 60 seconds. Without a daemon, or with --over start, it shows the
-    totals since each worker's start. For a recording, it shows the totals at its end. On a pipe, --watch --json prints
-    one document per line.
+    totals since each worker's start. For a recording, it shows the totals at the end of the recording. On a pipe,
+    --watch
+    --json prints one document per line.
 
     \b
     Examples:
@@ -104,7 +105,7 @@ def status(
 
 
 def render(document: dict[str, Any], screen: Screen, more: Sequence[str] = ()) -> list[str]:
-    """The lines of the screen."""
+    """Return the lines of the screen."""
     if not document["workers"]:
         return [
             wording.no_workers(document),
@@ -180,7 +181,7 @@ def _unproven(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
-    """Return unhealthy workers; if there are many workers, sum up the healthy ones in one line."""
+    """Return lines for the unhealthy workers. If there are many workers, one line sums up the healthy ones."""
     workers, outliers = document["workers"], {each["worker"] for each in document["stragglers"] or ()}
     outliers |= {name for key in ("diverged", "weights") for each in document[key] or () for name in each["workers"]}
     shown = list(workers)

@@ -1,6 +1,6 @@
 """The verb `stragglers`.
 
-Owns: the human screen of slow workers. Must not know: how stragglers are judged. Invariants: the findings come first;
+Owns: the screen of slow workers. Must not know: how stragglers are judged. Invariants: the findings come first;
 without findings, the screen shows the coverage.
 """
 
@@ -23,9 +23,9 @@ from brickd.errors import Exit
 from brickd.query.queries import StragglersQuery
 from brickd.views.next_command import command
 
-_BRICKS = 5  # findings shown, the costliest first
+_BRICKS = 5  # the number of findings on the screen
 _ROWS = 8
-_OLD_NS = 20_000_000_000  # the daemon should have compared twice in this time
+_OLD_NS = 20_000_000_000  # in this time, the daemon should have compared the workers twice
 _WHY_NOT = (
     ("bricks_few_workers", "with fewer than 3 active workers"),
     ("bricks_few_samples", "with too few calls"),
@@ -41,8 +41,8 @@ _WHY_NOT = (
 def stragglers(query: StragglersQuery, recordings: Sequence[str], output: str) -> Exit:
     """Name the worker that is slow, in which brick, at what cost.
 
-    Needs a daemon or a recording, and three or more workers of a service. If no worker is slow, it shows which bricks
-    were compared, and why others were not. Exits 1 if a worker is named.
+    Needs a daemon or a recording, and three or more workers of a service. If no worker is slow, shows which bricks were
+    compared, and why others were not. Exits 1 if a worker is named.
     """
     document = asked("stragglers", query, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="stragglers")
@@ -69,7 +69,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
-    """Return the workers in one brick, the outliers first; omitted ones are counted."""
+    """Return the workers in one brick, the outliers first; omitted workers are counted."""
     cost = f"costs {units.duration(finding['cost_ns_per_s'])}/s, {units.percent(finding['cost_percent'])} of the time"
     title = f"{finding['brick']} of {finding['service']}: {cost}, {finding['confidence']} confidence"
     if finding["corroborated_by"]:
@@ -83,7 +83,7 @@ def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _none_slow(document: dict[str, Any]) -> Iterator[str]:
-    """Return the coverage, if no worker is slow."""
+    """Return lines about the coverage, for a verdict that names no worker."""
     compared = document["compared"]
     seconds = units.duration(compared["length_ns"])
     if compared["slots"] < compared["slots_wanted"]:

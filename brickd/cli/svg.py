@@ -1,7 +1,7 @@
-"""The parts of every picture: background, colours, text, logarithmic axes; stand-alone SVG.
+"""The parts that every picture has: background, colours, text, logarithmic axes. A picture is one SVG file.
 
-Written by hand: a plotting library is a large dependency for a few rectangles and lines, and its output is many times
-longer.
+This is written by hand, because a plotting library is a large dependency for a few rectangles and lines, and its output
+is many times longer.
 
 Owns: the colours and the background, which follow the reader's light or dark mode; how text becomes part of a picture;
 the position of a value on a logarithmic axis. Must not know: the content. Invariant: any name is only text in the
@@ -38,7 +38,7 @@ text{fill:#f0f6fc}
 
 
 def opening(title: str, width: int, height: int, style: str = "") -> list[str]:
-    """Return the head and the background; the caller adds the end, "</svg>"."""
+    """Return the head and the background of a picture; the caller adds the end, "</svg>"."""
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
         f"<title>{_safe(title)}</title>",
@@ -48,18 +48,18 @@ def opening(title: str, width: int, height: int, style: str = "") -> list[str]:
 
 
 def text(x: float, y: float, content: str, kind: str = "") -> str:
-    """Return a line of text."""
+    """Return a line of text as SVG."""
     return f'<text x="{x}" y="{y}"' + (f' class="{kind}"' if kind else "") + f">{_safe(content)}</text>"
 
 
 def titled(shape: str, content: str) -> str:
-    """Return a finished shape with a tooltip."""
+    """Return a shape with a tooltip."""
     return f"<g><title>{_safe(content)}</title>{shape}</g>"
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Decades from `first` to `last`, between two positions."""
+    """A logarithmic axis: the decades from `first` to `last`, between two positions."""
 
     first: int
     last: int
@@ -68,7 +68,7 @@ class Axis:
 
     @classmethod
     def over(cls, values: Sequence[float], begin: float, end: float) -> Axis:
-        """Return an axis with room for all of these values, which are above 0."""
+        """Return an axis with room for all these values, which must be above 0."""
         first = math.floor(math.log10(min(values)))
         return cls(first, max(first + 1, math.ceil(math.log10(max(values)))), begin, end)
 

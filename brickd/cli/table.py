@@ -1,9 +1,10 @@
-"""The one table of the CLI.
+"""The layout of all tables of the CLI.
 
 Owns: alignment, padding, and the cutting of wide tables. Must not know: the meaning of the cells, terminals, colours (a
-caller paints complete lines). Invariants: every cell is escaped here, so callers pass raw strings; columns are aligned
-by display width; if a width is given, no line is wider; numbers (right-aligned columns) are cut only if no text can be
-cut and no column omitted.
+caller paints complete lines). Invariants: this module escapes every cell, so callers pass strings without escapes;
+columns are aligned by display width; if a width is given, no line is wider; numbers (right-aligned columns) are cut
+only
+if no text can be cut any more and no column can be omitted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 from brickd.base import escape
 
 _GAP = "  "
-# A shorter name is useless: cut the end of the line instead.
+# A text is not cut below this width, because a shorter name is useless. Instead, the end of the line is cut.
 _NARROWEST = 4
-# Omit optional columns before names are narrower than this.
+# Optional columns are omitted before names become narrower than this.
 _READABLE = 16
 
 
@@ -22,9 +23,9 @@ class Column(NamedTuple):
     """One column.
 
     Attributes:
-        title: the text above its cells.
-        align: text left, numbers right.
-        spare: if not all columns fit, those with the highest number are omitted first; 0: never omitted.
+        title: the text above the cells.
+        align: "left" for text, "right" for numbers.
+        spare: if not all columns fit, the column with the highest number is omitted first; 0 is never omitted.
     """
 
     title: str
@@ -33,12 +34,12 @@ class Column(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A column of a document's entries.
+    """A column for the entries of a document.
 
     Attributes:
         column: the column.
-        key: the key of the value in an entry; an entry without it has an empty cell.
-        cell: formats the value as a raw string.
+        key: the key of the value in an entry; an entry without this key has an empty cell.
+        cell: formats the value; the string is not escaped.
     """
 
     column: Column
@@ -47,13 +48,13 @@ class Figure(NamedTuple):
 
 
 def figures(shown: Sequence[Figure], entries: Iterable[Mapping[str, Any]], width: int | None = None) -> list[str]:
-    """Lay out entries of a document, like `lines`."""
+    """Lay out the entries of a document, like `lines`."""
     rows = [[cell(entry[key]) if key in entry else "" for _, key, cell in shown] for entry in entries]
     return lines([figure.column for figure in shown], rows, width)
 
 
 def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
-    """Lay out the table: titles, then a line per row of raw strings, without trailing blanks.
+    """Lay out the table: titles, then one line per row, without trailing blanks. The cells are not escaped yet.
 
     `width` is the largest display width of a line; with None, no line is cut.
     """
@@ -71,7 +72,7 @@ def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int |
 
 
 def _kept(widths: Sequence[int], columns: Sequence[Column], width: int) -> list[int]:
-    """Omit columns until the others fit with text of a readable width."""
+    """Return the columns that stay when others are omitted, so that the text has a readable width."""
     wanted = [
         min(each, _READABLE) if column.align == "left" else each for each, column in zip(widths, columns, strict=True)
     ]
@@ -85,7 +86,7 @@ def _kept(widths: Sequence[int], columns: Sequence[Column], width: int) -> list[
 
 
 def _narrow(widths: list[int], columns: Sequence[Column], width: int) -> None:
-    """Narrow the widest left-aligned column repeatedly, until all fits or none can shrink."""
+    """Narrow the widest left-aligned column repeatedly, until the line fits or no column can become narrower."""
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
     left = [index for index, column in enumerate(columns) if column.align == "left"]
     while excess > 0 and left:

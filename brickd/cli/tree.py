@@ -1,8 +1,8 @@
 """The verb `tree`.
 
 Owns: how a tree is drawn, which form is printed. Must not know: segments, the meaning of a node's numbers. Invariants:
-the numbers are left of the tree, so that depth never pushes them off the screen; branches are drawn if there is room,
-and a deeper node shows its depth; no line is wider than the screen.
+the numbers are left of the tree, so that a deep tree never pushes them off the screen; branches are drawn if there is
+room, and a node that is too deep for branches shows its depth as a number; no line is wider than the screen.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
 from brickd.query.queries import TreeQuery
 
-# The width of a name at any depth, and of a kernel without its shape. The rest is for figures.
+# The width reserved for a name at any depth, and for a kernel without its shape. Figures get the rest.
 _NAME_WIDTH, _KERNEL_WIDTH = 16, 26
 _FIGURES_WIDTH = 26
 _INDENT = 4
-# The number of drawn levels: on the narrowest screen, before figures are omitted, on a screen without a limit.
+# How many levels get branches: at least, before figures are omitted, and on a screen without a limit.
 _FEWEST, _WANTED, _MOST = 3, 6, 24
 
 _FIGURES = (
     Figure(Column("TOTAL", "right"), "total_ns", units.duration),
     Figure(Column("SHARE", "right", spare=2), "share_percent", units.percent),
     Figure(Column("SELF", "right"), "self_ns", units.duration),
-    Figure(Column("COUNT", "right", spare=1), "count", units.count),  # a launch may have only this
+    Figure(Column("COUNT", "right", spare=1), "count", units.count),  # a launch may have only this figure
     Figure(Column("MEDIAN", "right", spare=4), "p50_ns", units.duration),
     Figure(Column("P99", "right", spare=5), "p99_ns", units.duration),
 )
@@ -63,7 +63,7 @@ class _Line(NamedTuple):
 
 @click.command()
 @asks(TreeQuery)
-@click.option("--critical", is_flag=True, help="Show the critical path, and the slack of the other nodes.")
+@click.option("--critical", is_flag=True, help="Show the critical path, and how much slack the other nodes have.")
 @click.option("--plain", is_flag=True, help="Print the bare tree, in the order of recording, without figures.")
 @click.option("--dot", "as_dot", is_flag=True, help="Print the tree in the language of Graphviz.")
 @brick_columns.option
@@ -80,8 +80,9 @@ def tree(
 ) -> None:
     """Show the call tree over all workers: totals, self times, shares.
 
-    Below each brick, it shows the kernels that were launched, the bytes that were moved, and the needs of the brick. A
-    kernel has a time only if the program reported one.
+    Below each brick, the tree shows the kernels that the brick launched, the bytes that it moved, and the bricks that
+    it
+    needs. A kernel has a time only if the program reported one.
 
     \b
     Examples:
@@ -112,7 +113,7 @@ def tree(
 
 
 def render(document: dict[str, Any], screen: Screen, *, critical: bool = False, more: Sequence[str] = ()) -> list[str]:
-    """The lines of the screen."""
+    """Return the lines of the screen."""
     if not document["workers"]:
         return [wording.no_workers(document)]
     if not document["nodes"] and not document["hidden_nodes"]:
@@ -146,14 +147,14 @@ def _name_width(line: _Line) -> int:
 
 
 def _shapes_width(lines: Iterable[_Line], most: int) -> int:
-    """Return the width of a tree with each kernel's first shape, if it is within `most`."""
+    """Return the largest width, up to `most`, of a line with a kernel and its first shape."""
     kernels = (line for line in lines if line.node.get("kernel"))
     widths = (_INDENT * line.depth + escape.width(escape.text(tree_notes.shaped(line.node))) for line in kernels)
     return max((width for width in widths if width <= most), default=0)
 
 
 def _figures(document: dict[str, Any], more: Sequence[str]) -> list[Figure]:
-    """Return the columns left of the tree; layers and given times are optional."""
+    """Return the columns left of the tree. The columns of layers and of reported times are optional."""
     figures = brick_columns.with_optional(_FIGURES, more)
     if any(node["layers"] for node in document["nodes"]):
         figures.append(_LAYER if document["layers"] else _LAYERS)
@@ -163,7 +164,7 @@ def _figures(document: dict[str, Any], more: Sequence[str]) -> list[Figure]:
 
 
 def _lines(document: dict[str, Any]) -> Iterator[_Line]:
-    """Return the nodes, and after each node's children the number of omitted ones."""
+    """Return the nodes. A line with the number of omitted children follows the children of a node."""
     last = {node["parent"]: node["id"] for node in document["nodes"]}
     above: list[Node] = []
     for node in document["nodes"]:
@@ -182,7 +183,7 @@ def _lines(document: dict[str, Any]) -> Iterator[_Line]:
 
 
 def _left_out(above: list[Node], depth: int) -> Iterator[_Line]:
-    """Close the nodes at this depth or deeper."""
+    """Remove the nodes at this depth or deeper from `above`; return a line for each that has omitted children."""
     while above and above[-1]["depth"] >= depth:
         node = above.pop()
         if node["hidden_nodes"]:
@@ -194,7 +195,7 @@ def _left(depth: int, of: Node) -> _Line:
 
 
 def _drawn(lines: Iterable[_Line], levels: int) -> Iterator[str]:
-    """Return each line with its branch; below the last drawn level, with its depth."""
+    """Return each line with its branch. Below the last drawn level, a line has its depth as a number."""
     open_branches: list[bool] = []  # whether the branch at each depth continues
     for line in lines:
         del open_branches[line.depth :]

@@ -1,7 +1,8 @@
 """The text about kernels, transfers, functions, tasks, and the critical path.
 
 Owns: the words and the screen of the critical path. Must not know: how a tree is drawn, segments. Invariants: `named`
-returns a raw string, which is escaped when drawn; finished lines are escaped here; omitted entries are counted.
+returns a string without escapes, which is escaped when it is drawn; finished lines are escaped here; omitted entries
+are counted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from brickd.cli.table import Column, Figure
 
 Entry = dict[str, Any]
 
-# The largest number of each on a screen; JSON has all.
+# The most entries of each kind on a screen; JSON has all entries.
 _SHAPES, _NEEDED, _RETURNED, _STEPS, _SLACK, _UNRESOLVED, _CIRCLES = 3, 3, 3, 20, 5, 3, 3
 
 _NAMED = (
@@ -38,7 +39,7 @@ _LOOSE = (
 
 
 def named(node: Entry) -> str:
-    """Return a node's name with its details, except the times."""
+    """Return the name of a node with its details, except the times."""
     name = brick_columns.name(node)
     if node["kernel"] is not None:
         return "  ".join([name, *_kernel(node, node["kernel"])])
@@ -68,13 +69,13 @@ def _needed(needs: Sequence[Entry]) -> str:
 
 
 def shaped(node: Entry) -> str:
-    """Return a kernel's name and its most frequent shape, without its source."""
+    """Return the name of a kernel with its most frequent shape, without its source."""
     first = [shape["text"].removesuffix(f" @{shape['source_hash']}") for shape in node["kernel"]["shapes"][:1]]
     return "  ".join([brick_columns.name(node), *first])
 
 
 def counted(node: Entry) -> int | None:
-    """Return how often it was launched, moved, or ended."""
+    """Return how often a node was launched, moved, or completed."""
     if node["kernel"] is not None:
         return int(node["kernel"]["launches"])
     if node["transfer"] is not None:
@@ -106,7 +107,7 @@ def _of(part: int, whole: int) -> str:
 
 
 def notes(document: Entry, screen: Screen) -> list[str]:
-    """Return the finished lines below a tree; [] without launches and transfers."""
+    """Return the finished lines below a tree; [] if there are no launches and transfers."""
     lines = []
     if (slowest := document["slowest_kernel"]) is not None:
         lines.append(_slowest(slowest))
@@ -146,10 +147,10 @@ def _returned(each: Entry) -> str:
 
 
 def critical(document: Entry, screen: Screen) -> list[str]:
-    """Return the finished lines about the critical path, slack, and circular needs."""
+    """Return the finished lines about the critical path, the slack, and circular needs."""
     path = document["critical_path"]
     length_ns = path["length_ns"]
-    # Workers run in parallel: the sum of their times is not wall time.
+    # Workers run in parallel, so the sum of their times is not wall time.
     of = f" of {document['workers']:,} workers added up" if document["workers"] > 1 else ""
     of_all = f"{units.duration(length_ns)} of {units.duration(document['recorded_ns'])} recorded"
     lines = [escape.text(f"critical path{of}{brick_columns.over(document)}: {of_all}", screen.width)]
@@ -195,6 +196,6 @@ def _slack(document: Entry, screen: Screen) -> Iterator[str]:
 
 
 def _shown(figures: Sequence[Figure], entries: Sequence[Entry]) -> list[Figure]:
-    """Return the columns of figures, without an empty column of layers."""
+    """Return the columns of figures. The column of layers is left out if it is empty."""
     layered = any(entry["layer"] is not None for entry in entries)
     return [figure for figure in figures if layered or figure.key != "layer"]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("-d", "--detach", is_flag=True, help="Run in the background and write a log into the runtime directory.")
+@click.option("-d", "--detach", is_flag=True, help="Run in the background, with a log in the runtime directory.")
 @click.option(
     "--numerics-bytes",
     type=ParameterType(ByteSize(0, 1 << 40, "")),
@@ -94,7 +94,7 @@ def up(
 def _targets(command: str | None, url: str | None, secret_file: Path | None) -> Sequence[Target]:
     if command is None and url is None and secret_file is None:
         return ()
-    from brickd.daemon.notify_targets import targets  # a local import: it loads TLS
+    from brickd.daemon.notify_targets import targets  # imported here, because it loads TLS
 
     return targets(command, url, secret_file)
 
@@ -106,7 +106,7 @@ def _run(
     targets: Sequence[Target],
     ready: Callable[[], None],
 ) -> None:
-    # Local imports: the modules that only the daemon needs take a quarter of a second to load.
+    # Imported here, because only the daemon needs these modules, which take a quarter of a second to load.
     from brickd.api.connection_limits import Limits
     from brickd.api.listener import Listener
     from brickd.api.server import Server
@@ -133,7 +133,8 @@ def _run(
         async def serve() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup or a script's shell ignores some of these
+                # nohup or the shell of a script ignores some signals
+                if signal.getsignal(number) is not signal.SIG_IGN:
                     loop.add_signal_handler(number, stop)
             watching = loop.create_task(manager.watch(lambda: daemon.daemon().loop_still_ns))
             ready()

@@ -1,7 +1,7 @@
 """The verb `version`.
 
 Owns: the text about this installation and the places that it uses. Must not know: workers, segments, the daemon.
-Invariant: the verb answers even if the installation is broken, because then it is needed.
+Invariant: this verb answers even if the installation is broken, because it is needed then.
 """
 
 import os
@@ -19,7 +19,7 @@ from brickd.errors import BrickdError
 @click.command()
 @output_options
 def version(output: str) -> None:
-    """Print versions, and the socket and the directories in use."""
+    """Print versions, and the socket and the directories that brickd uses."""
     here = runtime()
     document = {
         "schema_version": 1,
@@ -66,7 +66,7 @@ def _prefix() -> str | None:
         return os.environ.get("BRICKD_SHM_PREFIX")
     try:
         return prefix()
-    except BrickdError:  # other verbs report it
+    except BrickdError:  # other verbs report this error
         return None
 
 

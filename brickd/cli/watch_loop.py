@@ -1,8 +1,8 @@
 """Shows a document repeatedly.
 
 Owns: when the document is requested, how it replaces the previous one. Must not know: the content. Invariants: on a
-terminal no line of the last screen remains, and nothing scrolls; on a pipe, each document is one line, or one screen
-and an empty line, written at once; equal notes are not printed twice in a row.
+terminal, nothing of the previous screen remains and nothing scrolls; on a pipe, each document is one line, or one
+screen and an empty line, written at once; the same notes are not printed twice in a row.
 """
 
 from __future__ import annotations
@@ -60,5 +60,5 @@ def _print(found: FetchedAnswer, table: Table, output: str) -> None:
 def _draw(lines: Sequence[str]) -> None:
     rows = os.get_terminal_size(sys.stdout.fileno()).lines
     shown = lines[: max(1, rows - 1)] if rows else lines
-    # Use one write, so the screen does not flicker.
+    # A single write keeps the screen from flickering.
     sys.stdout.write(_HOME + "".join(f"{line}{_REST_OF_LINE}\n" for line in shown) + _REST)

@@ -1,7 +1,7 @@
 """The verb `weights`.
 
-Owns: the human screen of workers whose parameters differ, the wait for a rescan. Must not know: how weights are
-compared. Invariants: the verdict comes first; weights that were not compared are reported with the reason.
+Owns: the screen of workers whose weights differ, the wait for a rescan. Must not know: how weights are compared.
+Invariants: the verdict comes first; weights that were not compared are reported with the reason.
 """
 
 from __future__ import annotations
@@ -189,12 +189,12 @@ def _error(row: Mapping[str, Any]) -> str:
 
 
 def _wanted(row: Mapping[str, Any]) -> str | None:
-    """Return the expected checksum; "unknown" if the workers disagree."""
+    """Return the expected checksum; "unknown" if the workers disagree and none is the reference."""
     return None if row["why"] == "disagree" else row["checksum_against"]
 
 
 def _notes(document: Document) -> Iterator[str]:
-    """Return the notes about workers; workers with the same note share a line."""
+    """Return the notes about workers. Workers with the same note share a line."""
     notes: dict[str, list[str]] = defaultdict(list)
     for worker in document["workers"]:
         for note in _of_worker(worker, recorded="recording" in document):
@@ -220,7 +220,7 @@ def _of_worker(worker: Mapping[str, Any], *, recorded: bool) -> Iterator[str]:
         yield f"{known} of {watched} tensors are known: the others were not read yet"
     if unreadable:
         yield f"{units.many(unreadable, 'tensor')} cannot be read: on a device, sparse, or of no known type"
-    if once := worker.get("tensors_load_only", 0):  # an older daemon does not know
+    if once := worker.get("tensors_load_only", 0):  # an older daemon does not send this key
         yield f"{units.many(once, 'tensor')} read at load only{'' if recorded else ' (brickd weights --rescan)'}"
     for reason, count in worker["not_comparable"].items():
         yield f"{units.many(count, 'tensor')} not compared: {_REASONS.get(reason, reason)}"

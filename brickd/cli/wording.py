@@ -1,6 +1,6 @@
 """Words shared by several verbs: cells of numbers, the rows of workers, a problem.
 
-Owns: the words that verbs share. Must not know: single verbs. Invariants: cells are raw strings, because the table
+Owns: the words that verbs share. Must not know: single verbs. Invariants: cells are not escaped, because the table
 escapes them; finished lines are escaped here.
 """
 
@@ -40,7 +40,7 @@ NOT_COMPARED = {
 
 
 def no_workers(document: dict[str, Any]) -> str:
-    """The line of a document without workers."""
+    """Return the line for a document without workers."""
     return units.NONE_RECORDED if "recording" in document else units.NO_WORKERS
 
 
@@ -50,12 +50,12 @@ def identifier(number: int | str | None) -> str:
 
 
 def signed(percent: float | None) -> str:
-    """Format a relative percentage, with its sign."""
+    """Format a relative percentage with its sign."""
     return f"{'+' if percent and percent > 0 else ''}{units.percent(percent)}"
 
 
 def lost(entry: dict[str, Any]) -> str:
-    """What was lost, from an entry with a ledger; "": nothing.
+    """Return what was lost, from an entry with a ledger; "" if nothing was lost.
 
     >>> lost({"ledger": {"lost": {"spans": 1, "details": 0, "events": 2_000}}})
     '1 span, 2,000 events'
@@ -67,10 +67,10 @@ def lost(entry: dict[str, Any]) -> str:
 
 
 def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
-    """The entry of a worker with its cells STATE, SPANS, LOST and OPEN NOW.
+    """Return the entry of a worker with its cells STATE, SPANS, LOST and OPEN NOW.
 
-    The state is marked if the worker does not record as usual. OPEN NOW shows the innermost open span of the thread in
-    which that span is open the longest.
+    The state has a mark if the worker does not record as usual. OPEN NOW shows one open span: the innermost span of the
+    thread whose innermost span has been open for the longest time.
     """
     setting = worker["set"] or {}
     mark = ", off" if setting.get("recording") == "off" else ", spans" if setting.get("spans") == "on" else ""
@@ -85,17 +85,17 @@ def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
 
 
 def more(number: int, one: str, then: str = "", several: str | None = None) -> list[str]:
-    """Return the raw line that counts omitted rows; [] if there are none."""
+    """Return the line that counts omitted rows; [] if there are none. The line is not escaped."""
     return [f"…{units.many(number, one, several)}{then}"] if number > 0 else []
 
 
 def silenced(problems: Sequence[dict[str, Any]]) -> list[str]:
-    """Count the silenced problems in a finished line; [] if there are none."""
+    """Return a finished line that counts the silenced problems; [] if there are none."""
     return [f"{units.many(len(problems), 'silenced problem')}: brickd silence"] if problems else []
 
 
 def removed(of: dict[str, int], screen: Screen) -> list[str]:
-    """Count the spans of removed workers in a finished line; [] if there are none."""
+    """Return a finished line that counts the spans of removed workers; [] if there are none."""
     if not of["workers"]:
         return []
     line = f"removed  {units.many(of['spans'], 'span')} of {units.many(of['workers'], 'worker')}, in no total"
@@ -103,7 +103,7 @@ def removed(of: dict[str, int], screen: Screen) -> list[str]:
 
 
 def numerics(services: Sequence[dict[str, Any]], coverage: str = "brickd coverage") -> str:
-    """Say how much of the numerics was compared, in a raw string; `coverage`: the next command."""
+    """Say how much of the numerics was compared, in a string without escapes; `coverage` is the next command."""
     by_input = [service for service in services if service["input"] is not None]
     by_weights = [service["weights"] for service in services if service["weights"] is not None]
     unseen = [units.many(n, *words) for key, *words in _UNSEEN if (n := _total(by_input, "unseen", key))]
@@ -121,7 +121,7 @@ def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], scree
     every = list(evidence)
     by_row = {each["service"] for each in every if each["evidence"] == "row" and each["verdict"] != "unproven"}
     for each in every:
-        if each["evidence"] == "input" and each["service"] in by_row:  # these outputs were compared row by row
+        if each["evidence"] == "input" and each["service"] in by_row:  # the outputs were compared row by row
             continue
         if each["verdict"] == "unproven" and each["evidence"] in _CALLED:
             services.setdefault(each["service"], []).append(each)
@@ -138,7 +138,7 @@ def unproven(evidence: Iterable[dict[str, Any]], document: dict[str, Any], scree
 
 
 def _with_command(text: str, following: str, screen: Screen) -> str:
-    """Return a text and the next command as a finished line; only the text may be cut."""
+    """Return a text and the next command as a finished line. Only the text may be cut."""
     following = escape.text(following)
     room = None if screen.width is None else max(20, screen.width - escape.width(following) - 2)
     return screen.paint(escape.text(text, room), "yellow") + f"  {following}"
@@ -165,7 +165,7 @@ def _by_input(services: Sequence[dict[str, Any]], coverage: str) -> str:
 
 
 def _by_row(services: Sequence[dict[str, Any]]) -> list[str]:
-    """Say how many rows were compared; [] if none were recorded."""
+    """Say how many rows were compared; [] if no rows were recorded."""
     rows = _total(services, "row", "rows")
     differ = units.many(_total(services, "row", "differ"), "site differs", "sites differ")
     return [f"rows: {units.count(_total(services, 'row', 'compared'))} of {units.count(rows)} compared, {differ}"][
@@ -196,8 +196,8 @@ def _by_weights(services: Sequence[dict[str, Any]]) -> str:
 
 
 def weights_read(services: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The age of the compared weights that are read again, and of those that are read at load only."""
-    once = sum(service.get("load_only", 0) for service in services)  # an older daemon does not know
+    """Return the age of the compared weights: of those that are read again, and of those that are read only at load."""
+    once = sum(service.get("load_only", 0) for service in services)  # an older daemon does not send this key
     if not once:
         return _ago([service["age_ns"] for service in services])
     of_load = _ago([service["age_ns"] for service in services if service.get("load_only", 0)])
@@ -208,7 +208,7 @@ def weights_read(services: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _ago(ages: Sequence[int | None]) -> list[str]:
-    """Format the largest age; "" if one is unknown."""
+    """Format the largest age; [] if an age is unknown."""
     known = [age for age in ages if age is not None]
     return [f"{units.duration(max(known))} ago"] if known and len(known) == len(ages) else []
 

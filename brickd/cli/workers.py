@@ -1,6 +1,6 @@
 """The verb `workers`.
 
-Owns: the human screen of every worker. Must not know: segments. Invariant: every worker has a row, and every problem a
+Owns: the screen of all workers. Must not know: segments. Invariant: every worker has a row, and every problem has a
 line.
 """
 
@@ -37,7 +37,7 @@ _FIGURES = (
     Figure(Column("PATHS", "right", spare=4), "paths", _share),
     Figure(Column("MEMORY", "right", spare=1), "memory_bytes", units.size),
 )
-_USAGE = (  # if known
+_USAGE = (  # these columns are shown only if an entry has the value
     Figure(Column("CPU", "right", spare=6), "cpu_percent", units.percent),
     Figure(Column("RSS", "right", spare=5), "rss_bytes", units.size),
 )
@@ -50,8 +50,8 @@ _OPEN = Figure(Column("OPEN NOW"), "open", str)
 def workers(query: WorkersQuery, recordings: Sequence[str], output: str) -> None:
     """List every worker: threads, spans, losses, memory, open spans.
 
-    Also shows how much room is left in each worker's tables. With a daemon, it also shows the processor time and memory
-    of each process. "off" marks a live worker that records nothing because of "brickd set". "spans" marks a worker that
+    Also shows how much room is left in each worker's tables. With a daemon, also shows the processor time and memory of
+    each process. "off" marks a live worker that records nothing because of "brickd set". "spans" marks a worker that
     records each span in detail.
     """
     document = asked("workers", query, recordings=recordings)

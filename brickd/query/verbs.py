@@ -63,7 +63,7 @@ VERBS = {
     ),
     "weights": Verb("Check whether replicas hold the same parameters.", "WeightsQuery", also="params parameters"),
     "up": Verb("Start the daemon.", also="start restart serve daemon"),
-    "down": Verb("Stop the daemon; the next one continues from its state.", also="stop restart kill shutdown quit"),
+    "down": Verb("Stop the daemon; the next daemon continues from its saved state.", also="stop restart kill shutdown quit"),
     "record": Verb("Record the workers into a file.", also="trace capture save"),
     "inspect": Verb(
         "Show one segment in full: header, lanes, ledger, rings.", "InspectQuery", also="segment show dump"
@@ -83,7 +83,7 @@ VERBS = {
     "demo": Verb("Run a demonstration: four workers, one damaged, one slow.", also="example tutorial try"),
     "completion": Verb("Print the script that completes brickd commands in a shell.", also="complete bash zsh fish"),
     "help": Verb("Show the help of brickd, or of a verb.", also="man usage"),
-    "version": Verb("Print versions, and the socket and the directories in use.", also="ver"),
+    "version": Verb("Print versions, and the socket and the directories that brickd uses.", also="ver"),
 }
 
 

@@ -77,7 +77,7 @@ def test_events_outside_of_the_asked_time_are_counted(daemon: Daemon) -> None:
 def test_forgotten_events_are_reported(daemon: Daemon) -> None:
     for number in range(1_003):
         daemon.events.add("tried", str(number))
-    assert brickd("events").stderr == "brickd: 3 events before these are forgotten\n"
+    assert brickd("events").stderr == "brickd: 3 earlier events no longer stored\n"
 
 
 @contextmanager

@@ -387,7 +387,7 @@ def test_unjudged_sites_and_evicted_differences_are_reported_separately(crowd: D
     assert [states.count(state) for state in ("differs", "not_judged", "compared")] == [1, 340, 59]
     screen = brickd("coverage", COLUMNS="140").stdout
     assert "  unlike, not judged  " in screen
-    why = "their sites had enough others, or they were evicted; 340 sites not judged"
+    why = "their sites had enough other fingerprints, or they were evicted; 340 sites not judged"
     assert screen.splitlines()[-1] == f"7 fingerprints that differ were not examined: {why}"
 
 

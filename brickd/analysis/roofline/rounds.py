@@ -105,13 +105,13 @@ def rounds(cpus: Sequence[int], prepare: Callable[[], Work], *, until_ns: int, e
         cpus: the processors.
         prepare: returns the work of the calling thread.
         until_ns: the deadline on CLOCK_MONOTONIC, after which no work begins.
-        enough: the sufficient number of undisturbed rounds.
+        enough: the number of undisturbed rounds after which the measurement ends.
 
     Returns:
-        All rounds; [] if there was no slot in which all threads worked.
+        All rounds; none if there was no slot in which all threads worked.
 
     Raises:
-        OSError: not enough memory, or a processor that this process may not use.
+        OSError: there is not enough memory, or this process may not use one of the processors.
     """
     works: dict[int, Work] = {}
 
