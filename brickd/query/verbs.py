@@ -63,7 +63,9 @@ VERBS = {
     ),
     "weights": Verb("Check whether replicas hold the same parameters.", "WeightsQuery", also="params parameters"),
     "up": Verb("Start the daemon.", also="start restart serve daemon"),
-    "down": Verb("Stop the daemon; the next daemon continues from its saved state.", also="stop restart kill shutdown quit"),
+    "down": Verb(
+        "Stop the daemon; the next daemon continues from its saved state.", also="stop restart kill shutdown quit"
+    ),
     "record": Verb("Record the workers into a file.", also="trace capture save"),
     "inspect": Verb(
         "Show one segment in full: header, lanes, ledger, rings.", "InspectQuery", also="segment show dump"

@@ -627,7 +627,7 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
 @pytest.mark.parametrize(
     ("evidence", "why"),
     [
-        (Evidence("", None), "it was measured by an earlier brickd, which did not check for other work"),
+        (Evidence("", None), "an earlier version of brickd, which did not check for other work, measured it"),
         (seen(None), "none of 20 rounds was undisturbed: 20 waited for a processor"),
         (
             Evidence("", 0.0, 9, disturbed_by={"stolen": 4, "throttled": 5}),
@@ -645,8 +645,8 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
         ),
         (
             Evidence("", 0.0, 3, disturbed_by={"waited": 1, "virtual": 2}),
-            "none of 3 rounds was undisturbed: 2 cannot be checked, as other virtual machines may share it, 1 waited"
-            " for a processor",
+            "none of 3 rounds was undisturbed: 2 cannot be checked, because other virtual machines may share the"
+            " hardware, 1 waited for a processor",
         ),
         (
             Evidence("", 0.0, 3, disturbed_by={"unseen": 3}),

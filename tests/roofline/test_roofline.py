@@ -566,7 +566,7 @@ def test_peaks_of_a_file_without_evidence_are_lower_bounds(worker: Start) -> Non
     lines = brickd("roofline", COLUMNS="200").stdout.splitlines()
     assert lines[0].endswith("; measured 2026-01-01, load unknown")
     assert (
-        "machine, memory: a lower bound: it was measured by an earlier brickd, which did not check for other work"
+        "machine, memory: a lower bound: an earlier version of brickd, which did not check for other work, measured it"
         in lines
     )
 

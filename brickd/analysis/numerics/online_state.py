@@ -191,8 +191,8 @@ class Compared:
         window_bytes: the limit of the window in bytes; 0 if nothing is compared.
         window_since_ns: when the window began, since 1970.
         held: the number of fingerprints in the window. Evicted fingerprints are no longer compared.
-        oldest: the time, since 1970, by which the oldest fingerprint in a window had arrived; by service, and by whether
-            the window has rows.
+        oldest: the time, since 1970, by which the oldest fingerprint in a window had arrived; by service, and by
+            whether the window has rows.
         apart: for each site, the workers of two numeric classes, if any are known.
         latest: for each service, the last growth of its number of comparisons.
         recent: for each service, the counts of whole tensors in the last hour.
