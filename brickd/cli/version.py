@@ -12,7 +12,7 @@ import click
 from brickd.base import escape
 from brickd.base.paths import runtime
 from brickd.cli.output import Document, Screen, emit, output_options
-from brickd.client.other_version import installed
+from brickd.client.other_version import ours
 from brickd.errors import BrickdError
 
 
@@ -20,10 +20,11 @@ from brickd.errors import BrickdError
 @output_options
 def version(output: str) -> None:
     """Print versions, and the socket and the directories that brickd uses."""
-    here = runtime()
+    here, build = runtime(), ours()
     document = {
         "schema_version": 1,
-        "version": installed("brickd"),
+        "version": build.version,
+        "build": build.sources,
         "python": ".".join(map(str, sys.version_info[:3])),
         "format": _format(),
         "socket": os.fspath(here.socket),
@@ -40,6 +41,7 @@ def _lines(document: Document, screen: Screen) -> list[str]:
     no_prefix = unknown if document["format"] is None else "invalid: see BRICKD_SHM_PREFIX"
     rows = {
         "brickd": document["version"] or "not installed",
+        "build": document["build"] or "unknown: there are no sources",
         "python": document["python"],
         "format": document["format"] or unknown,
         "socket": document["socket"],

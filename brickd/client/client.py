@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from brickd.base.paths import runtime
 from brickd.client import protocol
-from brickd.client.other_version import decoded, installed, other_version, remark
+from brickd.client.other_version import Build, decoded, other_version, ours, remark
 from brickd.errors import BrickdError, NoDaemon, NotPermitted, OtherVersion, WrongQuestion
 from brickd.shm.segment_files import prefix
 
@@ -104,9 +104,9 @@ class Asked:
 
     def no_event(self) -> BrickdError:
         """Return the error for a stream that ended without an event that it must contain."""
-        if _version() in (None, installed("brickd")):
+        if (theirs := _build()) in (None, ours()):
             return NoAnswer("broken", f"the daemon at {self._place} ended while it answered")
-        return self._refused("its answer has no event")
+        return other_version(os.fspath(self._place), theirs, "its answer has no event")
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the file in the answer in pieces; raise errors like `document`."""
@@ -150,12 +150,12 @@ class Asked:
             case protocol.NO_PATH, message:
                 raise self._refused(message)
             case WrongQuestion.kind, message:  # perhaps the daemon does not know a parameter
-                raise WrongQuestion(message + remark(_version()))
+                raise WrongQuestion(message + remark(_build() or Build(None)))
             case kind, message:
                 raise protocol.exception(kind, message)
 
     def _refused(self, what: str) -> OtherVersion:
-        return other_version(os.fspath(self._place), _version(), what)
+        return other_version(os.fspath(self._place), _build() or Build(None), what)
 
 
 def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False, seconds: float = 0.0) -> Asked:
@@ -185,23 +185,24 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
 
 
 def unlike(error: Exception) -> OtherVersion | None:
-    """Return the error to raise if a daemon of another version may have caused this one; else None."""
+    """Return the error to raise if a daemon of another build may have caused this one; else None."""
     place = runtime().socket
-    if place not in _answering or (theirs := _version()) == installed("brickd"):
+    if place not in _answering or (theirs := _build() or Build(None)) == ours():
         return None
     what = f"{error.args[0]!r} of its answer" if isinstance(error, KeyError) else "its answer"
     return other_version(os.fspath(place), theirs, f"this brickd cannot use {what}")
 
 
-def _version() -> str | None:
-    """The version of the daemon; None: unknown."""
+def _build() -> Build | None:
+    """The build of the daemon; None: it does not answer."""
     import json
 
     with contextlib.suppress(BrickdError), ask("")._read() as file:
         _, length = _head(file)
         document = json.loads(_body(file, length))
-        version = document.get("version") if isinstance(document, dict) else None
-        return version if isinstance(version, str) else None
+        found = document if isinstance(document, dict) else {}
+        version, sources = (value if isinstance(value := found.get(key), str) else None for key in ("version", "build"))
+        return Build(version, sources)
     return None
 
 

@@ -1,8 +1,8 @@
-"""Installed versions, and the rule for a daemon of another version than this brickd.
+"""The build of a brickd: its version and a digest of its sources; and the rule for a daemon of another build.
 
-Owns: how a version is looked up (nothing is imported for that; a daemon asks once, when it starts: what is installed
-may be upgraded while it runs), how an answer is decoded, which of the two to upgrade. Must not know: sockets, views.
-Invariants: within a
+Owns: how a build is looked up (nothing is imported for that; a daemon asks once, when it starts: what is installed may
+be upgraded while it runs), how an answer is decoded, which of the two to upgrade. Must not know: sockets, views.
+Invariants: two brickds with the same sources have the same build, wherever they are installed; within a
 `schema_version`, keys are only added. So an answer of a newer daemon is read, without its new keys. An answer of an
 older daemon may lack a key: reading that key raises `OtherVersion`, never KeyError. No key has a default here: without
 its list of problems, a status would look healthy.
@@ -10,13 +10,33 @@ its list of problems, a status would look healthy.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+import brickd
 from brickd.errors import OtherVersion
 
 SCHEMA = 1
+_RESTART = "restart the daemon with this {}: brickd down && brickd up -d"
+
+
+class Build(NamedTuple):
+    """The build of a brickd, as it reports it.
+
+    Attributes:
+        version: the version of the distribution; None: unknown, or a bare source tree.
+        sources: the digest of the sources; None: unknown, as of a brickd that does not report it.
+    """
+
+    version: str | None
+    sources: str | None = None
+
+
+def ours() -> Build:
+    """The build that is installed here. It takes 10 ms to look up: 300 files are read."""
+    return Build(installed("brickd"), _digest(os.path.dirname(brickd.__file__)))
 
 
 def installed(distribution: str) -> str | None:
@@ -29,41 +49,74 @@ def installed(distribution: str) -> str | None:
         return None
 
 
-def other_version(daemon: str, theirs: str | None, what: str) -> OtherVersion:
-    """The error that names both versions, and which to upgrade.
+def _digest(package: str) -> str | None:
+    """The digest of the Python sources in a folder; None: there are none."""
+    import hashlib
+
+    digest, found = hashlib.sha256(), False
+    for folder, inner, files in os.walk(package):
+        inner.sort()
+        for name in sorted(name for name in files if name.endswith(".py")):
+            path = os.path.join(folder, name)
+            try:
+                with open(path, "rb") as file:
+                    content = file.read()
+            except OSError:  # an upgrade replaces it now
+                return None
+            digest.update(
+                f"{os.path.relpath(path, package)} {len(content)}\n".encode(errors="surrogateescape") + content
+            )
+            found = True
+    return digest.hexdigest()[:12] if found else None
+
+
+def other_version(daemon: str, theirs: Build, what: str) -> OtherVersion:
+    """The error that names both builds, and which to upgrade.
 
     Args:
         daemon: the path of the daemon's socket.
-        theirs: its version; None: unknown.
+        theirs: its build.
         what: what is wrong with its answer.
     """
-    ours = installed("brickd")
-    both = f"is another build of brickd {ours}" if theirs == ours else f"is brickd {theirs}, this is brickd {ours}"
-    return OtherVersion(f"the daemon at {daemon} {both}: {what} ({advice(theirs, ours)})")
+    mine = ours()
+    if theirs == mine:
+        return OtherVersion(f"the daemon at {daemon}: {what} (this is a defect of brickd: please report it)")
+    return OtherVersion(f"the daemon at {daemon} {compared(theirs, mine)}: {what} ({advice(theirs, mine)})")
 
 
-def advice(theirs: str | None, ours: str | None) -> str:
+def compared(theirs: Build, mine: Build) -> str:
+    """Say how two different builds differ, after the words "the daemon"."""
+    if theirs.version != mine.version:
+        return f"is brickd {theirs.version}, this is brickd {mine.version}"
+    if theirs.sources is None:
+        return f"is another build of brickd {theirs.version}"
+    return f"is another build of brickd {theirs.version} ({theirs.sources}, this is {mine.sources})"
+
+
+def advice(theirs: Build, mine: Build) -> str:
     """Say what to upgrade. If two builds have the same version, the daemon, which already runs, is the older one.
 
-    >>> advice("0.9.0", "0.10.0")
+    >>> advice(Build("0.9.0"), Build("0.10.0"))
     'restart the daemon with this version: brickd down && brickd up -d'
-    >>> advice("0.10.0", "0.9.0")
+    >>> advice(Build("0.10.0"), Build("0.9.0"))
     'upgrade this brickd to 0.10.0'
+    >>> advice(Build("0.10.0", "1a"), Build("0.10.0", "2b"))
+    'restart the daemon with this build: brickd down && brickd up -d'
     """
-    if is_newer(theirs, ours):
-        return f"upgrade this brickd to {theirs}"
-    return "restart the daemon with this version: brickd down && brickd up -d"
+    if is_newer(theirs.version, mine.version):
+        return f"upgrade this brickd to {theirs.version}"
+    return _RESTART.format("build" if theirs.version == mine.version else "version")
 
 
 def is_newer(theirs: str | None, ours: str | None) -> bool:
-    """Whether a daemon is newer than this brickd; an unknown version is not."""
+    """Whether a daemon's version is newer than this brickd's; an unknown version is not."""
     return theirs is not None and _numbers(theirs) > _numbers(ours or "")
 
 
-def remark(theirs: str | None) -> str:
-    """A hint to add to a daemon's refusal, if the daemon's version may not know the query; else ""."""
-    ours = installed("brickd")
-    return "" if theirs == ours else f" (the daemon is brickd {theirs}, this is brickd {ours}: {advice(theirs, ours)})"
+def remark(theirs: Build) -> str:
+    """A hint to add to a daemon's refusal, if the daemon's build may not know the query; else ""."""
+    mine = ours()
+    return "" if theirs == mine else f" (the daemon {compared(theirs, mine)}: {advice(theirs, mine)})"
 
 
 def _numbers(version: str) -> list[int]:

@@ -112,7 +112,7 @@ class Daemon(LiveWorld):
         recorder, came_round_ns = self._recordings.running, self._loop.came_round_ns
         now_ns = time.monotonic_ns()  # read these in this order, because the loop may finish a round at any time
         return DaemonStatus(
-            self._version,
+            self._build.version,
             os.getpid(),
             self._began_at_ns,
             now_ns - self._began_ns,
@@ -122,6 +122,7 @@ class Daemon(LiveWorld):
             self._broken,
             None if recorder is None else recorder.trouble,
             tuple(self._notifier.documents()),
+            self._build.sources,
         )
 
     def problem_book(self) -> Book:

@@ -28,7 +28,7 @@ from brickd.analysis.weights.store import Weights
 from brickd.base.cpu_sharing import CpuSharing
 from brickd.base.paths import runtime
 from brickd.base.thresholds import Thresholds
-from brickd.client.other_version import installed
+from brickd.client.other_version import ours
 from brickd.daemon.collector import Collector
 from brickd.daemon.epochs import Epochs
 from brickd.daemon.loop import Loop
@@ -60,7 +60,7 @@ class LiveWorld:
     def __init__(self, home: Home, *, workers_max: int, numerics_bytes: int, epoch_ns: int, stays: bool) -> None:
         """Continue from the saved state."""
         self.prefix = prefix()
-        self._version = installed("brickd")  # the version of the running code, even if another one is installed later
+        self._build = ours()  # the build of the running code, even if another one is installed later
         memory, broken = home.memory(self.prefix)
         weights, unweighed = home.weights(self.prefix)
         self._memory = memory

@@ -39,6 +39,7 @@ class DaemonStatus(NamedTuple):
         broken: the state that it could not restore at its start; None: it restored all, or there was none.
         recording_problem: why the recording cannot be written; None: it can, or there is no recording.
         notify: the counts of each target of alarms.
+        build: the digest of its sources; None: unknown, as in a recording.
     """
 
     version: str | None
@@ -51,11 +52,13 @@ class DaemonStatus(NamedTuple):
     broken: str | None = None
     recording_problem: str | None = None
     notify: tuple[dict[str, Any], ...] = ()
+    build: str | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON document."""
         return {
             "version": self.version,
+            "build": self.build,
             "pid": self.pid,
             "started": rfc3339(self.started_ns),
             "uptime_ns": self.uptime_ns,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from brickd.base.files import holder, process
 from brickd.base.paths import Runtime
 from brickd.client import client
-from brickd.client.other_version import is_newer
+from brickd.client.other_version import Build, compared, is_newer
 from brickd.doctor.check import CheckResult, fine
 from brickd.errors import BrickdError, CheckpointRefused
 from brickd.state import checkpoint
@@ -36,7 +36,7 @@ class DaemonFacts(NamedTuple):
         missing: why it cannot be created.
         pid: the process that holds the daemon's lock; 0: in another pid namespace; None: none.
         ended: the socket of a killed daemon.
-        version: the version of its brickd; None: unknown.
+        build: the build of its brickd.
         silence: why the daemon does not answer.
         trouble: why it cannot save its state, as it reports it.
         checkpoint: the path of the checkpoint.
@@ -50,7 +50,7 @@ class DaemonFacts(NamedTuple):
     missing: str = ""
     pid: int | None = None
     ended: str = ""
-    version: str | None = None
+    build: Build = Build(None)
     silence: str = ""
     trouble: str = ""
     checkpoint: str = ""
@@ -116,25 +116,25 @@ def _asked(found: DaemonFacts) -> DaemonFacts:
         return found._replace(silence=error.what if isinstance(error, client.NoAnswer) else str(error))
     pid = document.get("pid") if found.pid is None else found.pid
     trouble = str(document.get("checkpoint_problem") or "")
-    return found._replace(pid=pid, trouble=trouble, version=document.get("version"))
+    return found._replace(pid=pid, trouble=trouble, build=Build(document.get("version"), document.get("build")))
 
 
-def judge(daemon: DaemonFacts, ours: str | None) -> list[CheckResult]:
-    """Judge whether a daemon can run here, answers, is of our version, and saves its state."""
+def judge(daemon: DaemonFacts, ours: Build) -> list[CheckResult]:
+    """Judge whether a daemon can run here, answers, is of our build, and saves its state."""
     return [_running(daemon, ours), _directory(daemon), _kept(daemon)]
 
 
-def _running(daemon: DaemonFacts, ours: str | None) -> CheckResult:
-    wanted = "a daemon of this version that answers, or no daemon"
+def _running(daemon: DaemonFacts, ours: Build) -> CheckResult:
+    wanted = "a daemon of this build that answers, or no daemon"
     if daemon.ended:
         seen = f"no process listens at {daemon.ended}: its daemon was killed"
         why = "until a daemon runs, no process reads the rings, and events without room are lost"
         return CheckResult("daemon", "advice", seen, wanted, "brickd up -d", why)
     if daemon.pid is None:
         return fine("daemon", "no daemon runs: brickd reads shared memory", wanted)
-    if not daemon.silence and daemon.version != ours:
-        seen = f"{process(daemon.pid)} answers and is brickd {daemon.version}, this is brickd {ours}"
-        fix = "pip install --upgrade ." if is_newer(daemon.version, ours) else _RESTART
+    if not daemon.silence and daemon.build != ours:
+        seen = f"{process(daemon.pid)} answers and {compared(daemon.build, ours)}"
+        fix = "pip install --upgrade ." if is_newer(daemon.build.version, ours.version) else _RESTART
         return CheckResult("daemon", "advice", seen, wanted, fix, "some of its answers may not be usable")
     if not daemon.silence:
         return fine("daemon", f"{process(daemon.pid)} answers", wanted)

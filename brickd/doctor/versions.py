@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from brickd.client.other_version import installed
+from brickd.client.other_version import Build, installed, ours
 from brickd.doctor.check import CheckResult, fine
 
 _WANTED = "brickd and its reader"
 
 
 class Versions(NamedTuple):
-    """The versions of the two distributions (None: not installed) and of the format."""
+    """The build of brickd, the version of brick-agent (None: not installed) and of the format."""
 
-    brickd: str | None
+    brickd: Build
     brick_agent: str | None
     format: str
 
@@ -25,13 +25,13 @@ def observe() -> Versions:
     """Read the versions of the installed distributions."""
     from brickd.shm import _reader
 
-    return Versions(installed("brickd"), installed("brick-agent"), _reader.FORMAT)
+    return Versions(ours(), installed("brick-agent"), _reader.FORMAT)
 
 
 def judge(versions: Versions) -> CheckResult:
     """Report the versions; a server may have its brick-agent elsewhere."""
     agent = versions.brick_agent or "not installed here"
-    seen = f"brickd {versions.brickd or 'not installed'}, brick-agent {agent}, format {versions.format}"
+    seen = f"brickd {versions.brickd.version or 'not installed'}, brick-agent {agent}, format {versions.format}"
     return fine("versions", seen, _WANTED)
 
 

@@ -22,7 +22,7 @@ from verbs import SPANS, brickd, document, started
 
 from brickd.base.paths import runtime
 from brickd.client import client
-from brickd.client.other_version import advice, decoded, is_newer, other_version, remark
+from brickd.client.other_version import Build, _digest, advice, decoded, is_newer, other_version, ours, remark
 from brickd.errors import Exit, OtherVersion, WrongQuestion
 from brickd.query.orders import StartRecording
 from brickd.query.query import to_query
@@ -30,17 +30,19 @@ from brickd.query.query import to_query
 OURS = metadata.version("brickd")
 OLDER, NEWER = "0.0.9", "99.0.0"
 RESTART = "restart the daemon with this version: brickd down && brickd up -d"
+REBUILT = "restart the daemon with this build: brickd down && brickd up -d"
+BUILD = ours().sources
 
 
 @contextmanager
-def a_daemon(version: str, answers: Mapping[str, Any]) -> Iterator[None]:
-    """A daemon of a version, with these documents by path; a list is a stream of events, bytes are a file."""
+def a_daemon(version: str, answers: Mapping[str, Any], build: str | None = BUILD) -> Iterator[None]:
+    """A daemon of a build, with these documents by path; a list is a stream of events, bytes are a file."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path = self.path.removeprefix("/v1").strip("/").partition("?")[0]
             missing = {"error": {"kind": "no_such_path", "message": f"no path {self.path}"}}
-            answer = {"": {"version": version, "pid": 7}, **answers}.get(path, missing)
+            answer = {"": {"version": version, "build": build, "pid": 7}, **answers}.get(path, missing)
             self.send_response(200)
             if isinstance(answer, list):
                 body = "".join(f"event: {name}\ndata: {json.dumps(each)}\n\n" for name, each in answer).encode()
@@ -77,7 +79,7 @@ def code_and_stderr(*arguments: str) -> tuple[int, str]:
 
 
 def refused(what: str) -> OtherVersion:
-    return other_version("/x", OLDER, what)
+    return other_version("/x", Build(OLDER), what)
 
 
 def test_a_missing_key_is_named_at_any_depth_of_an_answer() -> None:
@@ -114,14 +116,41 @@ def test_another_schema_is_refused(schema: str) -> None:
 )
 def test_the_advice_is_to_upgrade_the_older_version(theirs: str | None, ours: str | None, newer: bool) -> None:
     assert is_newer(theirs, ours) == newer
-    assert advice(theirs, ours) == (f"upgrade this brickd to {theirs}" if newer else RESTART)
+    restart = REBUILT if theirs == ours else RESTART
+    assert advice(Build(theirs), Build(ours)) == (f"upgrade this brickd to {theirs}" if newer else restart)
 
 
 def test_two_builds_of_one_version_are_distinguished() -> None:
-    assert str(other_version("/x", OURS, "it fails")) == (
-        f"the daemon at /x is another build of brickd {OURS}: it fails ({RESTART})"
+    assert str(other_version("/x", Build(OURS, "0123"), "it fails")) == (
+        f"the daemon at /x is another build of brickd {OURS} (0123, this is {BUILD}): it fails ({REBUILT})"
     )
-    assert remark(OURS) == ""
+    assert str(other_version("/x", Build(OURS), "it fails")) == (
+        f"the daemon at /x is another build of brickd {OURS}: it fails ({REBUILT})"
+    )
+    assert str(other_version("/x", Build(OURS, BUILD), "it fails")) == (
+        "the daemon at /x: it fails (this is a defect of brickd: please report it)"
+    )
+    assert remark(Build(OURS, BUILD)) == ""
+
+
+def test_a_build_is_known_by_its_sources_alone(tmp_path: Path) -> None:
+    def build(name: str, **files: str) -> str | None:
+        (tmp_path / name / "inner").mkdir(parents=True)
+        for file, text in files.items():
+            (tmp_path / name / file.replace("inner_", "inner/").replace("_py", ".py")).write_text(text)
+        return _digest(str(tmp_path / name))
+
+    one = build("one", a_py="1", inner_b_py="2")
+    assert one == build("two", inner_b_py="2", a_py="1", readme="x")
+    assert re.fullmatch("[0-9a-f]{12}", one or "")
+    others = {
+        build("three", a_py="1", inner_b_py="3"),
+        build("four", a_py="12", inner_b_py=""),
+        build("five", a_py="1", inner_c_py="2"),
+        build("six", a_py="1", b_py="2"),
+    }
+    assert (len(others), one in others, None in others) == (4, False, False)
+    assert build("seven", readme="x") is None
 
 
 # ---- verbs
@@ -266,7 +295,11 @@ def test_a_newer_answer_that_cannot_be_shown_is_refused_in_one_line(worker: Star
     with a_daemon(OURS, {"status": status}):
         code, stderr = code_and_stderr("status")
     assert code == 2
-    assert "this is a defect of brickd" in stderr, "a daemon of our own version sent it"
+    assert "this is a defect of brickd" in stderr, "a daemon of our own build sent it"
+    with a_daemon(OURS, {"status": status}, build="0123"):
+        code, stderr = code_and_stderr("status")
+    assert (code, stderr.count("\n"), stderr.endswith(f" ({REBUILT})\n")) == (2, 1, True)
+    assert f"is another build of brickd {OURS} (0123, this is {BUILD}): this brickd cannot use its answer" in stderr
 
 
 def test_a_defect_before_any_answer_is_not_blamed_on_the_daemon(
@@ -290,16 +323,33 @@ def test_a_path_missing_in_an_older_daemon_exits_2() -> None:
 @pytest.mark.usefixtures("prefix")
 def test_a_query_refused_by_another_version_is_reported_with_both_versions_and_which_to_upgrade() -> None:
     refusal = {"error": {"kind": "wrong_question", "message": "no parameter 'later'"}}
-    restart, upgrade = (
-        "restart the daemon with this version: brickd down && brickd up -d",
-        f"upgrade this brickd to {NEWER}",
-    )
-    of = {OLDER: restart, NEWER: upgrade}
-    words_of = {each: f" (the daemon is brickd {each}, this is brickd {OURS}: {words})" for each, words in of.items()}
-    for version, words in (*words_of.items(), (OURS, "")):
-        with a_daemon(version, {"status": refusal}), pytest.raises(WrongQuestion) as caught:
+    same = f"is another build of brickd {OURS}"
+    for version, build, words in (
+        (OLDER, BUILD, f" (the daemon is brickd {OLDER}, this is brickd {OURS}: {RESTART})"),
+        (NEWER, BUILD, f" (the daemon is brickd {NEWER}, this is brickd {OURS}: upgrade this brickd to {NEWER})"),
+        (OURS, "0123", f" (the daemon {same} (0123, this is {BUILD}): {REBUILT})"),
+        (OURS, None, f" (the daemon {same}: {REBUILT})"),
+        (OURS, BUILD, ""),
+    ):
+        with a_daemon(version, {"status": refusal}, build), pytest.raises(WrongQuestion) as caught:
             client.ask("status").document()
         assert str(caught.value) == "no parameter 'later'" + words
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_path_or_a_key_missing_in_another_build_of_the_same_version_says_to_restart_the_daemon() -> None:
+    with a_daemon(OURS, {"status": {"schema_version": 1}}, build=None):
+        for verb, what in (("silence", "no path /v1/silence"), ("status", "its answer has no ")):
+            code, stderr = code_and_stderr(verb)
+            assert (code, stderr.count("\n")) == (2, 1)
+            assert f"is another build of brickd {OURS}: {what}" in stderr
+            assert stderr.endswith(f" ({REBUILT})\n")
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_daemon_reports_the_build_of_its_command() -> None:
+    with running() as daemon:
+        assert daemon.ask("")["build"] == BUILD == json.loads(brickd("version", "--json").stdout)["build"]
 
 
 @pytest.mark.usefixtures("prefix")

@@ -179,8 +179,8 @@ def test_a_wrong_command_line_is_one_line_on_stderr_and_exits_2(arguments: list[
 def test_version_prints_the_same_in_every_format() -> None:
     document = json.loads(brickd("version", "--json").stdout)
     assert list(document) == [
-        "schema_version", "version", "python", "format", "socket", "prefix", "runtime_directory", "state_directory",
-        "segments_directory",
+        "schema_version", "version", "build", "python", "format", "socket", "prefix", "runtime_directory",
+        "state_directory", "segments_directory",
     ]  # fmt: skip
     assert document["python"] == ".".join(map(str, sys.version_info[:3]))
     assert json.loads(brickd("version", "-o", "jsonl").stdout) == document

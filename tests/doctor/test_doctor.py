@@ -10,6 +10,7 @@ import pytest
 
 from brickd.base import cgroups
 from brickd.base.cgroups import Limit
+from brickd.client.other_version import Build
 from brickd.doctor import (
     checksum_keys,
     clock,
@@ -62,7 +63,7 @@ def test_a_check_result_has_a_fix_unless_it_is_ok() -> None:
 def facts() -> MachineFacts:
     return MachineFacts(
         prefix="brickd-",
-        versions=versions.Versions("1.0", None, "1.0"),
+        versions=versions.Versions(Build("1.0"), None, "1.0"),
         container=HOST,
         shm=SHM,
         logind=Logind(running=False),
@@ -591,19 +592,19 @@ def test_processes_can_be_observed_without_proc(tmp_path: Path) -> None:
 
 
 def of_daemon(seen: DaemonFacts) -> dict[str, CheckResult]:
-    return {one.name: one for one in daemon.judge(seen, "0.2.0")}
+    return {one.name: one for one in daemon.judge(seen, Build("0.2.0", "1a"))}
 
 
 def test_a_missing_daemon_is_ok() -> None:
-    assert {one.state for one in daemon.judge(DaemonFacts("/run/brickd-ops"), "0.2.0")} == {"ok"}
+    assert {one.state for one in daemon.judge(DaemonFacts("/run/brickd-ops"), Build("0.2.0", "1a"))} == {"ok"}
 
 
 def test_a_daemon_that_does_not_answer_is_broken_and_must_be_restarted() -> None:
     found = of_daemon(DaemonFacts("/run/x", pid=7, silence="nobody listens"))["daemon"]
     assert (found.state, found.fix) == ("broken", "brickd down && brickd up -d")
     assert "process 7 runs and does not answer: nobody listens" in found.seen
-    assert of_daemon(DaemonFacts("/run/x", pid=7, version="0.2.0"))["daemon"].seen == "process 7 answers"
-    elsewhere = of_daemon(DaemonFacts("/run/x", pid=0, version="0.2.0"))["daemon"]
+    assert of_daemon(DaemonFacts("/run/x", pid=7, build=Build("0.2.0", "1a")))["daemon"].seen == "process 7 answers"
+    elsewhere = of_daemon(DaemonFacts("/run/x", pid=0, build=Build("0.2.0", "1a")))["daemon"]
     assert elsewhere.seen == "a process of another pid namespace answers"
 
 
@@ -611,9 +612,15 @@ def test_a_daemon_that_does_not_answer_is_broken_and_must_be_restarted() -> None
     ("version", "fix"), [("0.1.9", "brickd down && brickd up -d"), ("0.10.0", "pip install --upgrade .")]
 )
 def test_doctor_advises_to_replace_the_older_of_daemon_and_command(version: str, fix: str) -> None:
-    found = of_daemon(DaemonFacts("/run/x", pid=7, version=version))["daemon"]
+    found = of_daemon(DaemonFacts("/run/x", pid=7, build=Build(version, "1a")))["daemon"]
     assert (found.state, found.fix) == ("advice", fix)
     assert found.seen == f"process 7 answers and is brickd {version}, this is brickd 0.2.0"
+
+
+def test_doctor_advises_to_restart_a_daemon_of_another_build() -> None:
+    found = of_daemon(DaemonFacts("/run/x", pid=7, build=Build("0.2.0", "2b")))["daemon"]
+    assert (found.state, found.fix) == ("advice", "brickd down && brickd up -d")
+    assert found.seen == "process 7 answers and is another build of brickd 0.2.0 (2b, this is 1a)"
 
 
 def test_after_a_killed_daemon_the_advice_is_to_start_one() -> None:
