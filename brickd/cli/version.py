@@ -19,7 +19,7 @@ from brickd.errors import BrickdError
 @click.command()
 @output_options
 def version(output: str) -> None:
-    """Print versions, and the socket and the directories that brickd uses."""
+    """Print versions, and the socket and directories that brickd uses."""
     here, build = runtime(), ours()
     document = {
         "schema_version": 1,

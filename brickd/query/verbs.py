@@ -85,7 +85,7 @@ VERBS = {
     "demo": Verb("Run a demonstration: four workers, one damaged, one slow.", also="example tutorial try"),
     "completion": Verb("Print the script that completes brickd commands in a shell.", also="complete bash zsh fish"),
     "help": Verb("Show the help of brickd, or of a verb.", also="man usage"),
-    "version": Verb("Print versions, and the socket and the directories that brickd uses.", also="ver"),
+    "version": Verb("Print versions, and the socket and directories that brickd uses.", also="ver"),
 }
 
 
