@@ -1,1 +1,1 @@
-"""Checks of this machine, each with its fix; facts are separate from verdicts."""
+"""Checks of this machine, each with its fix. Facts are collected first and judged afterwards."""

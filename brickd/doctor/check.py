@@ -1,7 +1,7 @@
 """The result of a check.
 
 Owns: the form of a finding, and the three words for its state. Must not know: single checks, screens. Invariants: a
-finding has a fix unless it is fine; texts may contain a worker's strings, so escape them before display.
+finding has a fix unless its state is `ok`; texts may contain a worker's strings, so a caller escapes them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-# The worst first. Broken: spans are lost or cannot be read. Advice: nothing is lost yet, or it is intended.
+# The worst state first. Broken: spans are lost or cannot be read. Advice: nothing is lost yet, or this is intended.
 State = Literal["broken", "advice", "ok"]
 STATES: tuple[State, ...] = ("broken", "advice", "ok")
 
@@ -23,9 +23,9 @@ class CheckResult:
         name: the name of the check, the same in every run.
         seen: the value seen.
         wanted: the value expected.
-        fix: a command or a setting to paste.
+        fix: a command or a setting that the user can paste.
         why: the effect of the value, in a few words.
-        about: all affected workers, processes, segments or users; `seen` may name fewer.
+        about: all affected workers, processes, segments or users; `seen` may name only some of them.
     """
 
     name: str
@@ -38,15 +38,17 @@ class CheckResult:
 
     def __post_init__(self) -> None:
         if (self.fix is None) != (self.state == "ok"):
-            raise ValueError(f"{self.name} is {self.state}: exactly the findings that are not fine need a fix")
+            raise ValueError(
+                f"{self.name} is {self.state}: a finding that is not fine needs a fix, a fine finding has none"
+            )
 
     def document(self) -> dict[str, Any]:
-        """The JSON of the result."""
+        """The result as JSON."""
         return asdict(self) | {"about": list(self.about)}
 
 
 def fine(name: str, seen: str, wanted: str, about: Sequence[str] = ()) -> CheckResult:
-    """A result that needs no fix."""
+    """Return a result that needs no fix."""
     return CheckResult(name, "ok", seen, wanted, about=tuple(about))
 
 

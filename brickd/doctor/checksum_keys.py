@@ -1,8 +1,8 @@
 """Whether the workers of a service use one key for their checksums.
 
 Owns: the observed facts about keys, and the verdict. Must not know: the keys (a segment has only their names), what was
-recorded. Invariants: only live workers are compared, because the key may have changed since others died; a worker
-without checksums needs no key.
+recorded. Invariants: only live workers are compared, because the key may have changed after another worker died; a
+worker without checksums needs no key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def observe(state: Path) -> str:
 
 
 def judge(segments: Segments, file: str) -> list[CheckResult]:
-    """Find the services with several keys; `file`: the file of a key for all workers."""
+    """Find the services whose workers have several keys; `file` is the key file that all workers should use."""
     services: dict[str, list[ReadSegment]] = {}
     for worker in segments.live:
         if worker.key is not None:
@@ -35,7 +35,7 @@ def judge(segments: Segments, file: str) -> list[CheckResult]:
 
 
 def _service(workers: list[ReadSegment], file: str) -> CheckResult | None:
-    """Compare with the most frequent key; on a tie, with the first worker's."""
+    """Compare with the most frequent key, or, if several are equally frequent, with that of the first worker."""
     ((most, _),) = Counter(worker.key for worker in workers).most_common(1)
     others = [worker for worker in workers if worker.key != most]
     if not others:
@@ -48,5 +48,5 @@ def _service(workers: list[ReadSegment], file: str) -> CheckResult | None:
     else:
         seen = f"a different key in {listed(names)} than in {first}"
     fix = f"BRICKD_KEY_FILE={shlex.quote(file)}"
-    why = "in the server's environment; until then their checksums cannot be compared with the others'"
+    why = "in the server's environment; until then, the checksums of these workers cannot be compared with the others"
     return CheckResult("keys", "advice", seen, _WANTED, fix, why, tuple(names))

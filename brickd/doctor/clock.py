@@ -15,14 +15,14 @@ from brickd.base.units import listed, plural
 from brickd.doctor.check import CheckResult, fine
 
 _FOLDER = "sys/devices/system/clocksource/clocksource0"
-# The kernel's name of the processor's counter, by architecture.
+# For each architecture, the kernel's name of the processor's counter.
 _COUNTERS = {"x86_64": "tsc", "aarch64": "arch_sys_counter"}
 _FLAGS = ("constant_tsc", "nonstop_tsc")
 
 
 @dataclass(frozen=True, slots=True)
 class KernelClock:
-    """The kernel's clock sources and the processor's flags; `current` None: unknown."""
+    """The kernel's clock sources and the processor's flags; `current` is None if the clock source is unknown."""
 
     machine: str
     current: str | None
@@ -31,7 +31,7 @@ class KernelClock:
 
     @property
     def counter(self) -> str | None:
-        """The name of this architecture's counter; None: workers have none."""
+        """The name of this architecture's counter; None if workers have no counter on it."""
         return _COUNTERS.get(self.machine)
 
     @property
@@ -41,15 +41,15 @@ class KernelClock:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The required flags that the processor lacks."""
+        """The required flags that the processor does not have."""
         return tuple(flag for flag in _FLAGS if self.machine == "x86_64" and flag not in self.flags)
 
 
 def observe(machine: str, root: Path = Path("/")) -> KernelClock:
-    """Read the kernel's report; `machine` as in uname."""
+    """Read the kernel's report; `machine` is the architecture as in uname."""
     current = read(root / _FOLDER / "current_clocksource")
     available = read(root / _FOLDER / "available_clocksource") or ""
-    # All processors have the flags of the first one: do not read the entries of hundreds of processors.
+    # Only the first processor is read, because all have the same flags and there may be hundreds.
     lines = (read(root / "proc/cpuinfo", 8192) or "").splitlines()
     flags = next((line.partition(":")[2] for line in lines if line.startswith("flags")), "")
     return KernelClock(
@@ -62,7 +62,7 @@ def judge_source(clock: KernelClock) -> CheckResult:
     if clock.counter is None:
         return fine("clock", f"{clock.current or 'unknown'} on {clock.machine}", "the system's clock")
     wanted = " with ".join(filter(None, (clock.counter, " and ".join(_FLAGS) if clock.machine == "x86_64" else "")))
-    why = "a span costs about twice as much; the times are right"
+    why = "a span costs about twice as much, but the times are right"
     if clock.current is None:
         fix = "mount -t sysfs sysfs /sys"
         return CheckResult("clock", "advice", "unknown: /sys is not mounted", wanted, fix, why)
@@ -79,13 +79,13 @@ def judge_source(clock: KernelClock) -> CheckResult:
 
 
 def judge_choice(clock: KernelClock, counters: Mapping[str, bool]) -> CheckResult:
-    """Judge whether each live worker uses the right clock; `counters`: by name."""
+    """Judge whether each live worker uses the right clock; `counters`: which workers read the counter."""
     wanted = "the processor's counter" if clock.trusted else "the system's clock"
     slow = [name for name, reads_counter in counters.items() if clock.trusted and not reads_counter]
     wrong = [name for name, reads_counter in counters.items() if reads_counter and clock.current != clock.counter]
     if wrong:
         seen = f"{listed(wrong)}: the processor's counter, which the kernel no longer trusts"
-        fix, why = "BRICKD_CLOCK=monotonic", "in the server's environment, or restart it: its times may be wrong"
+        fix, why = "BRICKD_CLOCK=monotonic", "in the server's environment, or restart it: these times may be wrong"
         return CheckResult("clock-choice", "broken", seen, wanted, fix, why, tuple(wrong))
     if slow:
         seen = f"{listed(slow)}: the system's clock"

@@ -1,7 +1,7 @@
 """Detects a container and its kind, and gives the commands to change it.
 
-Owns: the commands for each kind of container. Must not know: why a change is needed. Invariant: a command fits the
-place where the user is, a container or a machine.
+Owns: the commands for each kind of container. Must not know: why a change is needed. Invariant: a command works where
+the user is, whether that is a container or a machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Where brickd runs; `kind`: None if no container is visible."""
+    """Where brickd runs; `kind` is None if no trace of a container was found."""
 
     kind: Literal["kubernetes", "docker", "podman", "other"] | None
     evidence: str
@@ -31,7 +31,7 @@ class Container:
 
 
 def observe(environment: Mapping[str, str], root: Path = Path("/")) -> Container:
-    """Look for the traces of container runtimes."""
+    """Look for traces of container runtimes."""
     if "KUBERNETES_SERVICE_HOST" in environment:
         return Container("kubernetes", "KUBERNETES_SERVICE_HOST is set")
     if (root / "run/.containerenv").exists():
@@ -42,7 +42,7 @@ def observe(environment: Mapping[str, str], root: Path = Path("/")) -> Container
         return Container("other", f"/run/systemd/container says {manager.strip()[:40]}")
     if "container" in environment:
         return Container("other", f"container={environment['container'][:40]} is set")
-    return Container(None, "no sign of one")
+    return Container(None, "no sign of a container")
 
 
 def enlarged(container: Container, size_bytes: int) -> str:
@@ -77,7 +77,7 @@ def shared(container: Container) -> str:
 
 
 def run_as(container: Container, user: str) -> str:
-    """Return the command that runs brickd as a user; `user`: a name, or # and a number."""
+    """Return the command that runs brickd as `user`, which is a name, or # and a number."""
     match container.kind:
         case None:
             return f"sudo -u {shlex.quote(user)} brickd status"

@@ -1,7 +1,8 @@
-"""The daemon, and the directory of its state.
+"""Checks the daemon, and the directory of its state.
 
 Owns: the observed facts about the runtime directory, and the verdict. Must not know: the work of a daemon. Invariants:
-a missing daemon is not a fault, because every verb works without one; the check changes nothing and starts no daemon.
+a missing daemon is not a fault, because every verb works without a daemon; the check changes nothing and starts no
+daemon.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ class DaemonFacts(NamedTuple):
 
     Attributes:
         directory: the directory of the daemon's state.
-        owner: another user, if that user owns it and runs a daemon that answers; None: it is this user's.
-        wrong: what is wrong with that directory.
-        missing: why it cannot be created.
-        pid: the process that holds the daemon's lock; 0: in another pid namespace; None: none.
-        ended: the socket of a killed daemon.
-        build: the build of its brickd.
+        owner: the owner of the directory, if that is another user whose daemon answers; None for this user's directory.
+        wrong: what is wrong with the directory.
+        missing: why the directory cannot be created.
+        pid: the process that holds the daemon's lock; 0 if it is in another pid namespace, None if there is none.
+        ended: the socket that a killed daemon left.
+        build: the daemon's build of brickd.
         silence: why the daemon does not answer.
-        trouble: why it cannot save its state, as it reports it.
+        trouble: the reason that the daemon reports if it cannot save its state.
         checkpoint: the path of the checkpoint.
         damage: why the checkpoint cannot be read.
-        free_bytes: the free room in the directory's file system; None: unknown.
+        free_bytes: the free room in the directory's file system; None if unknown.
     """
 
     directory: str
@@ -59,7 +60,7 @@ class DaemonFacts(NamedTuple):
 
 
 def observe(place: Runtime, uid: int) -> DaemonFacts:
-    """Look at the directory, and query its daemon."""
+    """Examine the directory, and query its daemon."""
     found = DaemonFacts(os.fspath(place.directory))
     try:
         status = place.directory.lstat()
@@ -100,7 +101,7 @@ def _damage(place: Runtime) -> str:
 
 
 def _ended(place: Runtime) -> str:
-    """Return the socket if no process listens on it; a configured one may be another daemon's."""
+    """Return the socket if no process listens on it. A socket that the user configured may belong to another daemon."""
     try:
         client.ask("").document()
     except BrickdError as error:
@@ -135,11 +136,11 @@ def _running(daemon: DaemonFacts, ours: Build) -> CheckResult:
     if not daemon.silence and daemon.build != ours:
         seen = f"{process(daemon.pid)} answers and {compared(daemon.build, ours)}"
         fix = "pip install --upgrade ." if is_newer(daemon.build.version, ours.version) else _RESTART
-        return CheckResult("daemon", "advice", seen, wanted, fix, "some of its answers may not be usable")
+        return CheckResult("daemon", "advice", seen, wanted, fix, "some answers of the daemon may not be usable")
     if not daemon.silence:
         return fine("daemon", f"{process(daemon.pid)} answers", wanted)
     seen = f"{process(daemon.pid)} runs and does not answer: {daemon.silence}"
-    return CheckResult("daemon", "broken", seen, wanted, _RESTART, "what it has read is kept")
+    return CheckResult("daemon", "broken", seen, wanted, _RESTART, "the daemon keeps its state across the restart")
 
 
 def _directory(daemon: DaemonFacts) -> CheckResult:
@@ -151,7 +152,7 @@ def _directory(daemon: DaemonFacts) -> CheckResult:
         seen = f"{daemon.directory} cannot be created: {daemon.missing}"
         return CheckResult(name, "advice", seen, wanted, _OWN, "without it no daemon can start")
     if daemon.owner is not None:
-        return fine(name, f"{daemon.directory} belongs to user {daemon.owner}, and that user's daemon answers", wanted)
+        return fine(name, f"{daemon.directory} belongs to user {daemon.owner}, whose daemon answers", wanted)
     if daemon.free_bytes is not None and daemon.free_bytes < _ROOM_BYTES:
         seen = f"{daemon.directory} has {daemon.free_bytes / MIB:,.1f} MiB free"
         why = "or make room: events that the daemon cannot save stay in the workers' rings, until these are full"
@@ -163,9 +164,11 @@ def _kept(daemon: DaemonFacts) -> CheckResult:
     name, wanted = "checkpoint", "a checkpoint that can be read, or none yet"
     if daemon.trouble:
         fix = f"df {shlex.quote(daemon.directory)}"
-        return CheckResult(name, "broken", f"cannot be written: {daemon.trouble}", wanted, fix, "retried every second")
+        return CheckResult(
+            name, "broken", f"cannot be written: {daemon.trouble}", wanted, fix, "the daemon tries again every second"
+        )
     if daemon.damage:
         seen, path = f"{daemon.checkpoint}: {daemon.damage}", shlex.quote(daemon.checkpoint)
-        why = "the totals of ended workers and the deferred work in it are lost; a daemon that starts moves it, too"
+        why = "the totals of ended workers and the deferred work in it are lost; a new daemon also moves it"
         return CheckResult(name, "broken", seen, wanted, f"mv {path} {path}.refused", why)
     return fine(name, daemon.checkpoint or "none yet", wanted)

@@ -1,8 +1,8 @@
 """RemoveIPC: systemd-logind deletes a user's segments when their last session ends.
 
 Owns: the affected users. Must not know: segments. Invariants: settings are read in systemd's own order (the first main
-file in /etc, /run, /usr/local/lib, /usr/lib; then all drop-ins by name, where a file in an earlier folder hides a file
-of the same name in a later one; the last valid boolean counts); system users are not affected.
+file in /etc, /run, /usr/local/lib, /usr/lib; then all drop-ins by name, where a file hides files of the same name in
+later folders; the last valid boolean counts); system users are not affected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FOLDERS = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/syst
 _BOOLEANS = dict.fromkeys(("1", "yes", "y", "true", "t", "on"), True) | dict.fromkeys(
     ("0", "no", "n", "false", "f", "off"), False
 )
-_SYS_UID_MAX = 999  # if login.defs does not set it
+_SYS_UID_MAX = 999  # the default if login.defs does not set it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Logind:
-    """The setting and its file; "": systemd's default."""
+    """The setting and the file that has it; "" if it is systemd's default."""
 
     running: bool
     remove_ipc: bool = True
@@ -67,7 +67,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def _assigned(text: str) -> list[bool]:
-    """Return the values of RemoveIPC in the section [Login], in order; only booleans count."""
+    """Return the values of RemoveIPC in the section [Login], in order. Values that are not booleans are skipped."""
     section, values = "", []
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):

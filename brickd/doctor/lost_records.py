@@ -18,7 +18,7 @@ from brickd.shm.losses import Kind, Loss
 
 
 def judge(segments: Segments, shm: ShmFacts, container: Container) -> list[CheckResult]:
-    """Report each cause of loss once, with all workers affected."""
+    """Report each cause of loss once, with all workers that it affects."""
     causes: dict[Kind, list[tuple[str, Loss]]] = {}
     for worker in segments.workers:
         for loss in worker.losses:
@@ -34,7 +34,7 @@ def _loss(
 ) -> CheckResult:
     name, loss = next((case for case in cases if case[1].settings), cases[0])
     spans = any(loss.spans for _, loss in cases)
-    fix, why = f"brickd inspect {as_argument(name)}", "shows where"
+    fix, why = f"brickd inspect {as_argument(name)}", "shows where records were lost"
     if loss.settings:
         own = _largest(loss for _, loss in cases)
         fix, why = " ".join(f"{name}={values[name]}" for name in own), "in the server's environment"
@@ -43,7 +43,7 @@ def _loss(
     elif kind == "events":
         fix, why = "brickd up -d", "a daemon reads the events before the rings are full"
     elif kind == "tensors":
-        why = "shows which tensors have a fingerprint; the worker's stderr says why the first one has none"
+        why = "shows which tensors have a fingerprint; the worker's stderr says why one has none"
     elif kind in ("memory", "lane-memory"):
         fix = enlarged(container, 2 * shm.size_bytes)
         why = "or raise the memory limit of the server's control group"
@@ -54,7 +54,7 @@ def _loss(
 
 
 def _largest(many: Iterable[Loss]) -> dict[str, int]:
-    """Return the largest value of each variable that a worker needs."""
+    """Return, for each variable, the largest value that a worker needs."""
     values: dict[str, int] = {}
     for loss in many:
         for setting in loss.settings:

@@ -1,7 +1,7 @@
-"""Finds workers that brickd cannot see: other mounts, prefixes, namespaces; removed files.
+"""Finds workers that brickd cannot see: workers with another mount, prefix or namespace, or with a removed file.
 
 Owns: why a process that loads brick_agent is not a visible worker. Must not know: /proc, the content of segments.
-Invariant: a process is judged by the segment that it owns; a process that only maps its parent's is fine.
+Invariant: a process is judged by the segment that it owns; a process that only maps its parent's segment is fine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _own(process: Process, place: Place) -> list[Mapped]:
 
 
 def judge_search(processes: Processes) -> CheckResult:
-    """Report how many processes of our user could be inspected."""
+    """Report how many processes of this user could be inspected."""
     seen = f"{len(processes.found):,} of this user's {processes.seen:,} processes use brickd"
     if processes.left:
         seen += f"; {processes.left:,} more were skipped: too many"
@@ -57,7 +57,7 @@ def judge_mounts(processes: Processes, segments: Segments, container: Container)
 
 
 def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[CheckResult]:
-    """Find processes whose segments have another prefix; one finding for each prefix."""
+    """Find processes whose segments have another prefix, with one finding for each prefix."""
     others: dict[str, list[Process]] = {}
     for process in processes.found:
         for segment in _own(process, "here"):
@@ -86,7 +86,7 @@ def judge_removed(processes: Processes) -> CheckResult:
     wanted = "segments removed only by brickd"
     if not lost:
         return fine("removed", "no worker's segment was removed", wanted)
-    why = "not rm /dev/shm/*; logind's RemoveIPC removes them too. A worker opens a new one at a span, within 10 s"
+    why = "do not use rm /dev/shm/*; logind's RemoveIPC may also remove segments; a worker opens a new one within 10 s"
     seen = f"{_who(lost)}: its segment was removed"
     return CheckResult("removed", "advice", seen, wanted, "brickd prune", why, _pids(lost))
 
@@ -104,13 +104,13 @@ def judge_locks(processes: Processes, segments: Segments) -> CheckResult:
     wanted = "each worker holds the lock on its segment"
     if not unlocked:
         return fine("lock", "no worker has lost its lock", wanted)
-    why = "after the code that closes all descriptors: it closed brickd's, and a quiet worker counts as died"
+    why = "call it after the code that closes all descriptors; without the lock, a quiet worker counts as died"
     seen = f"{_who(unlocked)}: has no lock"
     return CheckResult("lock", "advice", seen, wanted, "brick.init()", why, _pids(unlocked))
 
 
 def judge_silence(processes: Processes, container: Container) -> list[CheckResult]:
-    """Find processes that load brick_agent without a segment; one finding for each reason."""
+    """Find processes that load brick_agent but have no segment, with one finding for each reason."""
     alike: dict[tuple[str, str], list[Process]] = {}
     for process in processes.found:
         if not process.segments:
@@ -141,14 +141,14 @@ def _reason(process: Process, container: Container) -> tuple[str, str]:
 
 
 def judge_time(processes: Processes) -> CheckResult:
-    """Report workers in another time namespace. This is fine: the kernel reports the offset."""
+    """Report workers in another time namespace. This is no problem, because the kernel reports the offset."""
     apart = [process for process in processes.found if process.our_time is False and _own(process, "here")]
     seen = f"{_who(apart)} in another" if apart else "all workers in this one"
-    return fine("time-namespace", seen, "any: the kernel reports the offset of its clocks", _pids(apart))
+    return fine("time-namespace", seen, "any, because the kernel reports the offset of the clocks", _pids(apart))
 
 
 def judge_pids(segments: Segments) -> CheckResult:
-    """Report workers in another pid namespace. This is fine: locks show which workers are alive."""
+    """Report workers in another pid namespace. This is no problem, because locks show which workers are alive."""
     apart = [worker.name for worker in segments.live if worker.pid != worker.own_pid]
     seen = f"{listed(apart)} in another" if apart else "all workers in this one"
-    return fine("pid-namespace", seen, "any: locks show which workers are alive", apart)
+    return fine("pid-namespace", seen, "any, because locks show which workers are alive", apart)

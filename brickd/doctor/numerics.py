@@ -1,7 +1,7 @@
 """Whether a daemon keeps fingerprints for long enough to compare them.
 
-Owns: the verdict. Must not know: the comparison. Invariant: a missing daemon is not a fault; nor is a daemon whose
-settings turn comparison off.
+Owns: the verdict. Must not know: the comparison. Invariant: neither a missing daemon is a fault, nor a daemon that does
+not compare because its settings say so.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from brickd.errors import BrickdError
 
 _WANTED_NS = 60_000_000_000
 _MOST_BYTES = 1 << 30
-_SHARE = 0.01  # the tolerated share of evicted fingerprints
+_SHARE = 0.01  # the accepted fraction of evicted fingerprints
 
 
 class HeldFingerprints(NamedTuple):
     """The window of fingerprints in a daemon.
 
     Attributes:
-        bytes: its limit.
+        bytes: the limit of the window in bytes.
         age_ns: the age of the oldest fingerprint.
         fingerprints: the number of all fingerprints with inputs.
-        gone: how many of these were evicted before another worker had the same work.
+        gone: how many of these were evicted before another worker had the same inputs.
     """
 
     bytes: int
@@ -35,7 +35,7 @@ class HeldFingerprints(NamedTuple):
 
 
 def observe() -> HeldFingerprints | None:
-    """Query the daemon; None: no daemon, or nothing to compare."""
+    """Query the daemon; None if there is no daemon, or if it has nothing to compare."""
     try:
         answer = client.ask("coverage").document()
         window, services = answer["window"], answer["services"]
@@ -52,7 +52,7 @@ def judge(window: HeldFingerprints | None) -> CheckResult:
     """Judge whether the window is long enough."""
     name, wanted = "fingerprints", f"fingerprints kept for {duration(_WANTED_NS)}"
     if window is None:
-        return fine(name, "no daemon keeps any", wanted)
+        return fine(name, "no daemon keeps fingerprints", wanted)
     seen = f"the last {duration(window.age_ns)} in {mib(window.bytes)}"
     if window.age_ns >= _WANTED_NS or window.gone <= _SHARE * window.fingerprints or window.bytes >= _MOST_BYTES:
         return fine(name, seen, wanted)

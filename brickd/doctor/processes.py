@@ -1,9 +1,9 @@
 """The processes of our user that load brick_agent or map a segment.
 
-Owns: the facts that /proc reports about them. Must not know: what a process means for a finding. Invariants: other
-users' processes are not inspected, even if root runs the doctor; a process that cannot be inspected, or ends during the
-search, affects no other, and is counted; the search ends after a second and reports its progress; a process owns the
-segment whose lock it holds, even if it maps others.
+Owns: the facts that /proc reports about these processes. Must not know: what a process means for a finding. Invariants:
+other users' processes are not inspected, even if root runs the doctor; a process that cannot be inspected, or that ends
+during the search, is counted and does not affect the others; the search ends after a second and reports how much it
+skipped; a process owns the segment whose lock it holds, even if it maps other segments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brickd.base.files import read
 
 _LONGEST_SECONDS = 1.0
 _EXTENSION = b"brick_agent/_core"
-# A line of /proc/PID/maps for a file in the folder with a segment's name: device, inode and path.
+# A line of /proc/PID/maps about a file in /dev/shm with a segment's name: device, inode and path.
 _SEGMENT = re.compile(
     rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) (\d+) +/dev/shm/([^/\n]{0,39}[0-9a-f]{32})( \(deleted\))?$", re.MULTILINE
 )
@@ -30,7 +30,7 @@ File = tuple[int, int, int]  # device, major and minor, and inode
 
 
 class Mapped(NamedTuple):
-    """A segment that a process maps: its own (`owned`), its parent's, or a former one."""
+    """A segment that a process maps: its own segment (`owned`), its parent's, or an earlier one of its own."""
 
     file: str
     place: Place
@@ -43,9 +43,9 @@ class Process:
 
     Attributes:
         pid: its pid in this pid namespace.
-        command: its short name.
-        settings: its environment variables that begin with BRICKD, at its start.
-        our_time: whether it is in this time namespace.
+        command: the short name of its command.
+        settings: its environment variables that begin with BRICKD, as they were at its start.
+        our_time: whether it is in the same time namespace as this process.
         free_bytes: the free space in its /dev/shm.
     """
 
@@ -59,12 +59,12 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The result and the progress of the search.
+    """The processes that were found, and how complete the search was.
 
     Attributes:
-        seen: the number of our user's processes.
-        closed: how many of them could not be inspected.
-        left: the number of skipped processes, of any user.
+        seen: the number of this user's processes.
+        closed: how many of these could not be inspected.
+        left: the number of processes, of any user, that were skipped.
     """
 
     found: tuple[Process, ...]
@@ -74,7 +74,7 @@ class Processes:
 
 
 def observe(shm: str, proc: Path = Path("/proc")) -> Processes:
-    """Inspect every process of our user, the newest first: the interesting one is often new."""
+    """Inspect every process of this user, the newest first, because the newest is often the one that the user means."""
     pids = sorted((int(name) for name in os.listdir(proc) if name.isdigit()), reverse=True) if proc.is_dir() else []
     owners = _owners(read(proc / "locks", 1 << 24) or "")
     found: list[Process] = []
@@ -90,7 +90,7 @@ def observe(shm: str, proc: Path = Path("/proc")) -> Processes:
         try:
             maps = (proc / str(pid) / "maps").read_bytes()
         except PermissionError:
-            closed += bool(read(proc / str(pid) / "cmdline", 1))  # a kernel thread has none
+            closed += bool(read(proc / str(pid) / "cmdline", 1))  # a kernel thread has no command line
             continue
         except OSError:
             continue
@@ -108,7 +108,7 @@ def _owner(process: Path) -> int | None:
 
 
 def _owners(locks: str) -> set[tuple[int, File]]:
-    """Return the (pid, file) pairs of write locks on a worker's byte, from /proc/locks."""
+    """Return the pairs of pid and file with a write lock on the byte that a worker locks, from /proc/locks."""
     owners = set()
     for line in locks.splitlines():
         fields = line.replace("-> ", "").split()

@@ -1,4 +1,4 @@
-"""Checks the file of records of removed segments: is it writable, is each record complete?
+"""Checks the file of records of removed segments: whether it is writable, and whether each record is complete.
 
 Owns: the possible defects of that file, and the fix. Must not know: segments, the content of records. Invariant: a fix
 keeps the records if possible.
@@ -17,11 +17,11 @@ from brickd.shm import removed_file
 from brickd.shm.removed_file import RemovedRecords
 
 _WANTED = "a file that only this user can write, with room for records"
-_STAY = "without a record, segments of ended or dead workers are not removed"
+_STAY = "while records cannot be written, segments of ended or dead workers are not removed"
 
 
 class RecordsFile(NamedTuple):
-    """The file: its content, whether this user owns it, and whether only its mode is wrong."""
+    """The content of the file, whether this user owns it, and whether only its mode is wrong."""
 
     path: str
     found: RemovedRecords = RemovedRecords()
@@ -51,7 +51,7 @@ def judge(records: RecordsFile) -> CheckResult:
     seen = plural(len(found.removed), "record")
     if found.damaged:
         seen += f" and {found.damaged:,} damaged"
-        return CheckResult(name, "advice", seen, "whole records", "brickd up -d", "damaged ones are not counted")
+        return CheckResult(name, "advice", seen, "whole records", "brickd up -d", "damaged records are not counted")
     if found.full:
         return CheckResult(name, "advice", f"{seen}, full", _WANTED, "brickd up -d", f"{_STAY}; a daemon empties it")
     return fine(name, seen, _WANTED)

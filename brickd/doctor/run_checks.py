@@ -1,7 +1,8 @@
 """Runs all checks: collects all facts first, then all findings.
 
-Owns: the list of checks, and their order. Must not know: the facts of single checks, screens. Invariants: `judge`
-depends only on its facts; if a part of the machine cannot be observed, only its facts are missing.
+Owns: the list of checks, and their order. Must not know: the facts of single checks, screens. Invariants: the result of
+`judge` depends only on the facts; if a part of the machine cannot be observed, only the facts about that part are
+missing.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def examine() -> list[CheckResult]:
 
 
 def observe(proc: Path = Path("/proc")) -> MachineFacts:
-    """Observe everything once; `proc`: where the processes are."""
+    """Observe everything once; `proc` is the folder of the processes."""
     try:
         found = segments.observe(survey())
     except OSError:  # the folder cannot be listed; another check reports this
@@ -84,7 +85,7 @@ def observe(proc: Path = Path("/proc")) -> MachineFacts:
 
 
 def judge(facts: MachineFacts) -> list[CheckResult]:
-    """Return all findings: broken, then advice, then fine; each in the order of the checks."""
+    """Return all findings: broken findings, then advice, then fine ones; each group in the order of the checks."""
     workers, around = facts.segments, facts.processes
     demands = [shared_memory.Demand(worker.taken_bytes, worker.most_bytes) for worker in workers.live]
     found = [

@@ -1,7 +1,8 @@
-"""The segments of this machine: dead ones, refused ones, those of other users.
+"""The segments of this machine: those of dead workers, those that were refused, those of other users.
 
-Owns: the facts about each, and the fix for useless ones. Must not know: processes, what was recorded. Invariants:
-`broken` means recorded but unreadable; a fix is offered only to a user who can carry it out.
+Owns: the facts about each segment, and how to remove useless segments. Must not know: processes, what was recorded.
+Invariants: `broken` means that something was recorded but cannot be read; a fix is offered only to a user who can carry
+it out.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ class ReadSegment(NamedTuple):
     """A worker whose segment was read.
 
     Attributes:
-        pid: the holder of its lock in this pid namespace; 0: in another namespace; None: no holder, and no activity.
-        own_pid: its pid in its own pid namespace.
-        reads_counter: whether its clock is the processor's counter.
+        pid: the process that holds the worker's lock, in this pid namespace; 0 if it is in another namespace; None if
+            no
+            process holds the lock and the segment no longer changes.
+        own_pid: the worker's pid in its own pid namespace.
+        reads_counter: whether the worker's clock is the processor's counter.
         taken_bytes: the memory that the segment uses.
-        most_bytes: the memory that its present threads and paths may use.
-        unread: whether it keeps each span in detail without a reader.
-        thinned_unowned: whether a killed daemon set which fingerprints it records.
-        key: the name of the key of its checksums; 0: they have no key; None: no checksums, or unknown.
+        most_bytes: the memory that the worker's present threads and paths may use.
+        unread: whether the worker keeps each span in detail although no process reads them.
+        thinned_unowned: whether a daemon that was killed set which fingerprints the worker records.
+        key: the name of the key of the worker's checksums; 0 if they have no key; None if unknown or without checksums.
     """
 
     name: str
@@ -60,9 +63,9 @@ class RefusedSegment(NamedTuple):
     """A file with a segment's name that was refused.
 
     Attributes:
-        alive: whether a live worker holds its lock.
-        regular: whether it is a regular file: not a link, a folder, a FIFO.
-        costly: whether it is valid but too large to read.
+        alive: whether a live worker holds the lock of the file.
+        regular: whether it is a regular file, and not a link, a folder or a FIFO.
+        costly: whether it is a valid segment but too large to read.
     """
 
     file: str
@@ -77,8 +80,8 @@ class Segments:
     """The files found in /dev/shm.
 
     Attributes:
-        foreign: how many files with a segment's name each other user has, by uid.
-        shared: our own segments that other users may open.
+        foreign: for each other user (uid), the number of files with a segment's name.
+        shared: the segments of this user that other users may open.
     """
 
     workers: tuple[ReadSegment, ...] = ()
@@ -93,12 +96,12 @@ class Segments:
 
     @property
     def empty(self) -> bool:
-        """Whether this user has no files."""
+        """Whether there are no files of this user."""
         return not (self.workers or self.refused)
 
     @property
     def hidden(self) -> State:
-        """Return the state of a finding about a hidden worker: broken if no worker is visible."""
+        """The state of a finding about a worker that is not visible: broken if no worker is visible."""
         return "advice" if self.live else "broken"
 
 
@@ -119,7 +122,7 @@ def _path(file: str) -> str:
 def _open_to_others(file: str) -> bool:
     try:
         return os.lstat(_path(file)).st_mode & 0o077 != 0
-    except OSError:  # the worker and its segment are gone
+    except OSError:  # the worker ended and its segment was removed
         return False
 
 
@@ -145,8 +148,8 @@ def _known(worker: Worker) -> ReadSegment:
 def most_bytes(reading: Reading) -> int:
     """Return the memory that a segment takes when each thread has used every path and both of its rings.
 
-    The file is much larger, because it has a place for each possible path in each possible lane. These places are holes
-    that take no memory until a thread uses them.
+    The file is much larger, because it has a place for each possible path in each possible lane. The places that no
+    thread has used are holes in the file, which take no memory.
     """
     header = reading.header
     rings = _pages(header["span_slots"] * _SLOT_BYTES) + _pages(header["event_slots"] * _SLOT_BYTES)
@@ -161,9 +164,9 @@ def _pages(size_bytes: int) -> int:
 
 
 def _made_without(worker: Worker) -> bool:
-    """Whether a worker without a key in its segment still made a checksum.
+    """Whether a worker made a checksum although its segment has no key.
 
-    Each site that is not off has a checksum or a counted loss.
+    A worker with recorded events has fingerprinted each site that is not off, unless a loss was counted.
     """
     reading, ledger = worker.reading, worker.ledger
     lost = reading.process["tensors_refused"] + ledger.events_dropped[records.kind_name(_reader.KIND_CHECKED)]
@@ -181,26 +184,27 @@ def _refused(error: SegmentRefused) -> RefusedSegment:
 
 
 def judge_dead(segments: Segments) -> CheckResult:
-    """Report the segments that dead workers left."""
+    """Report the segments that workers left when they ended or died."""
     dead = [worker for worker in segments.workers if worker.pid is None]
     wanted = "no segments of workers that ended or died"
     if not dead:
         return fine("segments-dead", f"{plural(len(segments.live), 'segment')} of live workers only", wanted)
     seen = f"{plural(len(dead), 'segment')} of workers that ended or died ({listed([worker.name for worker in dead])})"
     seen += f", {mib(sum(worker.taken_bytes for worker in dead))}"
-    why, files = "their totals are still shown: save them first if you need them", tuple(worker.file for worker in dead)
+    why = "the totals of these workers are still shown: save them first if you need them"
+    files = tuple(worker.file for worker in dead)
     return CheckResult("segments-dead", "advice", seen, wanted, "brickd prune", why, files)
 
 
 def judge_unread(segments: Segments) -> CheckResult:
-    """Find workers that keep spans in detail without a reader."""
+    """Find workers that keep each span in detail although no process reads these spans."""
     unread = [worker.name for worker in segments.workers if worker.unread]
     wanted = "spans in detail only while a daemon reads them"
     return _without_reader("spans-unread", unread, wanted, "no worker keeps spans in detail without a reader")
 
 
 def judge_thinned(segments: Segments) -> CheckResult:
-    """Find workers that still have a killed daemon's setting of fingerprints."""
+    """Find workers that still have the setting of fingerprints of a daemon that was killed."""
     thinned = [worker.name for worker in segments.workers if worker.thinned_unowned]
     wanted = "the configured fingerprints, unless a daemon has set others"
     return _without_reader("fingerprints-set", thinned, wanted, "every worker records the fingerprints that are set")
@@ -214,7 +218,7 @@ def _without_reader(name: str, workers: list[str], wanted: str, well: str) -> Ch
 
 
 def judge_refused(segments: Segments) -> list[CheckResult]:
-    """Report refused files; those with the same fix are one finding."""
+    """Report refused files. Files with the same fix are one finding."""
     if not segments.refused:
         return [fine("segments-refused", "no segment was refused", "valid segments")]
     alike: dict[tuple[State, str, str], list[RefusedSegment]] = {}
@@ -253,7 +257,7 @@ def _remedy(refused: RefusedSegment) -> tuple[State, str, str]:
 
 
 def judge_foreign(segments: Segments, container: Container) -> CheckResult:
-    """Report other users' segments; brickd reads only the segments of its own user."""
+    """Report the segments of other users. brickd reads only the segments of its own user."""
     wanted = "each user runs brickd for their own segments"
     if not segments.foreign:
         return fine("segments-foreign", "no other user has segments", wanted)
@@ -261,7 +265,7 @@ def judge_foreign(segments: Segments, container: Container) -> CheckResult:
     seen = listed([f"{user_name(uid)} has {count:,}" for uid, count in by_count])
     about = [user_name(uid) for uid, _ in by_count]
     # This is only a remark and does not change the exit code.
-    hint = "" if segments.workers else f"; this user has none (to ask as {about[0]}: {run_as(container, about[0])})"
+    hint = "" if segments.workers else f"; this user has none (to look as {about[0]}: {run_as(container, about[0])})"
     return fine("segments-foreign", f"not read: {seen}{hint}", wanted, about)
 
 
@@ -269,7 +273,7 @@ def judge_shared(segments: Segments) -> CheckResult:
     """Find this user's segments that other users may open."""
     wanted = "segments of mode 0600"
     if not segments.shared:
-        return fine("segments-mode", "no other user can open one", wanted)
+        return fine("segments-mode", "no other user can open a segment", wanted)
     fix = f"chmod 600 {shlex.join(map(_path, segments.shared))}"
-    why = "an older brick-agent gave them to BRICKD_GROUP: a member could stop the drain or kill the server"
+    why = "an older brick-agent gave these segments to BRICKD_GROUP: a member could stop the drain or kill the server"
     return CheckResult("segments-mode", "advice", listed(list(segments.shared)), wanted, fix, why, segments.shared)

@@ -1,7 +1,8 @@
-"""Checks the memory for segments: /dev/shm, its room, and the control group's room.
+"""Checks the memory for segments: /dev/shm, the room in it, and the room in this process's control group.
 
-Owns: the needs of a worker. Must not know: the content of segments, the workers' control groups (a worker's segment
-counts memory refused by its group). Invariant: a problem that follows from another one is not reported.
+Owns: how much memory a worker needs. Must not know: the content of segments, the control groups of workers (a worker
+counts in its segment how much memory its group refused). Invariant: a problem that results from another problem is not
+reported.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from brickd.base.units import plural
 from brickd.doctor.check import CheckResult, fine, mib
 from brickd.doctor.container import Container, enlarged, more_memory
 
-# Measured (docs/explanation/benchmarks.md): a segment with one thread and 200 paths, and one with 32 threads, 200 paths
-# and span rings.
+# Measured (docs/explanation/benchmarks.md) for two segments: one with one thread and 200 paths, and one with 32
+# threads,
+# 200 paths and span rings.
 LEAST_BYTES = 430 << 10
 USUAL_BYTES = 19 << 20
 _USUAL = "the need of a new worker with 32 threads and 200 paths"
@@ -29,7 +31,7 @@ _MODE = 0o1777
 
 
 class Demand(NamedTuple):
-    """The memory of a live worker's segment: used now, and at most with its present threads and paths."""
+    """The memory of a live worker's segment: used now, and at most with the worker's present threads and paths."""
 
     taken_bytes: int
     most_bytes: int
@@ -37,13 +39,13 @@ class Demand(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShmFacts:
-    """The kernel's report on the folder.
+    """The kernel's report on the folder of segments.
 
     Attributes:
-        filesystem: its type; None: the folder does not exist.
+        filesystem: the type of its file system; None if the folder does not exist.
         usable: whether this user may list it and create files in it.
-        size_bytes: its size; 0: no limit.
-        more_files: whether there is room for one more file.
+        size_bytes: its size; 0 without a limit.
+        more_files: whether there is room for at least one more file.
     """
 
     path: str
@@ -58,7 +60,7 @@ class ShmFacts:
 
 
 def observe(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> ShmFacts:
-    """Query the kernel."""
+    """Ask the kernel about the folder."""
     try:
         status, room = os.stat(path), os.statvfs(path)
     except OSError:
@@ -74,13 +76,13 @@ def observe(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> ShmFacts:
         usable=os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=True),
         size_bytes=room.f_blocks * room.f_frsize,
         free_bytes=room.f_bavail * room.f_frsize,
-        # A tmpfs without a limit reports 0 of 0.
+        # A tmpfs without a limit reports 0 blocks of 0.
         more_files=room.f_files == 0 or room.f_favail > 0,
     )
 
 
 def _filesystem(path: str, mounts: str) -> str:
-    """Return the type of the mount that contains a path: the longest mount point, else the last."""
+    """Return the type of the mount that contains a path: that of the longest mount point, the last one if equal."""
     best, kind = "", "unknown"
     for line in mounts.splitlines():
         fields = line.split(" ")
@@ -93,7 +95,7 @@ def _filesystem(path: str, mounts: str) -> str:
 
 
 def judge_place(shm: ShmFacts) -> CheckResult:
-    """Judge whether the folder exists, in memory, and is writable."""
+    """Judge whether the folder exists, is in memory, and is writable."""
     wanted = "a writable tmpfs"
     mount = f"mkdir -p {shm.path} && mount -t tmpfs -o mode=1777 tmpfs {shm.path}"
     if shm.filesystem is None:
@@ -108,14 +110,14 @@ def judge_place(shm: ShmFacts) -> CheckResult:
 
 
 def judge_access(shm: ShmFacts, container: Container) -> list[CheckResult]:
-    """Judge whether this user and others can create files there."""
+    """Judge whether this user and other users can create files in the folder."""
     if shm.filesystem is None or shm.read_only:
         return []
     seen, wanted, fix = f"mode {shm.mode:04o} of user {shm.owner}", f"mode {_MODE:04o}", f"chmod {_MODE:04o} {shm.path}"
     if not shm.usable:
         why = "this user can neither create nor find segments there"
         return [CheckResult("shm-access", "broken", seen, wanted, fix, why)]
-    # A pod's volume has no sticky bit, and only the pod uses it.
+    # A volume of a pod has no sticky bit, but only the pod uses it.
     if shm.mode != _MODE and not (container.kind == "kubernetes" and shm.mode & 0o777 == 0o777):
         why = "other users cannot write to it, or can delete our segments"
         return [CheckResult("shm-access", "advice", seen, wanted, fix, why)]
@@ -123,11 +125,11 @@ def judge_access(shm: ShmFacts, container: Container) -> list[CheckResult]:
 
 
 def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -> list[CheckResult]:
-    """Judge whether there is room for another worker, and for existing ones to grow."""
+    """Judge whether there is room for another worker, and for the existing workers to grow."""
     if shm.filesystem is None:
         return []
     if shm.size_bytes == 0:
-        return [fine("shm-room", "no limit on its size", "room for workers")]
+        return [fine("shm-room", "no limit of size", "room for workers")]
     growth = sum(max(0, worker.most_bytes - worker.taken_bytes) for worker in workers)
     need = growth + USUAL_BYTES
     seen = f"{mib(shm.free_bytes)} of {mib(shm.size_bytes)} free, in {container}"
@@ -148,7 +150,7 @@ def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -
 
 
 def judge_group(limit: Limit | None, container: Container) -> CheckResult:
-    """Judge whether this process's control group has room for one more worker."""
+    """Judge whether the control group of this process has room for one more worker."""
     name, wanted = "memory-group", f"{mib(USUAL_BYTES)}, {_USUAL}"
     if limit is None:
         return fine(name, "no limit", wanted)

@@ -1,7 +1,7 @@
 """Recordings that were not fetched.
 
-Owns: the facts about them, and the verdict. Must not know: how recordings are found or fetched. Invariants: a recording
-that is still being written is not a finding; a daemon that does not answer is reported by its own check.
+Owns: the facts about these recordings, and the verdict. Must not know: how recordings are found or fetched. Invariants:
+a recording that is still being written is not a finding; a daemon that does not answer is reported by another check.
 """
 
 from __future__ import annotations
@@ -45,6 +45,6 @@ def judge(left: tuple[UnfetchedRecording, ...]) -> CheckResult:
     newest = left[-1]
     size = mib(sum(each.bytes for each in left))
     seen = f"{plural(len(left), 'recording')} not fetched in {newest.directory}, {size}"
-    why = f"fetches the newest one; or delete those that you do not need: above {ROOM}, brickd deletes the oldest"
+    why = f"fetches the newest; or delete recordings that you do not need: above {ROOM}, brickd deletes the oldest"
     fix = f"brickd record --fetch {as_argument(newest.recording)}"
     return CheckResult(name, "advice", seen, wanted, fix, why, tuple(each.recording for each in left))

@@ -1,6 +1,6 @@
 """Checks the installed versions, and whether the reader can be loaded.
 
-Owns: the check of versions. Must not know: the version of a worker: its segment contains that.
+Owns: the check of versions. Must not know: the versions of workers, which are in their segments.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _WANTED = "brickd and its reader"
 
 
 class Versions(NamedTuple):
-    """The build of brickd, the version of brick-agent (None: not installed) and of the format."""
+    """The build of brickd, the version of brick-agent (None if not installed), and the version of the format."""
 
     brickd: Build
     brick_agent: str | None
@@ -29,13 +29,13 @@ def observe() -> Versions:
 
 
 def judge(versions: Versions) -> CheckResult:
-    """Report the versions; a server may have its brick-agent elsewhere."""
+    """Report the versions. brick-agent may be missing here, because the server may have its own environment."""
     agent = versions.brick_agent or "not installed here"
     seen = f"brickd {versions.brickd.version or 'not installed'}, brick-agent {agent}, format {versions.format}"
     return fine("versions", seen, _WANTED)
 
 
 def unloadable(reason: str) -> CheckResult:
-    """Return the only finding if brickd's reader does not load: every other check needs it."""
+    """Return the only finding that is possible if brickd's reader does not load, because all other checks need it."""
     why = "in brickd's source folder: this build is for another Python or system"
     return CheckResult("versions", "broken", reason, _WANTED, "pip install --force-reinstall .", why)

@@ -1,7 +1,7 @@
 """The view `bricks`: totals of every brick, separated by worker, service or layer.
 
 Owns: the schema of the document, the limit of rows. Must not know: segments, how totals are added up, screens.
-Invariants: shares refer to all recorded time of the selected workers, independent of the category and the limit;
+Invariants: a share is a part of all recorded time of the selected workers, whatever category and limit the query has;
 omitted rows are counted.
 """
 

@@ -1,7 +1,8 @@
-"""The parts shared by all views: the answer, the chosen workers and period, the first keys.
+"""The parts shared by all views: the answer, the chosen workers and period, the first keys of a document.
 
 Owns: the first keys, the choices, the notes next to a document. Must not know: single views, callers. Invariants: if
-only other users have segments, the answer names these users; other users' segments change no document and no exit code.
+only other users have segments, the answer names these users; segments of other users never change a document or an exit
+code.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ Document = dict[str, Any]
 
 
 class Answer(NamedTuple):
-    """A document, and notes for a person (`words`)."""
+    """A document, and notes for the user (`words`)."""
 
     document: Document
     words: tuple[str, ...] = ()
 
 
 class ChosenWorkers(NamedTuple):
-    """The survey, the chosen workers, and notes about the rest."""
+    """The survey, the chosen workers, and notes about the other workers."""
 
     survey: Survey
     workers: list[Worker]
@@ -40,8 +41,8 @@ class Counted(NamedTuple):
 
     Attributes:
         over: the period, as in the query.
-        length_ns: its real length; None: since the start, which differs by worker.
-        words: why the length differs from the given period.
+        length_ns: the real length of the period; None if it began at each worker's start.
+        words: why the real length differs from the length in the query.
     """
 
     workers: list[Worker]
@@ -50,16 +51,16 @@ class Counted(NamedTuple):
     words: tuple[str, ...] = ()
 
     def document(self) -> Document:
-        """The keys of the document."""
+        """The keys of the document that describe the period."""
         return {"over": self.over, "over_ns": self.length_ns}
 
 
 class Sourced(Protocol):
-    """The data for documents."""
+    """An object that has data for documents."""
 
     @property
     def source(self) -> Source:
-        """The source of its data."""
+        """The source of the data."""
         ...
 
 
@@ -74,10 +75,10 @@ def no_workers(world: Sourced) -> str:
 
 
 def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
-    """Choose the named workers; all if no name is given.
+    """Choose the named workers, or all workers if no name is given.
 
     Raises:
-        NoSuchWorker: a name that no worker and no service has.
+            NoSuchWorker: no worker and no service has one of the names.
     """
     found = world.survey()
     services = {each.service for each in found.removed}
@@ -86,12 +87,12 @@ def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
 
 
 def counted(world: World, found: ChosenWorkers, over: float | str | None) -> Counted:
-    """The chosen workers with what they recorded in a period.
+    """Return the chosen workers with what they recorded in a period.
 
-    `over`: None: the last 60 seconds if known, else since the start.
+    The default (`over` is None) is the last 60 seconds if there are windows, else the time since each worker's start.
 
     Raises:
-        NoDaemon: without a daemon there are no windows.
+        NoDaemon: the query names a period, but there is no daemon, so there are no windows.
     """
     if over == START:
         return Counted(found.workers)
@@ -112,10 +113,10 @@ def counted(world: World, found: ChosenWorkers, over: float | str | None) -> Cou
 
 
 def _other_length(over: str, asked_ns: int, length_ns: int) -> tuple[str, ...]:
-    """Explain why a window is shorter or longer than the period that was given; () if it is not."""
+    """Explain why a window is shorter or longer than the period in the query; () if its length is right."""
     if abs(asked_ns - length_ns) < SECOND:
         return ()
-    why = f"a window begins at a snapshot: one is taken every {EVERY_NS // SECOND} s, and the nearest counts"
+    why = f"a window begins at the nearest snapshot, and a snapshot is taken every {EVERY_NS // SECOND} s"
     return (f"over {over} counts the last {duration(length_ns)}: {why}",)
 
 

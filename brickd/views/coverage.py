@@ -1,7 +1,7 @@
-"""The view `coverage`: which sites were compared, by which evidence, and which cannot be.
+"""The view `coverage`: which sites were compared, by which evidence, and which sites cannot be compared.
 
-Owns: the schema of the document. Must not know: terminals. Invariant: if no daemon compares, the available fingerprints
-are compared now, by the same rules.
+Owns: the schema of the document. Must not know: terminals. Invariant: if no daemon compares, this view compares the
+available fingerprints by the same rules.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _now(world: World, them: ChosenWorkers) -> Compared:
 
 
 def _thinned(service: str, workers: Sequence[Worker]) -> Document | None:
-    """Return the lowest rate at which fingerprints are recorded; None: every step, or unknown."""
+    """Return the lowest rate at which fingerprints are recorded; None if unknown, or if every step is recorded."""
     its = (worker for worker in workers if worker.service == service and worker.reading.sites)
     rate, instrumented, here, all_here = thinned(its)
     if rate == _reader.RATE_ALL:

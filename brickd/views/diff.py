@@ -1,9 +1,9 @@
 """The view `diff`: where workers' numbers differ first, and which worker is at fault.
 
-Owns: which workers are compared, the leading evidence if the query names none. Must not know: how rows are made, the
+Owns: which workers are compared, which evidence leads if the query names none. Must not know: how rows are made, the
 schema of the document, screens. Invariants: a verdict names its kind of evidence; if nothing can be compared, the
-verdict says so with the reason, and is never "equal"; steps are paired only if the query requests evidence by run;
-unexamined data is reported.
+verdict says so with the reason, and is never "equal"; steps are paired only if the query requests evidence by run; data
+that was not compared is reported.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PATTERN = frozenset("*?[")
 
 
 class Comparable(Sourced, Protocol):
-    """A source of workers that can be compared."""
+    """A source of workers that can be compared with each other."""
 
     def survey(self) -> Survey:
         """All workers, at one time."""
@@ -44,7 +44,7 @@ class Comparable(Sourced, Protocol):
         ...
 
     def compared(self) -> Compared | None:
-        """The differences found so far; None: workers are not compared continuously."""
+        """The differences found so far; None if workers are not compared continuously."""
         ...
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
@@ -53,7 +53,7 @@ class Comparable(Sourced, Protocol):
 
 
 class NothingCompared(NamedTuple):
-    """A failed comparison: why nothing is comparable, the attempted comparison, whether keys differ."""
+    """A comparison in which nothing was comparable: the reason, the comparison, and whether the keys differ."""
 
     why: str
     tried: Comparison | None = None
@@ -61,7 +61,7 @@ class NothingCompared(NamedTuple):
 
 
 class ChosenEvidence(NamedTuple):
-    """The comparison at sites (None if the query is only about weights), another one, and whether weights lead."""
+    """The comparison at sites (None if the query is only about weights), one by other evidence, and which leads."""
 
     outputs: Comparison | None
     by_weights: bool
@@ -72,7 +72,7 @@ def answer(world: Comparable, query: DiffQuery) -> Answer:
     """Compare the chosen workers.
 
     Raises:
-        NoSuchWorker: a name that no worker has.
+            NoSuchWorker: no worker has one of the names.
     """
     found = world.survey()
     workers = meant(found, query.names)
@@ -102,7 +102,7 @@ def _findings(world: Comparable, found: Survey, workers: Sequence[Worker]) -> li
 
 
 def _ignored(query: DiffQuery, leads: str) -> Iterator[str]:
-    """Report options that have no effect on the leading evidence."""
+    """Report options that have no effect, because another class of evidence leads."""
     if query.rtol is not None and leads != EvidenceClass.RUN:
         yield f"--rtol {query.rtol:g} applies only to --by run: by {leads}, there is no tolerance"
 
@@ -114,8 +114,8 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
     """Return the workers that match a name, a service or a pattern, in argument order.
 
     Raises:
-        NoSuchWorker: a name that no worker has.
-        WrongQuestion: no worker is named, and there are several services.
+            NoSuchWorker: no worker has one of the names.
+            WrongQuestion: no worker is named, and there are several services.
     """
     everybody = [worker for worker in found.workers if worker.together == 1]
     if not names:
@@ -134,7 +134,7 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
 
 
 def _choices(workers: Sequence[Worker]) -> str:
-    """The services of workers, those with the most workers first."""
+    """List the services of these workers, the service with the most workers first."""
     numbers = Counter(worker.service for worker in workers)
     return listed(
         [f"{name} ({plural(n, 'worker')})" for name, n in sorted(numbers.items(), key=lambda e: (-e[1], e[0]))]
@@ -142,7 +142,7 @@ def _choices(workers: Sequence[Worker]) -> str:
 
 
 def _fits(worker: Worker, pattern: str) -> bool:
-    """Whether the pattern matches the worker's name; a recording's path is compared literally."""
+    """Whether the pattern matches the worker's name. The path of a recording is compared literally."""
     label = worker.label
     return pattern.startswith(label) and fnmatchcase(worker.name[len(label) :], pattern[len(label) :])
 
@@ -180,7 +180,7 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
 
 
 def _chosen(sides: Sides, query: DiffQuery, weighed: Weighed) -> ChosenEvidence | NothingCompared:
-    """Choose the comparison and the leading evidence; only `--by run` pairs steps."""
+    """Choose the comparison and the evidence that leads. Steps are paired only with `--by run`."""
     if len(sides.workers) < 2:
         only = sides.workers[0].name if sides.workers else "none"
         what = "the arguments match" if query.names else "there is"
@@ -199,7 +199,7 @@ def _chosen(sides: Sides, query: DiffQuery, weighed: Weighed) -> ChosenEvidence 
 
 
 def _by_outputs(sides: Sides, query: DiffQuery) -> tuple[Comparison, Comparison | None]:
-    """Compare whole tensors and single rows, unless the query names the evidence; the one that says more leads."""
+    """Compare whole tensors and single rows, unless the query names the evidence. The stronger result leads."""
     step, text = None if query.step is None else step_number(query.step), step_text(query.step)
 
     def by(evidence: EvidenceClass) -> Comparison:
@@ -230,7 +230,7 @@ def _weights_lead(query: DiffQuery, weighed: Weighed, outputs: Comparison) -> bo
 
 
 def _weights_note(weighed: Weighed) -> str:
-    """Return the verdict of weights, if nothing else is comparable."""
+    """Return a note with the verdict on weights, for a comparison in which nothing else was comparable."""
     if not weighed.known:
         return f"; {why_none(weighed)}" if weighed.reasons else ""
     verdicts = {Verdict.IDENTICAL: "are equal", Verdict.INCOMPLETE: "are equal as far as they are known"}
@@ -242,7 +242,7 @@ def _compares_something(of: Comparison) -> bool:
 
 
 def _other_keys(sides: Sides, found: Comparison) -> NothingCompared | None:
-    """Refuse the comparison if the keys of checksums differ; return None if all have one key."""
+    """Return the reason not to compare if the checksums have different keys; None if all have the same key."""
     # A worker without fingerprints may have no key.
     workers = [worker for worker, each in zip(sides.workers, found.matched.workers, strict=True) if each.fingerprints]
     for other in workers[1:]:

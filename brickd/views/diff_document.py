@@ -1,7 +1,7 @@
 """The document of `diff`.
 
 Owns: the schema of the document. Must not know: which workers are compared, how evidence is chosen, screens.
-Invariants: unexamined data is counted; the document says if a difference of times may be chance.
+Invariants: data that was not compared is counted; the document says if a difference of times may be chance.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from brickd.views.common import Document
 from brickd.views.diff_weights import Weighed
 
 SITES_MAX = 4096
-SLOW_PERCENT = 25  # smaller differences of speed are not reported: a machine can favour one worker for some time
+SLOW_PERCENT = 25  # smaller differences of speed are not reported, because a machine may favour one worker for a while
 _OFF_MAX = 64
 # The verdicts that a site may show, in order of priority.
 _RANKS = (
@@ -52,9 +52,9 @@ def document(
     """Return the document of compared workers.
 
     Args:
-        sides: the workers.
-        outputs: the comparison at sites; None: the query is about weights.
-        weighed: their weights.
+        sides: the compared workers.
+        outputs: the comparison at sites; None if the query is about weights.
+        weighed: the weights of the workers.
         by_weights: whether weights lead.
         other: the comparison at sites by other evidence, if there is one.
     """
@@ -91,7 +91,7 @@ def _classes(
 
 
 def _other(outputs: Comparison) -> Document:
-    """Return the comparison at sites, if weights lead."""
+    """Return a summary of the comparison at sites, for a document in which weights lead."""
     return {
         "evidence": outputs.evidence,
         "verdict": outputs.verdict,
@@ -101,7 +101,7 @@ def _other(outputs: Comparison) -> Document:
 
 
 def _outputs(compared: Comparison | None) -> Document | None:
-    """Count the compared fingerprints; None: the query is only about weights."""
+    """Count the compared fingerprints; None if the query is only about weights."""
     if compared is None:
         return None
     return {
@@ -119,13 +119,13 @@ def nothing(
     Args:
         sides: the workers.
         why: the reason.
-        tried: the comparison that found nothing comparable; None: a comparison of weights.
-        weighed: their weights.
-        other_keys: whether different keys of the checksums are the reason.
+        tried: the comparison that found nothing comparable; None if it was a comparison of weights.
+        weighed: the weights of the workers.
+        other_keys: whether the reason is that the checksums have different keys.
     """
     names = [worker.name for worker in sides.workers]
     part = diff_weights.document(weighed, names) if tried is None else _by_sites(sides, tried, weighed)
-    if other_keys and tried is not None:  # rows with different keys match only by accident and prove nothing
+    if other_keys and tried is not None:  # if rows with different keys match, that is chance and proves nothing
         part |= {"not_comparable": {"key": tried.matched.fingerprints}, "sites": [], "missing": {"a": 0, "b": 0}}
         part |= dict.fromkeys(("compared", "identical", "within", "diverged", "incomplete"), 0)
     part |= {"headlines": [why], "diagnosis": None, "verdict": Verdict.NOT_COMPARABLE, "first": None, "outlier": None}
@@ -237,7 +237,7 @@ def _was_compared(site: SiteFound) -> bool:
 
 
 def _sites(numerics: Numerics, leads: Comparison) -> list[Document]:
-    """Return the sites in the order of execution; above the limit, only those that differ."""
+    """Return the sites in the order of execution. If there are too many, return only the sites that differ."""
     judged: dict[int, Difference] = {}
     for each in leads.differences:
         if each.site not in judged or _outranks(each, judged[each.site]):
@@ -279,7 +279,7 @@ def _site(site: Site, found: SiteFound, difference: Difference | None) -> Docume
 
 
 def _times(sides: Sides, apart: int) -> Document:
-    """Compare the times of one worker with the others', since their start."""
+    """Compare the times of one worker with those of the others, since their start."""
     b = [sides.workers[apart]]
     a = [worker for worker in sides.workers if worker is not b[0]]
     found = paces((each.reading for each in a), (each.reading for each in b))

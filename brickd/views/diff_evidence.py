@@ -1,8 +1,9 @@
 """Every class of evidence in `diff`: its verdict, and the daemon's findings on the workers.
 
 Owns: the schema of the verdicts and of the findings. Must not know: how workers are compared, which evidence leads,
-screens. Invariants: a class in which nothing was compared is unproven; the daemon's finding on a worker appears in each
-comparison of that worker.
+screens. Invariants: a class in which nothing was compared is unproven; a finding of the daemon about a worker appears
+in
+each comparison of that worker.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _KNOWN_MAX = 8
 
 
 class KnownFinding(NamedTuple):
-    """A daemon's finding about some workers, from all workers of their service."""
+    """A finding of the daemon about some workers, from the comparison of all workers of their service."""
 
     evidence: str
     workers: list[str]
@@ -35,7 +36,7 @@ class KnownFinding(NamedTuple):
 
     @property
     def headline(self) -> str:
-        """The sentence next to a comparison of some of the workers."""
+        """The sentence for a comparison that includes only some of the workers."""
         by = "weights: " if self.evidence == "weights" else ""
         return f"over all workers: {by}{self.text}"
 
@@ -66,7 +67,7 @@ def _by_input(compared: Compared, called: KnownNames, workers: Collection[Worker
 
 
 def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:
-    """Return the sentence next to a comparison; empty if all findings name the same outlier."""
+    """Return a sentence about findings that contradict a comparison; empty if they name the same outlier."""
     others = [each for each in found if each.workers != [outlier]]
     return [others[0].headline] if others else []
 

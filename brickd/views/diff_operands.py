@@ -1,7 +1,7 @@
 """The operands of `diff`: workers of this machine, of recordings, or both.
 
 Owns: the meaning of each argument, the source of the answer. Must not know: the comparison, screens. Invariants: the
-document is the same from every source; if all operands are workers of this machine, the daemon answers.
+document is the same from every source; if all operands are workers of this machine, the daemon answers if there is one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from brickd.views.fetch_answer import FetchedAnswer, Reading, silent
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An argument: a recording ("": this machine), and a worker or service ("": all)."""
+    """An argument: a recording ("": this machine), and a worker or service ("": all workers)."""
 
     path: str
     name: str
 
 
 def term(word: str) -> Term:
-    """Parse an argument: `run.brick:api/0` is a worker of a recording."""
+    """Parse an argument. For example, `run.brick:api/0` is a worker of a recording."""
     if parted([word])[0]:
         return Term(word, "")
     for at, char in enumerate(word):
@@ -43,7 +43,7 @@ def require_comparable(document: Mapping[str, Any]) -> None:
 
 
 def find(query: DiffQuery, reading: Reading = silent) -> FetchedAnswer:
-    """Answer a query with the command line's arguments as names."""
+    """Answer a query whose names are the arguments of the command line."""
     terms = _spread([term(word) for word in query.names])
     paths = list(dict.fromkeys(each.path for each in terms if each.path))
     if not paths:
@@ -56,7 +56,7 @@ def find(query: DiffQuery, reading: Reading = silent) -> FetchedAnswer:
 
 
 def _spread(terms: Sequence[Term]) -> list[Term]:
-    """Apply names without a recording to each recording without a name."""
+    """Combine each name without a recording with each recording without a name."""
     bare = [each for each in terms if each.path and not each.name]
     names = [each for each in terms if not each.path]
     if not bare or not names:
@@ -87,7 +87,7 @@ def _gathered(
         reads = stack.enter_context(reading())
         worlds = [stack.enter_context(opened(each, reads)) for each in sets]
         recorded = [WorldPart(each[0], world) for each, world in zip(sets, worlds, strict=True)]
-        # Live workers come first: fingerprints added before them would move their losses in the window.
+        # Live workers come first: if fingerprints were added before them, their losses would move in the window.
         here = [WorldPart("", Live())] if any(not each.path for each in terms) else []
         world = Gathered([*here, *recorded])
         names = []

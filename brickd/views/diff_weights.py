@@ -1,7 +1,7 @@
 """Weights in `diff`: as evidence, and as the explanation of a difference.
 
 Owns: the schema of weights in the document. Must not know: how weights are compared, screens. Invariant: a weight
-explains a difference only if it belongs to the same layer and differs in one of the differing workers.
+explains a difference only if it belongs to the same layer, and if it differs in a worker whose output differs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from brickd.views.common import Document
 from brickd.views.weights_summary import held
 
 TENSORS_MAX = 16
-# Why a worker's tensor was not compared, and how to make it comparable.
+# The reasons why a worker's tensor was not compared, and how to make it comparable.
 _NOT_COMPARED = {
     "alone": "of a single replica (two workers of a service with the same weights are needed)",
     "missing": "that no other worker has",
@@ -38,7 +38,7 @@ class Weighed(NamedTuple):
 
     Attributes:
         judged: the verdict on each service.
-        behind: by uuid, the number of a worker's tensors that were not yet read in its current generation.
+        behind: by uuid, how many tensors a worker has not read yet in its current generation.
     """
 
     judged: Sequence[WeightsVerdict]
@@ -52,7 +52,7 @@ class Weighed(NamedTuple):
 
     @property
     def compared(self) -> int:
-        """The number of tensors compared in at least two workers."""
+        """The number of tensors that were compared between at least two workers."""
         return sum(each.compared for each in self.judged)
 
     @property
@@ -62,21 +62,21 @@ class Weighed(NamedTuple):
 
     @property
     def reasons(self) -> Counter[str]:
-        """The reasons why tensors were not compared, with counts."""
+        """The number of tensors that were not compared, by reason."""
         return sum((each.reasons() for each in self.judged), Counter[str]())
 
     @property
     def known(self) -> bool:
-        """Whether weights were compared or differ."""
+        """Whether any weights were compared or differ."""
         return bool(self.compared or self.differing)
 
     def uncertain(self, found: ComparedWorker) -> int:
-        """Return how many of a worker's tensors are unread, or read only in an earlier generation."""
+        """Return how many of a worker's tensors were not read, or were read only in an earlier generation."""
         return found.unread + self.behind[found.uuid]
 
     @property
     def incomplete(self) -> int:
-        """The number of unknown tensors of all workers: not read yet, or without room."""
+        """The number of unknown tensors of all workers: those that were not read yet, and those without room."""
         return sum(self.uncertain(found) + found.refused for each in self.judged for found in each.workers)
 
     @property
@@ -92,7 +92,7 @@ class Weighed(NamedTuple):
         return Verdict.INCOMPLETE if self.incomplete else Verdict.IDENTICAL
 
     def other(self) -> Document:
-        """Return the comparison, if other evidence leads."""
+        """Return a summary of the comparison of weights, for a document in which other evidence leads."""
         return {
             "evidence": EvidenceClass.WEIGHTS,
             "verdict": self.verdict,
@@ -101,7 +101,7 @@ class Weighed(NamedTuple):
         }
 
     def summary(self) -> Document | None:
-        """Return the summary next to other evidence; None: nothing is known."""
+        """Return a summary for a document in which other evidence leads; None if no weights were compared."""
         if not self.known:
             return None
         rows = self.differing
@@ -112,7 +112,7 @@ class Weighed(NamedTuple):
         }
 
     def explaining(self, site: Site, workers: Sequence[str]) -> list[Differing]:
-        """Return the differing weights of the site's layer; only those with its name, if any."""
+        """Return the differing weights in the layer of a site; if some have the site's name, only these."""
         rows = [
             row
             for row in self.differing
@@ -132,7 +132,7 @@ def why_none(weighed: Weighed) -> str:
 
 
 def sentence(rows: Sequence[Differing]) -> str:
-    """Name a weight that differs, count the others, and add the option that lists them."""
+    """Name a weight that differs, count the other such weights, and add the option that lists them."""
     first = rows[0]
     more = f" and {plural(len(rows) - 1, 'more weight')}" if len(rows) > 1 else ""
     what = f"weight {called(*first.tensor)}{more}"
@@ -142,12 +142,12 @@ def sentence(rows: Sequence[Differing]) -> str:
 
 
 def _who(row: Differing) -> list[str]:
-    """Return the outliers, or all workers if there is no known majority."""
+    """Return the outliers, or all workers if there is no majority."""
     return list(row.names) if row.why == "disagree" else [outlier.worker for outlier in row.outliers]
 
 
 def besides(rows: Sequence[Differing], *, more: bool) -> str:
-    """Report other weights that differ; `more`: whether some weights explain the difference."""
+    """Report further weights that differ; `more`: whether other weights explain the difference."""
     first = rows[0]
     who = listed(_who(first))
     others = f", and {plural(len(rows) - 1, 'more tensor')}" if len(rows) > 1 else ""
@@ -173,7 +173,7 @@ def _tensor(row: Differing) -> Document:
 
 
 def document(weighed: Weighed, workers: Sequence[str]) -> Document:
-    """Return the part of the document that depends on the evidence, if weights lead."""
+    """Return the part of the document that depends on the evidence, for a document in which weights lead."""
     rows, found = weighed.differing, [worker for each in weighed.judged for worker in each.workers]
     missing = {worker.name: worker.missing for worker in found}
     lacking = [missing.get(name, 0) for name in workers]

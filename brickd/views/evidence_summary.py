@@ -31,7 +31,7 @@ def of_status(
     compared: Compared | None,
     weights: Sequence[WeightsVerdict],
 ) -> list[Document]:
-    """Return the currently known verdicts on the services of some workers."""
+    """Return the verdicts that are known now, on the services of some workers."""
     idle = _RECORDED if world.source == "recording" else _NO_DAEMON if world.source == "shared memory" else None
     if idle is None and compared is None:
         idle = _SWITCHED_OFF
@@ -41,7 +41,7 @@ def of_status(
 def of_coverage(
     world: World, found: Survey, workers: Collection[Worker], compared: Compared, weights: Sequence[WeightsVerdict]
 ) -> list[Document]:
-    """Return these verdicts; if no daemon compares, compare all available fingerprints."""
+    """Return the verdicts on the services of some workers, also by comparisons made only for this query."""
     known = world.compared() is not None
     idle = _NO_DAEMON if known and world.source == "shared memory" else None
     return _documents(Comparisons(compared, weights, time.time_ns() if known else None, idle), found, workers)

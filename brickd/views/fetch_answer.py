@@ -1,7 +1,8 @@
 """The source of an answer: the daemon, shared memory without a daemon, or recordings.
 
 Owns: the choice of the source. Must not know: single views, the client's protocol, screens. Invariants: the document is
-the same from every source; a daemon that exists but does not answer is always reported; if a daemon answers, modules
+the same from every source; if a daemon exists but does not answer, this is always reported; if a daemon answers,
+modules
 that read segments or build views are not loaded.
 """
 
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from brickd.datasources.world import World
     from brickd.views.common import Answer, Document
 
-Passes = Callable[[float], object]  # waits some seconds; returns true when the answer has arrived
+Passes = Callable[[float], object]  # waits for some seconds; returns true if the answer has arrived
 Reads = Callable[[str, int, int], None]  # (file, bytes read, total bytes)
 Reading = Callable[[], AbstractContextManager[Reads]]
 
 
 def silent() -> AbstractContextManager[Reads]:
-    """Show no progress."""
+    """Return a progress display that shows nothing."""
     return nullcontext(lambda path, at, of: None)
 
 
@@ -44,7 +45,7 @@ class FetchedAnswer(NamedTuple):
 
     Attributes:
         words: notes for stderr.
-        missing: a daemon that did not answer; None if it answered or none is known.
+        missing: the daemon that did not answer; None if it answered, or if there is none.
     """
 
     document: Document
@@ -67,9 +68,10 @@ def find(
     Args:
         name: the daemon's name of the view.
         query: the query.
-        recordings: if any are given, the only source.
-        view: the function that builds the document here, as MODULE:FUNCTION; default: `answer` of the view `name`.
-        seconds: the time that the daemon takes before it answers.
+        recordings: if any are given, they are the only source.
+        view: the function that builds the document in this process, as MODULE:FUNCTION; the default is `answer` of the
+            view `name`.
+        seconds: how long the daemon waits before it answers.
         meanwhile: waits for that time.
         reading: shows the progress of reading recordings.
     """
@@ -84,7 +86,7 @@ def find(
                 meanwhile(pending.arrives)
             return received(pending.document())
         except NoAnswer as error:
-            # There is no daemon, or it drains other segments: that is not an error here.
+            # There is no daemon, or it drains other segments. This is not an error here.
             if error.why not in ("none", "elsewhere"):
                 missing = Missing(error.what, ended=error.why == "stale")
         except TurnedAway as error:
@@ -99,7 +101,7 @@ def find(
 
 @contextmanager
 def _naming_files(query: Query) -> Iterator[None]:
-    """Explain that an unknown name is a file that is not a recording."""
+    """If an unknown name is a file that is not a recording, say so in the error."""
     try:
         yield
     except NoSuchWorker as error:

@@ -1,4 +1,4 @@
-"""The JSON of a place where workers differ.
+"""The JSON of a site where workers differ.
 
 Owns: the keys of a finding and of its evidence. Must not know: terminals, how a finding is reached.
 """
@@ -18,7 +18,7 @@ from brickd.shm import records
 
 
 def finding(of: DivergentSite, called: KnownNames, *, whole: bool = True) -> dict[str, Any]:
-    """The JSON of a finding; `whole`: with its evidence."""
+    """Return a finding as JSON; `whole`: with its evidence."""
     found = of_case(of.place, of.category, of.shown)
     judgement = None if found is None else found.judgement
     return {

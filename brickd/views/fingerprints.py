@@ -1,6 +1,6 @@
 """The view `fingerprints`: exports the fingerprints of workers, for comparisons elsewhere.
 
-Owns: the schema of the document. Must not know: the use of fingerprints.
+Owns: the schema of the document. Must not know: what the fingerprints are used for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from brickd.views.common import Answer, begun
 
 
 def answer(world: World, query: FingerprintsQuery) -> Answer:
-    """Export the kept fingerprints of some workers."""
+    """Export the stored fingerprints of some workers."""
     workers = world.survey().workers
     if query.uuids:
         workers = [worker for worker in workers if worker.reading.uuid in query.uuids]

@@ -2,7 +2,7 @@
 
 Owns: the schema of the document, and which of the two looks gives each part of it. Must not know: how a verdict is
 reached, how the time between the looks passes, screens. Invariants: the verdicts come first; a service is judged by all
-of its workers, not only the selected ones; each selected worker has a row.
+its workers, not only by the selected ones; each selected worker has a row.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _STATES = ("stuck", "moving", "idle", "died")
 
 
 def look(world: World, query: HangQuery) -> ChosenWorkers:
-    """Take the first look; without workers there is nothing to wait for."""
+    """Take the first look. If there are no workers, no wait is needed."""
     return chosen(world, query.names)
 
 
 def answer(world: World, query: HangQuery, before: ChosenWorkers) -> Answer:
-    """Take the second look, some time after the first, and judge."""
+    """Take the second look, some time after the first look, and judge the workers."""
     after = world.survey() if before.workers else before.survey
     earlier = {worker.reading.file: worker.reading for worker in before.survey.workers}
     wanted = {worker.reading.file for worker in before.workers}
@@ -70,12 +70,12 @@ def _place(place: LanePosition | None) -> dict[str, Any]:
 
 
 def _rows(workers: Iterable[Watched]) -> list[dict[str, Any]]:
-    """Return a row for each lane with an open span, or one per worker without; stuck ones first."""
+    """Return a row for each lane with an open span, and a row for a worker without such a lane; stuck lanes first."""
     rows = []
     for worker in workers:
         opened = [lane for lane in worker.lanes if lane.look.youngest is not None]
         rows += [_row(worker, lane) for lane in opened] or [_row(worker, None)]
-    # Sorting is stable: equal rows stay in the order of the workers.
+    # Sorting is stable, so equal rows stay in the order of the workers.
     return sorted(rows, key=lambda row: (_STATES.index(row["state"]), -(row["since_ns"] or 0)))
 
 
@@ -87,7 +87,7 @@ def _row(worker: Watched, lane: ComparedLane | None) -> dict[str, Any]:
         "lane": lane.number if lane is not None else None,
         "thread": lane.look.thread if lane is not None else None,
         "state": lane.state if lane is not None else worker.state,
-        # Of a dead worker's span only the start is known, so its duration is unknown.
+        # For a dead worker, only the start of a span is known, so its duration is unknown.
         "since_ns": span.since_ns if span is not None and worker.alive else None,
         "brick": span.brick if span is not None else None,
         "layer": span.layer if span is not None else None,

@@ -1,7 +1,7 @@
 """The view `inspect`: one segment in full.
 
 Owns: the segment's header, tables, lanes with their ledgers, the records in its rings. Must not know: how a segment is
-opened, screens. Invariant: values of the segment are shown unchanged, without a verdict.
+opened, screens. Invariant: the values in the segment are shown unchanged, without a verdict.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ def _inside(
 
 
 def _newest(lanes: Sequence[dict[str, Any]], taken: dict[str, Any] | None) -> int | None:
-    """The time of the newest record that is shown; None: no record is shown."""
+    """Return the time of the newest record that is shown; None if no record is shown."""
     shown = [record for lane in lanes for ring in ("spans", "events") for record in lane[ring]]
     shown += [record for key in ("newest", "longest") for record in taken[key]] if taken is not None else []
     return max((each["since_start_ns"] for each in shown if each["since_start_ns"] is not None), default=None)
 
 
 def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
-    """The newest spans that the daemon drained, and the longest of each path, longest first."""
+    """Return the newest spans that the daemon drained, and the longest span of each path, the longest first."""
     newest, _ = records.newest(details.newest, most, records.spans)
     longest = [
         {
@@ -153,7 +153,7 @@ def _place(reading: Reading, number: int) -> dict[str, Any]:
 
 
 def _site(reading: Reading, number: int) -> dict[str, Any]:
-    """Return a site's kernel and layer, and whether it is off or excluded by the setting."""
+    """Return the kernel and the layer of a site, and whether the site is off or excluded by the setting."""
     site = reading.sites[number] if number < len(reading.sites) else None
     left_out = reading.leaves_out(number)
     if site is None:
@@ -176,12 +176,12 @@ def _since_start(reading: Reading, ticks: int) -> int:
 
 
 def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
-    """Return the event with the same keys for every kind; None: this kind has no such value."""
+    """Return an event. Events of all kinds have the same keys; a value is None if the kind does not have it."""
     kind = event["kind"]
     starts, ends = kind == _reader.KIND_DEFER, kind == _reader.KIND_FINALIZE
     checked = kind == _reader.KIND_CHECKED
     every = ends and event["every"] != 0
-    # Only a checksum can have step 0.
+    # Events of all other kinds have no step, so step 0 is shown only for a checksum.
     has_step = event.get("step", 0) != 0 or (checked and event["flags"] & _reader.CHECKED_STEP != 0)
     place = {"brick": None, "layer": None}
     if starts:
@@ -207,7 +207,7 @@ def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a checksum that other events do not have."""
+    """Return the values that only checksums have."""
     relation, output = event["relation"], event["output"]
     return {
         "position": event["position"],

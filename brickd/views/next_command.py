@@ -1,8 +1,8 @@
 """The next command, rewritten for the recordings of an answer.
 
 Owns: how a command names the recordings of an answer. Must not know: the answers of single verbs. Invariants: a command
-can be pasted into a shell; a command that takes no recording would be about this machine, so it is never shown for a
-recording; a command that already names the recordings is unchanged.
+can be pasted into a shell; a command that takes no recording is never shown for a recording, because it would be about
+this machine; a command that already names the recordings is not changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from brickd.query.verbs import takes_recordings
 
 
 def command(document: Mapping[str, Any], text: str) -> str:
-    """Return the command to show with this answer.
+    """Return the command to show with this answer, which names the recordings if there are any.
 
     >>> command({"recording": {"files": [{"path": "a b.brick"}]}}, "brickd diff api/0 api/1")
     "brickd diff 'a b.brick' api/0 api/1"
@@ -41,12 +41,12 @@ def _entries(document: Mapping[str, Any], entries: Sequence[Any]) -> list[Any]:
 
 
 def _of_recordings(text: str, paths: Sequence[str]) -> str:
-    # A local import: a daemon's answer must not load modules that read segments, and this one does.
+    # Imported here, because this module loads the reader of segments, which an answer of a daemon must not need.
     from brickd.model.worker_names import as_arguments
 
     try:
         program, verb, *words = shlex.split(text)
-    except ValueError:  # the text has no words or an unclosed quote: a recording may contain any text
+    except ValueError:  # the text has no words or an unclosed quote, since a recording may contain any text
         program, verb, words = "", "", []
     if program != "brickd" or not takes_recordings(verb):
         verb, words = "workers", []

@@ -1,7 +1,7 @@
-"""Numeric differences in several views: how much was compared, and the findings by worker.
+"""Numeric differences, for several views: how much was compared, and the findings by worker.
 
-Owns: the JSON of the count. Must not know: terminals, how a finding is reached. Invariants: "no worker differs" is
-never reported without the number of comparisons; without comparisons, modules that compare are not loaded.
+Owns: the JSON of the counts. Must not know: terminals, how a finding is reached. Invariants: "no worker differs" is
+never reported without the number of comparisons; if nothing was compared, modules that compare are not loaded.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def about(compared: Compared, workers: Collection[Worker], *, partial: bool) -> list[DivergentSite]:
-    """Return the findings; `partial`: only those that name one of the workers."""
+    """Return the findings; `partial`: only findings that name one of the workers."""
     uuids = {worker.reading.uuid for worker in workers}
     return [each for each in compared.findings.values() if not partial or uuids.intersection(each.named)]
 
 
 def called_now(workers: Iterable[Worker]) -> KnownNames:
-    """Return the names of all workers; workers in an aggregate no longer have a name."""
+    """Return the names of all workers. Workers that were merged into an aggregate no longer have a name."""
     known = {worker.reading.uuid: worker for worker in workers if worker.together == 1}
     return KnownNames(
         {uuid: worker.name for uuid, worker in known.items()},
@@ -38,7 +38,7 @@ def called_now(workers: Iterable[Worker]) -> KnownNames:
 def summaries(
     compared: Compared | None, judged: Sequence[WeightsVerdict], workers: Sequence[Worker]
 ) -> list[dict[str, Any]] | None:
-    """Return how much of each service was compared, by evidence; None: nothing was compared."""
+    """Return how much of each service was compared, by evidence; None if nothing was compared."""
     if compared is None and not judged:
         return None
     from brickd.analysis.numerics.coverage import services

@@ -1,9 +1,10 @@
 """Problems: one table of their kinds, for every view that lists problems.
 
-Owns: the kinds, their order, their sentences, the next command of each. Must not know: terminals, files, how long a
-problem lasts. Invariants: every problem names the next command; problems of one kind in several workers of a service
-are one problem; at most LISTED_MAX refused files are listed, with the total number; modules that format findings are
-loaded only if there are findings.
+Owns: the kinds, their order, their sentences, the next command of each problem. Must not know: terminals, files, how
+long a problem lasts. Invariants: every problem names the next command; problems of one kind in several workers of a
+service are one problem; at most LISTED_MAX refused files are listed, with the total number; modules that format
+findings
+are loaded only if there are findings.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ Found = Iterator[Problem]
 
 
 class Seen(NamedTuple):
-    """The data to find problems in.
+    """The data in which problems are found.
 
     Attributes:
         workers: the selected workers.
-        slow: stragglers among them; None if they were not compared.
-        alarms: alarms about single workers.
-        refused: files that are not valid segments; empty if workers are named.
-        removed: workers whose segments were removed, of the selected services.
+        slow: the stragglers among these workers; None if they were not compared.
+        alarms: the alarms about single workers.
+        refused: the files that are not valid segments; empty if the query names workers.
+        removed: the workers of the selected services whose segments were removed.
         compared: the comparison of tensors; None if nothing was compared.
-        differing: its findings about the workers; None if nothing was compared.
+        differing: the findings of that comparison about the selected workers; None if nothing was compared.
         called: the names of all workers.
         weighed: the comparison of weights.
-        weights: its findings about the workers; None if nothing was compared.
+        weights: the findings of that comparison about the selected workers; None if nothing was compared.
         living: the names of all live workers.
         book: the problem book of the daemon; None without a daemon.
     """
@@ -103,7 +104,7 @@ def _weight_findings(
 
 
 class Listed(NamedTuple):
-    """Return the JSON of the active problems, and separately of the silenced ones."""
+    """The active problems as JSON, and separately the silenced problems."""
 
     problems: list[dict[str, Any]]
     silenced: list[dict[str, Any]]
@@ -115,7 +116,10 @@ def living(workers: Iterable[Worker]) -> frozenset[str]:
 
 
 def active(seen: Seen, now_ns: int, active_ns: int | None = None) -> Listed:
-    """Return the problems of the last `active_ns`, and silenced ones; without a daemon, all."""
+    """Return the problems that were seen in the last `active_ns`, and the silenced ones.
+
+    Without a daemon, return all.
+    """
     found = Listed([], [])
     for problem in problems(seen):
         if seen.book is None:
@@ -135,7 +139,7 @@ def active(seen: Seen, now_ns: int, active_ns: int | None = None) -> Listed:
 
 
 def _unkept(number: int) -> Problem:
-    """Return the problem that the book has no room. It is not in the book, which would count it, too."""
+    """Return the problem that the book has no room. It is not added to the book, which would count it too."""
     what = plural(number, "problem has", "problems have")
     text = f"{what} no room in the daemon's book of {ENTRIES_MAX:,}: listed here, but without an event or an alarm"
     return Problem("daemon", None, (), text, "brickd workers", "unkept")
@@ -194,7 +198,7 @@ def _alarms(seen: Seen) -> Found:
     from brickd.analysis.timing.alarms import of_services
 
     for alarm in of_services(seen.alarms):
-        if alarm.kind != "nan":  # this problem lasts longer than the alarm: see _born
+        if alarm.kind != "nan":  # `_born` reports these problems, which last longer than the alarm
             yield Problem(alarm.kind, alarm.service, alarm.workers, alarm.text, alarm.command)
 
 
@@ -233,7 +237,7 @@ def _quarantined(seen: Seen) -> Found:
         text = f"{len(seen.refused):,} files are quarantined"
         yield Problem("quarantined", None, (), text, "brickd doctor")
     for error in seen.refused[:LISTED_MAX]:
-        # `prune` keeps files that cannot be opened; a file over the budget may be a live worker's.
+        # `prune` keeps files that cannot be opened. A file above the budget may belong to a live worker.
         stays = isinstance(error, SegmentUnopened | SegmentOverBudget)
         following = "brickd doctor" if stays else "brickd prune --refused"
         yield Problem(
@@ -271,7 +275,7 @@ def _dead(seen: Seen) -> Found:
 def _lost(seen: Seen) -> Found:
     found = [(worker, loss) for worker in seen.workers for loss in losses(worker.reading, worker.ledger)]
     for worker, loss in sorted(found, key=lambda each: (not each[1].spans, -(each[1].amount or 0))):
-        # A full table has no counter: it stays full for its worker's life.
+        # A full table has no counter, because it stays full as long as the worker lives.
         mark = loss.amount if loss.amount is not None or worker.reading.alive else 0
         following = f"brickd inspect {as_argument(worker.name)}"
         yield Problem("lost", worker.service, (worker.name,), f"{worker.name}: {loss}", following, loss.kind, mark)

@@ -1,7 +1,7 @@
-"""Removed workers in the documents: spans that are in no total, and the problem if any.
+"""Removed workers in the documents: their spans, which are in no total, and whether that is a problem.
 
 Owns: how spans of removed workers are added up, and when they are a problem. Must not know: terminals, files.
-Invariant: a removal on request of a user is counted, but is not a problem.
+Invariant: a removal that a user requested is counted, but is not a problem.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from brickd.shm.removed_workers import RemovedWorker
 
 
 def chosen(found: Survey, names: Sequence[str]) -> list[RemovedWorker]:
-    """Return the removed workers of the named services; all if no name is given."""
+    """Return the removed workers of the named services, or all if no name is given."""
     return [each for each in found.removed if not names or each.service in names]
 
 

@@ -2,7 +2,7 @@
 
 Owns: the schema of the document, the look-up by a prefix of a hash. Must not know: how sources are sent and kept,
 screens. Invariants: a source that kernels refer to is listed even if its text is unknown; an unknown text is never
-shown as an empty one.
+shown as an empty text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from brickd.views.common import Answer, Document, begun
 
 _COUNTED = ("dropped", "refuted", "differing", "refused", "removed")
 _NOTHING = SourceHead("", "", None, 0)
-_SHOWN_MAX = 8  # matching hashes shown
+_SHOWN_MAX = 8  # how many matching hashes an error names
 
 
 def answer(world: World, query: SourceQuery) -> Answer:
@@ -36,7 +36,7 @@ def answer(world: World, query: SourceQuery) -> Answer:
         source = known.read(meant[0])
         if source is None:
             raise NoSuchSource(f"the text of source {meant[0]:016x} is not known: {_lacking(heads.get(meant[0]))}")
-        # Bytes that are not UTF-8 are restored on output.
+        # Bytes that are not UTF-8 were replaced, and are restored on output.
         document |= {"hash": entries[0]["hash"], "text": source.text.decode("utf-8", "surrogateescape")}
     return Answer(document, found.words)
 

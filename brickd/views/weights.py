@@ -102,7 +102,7 @@ def _tensor(service: str, shard: str, tensor: Tensor, generation: int) -> Docume
 
 
 def _rows(row: Differing) -> Iterator[Document]:
-    """Return a row for each outlier, or for each worker without a majority, the reference first."""
+    """Return a row for each outlier. Without a majority, return a row for each worker, the reference first."""
     for name in row.agree if row.why == "disagree" else ():
         yield _row(row, name, row.wanted, None)
     for outlier in row.outliers:
@@ -110,7 +110,7 @@ def _rows(row: Differing) -> Iterator[Document]:
 
 
 def _row(row: Differing, worker: str, content: TensorContent | None, outlier: WeightOutlier | None) -> Document:
-    """Return the row of a worker; `outlier`: its difference, if it is an outlier."""
+    """Return the row of a worker; `outlier` describes its difference, if it is an outlier."""
     of, wanted = held(content), held(None if outlier is None else row.wanted)
     return {
         **_tensor(row.service, row.shard, row.tensor, row.generation),
@@ -143,5 +143,5 @@ def _holding(holding: Holding) -> Document:
 
 
 def key_name(key: int) -> str | None:
-    """Return the public name of a key; None: no key was needed."""
+    """Return the public name of a key; None if the checksums have no key."""
     return f"{key:016x}" if key else None

@@ -1,4 +1,4 @@
-"""The weights of workers in several views: which ones differ, and how much was compared.
+"""The weights of workers, for several views: which workers differ, and how much was compared.
 
 Owns: the form of weights in JSON, and as problems. Must not know: how weights are compared, terminals. Invariants: "no
 worker differs" is never reported without the number of comparisons; a finding has the same keys as a finding by input,
@@ -24,7 +24,7 @@ from brickd.model.workers import Worker
 def findings(
     judged: Iterable[WeightsVerdict], workers: Collection[Worker], *, partial: bool
 ) -> list[dict[str, Any]] | None:
-    """Return the findings; `partial`: only those about the workers. None: nothing was compared."""
+    """Return the findings; `partial`: only findings about the given workers. None if nothing was compared."""
     of = list(judged)
     if all(each.verdict == "nothing" for each in of):
         return None
@@ -79,7 +79,7 @@ def _holds_any(of: TensorContent) -> bool:
 
 
 def held(of: TensorContent | None) -> dict[str, Any]:
-    """Return the content of a tensor; all values are null if the worker lacks it."""
+    """Return the content of a tensor; all values are null if the worker does not have the tensor."""
     if of is None:
         return dict.fromkeys(_HELD)
     return {**{name: getattr(of, name) for name in _HELD}, "checksum": f"{of.checksum:016x}", "shape": list(of.shape)}
@@ -95,11 +95,11 @@ class TensorSeen(NamedTuple):
     """The tensors of one name and layer, of all experts and shards.
 
     Attributes:
-        place: where they are recorded.
-        held: the number of these tensors in all workers. compared: how many of them were compared with another
-            worker's.
-        outliers: the number of these that differ from the majority. differ: whether any of them differs from another
-            worker's tensor, or from its own earlier content.
+        place: where the tensors are recorded.
+        held: the number of these tensors in all workers.
+        compared: how many of them were compared with a tensor of another worker.
+        outliers: how many of them differ from the majority.
+        differ: whether any of them differs from another worker's tensor, or from its own earlier content.
     """
 
     place: ServiceSite
@@ -110,7 +110,7 @@ class TensorSeen(NamedTuple):
 
 
 def tensors(judged: Iterable[WeightsVerdict], held: Iterable[Holding]) -> list[TensorSeen]:
-    """Count all known tensors by place."""
+    """Count all known tensors by name and layer."""
     counts: dict[ServiceSite, Counter[str]] = defaultdict(Counter)
     counted: Counter[tuple[ServiceSite, object]] = Counter()
     for each in held:
@@ -132,7 +132,7 @@ def _place(service: str, tensor: Tensor) -> ServiceSite:
 
 
 def summary(judged: WeightsVerdict) -> dict[str, Any] | None:
-    """Return how much of a service was compared; None: no worker has recorded a tensor."""
+    """Return how much of a service was compared; None if no worker has recorded a tensor."""
     if not any(worker.known or worker.watched for worker in judged.workers):
         return None
     return {

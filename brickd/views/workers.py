@@ -45,7 +45,7 @@ def answer(world: World, query: WorkersQuery) -> Answer:
 
 
 def whole_ledger(workers: Sequence[Worker], removed: Sequence[RemovedWorker]) -> Ledger:
-    """The sum of the ledgers of present and removed workers."""
+    """Return the sum of the ledgers of present and removed workers."""
     whole = Ledger()
     for worker in workers:
         whole.add(worker.ledger)
@@ -55,12 +55,12 @@ def whole_ledger(workers: Sequence[Worker], removed: Sequence[RemovedWorker]) ->
 
 
 def entries(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> list[Entry]:
-    """Return the entries of the chosen workers and, if no worker is named, of refused files."""
+    """Return the entries of the chosen workers. If the query names no worker, also return those of refused files."""
     return [*map(_worker, workers), *([] if partial else _refused(survey.refused))]
 
 
 def _open(reading: Reading) -> list[dict[str, Any]]:
-    """Return the youngest open span of each lane of a live worker, the longest first."""
+    """Return the youngest open span of each lane of a live worker, the longest open span first."""
     found = [
         {"brick": span.brick, "layer": span.layer, "since_ns": span.since_ns, "lane": number, "thread": lane["thread"]}
         for number, lane, _ in reading.lanes
@@ -70,7 +70,7 @@ def _open(reading: Reading) -> list[dict[str, Any]]:
 
 
 def _age_ns(reading: Reading) -> int | None:
-    """Return the age of the segment by the worker's clock; None: unknown."""
+    """Return the age of the segment by the worker's clock; None if unknown."""
     if reading.now_ticks is None or not reading.alive:
         return None
     ticks = reading.now_ticks - reading.header["anchor_ticks"]
@@ -78,7 +78,10 @@ def _age_ns(reading: Reading) -> int | None:
 
 
 def _set(reading: Reading) -> Entry:
-    """Return the setting that the consumer wrote; a segment does not have the patterns of sites."""
+    """Return the setting that the consumer wrote.
+
+    It has no patterns of sites, because a segment does not store them.
+    """
     return {
         **settings(spans=reading.detailed, off=reading.off),
         "fingerprints": words_of(reading.asked_rate),

@@ -54,9 +54,9 @@ def processes(*found: Process, closed: int = 0, left: int = 0) -> Processes:
 
 
 def test_a_check_result_has_a_fix_unless_it_is_ok() -> None:
-    with pytest.raises(ValueError, match="exactly the findings that are not fine need a fix"):
+    with pytest.raises(ValueError, match="a fine finding has none"):
         CheckResult("x", "ok", "seen", "wanted", "fix")
-    with pytest.raises(ValueError, match="need a fix"):
+    with pytest.raises(ValueError, match="that is not fine needs a fix"):
         CheckResult("x", "broken", "seen", "wanted")
 
 
@@ -418,7 +418,7 @@ def test_segments_of_other_users_are_counted_per_owner_and_change_no_state() -> 
     found = segments.judge_foreign(others, HOST)
     assert (found.state, found.about) == ("ok", ("#1002", "#1001"))
     assert found.seen == (
-        "not read: #1002 has 4, #1001 has 1; this user has none (to ask as #1002: sudo -u '#1002' brickd status)"
+        "not read: #1002 has 4, #1001 has 1; this user has none (to look as #1002: sudo -u '#1002' brickd status)"
     )
     assert segments.judge_foreign(replace(others, workers=(API,)), HOST).seen == "not read: #1002 has 4, #1001 has 1"
     assert segments.judge_foreign(ALIVE, HOST).seen == "no other user has segments"
