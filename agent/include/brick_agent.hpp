@@ -1,4 +1,4 @@
-/* brick_agent.hpp - brick_agent.h for C++17: open spans end with their block, even when it throws.
+/* brick_agent.hpp - brick_agent.h for C++17: a span ends with its block, even when the block throws.
  *
  *   static brick::Brick gemm("gemm", "ffn");          once, anywhere
  *   {
@@ -6,20 +6,20 @@
  *       ...
  *       span.amounts(elements, bytes);
  *   }
- *   brick::Layer layer(3);                            spans in this block know their layer
+ *   brick::Layer layer(3);                            spans in this block have the layer 3
  *   brick::Step step(decode, request, rows, valid);   a span that is one step of the engine
  *   gemm.record(elapsed_ns);                          a span that was timed elsewhere
  *   brick::Deferred work = gemm.defer(stream);        work that a device begins now
- *   work.measured(elapsed_ns);                        what the device measured, if it did
+ *   work.measured(elapsed_ns);                        the duration that the device measured, if there is one
  *   brick::finalize(stream);                          the host has waited for that stream
- *   gemm_kernel.launched(how);                        below the span that is open: a brick_launch of brick_graph.h
+ *   gemm_kernel.launched(how);                        a launch below the open span; `how` is a brick_launch
  *   brick::moved(BRICK_TO_DEVICE, tokens, gpu, bytes);
- *   attention.needs(qkv);                             it cannot begin before qkv has ended
+ *   attention.needs(qkv);                             attention cannot begin before qkv has ended
  *
- * Nothing here allocates, throws, or does more than the calls of brick_agent.h, which has the promises and the build
- * instructions. A Brick finds its number at its first use: creating one does not open the segment, and the order of
- * globals does not matter. Open objects end on their thread, so they cannot be copied or moved. A Deferred is only a
- * number: it may be copied anywhere.
+ * These classes never allocate or throw, and do no more than the calls of brick_agent.h, which has the promises and the
+ * build instructions. A Brick finds its number at its first use: creating a Brick does not open the segment, and the
+ * order of globals does not matter. A Span, Layer or Step ends on its thread, so it cannot be copied or moved. A
+ * Deferred is only a number, so it may be copied anywhere.
  */
 #ifndef BRICK_AGENT_HPP
 #define BRICK_AGENT_HPP
@@ -50,7 +50,7 @@ inline void finalize() noexcept { brick_finalize(nullptr); } /* every stream */
 inline void finalize(std::uint64_t stream) noexcept { brick_finalize(&stream); }
 inline std::uint64_t pending() noexcept { return brick_pending(); }
 
-/* A named unit of work. The texts must stay valid as long as it exists, like literals. */
+/* A named unit of work. The name and category must stay valid as long as the Brick exists, like literals. */
 class Brick {
 public:
     constexpr explicit Brick(const char *name, const char *category = nullptr) noexcept
@@ -58,7 +58,7 @@ public:
     Brick(const Brick &) = delete;
     Brick &operator=(const Brick &) = delete;
 
-    /* BRICK_UNNAMED while nothing can be recorded: call it each time. */
+    /* Returns BRICK_UNNAMED while nothing can be recorded, so do not keep the result: call this each time. */
     std::uint32_t number() noexcept
     {
         const std::uint32_t known = number_.load(std::memory_order_relaxed);
@@ -84,7 +84,7 @@ public:
         brick_launched(number(), key, &how, nullptr, nullptr);
     }
 
-    /* The same with the duration measured by the device. */
+    /* Records a launch together with the duration that the device measured. */
     void launched(const brick_launch &how, std::uint64_t elapsed_ns, const void *key = nullptr) noexcept
     {
         brick_launched(number(), key, &how, &elapsed_ns, nullptr);
@@ -106,7 +106,7 @@ private:
     std::atomic<std::uint32_t> number_{BRICK_UNNAMED};
 };
 
-/* The ends are bricks, but only their names are used. */
+/* Records a transfer. The ends are bricks, but only their names are used. */
 inline void moved(brick_direction direction, Brick &from, Brick &to, std::uint64_t bytes, const void *key = nullptr) noexcept
 {
     brick_moved(direction, from.number(), to.number(), key, bytes, nullptr);

@@ -1,7 +1,7 @@
 /* brick_atomic.h - the atomic operations of the format, and nothing else.
  *
- * The shared structs hold plain integers, so that C11, C++17 and CUDA hosts can include them; a wrapper makes an access
- * atomic. The ordering table of brick_shm.h says where each wrapper is used, and why.
+ * The shared structs hold plain integers, so that C11, C++17 and CUDA hosts can include them; the functions below make
+ * an access atomic. The ordering table of brick_shm.h gives the use and the reason of each function.
  */
 #ifndef BRICK_ATOMIC_H
 #define BRICK_ATOMIC_H
@@ -34,17 +34,17 @@ static inline uint64_t brick_load_acquire(const uint64_t *p) { return __atomic_l
 static inline void brick_store_release32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 static inline void brick_store_release(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 
-/* One of several writers takes the next number; only on cold paths. */
+/* Gives each of several writers a different number; only on cold paths. */
 static inline uint64_t brick_fetch_add(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 
-/* One of several threads wins, and sees what the previous owner released. */
+/* Only one of several threads succeeds; it sees everything that the previous owner released. */
 static inline int brick_claim32(uint32_t *p, uint32_t expected, uint32_t desired)
 {
     return __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* A counter with one writer: a load and a store, without a locked instruction. On x86, one instruction does both, but
- * compilers do not combine two atomics. */
+/* Increases a counter that has one writer, with a load and a store instead of a locked instruction. On x86, one
+ * instruction does both, but compilers do not combine two atomics: so it is written in assembly. */
 static inline void brick_add(uint64_t *p, uint64_t v)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
@@ -56,10 +56,11 @@ static inline void brick_add(uint64_t *p, uint64_t v)
 
 static inline void brick_fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 static inline void brick_fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
-/* If two threads each write, pass this fence and then read the other's value, at least one sees it. */
+/* If two threads each write a value, pass this fence and then read the other thread's value, at least one thread sees
+ * the other's value. */
 static inline void brick_fence_full(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
-/* Orders this thread's accesses for a signal handler on the same thread. */
+/* Orders this thread's accesses as seen by a signal handler on the same thread. */
 static inline void brick_fence_signal(void) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
 #endif

@@ -5,10 +5,10 @@
  *
  * A tensor is a sequence of elements of one type in flat (C) order: the last index runs fastest, independent of the
  * strides. If only the first `valid` rows (indices of dimension 0) count, the bytes and values of the other rows have
- * no effect. A tensor of no dimension is one element.
+ * no effect. A tensor with no dimensions has one element.
  *
- * All arithmetic on integers is modulo 2^64 and unsigned; XOR, AND, >> and << are those of C. The key is a 128-bit secret
- * of the service, 0 if there is none. Two functions mix:
+ * All arithmetic on integers is modulo 2^64 and unsigned; XOR, AND, >> and << are those of C. The key is a 128-bit
+ * secret of the service, 0 if there is none. Two functions mix:
  *
  *   splitmix64(x):  z = x + 0x9E3779B97F4A7C15
  *                   z = (z XOR (z >> 30)) * 0xBF58476D1CE4E5B9
@@ -16,16 +16,16 @@
  *                   z XOR (z >> 31)
  *   sip(a, ...) = SipHash-2-4 of the numbers in brackets, 8 little-endian bytes
  *                 each (no numbers: no bytes), with the 16 little-endian bytes of the key
- *   h(b)        = splitmix64(b XOR sip())   of the block with number b = 0, 1, ...
+ *   h(b)        = splitmix64(b XOR sip())   the hash of block number b = 0, 1, ...
  *
- * CHECKSUM. The elements' bytes, in flat order and each element as in the memory of a little-endian machine, are read as
- * 32-bit little-endian words u; zero bytes fill up the last word. 16 words are a block; word j = 0..15 of block b has the
- * odd weight
+ * CHECKSUM. The elements' bytes, in flat order and each element as in the memory of a little-endian machine, are read
+ * as 32-bit little-endian words u; zero bytes fill up the last word. 16 words are a block; word j = 0..15 of block b
+ * has the odd weight
  *
  *   w = ((h(b) >> 32) XOR c[j]) | 1
  *
- * where c[j] are the first 32 bits after the point of the cube roots of the primes 2, 3, 5, ..., 53. (If they were
- * values of splitmix64, like h(b), words of neighbouring blocks would have equal weights.)
+ * where c[j] are the first 32 bits after the point of the cube roots of the primes 2, 3, 5, ..., 53. (h(b) is a value
+ * of splitmix64. If c[j] were also such values, words of neighbouring blocks would have equal weights.)
  *
  *   428A2F98 71374491 B5C0FBCF E9B5DBA5 3956C25B 59F111F1 923F82A4 AB1C5ED5
  *   D807AA98 12835B01 243185BE 550C7DC3 72BE5D74 80DEB1FE 9BDC06A7 C19BF174
@@ -33,33 +33,34 @@
  *   S        = the sum of u * w over all words
  *   checksum = sip(S, bytes, dtype)
  *
- * with the number of bytes and the number of the type (enum brick_dtype). Any order of summation gives the same S; one
- * changed word always changes it.
+ * `bytes` is the number of bytes, and `dtype` the number of the type (enum brick_dtype). Any order of summation gives
+ * the same S. A change of one word always changes S.
  *
- * VALUES. The rest uses the elements as numbers: a bool is 1 if its byte is not 0, an integer of 64 bits is rounded to
- * float64. NaN, +Inf and -Inf are counted. min, max, mean and L2 (the square root of the sum of squares) are float64 over
- * the finite elements, and 0 if there are none; a zero among them is +0. Their last bits depend on the order of summation.
+ * VALUES. Counts, statistics and sketch use the elements as numbers: a bool is 1 if its byte is not 0, and an integer
+ * of 64 bits is rounded to float64. NaN, +Inf and -Inf are counted. min, max, mean and L2 (the square root of the sum
+ * of squares) are float64 over the finite elements. Without finite elements, they are 0. A zero counts as +0. The last
+ * bits of these statistics depend on the order of summation.
  *
- * SKETCH. 16 elements are a block, whatever their size; the last one may be shorter. Lane j = 0..15 of block b (0 if it is
- * not finite) is negated if bit j of h(b) is set, and added to place j XOR ((h(b) >> 16) AND 15). The 16 sums are rounded
- * to float32; a sum beyond its range is infinite.
+ * SKETCH. 16 elements are a block, whatever their size; the last block may be shorter. Element j = 0..15 of block b (0
+ * if it is not finite) is negated if bit j of h(b) is set, and added to sum j XOR ((h(b) >> 16) AND 15). The 16 sums
+ * are rounded to float32; a sum beyond its range is infinite.
  *
- * Sketches are linear. For two tensors with the same type, number of elements and key, the difference of the sketches is
- * the sketch of the difference, and
+ * Sketches are linear. For two tensors with the same type, number of elements and key, the difference of the sketches
+ * is the sketch of the difference, and
  *
  *   sqrt(sum of (a.sketch - b.sketch)^2) / a.l2
  *
- * estimates the L2 norm of the difference, relative to that of the first.
+ * estimates the L2 norm of the difference, relative to the L2 norm of the first tensor.
  *
- * SECRECY. The S of two known tensors would reveal the weights, and the sketch of one shows bits of h. So S is used
- * only in sip, and h has a key that comes from sip: finding that key gives sip of one more message, and no other
- * information about the service's key. Without the key, checksums show only which tensors are equal; sketches show
- * more, with any key (docs/how-to/record-and-share.md).
+ * SECRECY. The S of two known tensors would reveal the weights, and the sketch of a known tensor shows bits of h. So S
+ * is used only as an input of sip, and h uses a key that is itself a result of sip, sip(). If an attacker finds that
+ * key, he knows the sip of one message, but nothing else about the service's key. Without the key, checksums show only
+ * which tensors are equal; sketches show more, with any key (docs/how-to/record-and-share.md).
  *
  * FNV1A. The checksum of brickd's predecessor: FNV-1a with 64 bits over the first 64 elements (or fewer if there are
  * fewer), each as the 4 little-endian bytes of a float32. float32 elements keep their bits; all others are rounded to
- * float32 (64-bit integers via float64), and a NaN among them is 0x7FC00000. It covers only 256 bytes: it is shown, but
- * never compared.
+ * float32 (64-bit integers via float64), and a NaN among them is 0x7FC00000. fnv1a covers at most 256 bytes, so brickd
+ * shows it but never compares it.
  */
 #ifndef BRICK_FINGERPRINT_H
 #define BRICK_FINGERPRINT_H
@@ -70,7 +71,7 @@
 extern "C" {
 #endif
 
-/* The numbers are part of every checksum: they never change. */
+/* Types of elements. The numbers are part of every checksum, so they never change. */
 enum brick_dtype {
     BRICK_BOOL = 1,
     BRICK_INT8 = 2,
@@ -104,7 +105,7 @@ struct brick_tensor {
 #define BRICK_DIMS_MAX 64
 #define BRICK_ALL_ROWS UINT64_MAX
 
-uint32_t brick_dtype_size(uint32_t dtype); /* bytes of an element; 0: not one of brick_dtype */
+uint32_t brick_dtype_size(uint32_t dtype); /* bytes of an element; 0: the type is unknown */
 
 /* A number of 128 bits, the lower half first. */
 struct brick_fingerprint_key {
@@ -121,37 +122,39 @@ struct brick_fingerprint {
     float sketch[16];
 };
 
-/* Makes one pass over the data (a second one for float64 above 2^480, or if all are below 2^-480), on any thread, even
- * in a signal handler. Allocates nothing, makes no system call, needs less than 32 KiB of stack, and restores the
- * thread's floating-point modes and flags. If the memory changes during the call, the result belongs to neither state.
- * Returns NULL and fills in *fingerprint; or returns an error text, and *fingerprint is all zero. */
+/* Computes a tensor's fingerprint in one pass over the data (two for float64, if values are above 2^480 or all are
+ * below 2^-480), on any thread, even in a signal handler. Allocates nothing, makes no system call, needs less than 32
+ * KiB of stack, and restores the thread's floating-point modes and flags. If the memory changes during the call, the
+ * result belongs to neither state. Returns NULL and fills in *fingerprint; or returns an error text and sets
+ * *fingerprint to zero. */
 const char *brick_fingerprint(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                               struct brick_fingerprint *fingerprint);
 
-/* The same with an fnv1a of 0, for small tensors: for 64 elements, fnv1a takes longer than all the rest. */
+/* brick_fingerprint for small tensors, without fnv1a (it is 0): for 64 elements, fnv1a takes longer than all the rest.
+ * */
 const char *brick_fingerprint_small(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                                     struct brick_fingerprint *fingerprint);
 
-/* The state of the same computation in pieces, with the same promises and exactly the same result. Do not move it in
- * memory. */
+/* The state of a fingerprint that is computed in pieces, with the same promises and exactly the same result as
+ * brick_fingerprint. Do not move it in memory. */
 struct brick_pieces {
     uint64_t own[512];
 };
 enum brick_pieces_state {
     BRICK_PIECES_DONE = 0,
     BRICK_PIECES_MORE = 1,
-    BRICK_PIECES_MOVED = 2 /* another tensor than at the start: its address, shape or dtype differs */
+    BRICK_PIECES_MOVED = 2 /* the address, shape or dtype differs from the start */
 };
 
-/* Returns NULL, or an error text. */
+/* Starts a fingerprint in pieces. Returns NULL, or an error text. */
 const char *brick_pieces_begin(struct brick_pieces *pieces, const struct brick_tensor *tensor,
                                struct brick_fingerprint_key key);
 
-/* Reads `bytes` more of it, in steps of 4,096, at least one step. Needs the tensor's memory and description only during
- * the call. */
+/* Reads `bytes` more of the tensor, in steps of 4,096, at least one step. Needs the tensor's memory and description
+ * only during the call. */
 enum brick_pieces_state brick_pieces_add(struct brick_pieces *pieces, const struct brick_tensor *tensor, uint64_t bytes);
 
-/* Call it after BRICK_PIECES_DONE. */
+/* Fills in *fingerprint; call it after BRICK_PIECES_DONE. */
 void brick_pieces_end(const struct brick_pieces *pieces, struct brick_fingerprint *fingerprint);
 
 #ifdef __cplusplus

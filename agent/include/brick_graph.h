@@ -6,12 +6,13 @@
  *   ...
  *   brick_end(rms_norm, NULL, elements, bytes);
  *
- * `brickd tree` then shows the kernel under the brick that launched it. Each call is a mark, counted at its place in
- * the tree like a span: a million launches of one shape in one place take one path. Marks are not events, so they are
- * not lost without a daemon. They may take half of a segment's paths and names; a mark without room is counted.
+ * `brickd tree` then shows the kernel under the brick that launched it. Each call is a mark: brickd counts it at its
+ * place in the tree, like a span. A million launches of one shape at one place need one path. Marks are not events, so
+ * they are not lost without a daemon. Marks may use half of a segment's paths and names; a mark without room is
+ * counted.
  *
- * The rules of brick_agent.h apply here: keys, threads, forks, signals. Only the first call of a thread, or for a new
- * place, shape or pair of ends, allocates or makes a system call.
+ * The rules of brick_agent.h apply here: keys, threads, forks, signals. Only the first call of a thread, and the first
+ * call for a new place, shape or pair of ends, allocates or makes a system call.
  */
 #ifndef BRICK_GRAPH_H
 #define BRICK_GRAPH_H
@@ -25,59 +26,60 @@
 extern "C" {
 #endif
 
-/* How a kernel was launched. A grid and a block of zeros mean unknown. */
+/* How a kernel was launched. All zeros in grid and block mean unknown. */
 struct brick_launch {
     uint32_t grid[3], block[3]; /* blocks; threads of a block */
     uint32_t shared_bytes;      /* bytes of shared memory per block */
     uint32_t reserved;
-    uint64_t source; /* the hash of its source; 0: unknown */
+    uint64_t source; /* the hash of the kernel's source; 0: unknown */
 };
 
-/* Records the launch of a kernel below the key's open span. elapsed_ns: the device's measurement; NULL if there is none,
- * or if it comes later (brick_defer). how, did: may be NULL. A shape with a 0 among its numbers is counted as an invalid
- * amount, and the launch is recorded without it. */
+/* Records the launch of a kernel below the key's open span. elapsed_ns: the device's measurement; NULL if there is
+ * none, or if it comes later (brick_defer). how, did: may be NULL. If a number in the shape is 0, the shape is counted
+ * as an invalid amount, and the launch is recorded without it. */
 unsigned brick_launched(uint32_t kernel, const void *key, const struct brick_launch *how, const uint64_t *elapsed_ns,
                         const struct brick_amounts *did);
 
-/* The same, below a brick that brick_record has just recorded as a child of the key's open span. */
+/* Records a launch below a brick that brick_record has just recorded as a child of the key's open span. */
 unsigned brick_launched_by(uint32_t brick, uint32_t kernel, const void *key, const struct brick_launch *how);
 
 enum brick_direction { BRICK_TO_DEVICE = 0, BRICK_TO_HOST = 1, BRICK_ON_DEVICE = 2 };
 
-/* Records that bytes were moved between two ends, which are numbers of names of buffers or devices. If one of this
- * thread's last 16 unreturned transfers moved the same number of bytes in the opposite direction, this one counts as its
- * return. */
+/* Records that bytes were moved between two ends. An end is the number of the name of a buffer or device. If one of
+ * this thread's last 16 transfers without a return moved the same number of bytes in the opposite direction, this
+ * transfer counts as its return. */
 unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to, const void *key, uint64_t bytes,
                      const uint64_t *elapsed_ns);
 
-/* Records that a brick needs the result of another one: it cannot begin before the other one has ended. `brick` is a
- * child of the key's open span; BRICK_UNNAMED: the open span itself. */
+/* Records that a brick needs the result of the brick `needed`, so it cannot begin before `needed` has ended. `brick` is
+ * a child of the key's open span; BRICK_UNNAMED stands for the open span itself. */
 unsigned brick_needs(uint32_t brick, uint32_t needed, const void *key);
 
-/* Records that a brick, at its current place, is a function defined at this line of the file. */
+/* Records that a brick at its current place is a function, defined at this line of this file. */
 unsigned brick_defined(uint32_t brick, uint32_t file, uint32_t line, const void *key);
 
-/* Records that the last span of this brick ended a task; the spans before it ended when the task waited. */
+/* Records that the last span of this brick ended a task. Each earlier span of the brick ended when the task waited. */
 unsigned brick_task_ended(uint32_t brick, const void *key);
 
 /* ---- nodes ---------------------------------------------------------------- */
 
-/* Records a node of a graph that the host draws, below the key's open span. elapsed_ns: the time that the host states,
- * 0: none. The tree shows it, but no total includes it, so a brick that is also timed does not count twice. Next to a
- * launch or a transfer of the same name, the time belongs to that one. did: may be NULL. */
+/* Records a node of a graph that the host draws, below the key's open span. elapsed_ns: the time that the host states;
+ * 0: none. The tree shows this time, but no total includes it, so the time of a brick that is also timed does not count
+ * twice. If there is a launch or a transfer of the same name at this place, the time belongs to it. did: may be NULL.
+ * */
 unsigned brick_node(uint32_t brick, const void *key, uint64_t elapsed_ns, const struct brick_amounts *did);
 
-/* Open and close a node: records in between are below it. They read no clock and count nothing. */
+/* Open and close a node: records in between become its children. Neither call reads the clock or counts anything. */
 unsigned brick_node_begin(uint32_t brick, const void *key);
 unsigned brick_node_end(uint32_t brick, const void *key);
 
-/* Record that the open node is a function defined at this line of the file (BRICK_UNNAMED: it is unknown), or a task. */
+/* Record that the open node is a function, defined at this line of this file (BRICK_UNNAMED: unknown), or a task. */
 unsigned brick_node_defined(uint32_t file, uint32_t line, const void *key);
 unsigned brick_node_task(uint64_t polls, uint64_t yields, const void *key);
 
 /* ---- sources ------------------------------------------------------------ */
 
-/* The source of a kernel. Name and path may be NULL. The texts remain the host's. */
+/* The source of a kernel. `name` and `path` may be NULL. The host keeps the texts. */
 struct brick_text {
     const char *text;
     size_t length;
@@ -87,9 +89,8 @@ struct brick_text {
 /* The hash that identifies a source: FNV-1a of 64 bits over its bytes. */
 uint64_t brick_source_hash(const char *text, size_t length);
 
-/* Writes the source into the event ring, piece by piece from *piece on (0 at first), while there is room.
- * BRICK_REFUSED: pieces remain for a later call; otherwise all are written. A text of more than 1 MiB is counted as
- * dropped. */
+/* Writes the source into the event ring while there is room, from piece *piece on (0 at first). Returns BRICK_REFUSED
+ * if pieces remain for a later call; otherwise all are written. A text of more than 1 MiB is counted as dropped. */
 unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *piece);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
-/* brick_python.h - native code inside a Python process records into the segment of that process.
+/* brick_python.h - lets native code in a Python process record into the segment of that process.
  *
  *   static const struct brick_python *brick;
  *   static struct brick_handle *gemm;
  *
  *   PyMODINIT_FUNC PyInit_engine(void)
  *   {
- *       brick = brick_python();                       once; NULL with an ImportError set
+ *       brick = brick_python();                       once; returns NULL and sets an ImportError on failure
  *       gemm = brick->brick("gemm", "ffn");           as brick_agent.brick("gemm", "ffn")
  *       ...
  *   const void *task = brick->task();                 with the interpreter lock
@@ -16,19 +16,20 @@
  *   Py_END_ALLOW_THREADS
  *
  * The writer is compiled into brick_agent's extension; other extensions use it through a PyCapsule, so that a process
- * has one segment. An extension links nothing and needs only the headers in the folder brick_agent.get_include();
- * examples/extension.c is a complete one. The calls are those of brick_agent.h, with its promises; a handle finds its
- * number automatically.
+ * has only one segment. An extension links nothing and needs only the headers in the folder brick_agent.get_include();
+ * examples/extension.c is a complete example. The calls are the calls of brick_agent.h, with the same promises; but
+ * they take a handle instead of a number.
  *
- * A task is the key of the Python code that runs here now (a context: of a thread, an asyncio task, a greenlet). Its
- * spans are children of the Python spans open around the call, and parents of the spans of Python code called from
- * here. Get it in each call from Python, and record for it on the same thread. Before the task ends, end the spans that
- * you began for it, and no span that Python began: a span left open stays open until the thread ends, and would be the
- * parent of the spans of a later task at the same address.
+ * A task is the key of the Python code that is running on this thread (a context: of a thread, an asyncio task, a
+ * greenlet). Spans recorded for a task are children of the Python spans open around the call, and parents of the spans
+ * of Python code called from here. Get the task in each call from Python, and record for it on the same thread. Before
+ * the task ends, end the spans that you began for it, and end no span that Python began. A span left open stays open
+ * until the thread ends, and becomes the parent of the spans of a later task at the same address.
  *
- * NULL means the thread: for threads unknown to Python, and for spans without a parent in Python. If a native thread
- * sometimes calls Python (PyGILState_Ensure), its spans for NULL stay open. brick_agent.init() or a span of Python
- * should open the segment before several such threads record (brick_init in brick_agent.h).
+ * A NULL task stands for the thread: use it on threads unknown to Python, and for spans without a parent in Python. If
+ * a native thread sometimes calls Python (PyGILState_Ensure), its spans for NULL stay open. If several threads unknown
+ * to Python record at the same time, open the segment before they start, by brick_agent.init() or a span of Python (see
+ * brick_init in brick_agent.h).
  */
 #ifndef BRICK_PYTHON_H
 #define BRICK_PYTHON_H
@@ -49,12 +50,12 @@ struct brick_handle;
 struct brick_python {
     size_t size; /* size of this struct in brick_agent: a later version has more fields at its end */
 
-    /* Call with the interpreter lock. A handle exists as long as the process, does not open the segment and is never
-     * NULL. */
+    /* Call it with the interpreter lock. Creates a handle, which exists as long as the process. Does not open the
+     * segment and never returns NULL. */
     struct brick_handle *(*brick)(const char *name, const char *category);
     const void *(*task)(void);
 
-    /* Call with it or without it. */
+    /* Call these functions with or without the interpreter lock. */
     void (*begin)(struct brick_handle *brick, const void *task, const uint64_t *step);
     void (*end)(struct brick_handle *brick, const void *task, uint64_t elements, uint64_t bytes);
     void (*step_end)(struct brick_handle *brick, const void *task, uint64_t rows, uint64_t valid);
@@ -63,13 +64,13 @@ struct brick_python {
     void (*layer_end)(uint32_t layer, const void *task);
     int (*is_off)(void);
     uint64_t (*defer)(struct brick_handle *brick, const void *task, uint64_t stream, const uint64_t *step, uint64_t elements,
-                      uint64_t bytes); /* returns the id; 0 if it was not recorded */
+                      uint64_t bytes); /* returns the id; 0 if the start was not recorded */
     void (*measured)(uint64_t id, uint64_t elapsed_ns);
     void (*finalize)(const uint64_t *stream);
     uint64_t (*pending)(void);
 
-    /* Checksums. struct brick_at and brick_taken never change: a later version with more fields gets new calls. */
-    uint32_t (*number)(struct brick_handle *brick); /* the number of its name, for at->backend and at->of; or
+    /* Checksums. struct brick_at and brick_taken never change: a later version that needs more fields adds calls. */
+    uint32_t (*number)(struct brick_handle *brick); /* the number of the handle's name, for at->backend and at->of; or
                                                        BRICK_UNNAMED */
     int (*wants)(struct brick_handle *kernel, const void *task, const struct brick_at *at);
     const char *(*take)(struct brick_handle *kernel, const void *task, const struct brick_at *at,
@@ -77,11 +78,11 @@ struct brick_python {
     void (*checksum)(struct brick_handle *kernel, const void *task, const struct brick_at *at,
                      const struct brick_taken *output, const struct brick_taken *inputs, uint32_t count);
 
-    /* The amount of work, with floating-point operations. */
+    /* The calls that also take floating-point operations. */
     void (*end_of)(struct brick_handle *brick, const void *task, const struct brick_amounts *did);
     void (*record_of)(struct brick_handle *brick, const void *task, uint64_t elapsed_ns, const struct brick_amounts *did);
 
-    /* As in brick_graph.h; `brick` may be NULL: the open span. */
+    /* As in brick_graph.h, but with handles. A NULL `brick` stands for the open span. */
     void (*launched)(struct brick_handle *kernel, const void *task, const struct brick_launch *how, const uint64_t *elapsed_ns,
                      const struct brick_amounts *did);
     void (*moved)(enum brick_direction direction, struct brick_handle *from, struct brick_handle *to, const void *task,
@@ -89,8 +90,8 @@ struct brick_python {
     void (*needs)(struct brick_handle *brick, struct brick_handle *needed, const void *task);
 };
 
-/* Returns the calls, valid as long as the process; NULL with an ImportError set if brick_agent is missing or older than
- * this header. An extension that works without brick_agent calls PyErr_Clear(). */
+/* Returns the calls, valid as long as the process. Returns NULL and sets an ImportError if brick_agent is missing or
+ * older than this header. An extension that also works without brick_agent then calls PyErr_Clear(). */
 static inline const struct brick_python *brick_python(void)
 {
     const struct brick_python *found = (const struct brick_python *)PyCapsule_Import(BRICK_PYTHON_CAPSULE, 0);

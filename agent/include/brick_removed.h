@@ -1,23 +1,23 @@
 /* brick_removed.h - the records of removed segments, format 1.
  *
- * This file defines the format, for the worker, `brickd prune` and the daemon. Prose comes first, then the struct and
- * functions.
+ * This file defines the format for the worker, `brickd prune` and the daemon. Prose comes first, then the struct and
+ * the functions.
  *
  * 1. THE FILE
  *
- * /dev/shm/PREFIXremoved-UID has one record of 256 bytes per removed segment. It is not a segment. Each user has one, with
- * mode 0600; the first process that needs it creates it. A record has the worker's identity and the sums of its ledger
- * over all lanes, but no totals of bricks.
+ * /dev/shm/PREFIXremoved-UID has one record of 256 bytes per removed segment. The file is not a segment. Each user has
+ * one such file, with mode 0600; the first process that needs it creates it. A record has the worker's identity and the
+ * sums of its ledger over all lanes, but no totals of bricks.
  *
- *   append     the process that removes a segment whose totals no checkpoint holds, before it unlinks the segment:
- *              shared lock, checks, one write with O_APPEND
- *   truncate   the daemon (without one, `brickd prune`): saves the records in its checkpoint, takes the exclusive lock,
- *              truncates if the file holds nothing else
- *   read       any process of the user, without a lock
+ *   append     a process that removes a segment whose totals no checkpoint holds appends a record before it unlinks the
+ *              segment: shared lock, checks, one write with O_APPEND
+ *   truncate   the daemon (without one, `brickd prune`) saves the records in its checkpoint, takes the exclusive lock,
+ *              and truncates the file if it holds only saved records
+ *   read       any process of the user reads without a lock
  *
- * The locks are open file description locks on the whole file. No process waits for one: an append that cannot get it
- * fails, and a segment without a record is not removed. 256 divides a page, so a write to a full /dev/shm is complete
- * or fails. A reader that sees a part of a record sees a wrong CRC.
+ * The locks are open file description locks on the whole file. No process waits for a lock: an append that cannot get
+ * the lock fails, and a segment without a record is not removed. A page is a multiple of 256 bytes, so a write to a
+ * full /dev/shm is complete or fails. A reader that reads an incomplete record finds a wrong CRC.
  *
  * 2. COUNTING
  *
@@ -25,16 +25,16 @@
  *
  *   removed = begun in the record - begun in the checkpoint's totals of the same uuid
  *
- * A reader ignores a record if it reads the segment, if another segment or record has the totals of the lost segment
- * (`took`), or if the checkpoint lists the uuid as part of a sum.
+ * A reader ignores a record if it also reads the segment itself, if another segment or record has taken over the totals
+ * of the lost segment (`took`), or if the checkpoint lists the uuid as part of an aggregate.
  *
  * A reader reads the checkpoint first, then the segments, then this file, because a record is appended before its
- * segment is unlinked. It begins again if the checkpoint was replaced in the meantime. In the daemon, a reader holds a
- * lock while it reads, and the daemon truncates the file only under this lock.
+ * segment is unlinked. If the checkpoint was replaced in the meantime, the reader starts again. In the daemon, a reader
+ * holds a lock while it reads, and the daemon truncates the file only under the same lock.
  *
  * 3. THE LIFE OF A DEAD SEGMENT
  *
- *   step                     a kill of either side after it leaves         a reader counts
+ *   step                     a kill after this step leaves                 a reader counts
  *   dead                     the segment                                   its totals
  *   record appended          the segment and a record                      its totals; the record adds nothing
  *   unlinked                 a record                                      removed
@@ -46,8 +46,8 @@
  *   unlinked                 its uuid in the checkpoint                    its totals
  *
  * Two workers may remove the same segment at the same time, and a worker may remove a segment while a daemon attaches
- * to it. The result is two records of one uuid, or a record of a uuid whose totals are in a checkpoint. Section 2
- * covers both.
+ * to it. Then there are two records of one uuid, or a record of a uuid whose totals are in a checkpoint. The rules of
+ * section 2 count both cases once.
  */
 #ifndef BRICK_REMOVED_H
 #define BRICK_REMOVED_H
@@ -66,13 +66,13 @@
 #define BRICK_REMOVED_NAME "removed-"
 
 /* The largest number of records in the file: 1 MiB. Processes that append at the same time may each find room for the
- * last one, so a reader accepts twice as many. */
+ * last record, so a reader accepts twice as many. */
 #define BRICK_REMOVED_MAX 4096u
 #define BRICK_REMOVED_READ_MAX (2u * BRICK_REMOVED_MAX)
 
 enum brick_removed_reason {
     BRICK_REMOVED_ROOM = 1,   /* a new worker needed the memory of a dead worker's segment */
-    BRICK_REMOVED_ENDED = 2,  /* the worker ended cleanly, and no daemon had ever attached */
+    BRICK_REMOVED_ENDED = 2,  /* the worker ended cleanly, and no daemon ever attached */
     BRICK_REMOVED_PRUNED = 3, /* `brickd prune` removed it */
 };
 
@@ -81,7 +81,7 @@ struct brick_removed {
     uint16_t format;
     uint16_t reason;         /* enum brick_removed_reason */
     uint32_t crc;            /* CRC of this record with 0 in this field */
-    uint8_t uuid[16];        /* uuid to started_ns are as in the segment's header */
+    uint8_t uuid[16];        /* the fields from uuid to started_ns are as in the segment's header */
     uint8_t service[64];
     uint8_t coordinates[16]; /* the first 16 bytes */
     int32_t index;
@@ -104,7 +104,7 @@ struct brick_removed {
     uint64_t marks;
     uint64_t marks_refused;
 };
-BRICK_ASSERT(sizeof(struct brick_removed) == 256, "a record divides a page");
+BRICK_ASSERT(sizeof(struct brick_removed) == 256, "a page is a multiple of a record");
 
 #define BRICK_REMOVED_LAYOUT(F) \
     F(removed, magic, 'Q') F(removed, format, 'H') F(removed, reason, 'H') F(removed, crc, 'I') F(removed, uuid, 'B') \
@@ -114,7 +114,7 @@ BRICK_ASSERT(sizeof(struct brick_removed) == 256, "a record divides a page");
     F(removed, nested, 'Q') F(removed, no_lane, 'Q') F(removed, span_attempts, 'Q') F(removed, span_dropped, 'Q') \
     F(removed, event_attempts, 'Q') F(removed, event_dropped, 'Q') F(removed, marks, 'Q') F(removed, marks_refused, 'Q')
 
-/* The reader decodes a record by this table. */
+/* The reader decodes a record with this table. */
 __attribute__((unused)) static const struct brick_field brick_removed_fields[] = {
 #define BRICK_REMOVED_FIELD(record, field, code)                                                                        \
     {#record, #field, (uint32_t)offsetof(struct brick_##record, field),                                                 \
@@ -209,8 +209,8 @@ static inline int brick_removed_lock(int fd, short type)
     return fcntl(fd, F_OFD_SETLK, &lock) == 0;
 }
 
-/* Returns whether a record may be appended to this file: it belongs only to this user, has complete records, and has
- * room for one more. */
+/* Returns whether a record may be appended to this file: the file belongs to this user alone, has only complete
+ * records, and has room for one more. */
 static inline int brick_removed_has_room(int fd, struct stat *status)
 {
     return fstat(fd, status) == 0 && S_ISREG(status->st_mode) && status->st_nlink == 1 && status->st_uid == geteuid()
@@ -218,8 +218,8 @@ static inline int brick_removed_has_room(int fd, struct stat *status)
            && status->st_size < (off_t)(BRICK_REMOVED_MAX * sizeof(struct brick_removed));
 }
 
-/* Appends a record. Returns 1 if it is in the file or there is nothing to count, so the segment may be removed. Never
- * waits. */
+/* Appends a record. Returns 1 if the record is in the file or if there is nothing to count: then the segment may be
+ * removed. Never waits. */
 static inline int brick_removed_append(const char *prefix, struct brick_removed *r)
 {
     char path[BRICK_REMOVED_PATH_MAX];
@@ -228,7 +228,7 @@ static inline int brick_removed_append(const char *prefix, struct brick_removed 
     int fd = -1, done = 0;
     if (brick_removed_is_empty(r))
         return 1;
-    /* A write above this limit raises a signal that kills the process. */
+    /* A write beyond RLIMIT_FSIZE raises a signal that kills the process. */
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < BRICK_REMOVED_READ_MAX * sizeof *r)
         return 0;
     if (brick_removed_path(path, prefix))
@@ -239,11 +239,11 @@ static inline int brick_removed_append(const char *prefix, struct brick_removed 
         r->crc = brick_removed_crc(r);
         if (brick_removed_has_room(fd, &status))
             done = write(fd, r, sizeof *r) == (ssize_t)sizeof *r && fstat(fd, &status) == 0 && status.st_nlink == 1;
-        /* Allocate memory for the next record: if /dev/shm is full, no record could be appended, so no segment could be
-         * removed. */
+        /* Allocate memory for the next record now: if /dev/shm were full later, no record could be appended, and so no
+         * segment could be removed. */
         if (done)
             (void)fallocate(fd, FALLOC_FL_KEEP_SIZE, status.st_size, (off_t)sizeof *r);
-        brick_removed_lock(fd, F_UNLCK); /* immediately, even if a forked child has the descriptor */
+        brick_removed_lock(fd, F_UNLCK); /* unlocks now, even if a forked child holds the descriptor */
     }
     close(fd);
     return done;

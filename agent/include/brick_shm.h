@@ -1,6 +1,6 @@
 /* brick_shm.h - the shared-memory format of brickd, version 1.11.
  *
- * This file defines the format: the writer in the worker and the reader in the daemon share nothing else. Prose comes
+ * This file defines the format. It is all that the writer in the worker and the reader in the daemon share. Prose comes
  * first, then structs.
  *
  * 1. OVERVIEW
@@ -10,14 +10,14 @@
  *
  *   summaries  cumulative totals of each path. They are state, not messages: a reader that comes late, dies or never
  *              comes loses nothing and counts nothing twice.
- *   rings      detail: single spans (span ring, only while a consumer asks) and events (event ring). A record without
- *              room is dropped and counted; totals are unharmed. Deferred work is only in events: the consumer computes
- *              its times.
+ *   rings      detail: single spans (span ring, filled only on a consumer's request) and events (event ring). A record
+ *              without room is dropped and counted; totals do not depend on rings. Deferred work is only in events: the
+ *              consumer computes its times.
  *
- * A path is a place where time passes, or a mark at such a place: a kernel was launched here, bytes were moved, one
- * brick needs another. A mark is counted in a summary, like a span, and has no time. So the graph of a program is state
- * like its totals, and costs a path for each node and edge. One kind of mark, a node, has a time that the host states,
- * and spans may be below it; no total includes this time.
+ * A path is a place in the call tree. Either it has a time, or it is a mark of a fact at this place: a kernel was
+ * launched here, bytes were moved, one brick needs another. A mark is counted in a summary, like a span, but has no
+ * time. So the graph of a program is state like its totals, and costs one path for each node and edge. One kind of
+ * mark, a node, has a time that the host states. Spans may be below a node, and no total includes the node's time.
  *
  * The file, in pages of 4096 bytes. It stores no offsets: both sides compute them from the counts in the header
  * (brick_layout_compute).
@@ -43,13 +43,13 @@
  *   +----------------+
  *
  * All lane lines are together, so one read shows a consumer which lanes moved. The consumer's lines are on separate
- * pages: it shares a cache line with a writer only when it moves a tail.
+ * pages: a consumer shares a cache line with a writer only when it moves a tail.
  *
- * The file has its full size from the start but is sparse. Memory is allocated with fallocate in pieces, before the
- * first store to each: a store to a hole of a full /dev/shm would raise SIGBUS in the host. A reader uses pread, for
- * which a hole is zeros. Allocated at the start: all regions up to the sites, and the first block of names. Allocated
- * later, by the thread that needs it: further names (by 64), a lane's sequences, its summaries (by blocks of 64 paths),
- * each ring.
+ * The file is sparse and has its full size from the start. The worker allocates memory with fallocate before its first
+ * store to a piece of the file, because a store to a hole of a full /dev/shm would raise SIGBUS in the host. A reader
+ * uses pread, for which a hole is zeros. Allocated at the start: all regions up to the sites, and the first block of
+ * names. Allocated later, by the thread that needs it: further names (by 64), a lane's sequences, its summaries (by
+ * blocks of 64 paths), each ring.
  *
  * 2. BIT DIAGRAMS (bit 63 left; all integers little-endian)
  *
@@ -61,102 +61,101 @@
  *   checked       | head, site | shape of the output | sums | sketch | sums | sketch | ... |   (a slot each: output, inputs)
  *
  *   Path 0 is "other": spans whose path has no room are added there. Name 0 is for names without room; it has no site.
- *   A path with the parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A brick below itself (same name
- *   and layer) is recorded on the path of its first occurrence, so recursion of any depth and shape needs a finite
- *   number of paths. A site is a place where numbers are compared: a kernel, which is a name, and a layer. Two threads
- *   that reach a place at the same time may each assign it a number; the key identifies the place.
+ *   A path with the parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A brick inside itself (same name
+ *   and layer) is recorded on the path of the outermost one, so recursion of any depth and shape needs a finite
+ *   number of paths. A site is a place where numbers are compared: a kernel (a name) at a layer. Two threads that reach a
+ *   place at the same time may each assign it a number, so only the key identifies the place.
  *
  * 3. WHO DOES WHAT, WHEN (every legal transition)
  *
  *   segment  absent    -> born       worker: shm_open(O_EXCL), lock on byte 0, size, memory, all fields
  *            born      -> published  worker: magic stored last
- *            born      -> dead       kernel: the worker ended, its lock was dropped
- *            published -> removed    worker, at a clean end with byte 1 free and no ATTACHED word: a record of it
- *                                    first (brick_removed.h)
- *            published -> dead       kernel: as above; worker, at a clean end otherwise, or if the record cannot
- *                                    be written: it sets its ENDED word
+ *            born      -> dead       kernel: the worker ended, so the kernel dropped its lock
+ *            published -> removed    worker, at a clean end with byte 1 unlocked and no ATTACHED word: it first appends
+ *                                    a record (brick_removed.h)
+ *            published -> dead       kernel: as above; or worker, at any other clean end or if the record cannot be
+ *                                    written: it sets its ENDED word
  *            dead      -> removed    the consumer that drained it, once its checkpoint holds the totals;
- *                                    after a record: `brickd prune`, and a new worker of the same user while
+ *                                    or, after a record: `brickd prune`, and a new worker of the same user while
  *                                    dead segments take more than their share of /dev/shm (BRICK_DEAD_SHARE)
  *   lane     never     -> owned      a thread: claims it in the worker's private memory, opened + 1
  *            owned     -> free       the thread's end: open spans counted as abandoned
  *            free      -> owned      another thread; counters and summaries continue, never reset
  *   name     empty     -> claimed    a thread: fetch-add on process.names
  *            claimed   -> ready      the same thread: text, then the word
- *            claimed   -> void       the same thread: another one had the same name ready first
+ *            claimed   -> void       the same thread, if another thread's entry of the same name is ready first
  *   path, site: like a name, but the key itself is the word
  *   summary  even      -> odd        the lane's thread, before it changes the entry
- *            odd       -> even       the same thread, after it; odd forever if it died in between
+ *            odd       -> even       the same thread, after it; it stays odd if the thread died in between
  *   record   free      -> written    the lane's thread: record, its sequence, head
  *            written   -> free       the consumer: copies it, then moves the tail
- *   control, tails                   the consumer that holds the lock on byte 1, with pwrite
+ *   control, tails                   written by the consumer that holds the lock on byte 1, with pwrite
  *
  *   A lock is a POSIX record lock (fcntl) of one byte, at offset 0 (the worker is alive) or 1 (a consumer is attached).
- *   The kernel drops it when the process ends, in every pid namespace. A process that holds one must never open and
- *   close the same file again: that would drop the lock.
+ *   The kernel drops it when the process ends, in every pid namespace. A process that holds a lock must never open and
+ *   close the same file again: closing would drop the lock.
  *
  * 4. ORDERING, one row per atomic operation
  *
  *   row where                       order            so that
  *   O1  header.magic, store         release          a reader that sees the magic sees the whole header
  *   O2  header.magic, load          pread + fence    (reader's side of O1: it reads the magic alone, then the header)
- *   O3  name word, path, site key   release/acquire  a thread that sees it ready sees the text / what the summaries mean
+ *   O3  name word, path, site key   release/acquire  a thread that sees the ready bit sees the text or the key
  *   O4  process.names, .paths       fetch-add        two threads never get the same number
- *   O5  sequence -> odd, store      relaxed + release fence   the entry is seen odd before any field changes
- *   O6  summary fields              relaxed          each is whole; O5 and O7 judge them together
+ *   O5  sequence -> odd, store      relaxed + release fence   a reader sees the odd sequence before any field changes
+ *   O6  summary fields              relaxed          no field is torn; O5 and O7 make the entry consistent
  *   O7  sequence -> even, store     release          a reader that sees it even and unchanged has every field
  *   O8  sequence, read, copy, read  pread, acquire fences between   the same even value twice: the copy is one state.
  *                                   The sequence needs reads of its own: one read of sequence and entry together can
  *                                   tear between them.
- *   O9  record.sequence, store      release          salvage: once the worker is dead, a record at the head is whole if
- *                                   its number is above that of the record below it
+ *   O9  record.sequence, store      release          once the worker is dead, a reader can use the record at the head if
+ *                                   its sequence is above that of the record before it: then it is complete
  *   O10 head, store                 release          a reader of the head sees the records below it
  *   O11 head, load                  pread + acquire fence    (reader's side of O10)
- *   O12 tail pair, two pwrites      release fence    a slot is given back only after it was copied. First the
- *                                   before each      complement, then the position: a torn one matches neither
- *   O13 tail pair, two loads        acquire          the writer does not overwrite before O12's copy. First the
- *                                   position: after half a write, the complement of the next one is already whole
- *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet. Where a kill between
- *                                   two of them shows in their difference, the compiler keeps their order
+ *   O12 tail pair, two pwrites      release fence    a slot becomes free only after it was copied. The complement is
+ *                                   before each      written first, then the position: a torn position does not match
+ *   O13 tail pair, two loads        acquire          the writer does not overwrite before O12's copy. The position is
+ *                                   loaded first: if it is new, its complement is already complete
+ *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet. If the difference of two
+ *                                   counters shows a kill between them, the compiler keeps their order
  *       words of `process` that     relaxed          several writers: the last value stays
- *       are no counters
+ *       are not counters
  *   O15 control, load               relaxed          a request; acting on it late is harmless
- *   O16 lane owner (private)        acquire/release  the next thread sees the last one's counters
- *   O17 the next segment, store    full fence       when one thread gives a number or a category and another opens the
- *       and a number's entry                        next segment, at least one sees what the other did, and copies it
- *   O18 the next segment, store,   full fence on    when a thread takes or gives back a lane during a reopen: either it
- *       then each lane's mark;     both sides       reads the segment again and finds the next one, or the reopen's mark
- *       a lane's orders or owner,                   replaces the thread's orders and the reopen finds the lane without
- *       store, then the segment,                    an owner. So no lane stays in the lost segment
+ *   O16 lane owner (private)        acquire/release  the next owner sees the previous owner's counters
+ *   O17 the next segment, store     full fence       one thread adds a number or a category while another opens the next
+ *       and a number's entry                         segment: at least one of them sees what the other did, and copies it
+ *   O18 the next segment, store,    full fence on    one thread takes or frees a lane during a reopen: either it reads
+ *       then each lane's mark;      both sides       the segment again and finds the next one, or the reopen's mark
+ *       a lane's orders or owner,                    replaces the thread's orders and the reopen finds the lane without
+ *       store, then the segment,                     an owner. So no lane stays in the lost segment
  *       load (all private)
  *
- *   The copy in O11/O12 is a pread and the tails are pwrites. For the memory model, the kernel's copies are ordinary
- *   loads and stores. System calls do not order them, so the fences are between the calls.
- *
+ *   The copy in O11 and O12 is a pread, and the tails are stored with pwrite. For the memory model, the kernel's copies
+ *   are ordinary loads and stores. System calls do not order them, so there are fences between the calls.
  * 5. WHEN SOMETHING DIES
  *
- *   writer, before the magic     the segment was never published: ignored, then removed
- *   writer, inside a summary     its sequence stays odd: the entry is read, marked, and at most one
+ *   writer, before the magic     the segment was never published: readers ignore it, then it is removed
+ *   writer, inside a summary     its sequence stays odd: the entry is read and marked, and at most one
  *                                span of that lane is unpublished
  *   writer, between counters     begun = summarized + rejected + open + abandoned + 1: the same one span
- *   writer, inside a record      the head did not move: the slot was never given out
+ *   writer, inside a record      the head did not move, so no reader uses the slot
  *   fork                         the child inherits the mapping but never writes to it (the kernel wipes its
  *                                gate page); its first record opens a segment of its own, in which names
  *                                and paths keep their numbers
- *   exec                         the file is closed on exec, the lock is dropped: dead
+ *   exec                         exec closes the file, which drops the lock: the segment is dead
  *   pid used again               nothing depends on a pid; pid and start time in the header are hints
- *   consumer                     its lock is dropped; the next one continues from its own checkpoint, never
+ *   consumer                     its lock is dropped; the next consumer continues from its own checkpoint, never
  *                                from the tails
- *   file unlinked under a worker the worker sees a link count of 0 within seconds and opens a new one; each
- *                                thread copies its totals at its next record, the rings begin empty
+ *   file unlinked under a worker within seconds, the worker sees a link count of 0 and opens a new segment; each
+ *                                thread copies its totals there at its next record, and the rings begin empty
  *
  * 6. COMPATIBILITY
  *
- *   A major version freezes every struct, the order of the regions and the meaning of each field; layout_crc is the CRC
- *   of the table at the end of this file, so that a reader refuses a forgotten change instead of misreading it. A minor
- *   version may define reserved fields (zero before), flag bits and units, and add record kinds, all in a second table
- *   outside the CRC. Every record gives its kind and its count of slots; a reader skips and counts unknown kinds, and
- *   refuses another major version.
+ *   A major version freezes every struct, the order of the regions and the meaning of each field. layout_crc is the CRC
+ *   of the table at the end of this file: if a struct was changed by mistake, a reader refuses the segment instead of
+ *   misreading it. A minor version may define reserved fields (zero before), flag bits and units, and add record kinds.
+ *   Its additions are in a second table, outside the CRC. Every record gives its kind and its count of slots; a reader
+ *   skips and counts unknown kinds, and refuses another major version.
  */
 #ifndef BRICK_SHM_H
 #define BRICK_SHM_H
@@ -182,31 +181,31 @@
 #define BRICK_LOCK_WORKER 0
 #define BRICK_LOCK_CONSUMER 1
 
-/* Bounds that a reader enforces before it accepts any count. 16-bit numbers of names and paths set the upper bounds; the
- * lower ones let golden files be tiny. */
+/* Bounds that a reader enforces before it accepts any count. The upper bounds come from the 16-bit numbers of names and
+ * paths; the lower bounds allow tiny golden files. */
 #define BRICK_LANES_MAX 1024u
 #define BRICK_NUMBERS_MAX 65472u /* names, paths: below BRICK_ROOT, a multiple of BRICK_BLOCK */
-#define BRICK_SITES_MAX 16384u   /* the bitmap of the sites fits the control page */
+#define BRICK_SITES_MAX 16384u   /* the bitmap of this many sites fits into the control page */
 #define BRICK_SLOTS_MAX 16777216u
 
-/* Paths whose summaries, and names whose texts, get memory together: 64 summaries are exactly 18 pages. */
+/* The unit of allocation for summaries and names: 64 summaries are exactly 18 pages. */
 #define BRICK_BLOCK 64u
 
-/* All dead segments of a user may take this part of the free space of /dev/shm. Above it, the user's next worker
- * removes the oldest ones. */
+/* The share of the free space of /dev/shm that all dead segments of a user may take. Above it, the user's next worker
+ * removes the oldest dead segments. */
 #ifndef BRICK_DEAD_SHARE
 #define BRICK_DEAD_SHARE 8u
 #endif
 
-/* A base-2 exponential histogram with ratio 2^(1/4): bucket i > 0 holds [2^(5 + i/4), 2^(5 + (i+1)/4)) ticks. 2^5 ticks
- * are below any span that can be timed (12 ns at 2.6 GHz). The last bucket begins at 2^36.75 (45 s at 2.6 GHz, 115 s
- * for ns) and has all longer spans; their maximum is exact. */
+/* A base-2 exponential histogram with ratio 2^(1/4): bucket i > 0 holds [2^(5 + i/4), 2^(5 + (i+1)/4)) ticks. No span
+ * is shorter than 2^5 ticks (12 ns at 2.6 GHz). The last bucket begins at 2^36.75 ticks (45 s at 2.6 GHz, 115 s for ns)
+ * and also holds all longer spans; the summary's max is exact. */
 #define BRICK_BUCKETS 128u
 #define BRICK_BUCKET_OCTAVE 5u
 #define BRICK_BUCKETS_PER_OCTAVE 4u
 
-#define BRICK_OTHER 0u     /* path 0, name 0 and category "other" */
-#define BRICK_ROOT 0xFFFFu /* parent of a path that begins a tree */
+#define BRICK_OTHER 0u     /* the number of the path, the name and the category "other" */
+#define BRICK_ROOT 0xFFFFu /* the parent of a path that begins a call tree */
 
 enum brick_clock {
     BRICK_CLOCK_NONE = 0,
@@ -219,19 +218,19 @@ enum brick_clock {
 enum brick_unit {
     BRICK_UNIT_TICKS = 0,
     BRICK_UNIT_NS = 1,
-    BRICK_UNIT_DEFERRED = 2, /* since 1.2: ns measured by a device; the consumer adds them up, this summary stays empty */
+    BRICK_UNIT_DEFERRED = 2, /* since 1.2: ns measured by a device; the consumer adds them up, the summary stays empty */
     BRICK_UNIT_BOUND = 3,    /* never in a segment: a consumer's bound for deferred starts without a measurement */
-    /* Since 1.6, marks: in their summaries, only count, elements, bytes and flops have a meaning. A mark on a path is
+    /* Since 1.6, marks: only count, elements, bytes and flops of their summaries have a meaning. A mark on a path is
      * also a mark on the paths that differ from it only in their unit. */
-    BRICK_UNIT_LAUNCHED = 4, /* a kernel of this name was launched; amounts: those of launches without a time */
-    BRICK_UNIT_SHAPED = 5,   /* below LAUNCHED: its launches of one shape; the name is the shape (below) */
+    BRICK_UNIT_LAUNCHED = 4, /* a kernel of this name was launched; amounts: only of launches without a time */
+    BRICK_UNIT_SHAPED = 5,   /* below LAUNCHED: the launches of one shape; the name is the shape (below) */
     BRICK_UNIT_H2D = 6,      /* bytes were moved from host to device; the name has both ends with an arrow between them */
     BRICK_UNIT_D2H = 7,
     BRICK_UNIT_D2D = 8,
     BRICK_UNIT_RETURNED = 9, /* below H2D, D2H: transfers that moved the same number of bytes back */
     BRICK_UNIT_NEEDS = 10,   /* the path above needs the result of the brick of this name */
     BRICK_UNIT_DEFINED = 11, /* the path above is a function; the name is its file (0: unknown), the layer is its line */
-    BRICK_UNIT_ENDED = 12,   /* each span of the path above is one poll of a task; counts the last polls */
+    BRICK_UNIT_ENDED = 12,   /* each span of the path above is one poll of a task; count: tasks that ended */
     BRICK_UNIT_NODE = 13,    /* since 1.9: a node that the host draws; total, min, max: ns stated by the host, 0: none */
     BRICK_UNIT_TASK = 14,    /* since 1.9: the NODE above is a task; elements: its polls, bytes: its yields */
     BRICK_UNITS = 15,
@@ -240,8 +239,8 @@ enum brick_unit {
 static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNCHED && unit < BRICK_UNITS; }
 
 /* The text of a shape: blocks, threads of a block, bytes of shared memory, and the hash of the source if known:
- * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The grid ends with its last number above
- * 1, the block omits a third number of 1, and unknown ones are omitted. */
+ * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The text omits numbers of the grid after
+ * the last one above 1, a third number of the block that is 1, and unknown numbers. */
 #define BRICK_ARROW "\xE2\x86\x92" /* the arrow in the name of a transfer */
 
 /* ---- header ------------------------------------------------------------ */
@@ -265,7 +264,7 @@ struct brick_header {
     uint64_t anchor_ticks;  /* the first readings of the two clocks, taken together */
     uint64_t anchor_ns;     /* CLOCK_MONOTONIC_RAW */
     uint64_t started_ns;    /* CLOCK_REALTIME at birth */
-    uint64_t process_start; /* hint: start time of pid, field 22 of /proc/PID/stat */
+    uint64_t process_start; /* hint: start time of the process, field 22 of /proc/PID/stat */
     uint32_t pid;           /* hint: the worker's pid in its namespace */
     uint32_t uid;
     int32_t index;          /* declared number within the service, or -1 */
@@ -274,8 +273,8 @@ struct brick_header {
     uint8_t boot_id[16];
     uint8_t service[64];     /* UTF-8, padded with zeros */
     uint8_t coordinates[64]; /* UTF-8, padded with zeros: "0.tp3.pp1", or nothing */
-    uint8_t reserved[3824];  /* since 1.4 it begins with a rate of four bytes (see control), used while the control
-                                page has none; 0: all steps, but see BRICK_PROCESS_RATE */
+    uint8_t reserved[3824];  /* since 1.4, the first four bytes are a rate, used while the control page has none; 0: all
+                                steps (see also BRICK_PROCESS_RATE) */
 };
 BRICK_ASSERT(sizeof(struct brick_header) == BRICK_PAGE, "the header is one page");
 
@@ -286,51 +285,52 @@ enum brick_control_flags {
     BRICK_CONTROL_SPANS = 2, /* fill the span ring */
 };
 
-/* The worker does not trust these numbers and never uses them as an index or a length. */
+/* Requests of the consumer. The worker does not trust these numbers and never uses them as an index or a length. */
 struct brick_control {
     uint32_t flags;            /* enum brick_control_flags; unknown bits mean nothing */
     uint32_t fingerprint_rate; /* the rate of steps with checksums; 0 = as configured */
-    uint64_t dump_site;        /* "dump this site next time"; 0 = none */
-    uint64_t reopen;           /* changed: open a new segment at the next opportunity */
+    uint64_t dump_site;        /* the site whose next tensors are dumped; 0 = none */
+    uint64_t reopen;           /* a changed value asks the worker to open a new segment */
     uint64_t reserved[253];
-    uint64_t sites[256];       /* bitmap: 1 = checksums of a kernel are not recorded there */
+    uint64_t sites[256];       /* bitmap: 1 = a kernel's checksums are not recorded at this site */
 };
 BRICK_ASSERT(sizeof(struct brick_control) == BRICK_PAGE, "the control page is one page");
 BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 
 /* Since 1.3, in `reserved`. */
-#define BRICK_CONTROL_WEIGHTS 0 /* changed: read and record all weights again, from the end of the next step */
+#define BRICK_CONTROL_WEIGHTS 0 /* a changed value asks the worker to read and record all weights again, after this step */
 /* Since 1.7. */
-#define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon that keeps totals has attached; stored when it attaches, never reset */
+#define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon that keeps totals has attached; it stores this once, never resets it */
 /* Since 1.8. */
 #define BRICK_CONTROL_EPOCH 2 /* the epoch word: |until : 32 | epoch : 32|; 0: none */
 
-/* Since 1.4, workers apply the rate and the sites. A rate selects the steps whose draw is below it, except for the two
- * values below. Each worker selects the same steps, independent of its earlier work, and consecutive numbers have
- * unrelated draws. Checksums outside of steps are recorded only if all steps are.
+/* Since 1.4, workers apply the rate and the sites. Each step has a draw, a number of 32 bits. A rate selects the steps
+ * whose draw is below it; the two rates below are exceptions. Each worker selects the same steps, independent of its
+ * earlier work, and consecutive steps have unrelated draws. Checksums outside of steps are recorded only if all steps
+ * are selected.
  *
- * A draw depends on the step and, since 1.8, on the epoch, so that a recurring step is selected at some time:
+ * A draw depends on the step and, since 1.8, on the epoch, so that a recurring step is selected in some epoch:
  *
- *   hash = splitmix64(step XOR 0xA0761D6478BD642F), upper half     before 1.8 this is the draw
+ *   hash = splitmix64(step XOR 0xA0761D6478BD642F), upper half     before 1.8, this is the draw
  *   draw = upper half of splitmix64(hash << 32 | epoch / 64) XOR the 32 bits of the epoch in reverse order
  *
  * In reverse order, consecutive epochs differ in their upper bits. So among 64 epochs that begin at a multiple of 64, a
- * rate of 1/64 selects each step in exactly one, and a rate of 1/16 in one of each 16. In the next 64, it is a
- * different one, so a step that recurs only in every fourth epoch is also selected at some time. A step's epoch is that
- * of its beginning, or that of the call that gives the step.
+ * rate of 1/64 selects each step in exactly one epoch, and a rate of 1/16 in one of each 16. The next 64 epochs select
+ * a step at a different place, so a step that recurs only in every fourth epoch is also selected at some time. The
+ * epoch of a step is the epoch of its beginning, or of the call that gives the step.
  *
- * The consumer changes the epoch of all workers at the same time, every BRICK_EPOCH_SECONDS. This length has two
- * limits. While the pages are written, workers use different epochs (64 pages in one call: 0.05 ms, at worst 32 ms on a
- * busy host); this must be below 1 % of the length. And a step that always recurs should be selected within minutes at
- * a rate of 1/64. `until` is the second of CLOCK_REALTIME up to which the word is valid, so that no word of a killed
- * consumer lasts forever. Without a valid word, an epoch is the number of BRICK_EPOCH_SECONDS since 1970, in all
- * workers of the machine. Consumers also count from 1970. */
+ * The consumer changes the epoch of all workers at the same time, every BRICK_EPOCH_SECONDS. This length has a lower
+ * and an upper limit. While the consumer writes the pages, workers use different epochs (64 pages in one call: 0.05 ms,
+ * at worst 32 ms on a busy host); that time must be below 1 % of an epoch. And a step that always recurs should be
+ * selected within minutes at a rate of 1/64. `until` is the second of CLOCK_REALTIME up to which the word is valid, so
+ * that a word of a killed consumer becomes invalid. Without a valid word, the epoch is the number of
+ * BRICK_EPOCH_SECONDS since 1970, the same in all workers of the machine. Consumers also count epochs from 1970. */
 #define BRICK_RATE_NONE UINT32_C(1)
 #define BRICK_RATE_ALL UINT32_MAX
 #define BRICK_EPOCH_TURNS 64u
 #define BRICK_EPOCH_SECONDS 5u
-#define BRICK_EPOCH_HOLDS 20u     /* validity of a word in seconds: four epochs, longer than any pause of the consumer */
-#define BRICK_EPOCH_HOLDS_MAX 60u /* a word valid for longer counts as invalid: the clock was set back */
+#define BRICK_EPOCH_HOLDS 20u     /* seconds that a word is valid: four epochs, longer than a consumer pauses */
+#define BRICK_EPOCH_HOLDS_MAX 60u /* a word valid for longer than this is invalid: the clock was set back */
 
 static inline uint32_t brick_epoch_of(uint64_t word, uint64_t second)
 {
@@ -340,8 +340,8 @@ static inline uint32_t brick_epoch_of(uint64_t word, uint64_t second)
 
 /* ---- consumer lines ---------------------------------------------------- */
 
-/* A tail and its complement. The writer accepts only a matching pair within [head - slots, head], because a pwrite need
- * not be atomic. */
+/* A tail and its complement. A pwrite need not be atomic, so the writer accepts only a matching pair within
+ * [head - slots, head]. */
 struct brick_tail {
     uint64_t position;
     uint64_t complement;
@@ -350,8 +350,8 @@ struct brick_tail {
 struct brick_consumer {
     struct brick_tail span;
     struct brick_tail event;
-    uint64_t spans_lost;     /* details lost with a daemon, as its successor counted them */
-    uint64_t events_read;    /* records, where event.position counts slots */
+    uint64_t spans_lost;     /* details lost with a daemon, as counted by the next daemon */
+    uint64_t events_read;    /* records read (event.position counts slots) */
     uint64_t reserved[2];
 };
 BRICK_ASSERT(sizeof(struct brick_consumer) == 64, "one cache line");
@@ -359,14 +359,14 @@ BRICK_ASSERT(sizeof(struct brick_consumer) == 64, "one cache line");
 /* ---- process line and lane lines --------------------------------------- */
 
 struct brick_process {
-    uint64_t names;          /* next free; refused simultaneous requests may raise it above the count */
+    uint64_t names;          /* next free number; simultaneous refused requests may raise it above the limit */
     uint64_t paths;
     uint64_t sites;
     uint64_t names_refused;  /* names without room: recorded under name 0 */
-    uint64_t names_cut;      /* too long names: truncated, and made distinct by their hash */
-    uint64_t no_lane;        /* spans and events of threads without a lane, or before the segment was open */
+    uint64_t names_cut;      /* names that were too long: truncated, with a hash that keeps them distinct */
+    uint64_t no_lane;        /* spans and events of threads without a lane, or from before the segment was open */
     uint64_t lanes_refused;  /* threads that got no lane */
-    uint64_t blocks_refused; /* failed requests for memory */
+    uint64_t blocks_refused; /* failed allocations */
     uint64_t reserved[8];
 };
 BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
@@ -376,18 +376,18 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 #define BRICK_PROCESS_TOOK 1  /* first eight bytes of the uuid of the lost segment whose totals moved into this one */
 
 /* Since 1.3. */
-#define BRICK_PROCESS_SITES_REFUSED 2   /* checksums dropped: the kernel has no name, or the site has no room */
-#define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read (on a device, of an unknown type); not drops */
-#define BRICK_PROCESS_KEY 4          /* the name of the key of checksums; 0: not needed yet, or there is none */
-#define BRICK_PROCESS_WEIGHTS 5      /* watched weights, including unreadable ones, without those that are gone */
+#define BRICK_PROCESS_SITES_REFUSED 2   /* checksums dropped because the kernel has no name or the site has no room */
+#define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read (on a device, of an unknown type) */
+#define BRICK_PROCESS_KEY 4          /* the public name of the key of checksums; 0: not needed yet, or no key */
+#define BRICK_PROCESS_WEIGHTS 5      /* watched weights that still exist, including unreadable ones */
 #define BRICK_PROCESS_SCANS 6        /* complete scans of the weights recorded into this segment */
-#define BRICK_PROCESS_RATE 7         /* since 1.4: the rate of parts of an instrumented model, if neither control page
-                                        nor header has one; 0: no such parts */
+#define BRICK_PROCESS_RATE 7         /* since 1.4: the rate for modules of an instrumented model, if neither control page
+                                        nor header has one; 0: no such modules */
 
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
-    BRICK_REJECTED_CLOCK = 0, /* the span ended before its start, or its given time is invalid */
-    BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane, or a span below such a span */
+    BRICK_REJECTED_CLOCK = 0, /* the span ended before its start, or the host gave an invalid time */
+    BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane, or below a span rejected for this */
     BRICK_REJECTED_REASONS = 2,
 };
 
@@ -405,29 +405,29 @@ enum brick_dropped {
  *   span_attempts = span_head + sum(span_dropped)
  *   event_attempts = event_records + sum(event_dropped) (+ 1 unpublished, in a dead lane)
  *   marks = the counts of their summaries + marks_refused (+ 1 unpublished, in a dead lane)
- * nested and unmatched are not part of it: those calls changed nothing else. */
+ * nested and unmatched are outside of these sums: such calls changed nothing else. */
 struct brick_lane {
     /* line 0: every span */
     uint64_t begun;
     uint64_t summarized;
-    uint64_t open;          /* a level, not a counter */
+    uint64_t open;          /* the number of spans open now */
     uint64_t current;       /* the open word of the youngest open span */
     uint64_t span_head;     /* records ever written */
-    uint64_t span_attempts; /* records ever attempted; a record's sequence */
+    uint64_t span_attempts; /* attempts ever made; also the last record's sequence */
     uint64_t opened;        /* threads that have owned this lane */
     uint64_t thread;        /* the owner's thread id, 0 when free */
     /* line 1: what went wrong with spans */
-    uint64_t abandoned;     /* spans whose thread or task ended, or a span around them */
+    uint64_t abandoned;     /* spans left open when their thread, task or enclosing span ended */
     uint64_t rejected[BRICK_REJECTED_REASONS];
     uint64_t nested;        /* calls from a signal handler that interrupted a call */
     uint64_t unmatched;     /* ends without a begin, measurements without a start */
-    uint64_t amounts;       /* invalid elements, bytes, layers or measurements: not used */
+    uint64_t amounts;       /* elements, bytes, layers or measurements ignored as invalid */
     uint64_t tails_refused; /* invalid tails from the consumer */
     uint64_t reserved1;
     /* line 2: details */
     uint64_t span_dropped[BRICK_DROPPED_REASONS];
     uint64_t event_head;     /* slots ever written */
-    uint64_t event_attempts; /* records ever attempted; a record's sequence */
+    uint64_t event_attempts; /* attempts ever made; also the last record's sequence */
     uint64_t event_records;  /* records ever written */
     uint64_t reserved2[3];   /* since 1.6: see BRICK_LANE_* */
     /* lines 3, 4 */
@@ -436,13 +436,13 @@ struct brick_lane {
 };
 BRICK_ASSERT(sizeof(struct brick_lane) == 384, "six cache lines");
 
-/* Since 1.6, in `reserved2`. Marks may use half of the paths and half of the names; the other half is for spans. */
-#define BRICK_LANE_MARKS 0         /* attempts */
-#define BRICK_LANE_MARKS_REFUSED 1 /* attempts without room */
+/* Since 1.6, in `reserved2`. Marks may use half of the paths and half of the names; the rest is for spans. */
+#define BRICK_LANE_MARKS 0         /* marks attempted */
+#define BRICK_LANE_MARKS_REFUSED 1 /* marks without room */
 
-/* Since 1.10, in `reserved3` of lane 0: when the weights of the process are read again. */
-#define BRICK_LANE_WEIGHTS_EVERY 0 /* ns from one scan to the next, as the host set it; 0: it set none */
-#define BRICK_LANE_WEIGHTS_ONCE 1  /* watched weights that are read only at load and on a consumer's request */
+/* Since 1.10, in `reserved3` of lane 0: how often the weights of the process are read again. */
+#define BRICK_LANE_WEIGHTS_EVERY 0 /* ns from one scan to the next, as set by the host; 0: not set */
+#define BRICK_LANE_WEIGHTS_ONCE 1  /* number of weights read only at load and on a consumer's request */
 BRICK_ASSERT(offsetof(struct brick_lane, abandoned) == 64, "the rare counters have a separate line");
 BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have a separate line");
 
@@ -455,14 +455,14 @@ BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have
 
 struct brick_name {
     uint32_t word;     /* stored last (O3) */
-    uint32_t category; /* a name's number; 0 until one is declared */
+    uint32_t category; /* the number of the category's name; 0 until one is declared */
     uint8_t text[BRICK_NAME_MAX];
 };
 BRICK_ASSERT(sizeof(struct brick_name) == 128, "two cache lines");
 
 #define BRICK_KEY_READY (UINT64_C(1) << 63)
 #define BRICK_LAYER_MAX UINT32_C(0xFFFFFE)
-#define BRICK_NO_LAYER UINT32_C(0xFFFFFFFF) /* + 1 is 0, as in the key */
+#define BRICK_NO_LAYER UINT32_C(0xFFFFFFFF) /* adding 1 gives 0, which means no layer in a key */
 
 static inline uint64_t brick_path_key(uint32_t parent, uint32_t name, uint32_t layer, uint32_t unit)
 {
@@ -475,7 +475,7 @@ static inline uint32_t brick_key_unit(uint64_t key) { return (uint32_t)(key >> 5
 
 /* Units of a site. */
 #define BRICK_SITE_RECORDED 0u
-#define BRICK_SITE_OFF 1u /* the site's tensors show a customer's text: they are not read */
+#define BRICK_SITE_OFF 1u /* not read, because the tensors reveal a customer's text */
 
 static inline uint64_t brick_site_key(uint32_t name, uint32_t layer, uint32_t unit)
 {
@@ -486,9 +486,9 @@ static inline uint64_t brick_open_word(uint64_t start, uint32_t path) { return s
 
 /* ---- summaries --------------------------------------------------------- */
 
-/* Only its lane's thread changes it, between an odd and an even sequence. `total` has a span's whole duration, `child`
- * the durations of its direct children. `again` is the part of `total` in spans inside another span of the same path.
- * So self = total - child, and the time with at least one open span of the path = total - again. */
+/* Only the lane's thread changes a summary, between an odd and an even sequence. `total` has the whole duration of each
+ * span, `child` the durations of its direct children. `again` is the part of `total` in spans inside another span of
+ * the same path. So self time = total - child, and the time with at least one open span of the path = total - again. */
 struct brick_summary {
     uint64_t count;
     uint64_t total;
@@ -505,7 +505,7 @@ struct brick_summary {
 BRICK_ASSERT(sizeof(struct brick_summary) == 1152, "18 cache lines");
 BRICK_ASSERT(BRICK_BLOCK * sizeof(struct brick_summary) % BRICK_PAGE == 0, "a block is whole pages");
 
-/* Since 1.5, in `reserved`, a double: the sum of the floating-point operations of its spans. */
+/* Since 1.5, in `reserved`, a double: the sum of the floating-point operations of the summary's spans. */
 #define BRICK_SUMMARY_FLOPS 0
 
 static inline double brick_summary_flops(const struct brick_summary *s)
@@ -536,8 +536,8 @@ static inline uint32_t brick_bucket(uint64_t ticks)
 
 /* ---- rings ------------------------------------------------------------- */
 
-/* Every kind of record: NAME, number, name, struct. This is the only list of them, for C and for Python. A reader skips an
- * unknown kind by its count of slots, and counts it. */
+/* Every kind of record: NAME, number, name, struct. This is the only list of the kinds, for C and for Python. A reader
+ * counts a record of an unknown kind and skips it by its count of slots. */
 #define BRICK_SPAN_KINDS(K)                                                                                             \
     K(SPAN, 1, span, span)                                                                                              \
     K(STEP, 2, step, span) /* since 1.1: a span that was a step of an engine, with rows and valid rows */
@@ -556,8 +556,8 @@ enum brick_kind {
 #undef BRICK_KIND
 };
 
-/* A record takes one or more slots. The first begins with these 16 bytes; the others are all payload. The slots of a
- * record may wrap around the ring. */
+/* A record takes one or more slots. The first slot begins with these 16 bytes; further slots are all payload. A record
+ * of several slots may wrap around the end of the ring. */
 struct brick_record {
     uint64_t sequence; /* the attempt's number, from 1; stored last (O9); a gap is a drop */
     uint32_t payload;  /* free for the kind */
@@ -572,7 +572,7 @@ struct brick_span {
     uint32_t path;
     uint16_t slots;    /* 1 */
     uint16_t kind;     /* BRICK_KIND_SPAN, BRICK_KIND_STEP */
-    uint64_t start;    /* ticks; for a given time, when it was given */
+    uint64_t start;    /* ticks; for a time that the host gave: when it gave it */
     uint64_t duration; /* in the path's unit */
     uint64_t child;
     uint64_t step;     /* 0: none was given, or step 0; only a checksum distinguishes them */
@@ -581,16 +581,16 @@ struct brick_span {
 };
 
 /* Deferred work, since 1.2. A finalize closes the starts of its stream (or of every stream) that are not later than its
- * ticks, in any lane, at any time of reading; so no order between lanes is needed. A measurement precedes its finalize
- * in the same lane. The writer keeps the last eighth of the ring free of starts, and the last eighth of that free of
- * measurements, so that ends find room. */
+ * ticks, in any lane, whenever they are read; so no order between lanes is needed. A measurement precedes its finalize
+ * in the same lane. The writer keeps the last eighth of the ring free of starts, and the last eighth of that part free
+ * of measurements, so that measurements and finalizes find room. */
 struct brick_defer {
     uint64_t sequence;
     uint32_t path;     /* a path with the unit BRICK_UNIT_DEFERRED */
     uint16_t slots;    /* 1 */
     uint16_t kind;     /* BRICK_KIND_DEFER */
     uint64_t start;    /* ticks */
-    uint64_t stream;   /* the host's number for it; 0 if none was given */
+    uint64_t stream;   /* the host's number for the stream; 0 if none was given */
     uint64_t id;       /* lane + 1 in the upper 16 bits, from 1 within the lane: unique in a process */
     uint64_t step;     /* as in a span */
     uint64_t elements;
@@ -598,7 +598,7 @@ struct brick_defer {
 };
 struct brick_finalize {
     uint64_t sequence;
-    uint32_t every;    /* 1: all streams; `stream` has no effect */
+    uint32_t every;    /* 1: all streams, and `stream` is ignored */
     uint16_t slots;
     uint16_t kind;     /* BRICK_KIND_FINALIZE */
     uint64_t ticks;
@@ -616,75 +616,76 @@ struct brick_measured {
 };
 
 /* The source of a kernel, since 1.6, in pieces. Pieces of one source may be in several lanes and arrive in any order;
- * the end record has their number. Pieces leave the same part of the ring free as weights; pieces without room are sent
- * later. A source is identified by the FNV-1a (64 bits) of its text. */
+ * the end record has their number. Pieces leave the same part of the ring free as weights do; pieces without room are
+ * written later. The FNV-1a (64 bits) of its text identifies a source. */
 struct brick_source_piece {
     uint64_t sequence;
-    uint32_t piece;    /* enum brick_source_part in the upper 2 bits; its number within that part, from 0, in the others */
+    uint32_t piece;    /* upper 2 bits: enum brick_source_part; lower 30 bits: the piece's number within the part, from 0 */
     uint16_t slots;    /* 1 */
     uint16_t kind;     /* BRICK_KIND_SOURCE */
     uint64_t hash;
-    uint8_t text[40];  /* UTF-8, the last piece of a part padded with zeros; in the end: the lengths of name, path and text,
-                          in 8 bytes each */
+    uint8_t text[40];  /* UTF-8; the last piece of a part is padded with zeros. In the end record: the lengths of name,
+                          path and text, in 8 bytes each */
 };
 enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOURCE_TEXT = 2, BRICK_SOURCE_END = 3 };
 #define BRICK_SOURCE_PIECE 40u
-#define BRICK_SOURCE_MAX 1048576u /* bytes of a text; a longer one is not sent */
-#define BRICK_SOURCE_LABEL 1000u  /* the limit of a name and of a path; longer ones are cut */
+#define BRICK_SOURCE_MAX 1048576u /* the limit of a text in bytes; a longer text is not written */
+#define BRICK_SOURCE_LABEL 1000u  /* the limit of a name and of a path in bytes; longer ones are cut */
 
-/* The fingerprints of a site's tensors, since 1.3: this slot, one with the shape of the output, and two per tensor, the
- * output first. brick_fingerprint.h defines a fingerprint; its key is the service's. Records of two workers correspond
- * if site, step, position and occurrence are equal: `position` is the host's number, or the number of checksums at the
- * site since it was last at another step, in this lane. Checksums leave the same part of the ring to ends as starts do.
- * Weights leave three eighths of it free, and wait until there is room.
+/* The fingerprints of a site's tensors, since 1.3: this slot, one slot with the shape of the output, and two slots per
+ * tensor, the output first. brick_fingerprint.h defines a fingerprint; its key is the service's. Records of two workers
+ * correspond if site, step, position and occurrence are equal. `position` is the host's number, or the number of
+ * checksums in this lane at the site since the site's step last changed. Checksums leave the same part of the ring free
+ * as starts do. Weights leave three eighths of it free, and wait until there is room.
  *
- * Rows, since 1.11: with BRICK_CHECKED_ROWS, the record has some rows of one call at a site that computes each row of its
- * output from the same row of its only input. Its tensors are pairs: a row of the output, the row of the input at the same
- * place, then the next pair. `position` is the number of rows of the call; the second slot describes the first output row.
- * Rows of two workers correspond if site, params, backend, types and the input row are equal, at any time and in any step. */
+ * Rows, since 1.11: a record with BRICK_CHECKED_ROWS has some rows of one call. Its site computes each row of its
+ * output from the same row of its only input. The record's tensors are pairs: a row of the output, the row of the input
+ * at the same place, then the next pair. `position` is the number of rows of the call; the second slot describes the
+ * first output row. Rows of two workers correspond if site, params, backend, types and the input row are equal, at any
+ * time and in any step. */
 struct brick_checked {
     uint64_t sequence;
     uint32_t site;
     uint16_t slots;    /* 2 + 2 per tensor */
     uint16_t kind;     /* BRICK_KIND_CHECKED */
-    uint64_t ticks;    /* when the kernel's output was complete; for a weight, when it was read */
-    uint64_t step;     /* 0 without BRICK_CHECKED_STEP: none */
+    uint64_t ticks;    /* the time when the output was complete; for a weight, when it was read */
+    uint64_t step;     /* without BRICK_CHECKED_STEP, there is none and this is 0 */
     uint64_t position;
-    uint64_t params;   /* a digest of other values that must be equal, with the generation of the weights (except for
-                          weights and moved tensors); 0: none was given, and there is no second generation */
-    uint64_t valid;    /* valid rows; all ones: all */
-    uint16_t backend;  /* a name's number; 0: none was given */
-    uint16_t of;       /* a name's number: the group or the link of the relation */
+    uint64_t params;   /* a digest of other values that must be equal; from the second generation of the weights on, it
+                          includes the generation (except for weights and moved tensors); 0: no values were given */
+    uint64_t valid;    /* the number of valid rows; all ones: all rows */
+    uint16_t backend;  /* the number of a name; 0: none was given */
+    uint16_t of;       /* the number of the name of the relation's group or link */
     uint8_t relation;  /* enum brick_relation */
-    uint8_t inputs;    /* inputs whose tensors follow the output's */
+    uint8_t inputs;    /* the number of inputs, whose tensors follow the output's */
     uint8_t flags;     /* enum brick_checked_flags */
     uint8_t reserved;
 };
-/* The second slot. */
+/* The second slot of a checked record. */
 struct brick_output {
-    uint64_t fnv1a;    /* FNV-1a of the output, as in brickd's predecessor: shown, never compared */
-    uint32_t dims;     /* the output's dimensions; if more than 6, `shape` has the first 6 */
+    uint64_t fnv1a;    /* FNV-1a of the output (brick_fingerprint.h): shown, never compared */
+    uint32_t dims;     /* the number of the output's dimensions; `shape` has the first 6 */
     uint32_t reserved0;
     uint64_t shape[6];
 };
-/* Two slots per tensor. */
+/* The fingerprint of a tensor, in two slots. */
 struct brick_tensor_sums {
     uint64_t checksum;
     uint64_t elements;
     double mean, l2;
     float min, max;
-    uint32_t nan, pos_inf, neg_inf; /* all ones: this number or more */
-    uint32_t shape;    /* a digest of all its dimensions */
-    uint8_t dtype;     /* enum brick_dtype; 0: it was not read, and the rest is 0 */
+    uint32_t nan, pos_inf, neg_inf; /* the largest value means this many or more */
+    uint32_t shape;    /* a digest of all dimensions of the tensor */
+    uint8_t dtype;     /* enum brick_dtype; 0: the tensor was not read, and all other fields are 0 */
     uint8_t reserved[7];
 };
 struct brick_tensor_sketch {
     float places[16];
 };
 #define BRICK_KIND(NAME, number, name, record)                                                                          \
-    BRICK_ASSERT((number) < BRICK_KINDS, "its drops have a counter");                                                   \
+    BRICK_ASSERT((number) < BRICK_KINDS, "each kind has a counter of drops");                                           \
     BRICK_ASSERT(sizeof(struct brick_##record) == sizeof(struct brick_record), "its first slot is one cache line");     \
-    BRICK_ASSERT(offsetof(struct brick_##record, kind) == offsetof(struct brick_record, kind), "one head for all kinds");
+    BRICK_ASSERT(offsetof(struct brick_##record, kind) == offsetof(struct brick_record, kind), "all kinds begin alike");
 BRICK_SPAN_KINDS(BRICK_KIND)
 BRICK_EVENT_KINDS(BRICK_KIND)
 #undef BRICK_KIND
@@ -692,7 +693,7 @@ BRICK_ASSERT(sizeof(struct brick_output) == sizeof(struct brick_record), "the se
 BRICK_ASSERT(sizeof(struct brick_tensor_sums) == sizeof(struct brick_record), "a tensor's first slot");
 BRICK_ASSERT(sizeof(struct brick_tensor_sketch) == sizeof(struct brick_record), "a tensor's second slot");
 
-/* Why another worker must have the same. */
+/* Why another worker must have the same numbers. */
 enum brick_relation {
     BRICK_LOCAL = 0,      /* no relation: inputs and weights decide */
     BRICK_REPLICATED = 1, /* each member of the group has the whole tensor */
@@ -701,14 +702,14 @@ enum brick_relation {
     BRICK_RELATIONS = 4,
 };
 enum brick_checked_flags {
-    BRICK_CHECKED_POSITION = 1, /* the host gave it */
-    BRICK_CHECKED_STEP = 2,     /* the host gave it, here or around */
-    BRICK_CHECKED_MORE = 4,     /* it had more inputs: the last one's checksum combines its checksum with the further
-                                   ones, its elements are their sum, its values are 0 */
+    BRICK_CHECKED_POSITION = 1, /* the host gave the position */
+    BRICK_CHECKED_STEP = 2,     /* the host gave a step, to the checksum or to a surrounding span */
+    BRICK_CHECKED_MORE = 4,     /* the kernel had more inputs: the last input combines them. Its checksum is computed from
+                                   all their checksums, its elements are their sum, its values are 0 */
     BRICK_CHECKED_WEIGHT = 8,   /* a parameter, not a kernel's output: `step` is its generation, `position` the number
-                                   of its expert, the site's name its name without numbers (brick_weights.h) */
-    BRICK_CHECKED_STATELESS = 16, /* the host says: inputs and params decide the output */
-    BRICK_CHECKED_STATEFUL = 32, /* the host says: other state also decides it. Neither flag: the site's name decides */
+                                   of its expert; the site's name is the parameter's without numbers (brick_weights.h) */
+    BRICK_CHECKED_STATELESS = 16, /* the host says that inputs and params decide the output */
+    BRICK_CHECKED_STATEFUL = 32, /* the host says that other state also affects it. Neither flag: the site's name decides */
     BRICK_CHECKED_ROWS = 64, /* since 1.11: the tensors are pairs of an output row and its input row; `inputs` is odd */
 };
 #define BRICK_INPUTS_MAX 8u
@@ -722,7 +723,7 @@ struct brick_layout {
     uint64_t control, consumers, process, lanes, paths, sites, names; /* offsets of the regions */
     uint64_t first;                                                   /* offset of lane 0's area */
     uint64_t sequences, summaries, span_ring, event_ring;             /* offsets within a lane's area */
-    uint64_t stride;                                                  /* from one lane's area to the next */
+    uint64_t stride;                                                  /* the distance from one lane's area to the next */
     uint64_t size;
 };
 
@@ -730,7 +731,8 @@ static inline uint64_t brick_pages(uint64_t bytes) { return (bytes + BRICK_PAGE 
 static inline uint64_t brick_least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline int brick_power_of_two(uint32_t n) { return n != 0 && (n & (n - 1u)) == 0; }
 
-/* Returns 0 if the counts of a header are invalid. Within these bounds no sum below can overflow. */
+/* Computes the layout. Returns 0 if the counts of the header are invalid. Within their bounds, no sum below overflows.
+ * */
 static inline int brick_layout_compute(const struct brick_header *h, struct brick_layout *l)
 {
     if (h->lanes == 0 || h->lanes > BRICK_LANES_MAX || h->paths == 0 || h->paths > BRICK_NUMBERS_MAX
@@ -759,7 +761,7 @@ static inline int brick_layout_compute(const struct brick_header *h, struct bric
 /* ---- the table of the layout ------------------------------------------- */
 
 /* Every field of every shared struct: F(struct, field, code). The code is the letter of Python's struct module and of
- * numpy for the element type. This table gives the CRC in the header and the reader's view of each struct. */
+ * numpy for the element type. The CRC in the header and the reader's structs are computed from this table. */
 #define BRICK_LAYOUT(F) \
     F(header, magic, 'Q') F(header, endian, 'I') F(header, major, 'H') F(header, minor, 'H') \
     F(header, layout_crc, 'I') F(header, header_crc, 'I') F(header, size, 'Q') F(header, lanes, 'I') \
@@ -847,7 +849,7 @@ static const struct brick_field brick_fields[] = {
 };
 #define BRICK_FIELD_COUNT (sizeof(brick_fields) / sizeof(brick_fields[0]))
 #define BRICK_ONE(record, field, code) +1u
-#define BRICK_FROZEN_COUNT (0u BRICK_LAYOUT(BRICK_ONE)) /* the first ones: those of the major version */
+#define BRICK_FROZEN_COUNT (0u BRICK_LAYOUT(BRICK_ONE)) /* the fields of the major version come first */
 
 static inline uint32_t brick_crc32(uint32_t crc, const void *data, size_t length)
 {

@@ -1,9 +1,9 @@
-/* brick_weights.h - a model's parameters: recorded when they are loaded, and again in the background.
+/* brick_weights.h - records a model's parameters when they are loaded, and again in the background.
  *
  * Replicas of a model have the same parameters, bit for bit. A difference (a flipped bit, a wrong shard) is found
  * before the first request:
  *
- *   static struct brick_weight each[COUNT];            the engine's memory, while they are watched
+ *   static struct brick_weight each[COUNT];            the engine's memory, valid while the weights are watched
  *   static struct brick_weights weights = {
  *       .each = each, .count = COUNT, .hold = hold, .host = engine, .rescan_ns = 3600000000000, .share_ppm = 5000};
  *   for (uint64_t n = 0; n < COUNT; n++)
@@ -14,18 +14,19 @@
  *       brick_weights_turn(&weights);                  at the end of each step, on any thread
  *   }
  *
- * Each record is a checksum (brick_agent.h) at a separate site, with any name: without inputs, with the relation local;
- * its step is the generation.
+ * Each record is a checksum (brick_agent.h) at a site of its own, with any name. It has no inputs and the relation
+ * local; its step is the generation.
  *
- * NAMES. The numbers of layers and experts are removed from a tensor's name, so that a model has few names, the same in
- * every worker. Dots separate the parts of a name. A number is a decimal part without a leading zero, 0 to 16,777,214.
+ * NAMES. The writer removes the numbers of layers and experts from a tensor's name, so that a model has few names, the
+ * same in every worker. Dots separate the parts of a name. A number is a part of decimal digits without a leading zero,
+ * 0 to 16,777,214.
  *
  *   position  the first number right after a part that ends in `expert` or `experts`
  *   layer     of the other numbers, the first right after a part that is `h`, or ends in `layer`, `layers`, `block` or
  *             `blocks`; if there is none, the first number
  *
- * A `*` replaces each of the two. A part `_orig_mod` before another part is dropped: torch.compile adds it to the names
- * of modules that it wraps, possibly in some workers only.
+ * A `*` replaces each of these two numbers. A part `_orig_mod` before another part is dropped: torch.compile adds it to
+ * the names of modules that it wraps, possibly in some workers only.
  *
  *   model.layers.3.mlp.experts.5.down.weight   model.layers.*.mlp.experts.*.down.weight   layer 3, position 5
  *   transformer.h.11.attn.c_attn.bias          transformer.h.*.attn.c_attn.bias           layer 11
@@ -34,21 +35,22 @@
  *   _orig_mod.layers.3._orig_mod.up.weight     layers.*.up.weight                         layer 3
  *   embed_tokens.weight                        embed_tokens.weight
  *
- * SCANS. A scan reads all of them in slices at the ends of steps. A slice takes at most 200 us (plus one block of 8
- * KiB, and the time to hold a tensor), and all slices take at most their share of the time. A scan begins rescan_ns
- * after the last one began, when a consumer requests it, and in each new segment (a forked child's, or the replacement
- * of a lost one; earlier readings are recorded there again). A scan always ends before the next one begins.
+ * SCANS. A scan reads all tensors, in slices at the ends of steps. A slice takes at most 200 us (plus one block of 8
+ * KiB, and the time to hold a tensor), and all slices together take at most their share of the time. A scan begins
+ * rescan_ns after the previous one began, when a consumer requests it, and in each new segment. A new segment is that
+ * of a forked child or the replacement of a lost segment; earlier readings are recorded there again. A scan always ends
+ * before the next one begins.
  *
  * A tensor that takes long to hold may be `seldom`: only a load, and a scan that a consumer requests, read it. Other
  * scans record its last reading again, with the time of that reading.
  *
- * A record without room in the ring waits and is not dropped. Three eighths of the ring are left to records that cannot
- * wait.
+ * A record without room in the ring waits and is not dropped. Records of weights leave three eighths of the ring to
+ * records that cannot wait.
  *
- * A tensor that changes while it is read gives a record that belongs to neither state. So load the weights again after
- * an update, with the next generation, before the next step begins. The generation becomes part of the params of later
- * checksums, so only checksums of the same generation are compared. This begins with the second load, unless the host
- * gives a generation.
+ * If a tensor changes while it is read, its record matches neither state. So load the weights again after an update,
+ * with the next generation, before the next step begins. The generation becomes part of the params of later checksums,
+ * so only checksums of the same generation are compared. This begins with the second load, or with the first load if
+ * the host gives a generation.
  */
 #ifndef BRICK_WEIGHTS_H
 #define BRICK_WEIGHTS_H
@@ -64,12 +66,12 @@ extern "C" {
 
 /* One tensor: its site, and its last reading. */
 struct brick_weight {
-    uint32_t name;  /* the number of its name without layer and position */
+    uint32_t name;  /* the number of the name without layer and position */
     uint32_t layer; /* UINT32_MAX: none */
     uint64_t position;
     uint32_t has_position;
-    uint32_t gone; /* 1: it was gone at the last scan */
-    uint32_t seldom; /* the engine's; `hold` may set it. 1: only a load and a consumer's request read it: holding it takes long */
+    uint32_t gone; /* 1: the tensor no longer existed at the last scan */
+    uint32_t seldom; /* set by the engine or by `hold`; 1: the tensor takes long to hold, so few scans read it (SCANS) */
     uint32_t reserved;
     uint64_t ticks;
     struct brick_taken taken;
@@ -77,12 +79,12 @@ struct brick_weight {
 
 /* Whether a tensor can be read now. */
 enum brick_held {
-    BRICK_HELD = 0,       /* *tensor describes it */
+    BRICK_HELD = 0,       /* *tensor describes the tensor */
     BRICK_GONE = 1,       /* the tensor no longer exists: nothing is recorded */
     BRICK_UNREADABLE = 2, /* the tensor is on a device that is not read, or its type is unknown: counted as refused */
-    BRICK_NOT_NOW = 3,    /* the scan continues from here at the next turn */
-    BRICK_SAME = 4,       /* the host knows that it has not changed since it was read; it is not released */
-    BRICK_SELDOM = 5      /* the host has made it seldom: holding it takes long */
+    BRICK_NOT_NOW = 3,    /* the scan continues from this tensor at the next turn */
+    BRICK_SAME = 4,       /* the host knows that the tensor has not changed since it was read; no release follows */
+    BRICK_SELDOM = 5      /* the host has set `seldom`, because the tensor takes long to hold */
 };
 
 #define BRICK_RESCAN_AUTO UINT64_MAX
@@ -95,48 +97,49 @@ struct brick_weights {
     enum brick_held (*hold)(void *host, uint64_t number, struct brick_tensor *tensor);
     void (*release)(void *host, uint64_t number);
     void *host;
-    const uint64_t *generation; /* NULL: the number of loads */
+    const uint64_t *generation; /* NULL: the generation is the number of loads */
     uint64_t rescan_ns;         /* from the start of one scan to the next; 0: only at load and on a consumer's request;
                                    BRICK_RESCAN_AUTO: 300 s, or 200 times what the last scan took, if that is longer */
-    uint64_t share_ppm;         /* share of the time, in millionths, at most a million; 0: 5,000 */
-    int (*look)(void *host);    /* NULL, or a function that is called in slices before each scan, except a load's,
+    uint64_t share_ppm;         /* share of the time for all slices, in millionths, at most a million; 0: 5,000 */
+    int (*look)(void *host);    /* NULL, or a function that is called in slices before each scan, except a load's scan,
                                  * until it returns 1. It checks that the engine still has these tensors; if not, it
                                  * sets `stopped` */
-    /* The writer's. */
+    /* Set by the writer. */
     const void *segment;
-    uint64_t read, recorded; /* how many tensors of the current scan are done */
-    uint64_t gone;           /* how many tensors are gone */
+    uint64_t read, recorded; /* numbers of tensors of the current scan that are done */
+    uint64_t gone;           /* number of tensors that no longer exist */
     uint64_t step, asked, loads, began_ns, seen_ns, next_ns, next_ticks;
-    uint64_t spent_ns, lasted_ns; /* time in the slices of the current scan; of the last complete one */
-    int64_t credit; /* millionths of ns */
+    uint64_t spent_ns, lasted_ns; /* time in the slices of the current scan; of the last complete scan */
+    int64_t credit; /* time that slices may take, in millionths of ns */
     uint32_t busy, loading, begun, moved, stopped;
-    uint32_t seldom;  /* the current scan also reads the seldom ones */
-    uint32_t looking; /* call `look` before the scan continues */
+    uint32_t seldom;  /* 1: the current scan also reads tensors that are `seldom` */
+    uint32_t looking; /* 1: call `look` before the scan continues */
     struct brick_pieces pieces;
 };
 
-/* Sets the site of a tensor of this name; opens the segment. The text must be valid only during the call. */
+/* Sets the site of a tensor of this name; opens the segment. The text may be freed after the call. */
 void brick_weight_named(struct brick_weight *weight, const char *name, size_t length);
 
-/* The same without the number. Writes the rest of the name, which is never longer, to `left`, and returns its
- * length. */
+/* Sets layer and position from the name, but does not assign a number. Writes the name without them, which is never
+ * longer, to `left` and returns its length. */
 size_t brick_weight_site(const char *name, size_t length, char *left, struct brick_weight *weight);
 
-/* Reads all tensors, and records those that have room. The turns record the rest, or all of them if another thread is
- * in a turn. The segment has the count of the last load. */
+/* Reads all tensors, and records those that have room in the ring. Later turns record the rest (all of them, if another
+ * thread is in a turn). */
 void brick_weights_load(struct brick_weights *weights);
 
-/* Replaces `old` by `weights` at the start of its current scan. The `look` of `old` calls this, then stops `old`. */
+/* Lets `weights` take the place of `old` at the start of its current scan. The `look` of `old` calls this, then stops
+ * `old`. */
 void brick_weights_go_on(struct brick_weights *weights, const struct brick_weights *old);
 
-/* Runs a slice if one is due; else costs a clock read. After `stopped` is set, reads no further tensor. */
+/* Runs a slice if one is due; else it only reads the clock. After `stopped` is set, it reads no further tensor. */
 void brick_weights_turn(struct brick_weights *weights);
 
-/* The arithmetic of a turn, on any clock: how many ns it may take now (0: not yet), and how many it took. */
+/* The time accounting of a turn, on any clock: how many ns a turn may take now (0: not yet), and how many it took. */
 uint64_t brick_weights_allowed(struct brick_weights *weights, uint64_t now_ns);
 void brick_weights_took(struct brick_weights *weights, uint64_t ns);
 
-/* Returns the ns from the start of one scan to the next; 0: scans begin only on request. */
+/* Returns the ns from the start of one scan to the next; 0: scans begin only on a consumer's request. */
 uint64_t brick_weights_interval(const struct brick_weights *weights);
 
 #ifdef __cplusplus
