@@ -50,8 +50,8 @@ from brick_agent._core import (
 )
 from brick_agent._trace import trace
 
-# As in every module of the agent: importing `typing` takes longer than importing all of them, so only type checkers do
-# it.
+# Importing `typing` takes longer than importing all modules of the agent. So only type checkers import it, here and in
+# the agent's other modules.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from brick_agent._compat.functions import detect_backend, fnv1a_f32_checksum
@@ -84,7 +84,7 @@ else:
         "instrument": "_torch.instrument",
         "source": "_kernel_source",
         "uninstrument": "_torch.instrument",
-        # Not public, but used in old pickles.
+        # This name is not public, but old pickles use it.
         "BrickStats": "_compat.profiler.stats",
         "CategoryStats": "_compat.profiler.stats",
         "Source": "_kernel_source",
@@ -93,7 +93,7 @@ else:
     }
 
     def __getattr__(name):
-        """Import rarely used names at their first use."""
+        """Import a rarely used name at its first use."""
         if name not in _LATE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
@@ -106,7 +106,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-# Old pickles name these modules, which no longer exist. This module has every name that such a pickle looks up there.
+# Old pickles name these modules, which no longer exist. This module has every name that such a pickle looks up in them.
 _MOVED = (
     *("_bricks", "_instrument", "_native", "_nodes", "_profiler", "_sources", "_stats", "_tiles", "_timing"),
     *("_traces", "_traces_compared", "_traces_paired", "_traces_run"),
@@ -119,26 +119,27 @@ def _end_with_process(_: object) -> None:
 
 
 def _after_fork() -> None:
-    """Let a child of multiprocessing end its segment.
+    """Make a child of multiprocessing end its segment at its exit.
 
-    The child exits by os._exit, which runs no atexit handlers: otherwise it would look killed. multiprocessing accepts
-    an exit handler only in the child, and a start handler only in the parent. So the start handler sets the exit
-    handler.
+    The child exits by os._exit, which runs no atexit handlers, so it would look as if it had been killed.
+    multiprocessing accepts an exit handler only in the child, and a start handler only in the parent. So a start
+    handler sets the exit handler.
     """
     util = sys.modules.get("multiprocessing.util")
-    if util is not None:  # None: multiprocessing did not fork this process
+    if util is not None:  # it is None if multiprocessing did not fork this process
         util.register_after_fork(_end_with_process, _end_with_process)
 
 
 os.register_at_fork(after_in_child=_after_fork)
 _after_fork()
 _process = sys.modules.get("multiprocessing.process")
-if _process is not None and _process.parent_process() is not None:  # imported by a running child
+# A child that is already running imports this module.
+if _process is not None and _process.parent_process() is not None:
     _end_with_process(None)
 
 
 def get_include() -> str:
-    """Return the folder of the C headers, such as brick_python.h for extensions that record.
+    """Return the folder of the C headers; extensions that record include brick_python.h.
 
     >>> import os
     >>> sorted(os.listdir(brick.get_include()))

@@ -1,4 +1,4 @@
-"""`python -m brick_agent -- CMD`: the same as `brickd run`, without brickd.
+"""`python -m brick_agent -- CMD`: does the same as `brickd run`, and does not need brickd.
 
 Owns: the arguments of the program. Must not know: how a command starts.
 """
@@ -26,18 +26,18 @@ def main() -> int:
     parser.add_argument(
         "--fingerprints",
         metavar="off|1/N|all",
-        help="record checksums in these steps: none, one in N, or all (default: 1/64)",
+        help="record checksums in no steps (off), in one step of N, or in all steps (default: 1/64)",
     )
-    parser.add_argument("command", metavar="CMD", nargs=argparse.REMAINDER, help="the command, with its arguments")
+    parser.add_argument("command", metavar="CMD", nargs=argparse.REMAINDER, help="the command and its arguments")
     arguments = parser.parse_args()
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
-        parser.error("no command is given: give one after --")
+        parser.error("expected a command after --, found none")
     return launch.run(command, service=arguments.service, fingerprints=arguments.fingerprints, log=_log)
 
 
 def _log(text: str) -> None:
-    with contextlib.suppress(AttributeError, OSError):  # closed, or full
+    with contextlib.suppress(AttributeError, OSError):  # stderr may be closed or full
         sys.stderr.write(f"brick_agent: {text}\n")
 
 

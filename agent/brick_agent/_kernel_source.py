@@ -1,8 +1,8 @@
-"""The sources of kernels, sent once to the readers of this worker's events.
+"""Kernel sources, which are sent once to the readers of this worker's events.
 
 Owns: the known sources, and how much of each was sent. Must not know: rings, records. Invariants: a text keeps its
 hash; a piece without room is sent at a later use; sources above a limit are only counted; a text is dropped after it
-was sent; there are no locks, because a signal handler may interrupt any line; a forked child sends all sources again
+was sent; there are no locks, because a signal handler may interrupt any line; a forked child sends again every source
 that its parent had not sent completely.
 """
 
@@ -30,18 +30,18 @@ class Source(int):
     uses: int
 
     def __new__(cls, text: str, name: str | None, path: str | None) -> Self:
-        """Create the source of a text; it is not sent yet."""
+        """Create the source of a text, without sending it."""
         self = super().__new__(cls, _source_hash(text))
         self.text, self.name, self.path = text, name, path
         self.next_piece = self.uses = 0
         return self
 
     def __repr__(self) -> str:
-        """The name that brickd uses."""
+        """Return the source as brickd names it."""
         return f"<source {self:016x}>"
 
     def send(self) -> None:
-        """Send the rest at use 1, 2, 4, 8 and so on, because a ring may stay full."""
+        """Send the rest at the uses 1, 2, 4, 8 and so on, because a ring may stay full."""
         text = self.text
         if text is None:
             return
@@ -59,7 +59,7 @@ _known: dict[tuple[int, int], Source] = {}
 
 def _forked() -> None:
     for each in list(_known.values()):
-        each.next_piece = each.uses = 0  # a child has sent nothing
+        each.next_piece = each.uses = 0  # a forked child has sent nothing
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -68,7 +68,7 @@ os.register_at_fork(after_in_child=_forked)
 def source(text: str | Source, /, *, name: str | None = None, path: str | os.PathLike[str] | None = None) -> Source:
     """Create the source of a kernel once, and pass it to brick.kernel(source=).
 
-    The daemon receives the text in pieces, while there is room. `brickd source HASH` shows it.
+    The daemon receives the text in pieces while there is room; `brickd source HASH` shows the text.
 
     >>> ptx = brick.source(".visible .entry rmsnorm_kernel() { ret; }", path="rmsnorm.ptx")
     >>> brick.kernel("rmsnorm_kernel", grid=16, block=256, source=ptx)
@@ -82,7 +82,7 @@ def source(text: str | Source, /, *, name: str | None = None, path: str | os.Pat
         if os.environ.get("BRICKD_STRICT") == "1":
             raise TypeError(f"brick_agent: a source must be a text, not {text!r} (BRICKD_STRICT=1)")
         text = f"<{type(text).__name__}>"
-    text = str.__str__(text)  # a plain str, even if its class overrides methods
+    text = str.__str__(text)  # a plain str: a subclass may override methods
     key = (hash(text), len(text))
     known = _known.get(key)
     if known is None:
@@ -101,7 +101,7 @@ def _plain(text: str) -> str:
 
 
 def _label(label: object) -> str | None:
-    """Convert a label to a text for C; no argument makes a host fail."""
+    """Convert a label to a text for C; an invalid label raises nothing."""
     if label is None:
         return None
     try:

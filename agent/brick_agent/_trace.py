@@ -3,8 +3,8 @@
 Owns: which kind of callable gets which wrapper, and which parts of its run are spans. Must not know: how a span is
 recorded. Invariants: a wrapped callable behaves as before for its callers, for `inspect` and for pickle, even with
 exceptions (only a generator or a coroutine refuses wrong arguments at its first step instead of at the call); no span
-of a generator is open while its consumer runs; a frame of this module keeps no value alive, because the value belongs
-to its consumer, and no exception or awaitable, because that would keep the frame alive.
+of a generator is open while its consumer runs. A frame of this module keeps no value alive, because the value belongs
+to its consumer. It keeps no exception or awaitable alive either, because these would keep the frame alive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from brick_agent._core import Brick, _task_ended, brick
 from brick_agent._core import _traced as _traced_function
 
-# Implicit static and class methods: a class needs plain functions under these names.
+# Methods that are implicitly static or class methods: a class needs plain functions under these names.
 _IMPLICIT = ("__new__", "__init_subclass__", "__class_getitem__")
 
 TYPE_CHECKING = False
@@ -40,14 +40,14 @@ else:
         """Time each call of a function: `@trace`, or `@trace("name", "ffn")`.
 
         The default name of the brick is the function's `__qualname__`. A generator is timed from each resumption to its
-        next `yield`, not while its consumer runs. The same is true for an asynchronous generator, including its awaits.
-        A coroutine is one span from its first step to its end, including its awaits. A coroutine or a generator that a
-        plain function returns is not timed. Each call of a plain function takes a C frame, as with functools.lru_cache:
-        if sys.setrecursionlimit raised the limit, a deep recursion may overflow the stack.
+        next `yield`, not while its consumer runs. An asynchronous generator is timed in the same way, including its
+        awaits. A coroutine is one span from its first step to its end, including its awaits. A coroutine or a generator
+        that a plain function returns is not timed. Each call of a plain function needs a C frame, as with
+        functools.lru_cache: if sys.setrecursionlimit raised the limit, a deep recursion may overflow the stack.
 
         Args:
             what: the function, or a name.
-            category: as in `brick`.
+            category: the category, as for `brick`.
             waits: False: each resumption of a coroutine or an asynchronous generator is a span, without the time in
                 between; the last span of each task is also counted.
 
@@ -89,7 +89,7 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
     import inspect
     import types
 
-    # These two are created again around the traced function, so that they bind and look to `inspect` as before.
+    # Create these two again around the traced function, so that they bind as before and look unchanged to `inspect`.
     if isinstance(function, types.MethodType):
         return types.MethodType(_traced(function.__func__, name, category, waits), function.__self__)
     if isinstance(function, functools.partial) and not isinstance(function.func, type):
@@ -118,7 +118,7 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
     else:
         return functools.wraps(function)(recorded(True))
     traced = functools.wraps(function)(traced)
-    # As a class attribute, a function would get `self`.
+    # A class attribute that is a plain function would get `self`, so wrap other callables as static methods.
     return traced if hasattr(type(function), "__get__") else staticmethod(traced)
 
 
@@ -129,7 +129,7 @@ def _definition(function: Any) -> tuple[str | None, int]:
 
     try:
         code = getattr(inspect.unwrap(function), "__code__", None)
-    except ValueError:  # the function wraps itself
+    except ValueError:  # the function's __wrapped__ is itself
         code = None
     if not isinstance(code, types.CodeType) or code.co_name == "<lambda>" or code.co_filename.startswith("<"):
         return None, 0
@@ -208,10 +208,10 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
 
 
 def _first_step(inner: Any) -> Any:
-    """The first awaitable of an asynchronous generator; the event loop does not see it.
+    """Return the first awaitable of an asynchronous generator, without letting the event loop see the generator.
 
-    At its end, the loop closes all generators that it saw. It would close the traced generator and this one at the same
-    time.
+    At its end, the loop closes all generators that it has seen. It would close the traced generator and this inner
+    generator at the same time.
     """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)
@@ -222,7 +222,7 @@ def _first_step(inner: Any) -> Any:
 
 
 class _Resumed:
-    """Await an object, each resumption in a span."""
+    """Awaits an object, with a span for each resumption."""
 
     __slots__ = ("_awaited", "_brick", "_ends")
 
@@ -236,7 +236,7 @@ class _Resumed:
 
 
 def _resumed(inner: Any, b: Brick, ends: bool = False) -> Generator[Any, Any, Any]:
-    """`yield from inner`, each resumption in a span; `ends`: whether the last one ends a task."""
+    """`yield from inner` with a span for each resumption; `ends`: whether the last span ends a task."""
     resume, argument = inner.send, None
     try:
         while True:

@@ -7,9 +7,9 @@
  *
  * Four threads serve 200 requests; a million requests leave time to run `brickd status`.
  *
- * What to copy: create names once, after brick_init and before the threads; a function ends its spans, even after an
- * error; a request is one step, and the spans inside have its number; a layer is a scope; a time from another clock is
- * recorded unchanged; work of a device is deferred until the host has waited for it.
+ * What to copy: create names once, after brick_init and before the threads start. A function ends its spans even after
+ * an error. A request is one step, and the spans inside have its number. A layer is a scope. A time from another clock
+ * is recorded unchanged. The end of a device's work is recorded after the host has waited for it.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -75,7 +75,7 @@ static int forward(Batch x)
     return result;
 }
 
-/* Like a library with its own clock: returns how long it took, in ns. One request in fifty arrives damaged. */
+/* Stands for a library with its own clock: returns the duration in ns. One request in fifty arrives damaged. */
 static uint64_t copy_in(Batch x, uint64_t request)
 {
     struct timespec from, to;
@@ -105,13 +105,13 @@ static void upload(uint64_t stream)
     uint64_t id;
     brick_defer(upload_brick, NULL, stream, NULL, LAYERS * WIDTH * WIDTH, sizeof weights, &id);
     /* cudaMemcpyAsync(..., stream); cudaEventRecord(...); ...; cudaStreamSynchronize(stream); */
-    brick_measured(id, 85000); /* cudaEventElapsedTime; without it brickd shows a bound */
+    brick_measured(id, 85000); /* the result of cudaEventElapsedTime; without it, brickd shows a bound */
     brick_finalize(&stream);
 }
 
 static void *run(void *unused)
 {
-    upload((uint64_t)(uintptr_t)&unused); /* used as the handle of a stream: each thread has its own */
+    upload((uint64_t)(uintptr_t)&unused); /* the address stands for a stream's handle: each thread has its own stream */
     for (uint64_t request; (request = atomic_fetch_add(&next_request, 1)) < requests;)
         if (serve(request) != 0)
             atomic_fetch_add(&failed, 1);

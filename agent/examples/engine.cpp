@@ -5,9 +5,9 @@
  *   $ g++ -std=c++17 -O2 -Wall -Wextra -pthread -I../include engine.cpp libbrick.a -o engine
  *   $ ./engine 4 200
  *
- * What to copy: bricks are globals, which do not open the segment; call brick_init before the threads start, so that
- * the segment is completely open for them; a span is an object, which also ends on an exception; a device's work is a
- * number until the host has waited for it.
+ * What to copy: bricks are globals, which do not open the segment. brick_init runs before the threads start, so that no
+ * thread records while the segment is opening. A span is an object, which also ends on an exception. A device's work is
+ * a number until the host has waited for it.
  */
 #include "brick_agent.hpp"
 
@@ -68,7 +68,7 @@ void forward(const std::vector<Matrix> &model, Batch &x)
     }
 }
 
-/* Like a library with its own clock: returns how long it took. One request in fifty arrives damaged. */
+/* Stands for a library with its own clock: returns the duration. One request in fifty arrives damaged. */
 std::chrono::nanoseconds copy_in(Batch &x, std::uint64_t request)
 {
     const auto from = std::chrono::steady_clock::now();
@@ -87,7 +87,7 @@ void upload(const std::vector<Matrix> &model, std::uint64_t stream)
     const brick::Deferred work = upload_brick.defer(stream, model.size() * width * width, model.size() * sizeof model[0]);
     brick::moved(BRICK_TO_DEVICE, host, device, model.size() * sizeof model[0]);
     /* cudaMemcpyAsync(..., stream); cudaEventRecord(...); ...; cudaStreamSynchronize(stream); */
-    work.measured(85000); /* cudaEventElapsedTime; without it brickd shows a bound */
+    work.measured(85000); /* the result of cudaEventElapsedTime; without it, brickd shows a bound */
     brick::finalize(stream);
 }
 

@@ -5,8 +5,8 @@
  *       -I"$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')"
  *   $ python3 -c 'import engine; engine.multiply(10); engine.parallel(4, 25)'
  *
- * What to copy: create handles at import, which does not open the segment; a function gets its task with the
- * interpreter lock, and records for it with or without the lock; threads unknown to Python use NULL.
+ * What to copy: handles are created at import, which does not open the segment. A function gets its task with the
+ * interpreter lock, and records for that task with or without the lock. Threads unknown to Python use NULL.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -43,7 +43,7 @@ static double multiply(const void *task, unsigned long times)
     return sum;
 }
 
-/* multiply(times): below Python's open span around the call, without the interpreter lock. */
+/* multiply(times): multiplies without the interpreter lock; its span is a child of the caller's open span in Python. */
 static PyObject *engine_multiply(PyObject *module, PyObject *args)
 {
     unsigned long times;
@@ -60,7 +60,7 @@ static PyObject *engine_multiply(PyObject *module, PyObject *args)
 
 static void *run(void *times) { return multiply(NULL, *(unsigned long *)times) < 0 ? times : NULL; }
 
-/* parallel(threads, times): the same on several threads. Returns how many started. */
+/* parallel(threads, times): multiplies on several native threads. Returns how many threads started. */
 static PyObject *engine_parallel(PyObject *module, PyObject *args)
 {
     pthread_t threads[THREADS_MAX];
@@ -78,8 +78,8 @@ static PyObject *engine_parallel(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"multiply", engine_multiply, METH_VARARGS, "multiply(times): on this thread."},
-    {"parallel", engine_parallel, METH_VARARGS, "parallel(threads, times): on native threads."},
+    {"multiply", engine_multiply, METH_VARARGS, "multiply(times): multiply on this thread."},
+    {"parallel", engine_parallel, METH_VARARGS, "parallel(threads, times): multiply on native threads."},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef definition = {

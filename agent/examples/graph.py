@@ -2,8 +2,8 @@
 
   $ python3 graph.py
 
-What to copy: a scope for each layer; a kernel is recorded after the brick that launched it; a dependency for each brick
-that waits for another one.
+What to copy: a scope for each layer; a kernel is recorded after the brick that launched it; each brick that waits for
+another brick gets a dependency.
 """
 
 import brick_agent as brick

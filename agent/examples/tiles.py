@@ -1,4 +1,4 @@
-"""tiles.py - the tiles of a kernel's loops by level: timed here, or by something else.
+"""tiles.py - the tiles of a kernel's loops by level: timed here, or measured elsewhere.
 
 $ python3 tiles.py
 

@@ -1,4 +1,4 @@
-"""traces.py - compares two runs of the same kernels: the first difference, and its origin.
+"""traces.py - compares two runs of the same kernels: finds the first difference and its origin.
 
 $ python3 traces.py
 """
@@ -10,7 +10,7 @@ from brick_agent import KernelTrace, TraceRun
 
 
 def forward(run, scale):
-    """Trace three kernels; `scale` is the factor of one."""
+    """Trace three kernels; one kernel multiplies by `scale`."""
     x = array("f", [1, 2, 3])
     for layer, (kernel, by) in enumerate((("norm", 0.5), ("rope", scale), ("mlp", 4.0))):
         trace = KernelTrace(kernel, layer, 17, run.run_id).with_input_checksum(x)

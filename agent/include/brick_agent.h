@@ -106,8 +106,8 @@
 extern "C" {
 #endif
 
-/* A field that is 0 is taken from the environment, otherwise from the defaults. The texts may be freed after the call.
- * */
+/* A field that is 0 is taken from the environment, otherwise from the defaults. The texts may be freed after the
+ * call. */
 struct brick_config {
     const char *service;     /* BRICKD_SERVICE, else the program's name */
     const char *worker;      /* BRICKD_WORKER: "3", or coordinates "0.tp3.pp1"; else undeclared */
@@ -173,8 +173,8 @@ uint32_t brick_names_room(void); /* the room for names; does not open the segmen
 int brick_is_off(void);
 
 /* step: the engine's number of a request or an iteration; NULL: the step of the surrounding span. Checksums distinguish
- * step 0 from no step; details of spans and of deferred work do not. elements, bytes: the amount of work, 0 if unknown.
- * */
+ * step 0 from no step; details of spans and of deferred work do not. elements, bytes: the amount of work, 0 if
+ * unknown. */
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);
 

@@ -130,8 +130,8 @@ struct brick_fingerprint {
 const char *brick_fingerprint(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                               struct brick_fingerprint *fingerprint);
 
-/* brick_fingerprint for small tensors, without fnv1a (it is 0): for 64 elements, fnv1a takes longer than all the rest.
- * */
+/* brick_fingerprint for small tensors, without fnv1a (it is 0): for 64 elements, fnv1a takes longer than all the
+ * rest. */
 const char *brick_fingerprint_small(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                                     struct brick_fingerprint *fingerprint);
 

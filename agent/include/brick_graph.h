@@ -65,8 +65,8 @@ unsigned brick_task_ended(uint32_t brick, const void *key);
 
 /* Records a node of a graph that the host draws, below the key's open span. elapsed_ns: the time that the host states;
  * 0: none. The tree shows this time, but no total includes it, so the time of a brick that is also timed does not count
- * twice. If there is a launch or a transfer of the same name at this place, the time belongs to it. did: may be NULL.
- * */
+ * twice. If there is a launch or a transfer of the same name at this place, the time belongs to it. did: may be
+ * NULL. */
 unsigned brick_node(uint32_t brick, const void *key, uint64_t elapsed_ns, const struct brick_amounts *did);
 
 /* Open and close a node: records in between become its children. Neither call reads the clock or counts anything. */

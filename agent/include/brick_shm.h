@@ -731,8 +731,8 @@ static inline uint64_t brick_pages(uint64_t bytes) { return (bytes + BRICK_PAGE 
 static inline uint64_t brick_least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline int brick_power_of_two(uint32_t n) { return n != 0 && (n & (n - 1u)) == 0; }
 
-/* Computes the layout. Returns 0 if the counts of the header are invalid. Within their bounds, no sum below overflows.
- * */
+/* Computes the layout. Returns 0 if the counts of the header are invalid. Within their bounds, no sum below
+ * overflows. */
 static inline int brick_layout_compute(const struct brick_header *h, struct brick_layout *l)
 {
     if (h->lanes == 0 || h->lanes > BRICK_LANES_MAX || h->paths == 0 || h->paths > BRICK_NUMBERS_MAX

@@ -159,7 +159,7 @@ def test_a_program_that_recorded_nothing_prints_one_line_at_its_end(by: str) -> 
     ended = run(sys.executable, "-c", "import os, sys; print(os.getpid(), file=sys.stderr)", by=by)
     pid, line = ended.stderr.splitlines()
     assert line == (
-        f"brickd run: nothing was recorded in process {pid}: it did not import torch, and only models of torch are"
+        f"brickd run: nothing was recorded in process {pid}: it did not import torch, but only models of torch are"
         ' timed without a change; name its parts: with brick_agent.span("NAME"):'
     )
 
@@ -168,7 +168,7 @@ def test_a_program_that_recorded_nothing_prints_one_line_at_its_end(by: str) -> 
 @pytest.mark.parametrize("call", ["init()", "brick('a')", "BrickProfiler().start('a')", "shutdown()"])
 def test_a_program_that_only_opened_its_segment_prints_one_line_at_its_end(call: str) -> None:
     (line,) = lines_at_end(f"import brick_agent\nbrick_agent.init()\nbrick_agent.{call}")
-    assert ": it did not import torch, and only models of torch are timed without a change; name its parts" in line
+    assert ": it did not import torch, but only models of torch are timed without a change; name its parts" in line
 
 
 RECORDS = [
@@ -208,10 +208,10 @@ def test_each_process_names_unsupported_model_libraries_at_its_end(tmp_path: Pat
     given = os.pathsep.join(filter(None, (os.fspath(tmp_path), os.environ.get("PYTHONPATH"))))
     imports = "import numpy_only, onnxruntime, jax"
     (line,) = lines_at_end(imports, PYTHONPATH=given)
-    assert ": it loaded jax, onnxruntime, and only models of torch are timed without a change; name its parts" in line
+    assert ": it loaded jax, onnxruntime, but only models of torch are timed without a change; name its parts" in line
     below = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {imports!r}])"
     (line,) = lines_at_end(below, PYTHONPATH=given)
-    assert ": it loaded jax, onnxruntime, and" in line
+    assert ": it loaded jax, onnxruntime, but" in line
     assert lines_at_end(f"{imports}\nimport brick_agent\nwith brick_agent.span('a'): pass", PYTHONPATH=given) == []
 
 

@@ -278,7 +278,7 @@ def test_traces_above_the_limit_are_counted_and_prevent_equality(monkeypatch: py
     assert (len(run.traces), run.traces_dropped) == (5, 2)
     report = run.compare(run)
     assert (report.verdict, report.matched, report.dropped) == ("incomplete", False, 4)
-    assert "4 traces had no room" in report.diagnosis
+    assert "4 traces dropped, because the run was full" in report.diagnosis
     again = brick.TraceRun.from_json(run.to_json())
     assert (len(again.traces), again.traces_dropped) == (5, 2)
 

@@ -116,7 +116,7 @@ def test_a_divergence_is_born_with_equal_inputs_and_propagated_otherwise() -> No
     assert b.born is d.born is None
     report = compared(new[2:], base[2:])
     assert report.divergences[0].born is None
-    assert "passed on: its inputs already differ, but no trace shows from where" in report.diagnosis
+    assert "passed on: its inputs already differ, but no trace shows their origin" in report.diagnosis
     assert "born there, or in state that is not an input: its inputs were equal" in compared(new, base).diagnosis
 
 
@@ -132,7 +132,7 @@ def test_inputs_within_the_tolerance_prove_nothing() -> None:
     base, new = [T(output=[1.0], inputs=([1.0],))], [T(output=[2.0], inputs=([1.001],))]
     report = compared(new, base, rtol=0.01)
     assert report.divergences[0].blame == "unknown"
-    assert "its inputs differ, too, within the tolerance" in report.diagnosis
+    assert "its inputs also differ, within the tolerance" in report.diagnosis
     assert compared(new, base, rtol=1e-6).divergences[0].blame == "propagated"
     zeros = [T(output=[2.0], inputs=([-0.0],))], [T(output=[1.0], inputs=([0.0],))]
     assert compared(*zeros).divergences[0].blame == "propagated", "no sketch shows the difference"

@@ -67,7 +67,7 @@ def test_a_short_form_cannot_expand_beyond_the_limit() -> None:
     assert len(Packed.of(row * ROWS_MAX)) == ROWS_MAX * _reader.SUMMARY_BYTES
     with pytest.raises(ValueError, match=f"at most {ROWS_MAX} summaries"):
         Packed.of(row * (ROWS_MAX + 1))
-    with pytest.raises(TypeError, match="a form is bytes, not str"):
+    with pytest.raises(TypeError, match="a form must be bytes, not str"):
         Packed.of("")  # type: ignore[arg-type]
 
 

@@ -123,7 +123,7 @@ def test_missing_rows_subtract_nothing() -> None:
     since.subtract(then.tobytes(), rows(-1))
     since.subtract(then.tobytes(), rows(7))
     assert of(since)["count"][0] == 1
-    with pytest.raises(ValueError, match="need as many rows"):
+    with pytest.raises(ValueError, match="need the same number of rows"):
         since.subtract(then.tobytes(), rows(0, 0))
 
 
@@ -193,12 +193,12 @@ def test_bytes_that_are_not_summaries_are_refused(bytes_: int) -> None:
 
 @pytest.mark.parametrize("many", [0, 1, 3])
 def test_rows_beyond_the_summaries_are_refused(many: int) -> None:
-    with pytest.raises(ValueError, match=r"^2 summaries need as many rows \(int32\)$"):
+    with pytest.raises(ValueError, match=r"^2 summaries need the same number of rows \(int32\)$"):
         _reader.Summaries().merge(bytes(2 * _reader.SUMMARY_BYTES), rows(*[0] * many))
 
 
 def test_rows_without_summaries_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^0 summaries need as many rows \(int32\)$"):
+    with pytest.raises(ValueError, match=r"^0 summaries need the same number of rows \(int32\)$"):
         _reader.Summaries().merge(b"", rows(0))
 
 

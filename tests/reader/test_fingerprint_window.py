@@ -112,7 +112,7 @@ def test_a_forgotten_service_restarts_its_counts_and_keeps_its_fingerprints() ->
     assert fingerprints.end - fingerprints.first == 6
     add(fingerprints, 3, [record(GOOD)], 1)
     assert fingerprints.counts() == [(1, NUMBERS[1], 1, 0, 4, 0, 0, 0)]
-    with pytest.raises(ValueError, match="a service has a number below 2"):
+    with pytest.raises(ValueError, match="the service's number must be below 2"):
         fingerprints.forget(1 << 32)
 
 
@@ -419,12 +419,12 @@ def test_a_selection_has_all_fingerprints_of_its_workers_and_no_others(
 
 
 def test_impossible_numbers_and_lists_are_refused() -> None:
-    with pytest.raises(ValueError, match="0 or more, not -1"):
+    with pytest.raises(ValueError, match="is -1, expected 0 or more"):
         _reader.Fingerprints(-1)
     fingerprints = _reader.Fingerprints(1)
     with pytest.raises(ValueError, match="below 16777216"):
         fingerprints.add(1 << 24, 0, 0, b"", b"", b"", True)
-    with pytest.raises(ValueError, match="2 workers, but times of 1"):
+    with pytest.raises(ValueError, match="2 workers, but 'times' has 1 numbers"):
         fingerprints.match([0, 1], [0], False)
 
 

@@ -17,9 +17,9 @@ def test_a_file_unsuitable_for_a_recording_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
     for flags, content_, reason in (
-        (os.O_RDONLY, b"", "opened O_RDWR, without O_APPEND"),
-        (os.O_RDWR | os.O_APPEND, b"", "opened O_RDWR, without O_APPEND"),
-        (os.O_RDWR, b"full", "an empty file, and this one has 4 bytes"),
+        (os.O_RDONLY, b"", "opened with O_RDWR and without O_APPEND"),
+        (os.O_RDWR | os.O_APPEND, b"", "opened with O_RDWR and without O_APPEND"),
+        (os.O_RDWR, b"full", "an empty file, but this file has 4 bytes"),
     ):
         path.write_bytes(content_)
         fd = os.open(path, flags)
@@ -27,7 +27,7 @@ def test_a_file_unsuitable_for_a_recording_is_refused(tmp_path: Path) -> None:
             begin(fd)
         os.close(fd)
     reading, writing = os.pipe()
-    with pytest.raises(ValueError, match="needs a regular file, and this is another kind of file"):
+    with pytest.raises(ValueError, match="needs a regular file, but this is another kind of file"):
         begin(writing)
     os.close(reading)
     os.close(writing)
@@ -37,10 +37,10 @@ def test_a_file_unsuitable_for_a_recording_is_refused(tmp_path: Path) -> None:
 
 def test_impossible_parameters_of_a_recording_are_refused() -> None:
     with memory() as fd:
-        with pytest.raises(ValueError, match="an id has 16 bytes, not 3"):
+        with pytest.raises(ValueError, match="an id must have 16 bytes, not 3"):
             _reader.Recording(fd, 1000, b"abc", 0)
         for limit, ahead, spare in ((-1, 0, 0), (1000, -1, 0), (2**63 - 1, 0, 0), (1000, 0, -1)):
-            with pytest.raises(ValueError, match="limit, room ahead and room to spare are 0 to"):
+            with pytest.raises(ValueError, match="limit_bytes, ahead_bytes and spare_bytes must be 0 to"):
                 _reader.Recording(fd, limit, ID, 0, 0, ahead, spare)
         with pytest.raises(OSError, match="File too large"):
             begin(fd, limit_bytes=FIRST + END_BYTES - 1)

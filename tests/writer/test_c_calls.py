@@ -332,7 +332,7 @@ why = w.brick_take(kernel, None, None, None, byref(unread)).decode()
 result = [why, unread.refused, unread.dtype]
 result += [checksum(kernel, taken=unread), checksum(kernel, taken=Taken()), checksum(kernel), checksum(UNNAMED)]
 """)
-    assert reported == ["there is none", 1, 0, 8, 8, 0, 8]
+    assert reported == ["no tensor was given", 1, 0, 8, 8, 0, 8]
     lane = got.lanes[0][1]
     assert (got.process["tensors_refused"], got.process["sites_refused"]) == (1, 1)
     assert (lane["event_attempts"], sum(lane["event_dropped"])) == (3, 2)

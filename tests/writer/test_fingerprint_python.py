@@ -545,7 +545,7 @@ def test_without_a_supported_table_the_capsule_is_requested(without: str) -> Non
 def test_a_refusal_by_a_table_is_one_line_and_an_interrupt_passes() -> None:
     for error, wanted in (
         (RuntimeError("no storage\nraised from x.cpp:92\n"), (BufferError, "brick_agent: no storage")),
-        (OSError(), (BufferError, "brick_agent: it raised")),
+        (OSError(), (BufferError, "brick_agent: DLPack raised an exception")),
     ):
         assert refused(refusing(error)) == wanted
     with pytest.raises(KeyboardInterrupt):

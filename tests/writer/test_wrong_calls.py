@@ -51,7 +51,7 @@ CALLS = {
     ),
     "p.start_brick(True)": ("a BrickId must be one of 0 to 14, not True", "amounts"),
     "p.graph_push_scope(7)": ("a scope is a node such as ExecutionNode.Layer(0), not 7", "amounts"),
-    "p.graph_pop_scope()": ("a scope is popped by the thread or task that pushed it, once", "amounts"),
+    "p.graph_pop_scope()": ("a scope must be popped once, by the thread or task that pushed it", "amounts"),
 }
 
 

@@ -1,1 +1,1 @@
-"""The names of brickd's predecessors: trueno's BrickProfiler and cbtop."""
+"""The names of brickd's predecessors: BrickProfiler of trueno, and cbtop."""

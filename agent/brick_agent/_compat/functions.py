@@ -1,7 +1,7 @@
-"""Two functions of the old tools: the checksum of the first 64 floats, a host's backend.
+"""Two functions of the old tools: the checksum of the first 64 floats, and the backend of this process.
 
-Owns: the results of both functions, which are those of the old tools. Must not know: profilers, runs. Invariant:
-detect_backend raises nothing and loads no library; a device counts only if the host has loaded torch.
+Owns: the results of both functions, which equal those of the old tools. Must not know: profilers, runs. Invariant:
+detect_backend raises nothing and loads no library; it reports a GPU only if the host has loaded torch.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ARM = (("asimd", "neon"), ("neon", "neon"))
 
 
 def fnv1a_f32_checksum(data: Any) -> int:
-    """Return the old tools' FNV-1a of the first 64 numbers as 32-bit floats.
+    """Return the checksum of the old tools: FNV-1a of the first 64 numbers as 32-bit floats.
 
-    The checksum ignores the other numbers and the length. The full checksum is `fingerprint(data).checksum`.
+    This checksum ignores further numbers and the length; `fingerprint(data).checksum` covers everything.
 
     data: a tensor, as in `fingerprint`, or a list of numbers.
 
@@ -35,7 +35,7 @@ def fnv1a_f32_checksum(data: Any) -> int:
 
 
 def detect_backend() -> str:
-    """The backend of this process: cuda, avx512, avx2, sse2, neon or scalar.
+    """Return the backend of this process: cuda, avx512, avx2, sse2, neon or scalar.
 
     >>> brick.detect_backend() in ("cuda", "avx512", "avx2", "sse2", "neon", "scalar")
     True
@@ -56,7 +56,7 @@ def _processor() -> str:
 
 
 def processor_backend(machine: str, cpuinfo: str) -> str:
-    """Return the widest vector unit that the kernel lists for the processors."""
+    """Return the widest vector unit that the kernel reports for the processors."""
     lines = (line.partition(":") for line in cpuinfo.splitlines())
     listed = (words for title, _, words in lines if title.strip().lower() in ("flags", "features"))
     features = {word for words in listed for word in words.split()}

@@ -1,8 +1,8 @@
-"""Under `brickd run`: instrument the first torch model that the process calls.
+"""Instruments the first torch model that the process calls, under `brickd run`.
 
 Owns: the time of the instrumentation. Must not know: how a model is instrumented, how the process was started.
-Invariants: the module is inactive before the host imports torch, and no segment opens before the host calls a model; an
-error is logged once and has no other effect; after a model is found, calls of modules do not pass through here.
+Invariants: this module does nothing before the host imports torch, and opens no segment before the host calls a model;
+an error is logged once and has no other effect; after a model is found, calls of modules do not pass through here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def begin() -> None:
-    """Wait for torch; at the end, report if nothing was recorded."""
+    """Wait for torch; at the end of the process, report if nothing was recorded."""
     atexit.register(_report)
     if "torch" in sys.modules:
         _arm()
@@ -35,13 +35,13 @@ def _report() -> None:
 
 
 class _Finder:
-    """A finder that delegates to the others, and waits for the import of torch.
+    """An import finder that waits for torch, and delegates to the other finders.
 
-    If a host only checks whether torch exists, it gets an answer and the finder stays.
+    If a host only checks whether torch exists, the finder answers and stays.
     """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the spec of the other finders."""
+        """Return the spec that the other finders find."""
         if name != "torch":
             return None
         others = (getattr(each, "find_spec", None) for each in sys.meta_path if each is not self)
@@ -65,7 +65,7 @@ class _Finder:
 
 
 def _arm() -> None:
-    """Hook the next call of a module."""
+    """Hook the next call of any module."""
     try:
         _Armed(sys.modules["torch"])
     except Exception as error:
@@ -73,9 +73,10 @@ def _arm() -> None:
 
 
 class _Armed:
-    """A hook of torch that waits for a model, and a temporary replacement of `compile`.
+    """A hook of torch that waits for a model, and a temporary replacement of torch's `compile`.
 
-    torch runs no hooks for a module that is compiled completely. Until a model is found, such calls are wrapped.
+    torch runs no hooks for a module that is compiled completely. Until a model is found, calls of such modules are
+    wrapped.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -83,7 +84,7 @@ class _Armed:
         self._compile = self._kind.compile
         self._followed: weakref.WeakSet[Any] = weakref.WeakSet()
 
-        # Plain functions, because torch removes them when it compiles.
+        # These are plain functions, because torch removes plain functions when it compiles.
         def called(module: Any, _: Any) -> None:
             if not self._compiling():
                 self._found(module)
@@ -94,7 +95,7 @@ class _Armed:
 
         self._compile_followed = functools.wraps(self._compile)(compile_followed)
         self._kind.compile = self._compile_followed
-        # The thread that removes the hook has found the model.
+        # The thread that removes the hook is the one that instruments the model.
         self._hooks = [torch.nn.modules.module.register_module_forward_pre_hook(called)]
 
     def _follow(self, module: Any) -> None:
@@ -114,7 +115,7 @@ class _Armed:
         self._followed.add(module)
 
     def _found(self, module: Any) -> bool:
-        """Return whether it is a model; if so, remove the hooks and instrument it."""
+        """Return whether a module is a model; if so, remove the hooks and instrument it."""
         try:
             if not self._hooks or not _is_model(module):
                 return False
@@ -130,7 +131,7 @@ class _Armed:
             _name()
             instrument(_outermost(module, self._kind))
             _end_in_order()
-        except IndexError:  # another thread was faster
+        except IndexError:  # another thread has removed the hook
             return False
         except Exception as error:
             _complain("a model is not instrumented", error)
@@ -142,12 +143,12 @@ def _complain(what: str, error: Exception) -> None:
 
 
 def _is_model(module: Any) -> bool:
-    """Whether a module is more than an operator: it has parts and parameters."""
+    """Whether a module is more than an operator, because it has parts and parameters."""
     return any(True for _ in module.children()) and any(True for _ in module.parameters())
 
 
 def _outermost(module: Any, kind: Any) -> Any:
-    """Return the outermost model around a module: calling its forward bypasses all hooks."""
+    """Return the outermost model that contains a module; a host that calls its forward bypasses all hooks."""
     frame, model = sys._getframe().f_back, module
     while frame is not None:
         above = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
@@ -158,9 +159,9 @@ def _outermost(module: Any, kind: Any) -> Any:
 
 
 def _name() -> None:
-    """Number the worker by the rank that a launcher gives to each process, unless the host has named it.
+    """Number the worker by the rank that a launcher gives to each process, unless the host has named the worker.
 
-    A scheduler's rank is not enough, because all processes of a server have the same one.
+    The rank of a scheduler's job is not enough, because all processes of a server have the same rank.
     """
     from brick_agent._core import _segment_name, init
 
@@ -171,9 +172,9 @@ def _name() -> None:
 
 
 def _end_in_order() -> None:
-    """End recording before a process ends itself by a signal, like a stopped server.
+    """End recording before a process ends itself by a signal, as a stopped server does.
 
-    Python runs no exit handlers in this case, so a regular end would look like a kill.
+    Python then runs no exit handlers, so a regular end would look as if the process had been killed.
     """
     import signal
 

@@ -1,7 +1,8 @@
 """The settings that decide the last bits of a result, apart from weights and inputs.
 
-Owns: the description of the settings: a name that two calls share if their results can be compared. Must not know:
-checksums, parts. Invariants: the current settings are read, because the host may change them; torch is never imported.
+Owns: the description of the settings. Two calls have the same description if their results can be compared. Must not
+know: checksums, parts. Invariants: each description has the current settings, because the host may change them; torch
+is never imported.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Backend:
         return ", ".join([how, *attention, *_coarse(precision), threads, *self._versions])
 
     def of_rows(self, how: str) -> Brick:
-        """Return the description for a part without an attention, as a handle.
+        """Return the description for a part without attention, as a handle.
 
         The description names the processor's instructions, because rows are compared exactly.
         """

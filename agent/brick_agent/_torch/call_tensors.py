@@ -1,8 +1,8 @@
 """The tensors in the arguments and the results of a call.
 
 Owns: the search for tensors, and its limits. Must not know: the use of the tensors. Invariants: no argument changes,
-and no tensor computes; a cache of earlier results is not searched. Only the presence of a cache is recorded, and
-whether it is empty, if finding out needs no computation.
+and nothing is computed with tensors; a cache of earlier results is not searched. Only two facts about a cache are
+recorded: that it exists, and whether it is empty, if that is known without a computation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 TENSORS_MAX = 16
 _DEPTH_MAX = 4
 _ITEMS_MAX = 64
-_PLAIN = (str, bytes, int, float, bool, complex, slice, range, enum.Enum)  # torch's dtypes and devices count, too
+# Torch's dtypes and devices also count as plain values.
+_PLAIN = (str, bytes, int, float, bool, complex, slice, range, enum.Enum)
 _CACHES = ("past_key_value", "kv_cache", "layer_past", "cache_params")
 
 
@@ -33,11 +34,11 @@ class Passed:
         self._empty: list[Any] = []
         self.caches: list[Any] = []  # caches of earlier results, in order
         self.tensors: list[Any] = []  # in order, at most TENSORS_MAX
-        self.plain: dict[str, Any] = {}  # the text of plain values (numbers, words), by name or position
-        self.more = False  # the limits were exceeded, or a value cannot be searched
+        self.plain: dict[str, Any] = {}  # the texts of plain values (numbers, words), by name or position
+        self.more = False  # whether a limit was exceeded or a value could not be searched
 
     def take(self, what: Any, name: str = "", depth: int = 0) -> None:
-        """Search an argument or a result; `name`: its name in the call."""
+        """Search an argument or a result; `name`: the argument's name in the call."""
         if _is_cache(name, what):
             empty = what is None or _holds(what, self._layer) is False
             self._cache = self._cache or not empty
@@ -76,9 +77,9 @@ class Passed:
         return self._cache is not None
 
     def cached(self) -> bool | None:
-        """Return whether the call depends on a cache; None without a cache.
+        """Return whether the call depends on a cache; None: there is no cache.
 
-        Use it after the call: a part that did not fill its empty cache may have read another part's cache.
+        Call this after the call: a part that did not fill its empty cache may have read another part's cache.
         """
         if self._cache is None:
             return None
@@ -86,7 +87,7 @@ class Passed:
 
 
 def given(kind: type, args: Sequence[Any], keywords: Mapping[str, Any], layer: int | None = None) -> Passed:
-    """Search the arguments of a call; `kind`: the class of tensors; `layer`: its cache's layer."""
+    """Search the arguments of a call; `kind`: the class of tensors; `layer`: the layer of the cache."""
     passed = Passed(kind, layer)
     passed.take_named(dict(enumerate(args)))
     passed.take_named(keywords)
@@ -105,7 +106,7 @@ def is_fresh(cache: Any) -> bool:
 
 
 def _holds(cache: Any, layer: int | None) -> bool | None:
-    """Return whether a cache (of the layer if given) has contents; None: unknown."""
+    """Return whether a cache (or only its part for a layer) has contents; None: unknown."""
     if type(cache).__name__ != "DynamicCache" or not hasattr(cache, "get_seq_length"):
         return None
     layers = range(len(cache)) if layer is None else (layer,)
@@ -113,6 +114,6 @@ def _holds(cache: Any, layer: int | None) -> bool | None:
 
 
 def _is_cache(name: str, what: Any) -> bool:
-    """Whether an argument is a cache, or intended for one."""
+    """Whether an argument is a cache or a place for a cache."""
     own = name.rpartition(".")[2]
     return own == "cache" or own.startswith(_CACHES) or "Cache" in type(what).__name__

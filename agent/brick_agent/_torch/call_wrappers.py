@@ -1,8 +1,8 @@
-"""The wrappers of the callable of a module that torch calls, and their removal.
+"""Wraps the callable of a module that torch calls, and removes the wrappers.
 
 Owns: in which attribute a module keeps this callable, and which methods copy it. Must not know: what a wrapper records.
 Invariants: a module's forward is not changed, so that the host may read, keep and replace it; copies and pickles
-contain no wrapper; torch compiles a module as before, without its wrapper; nothing here keeps a module alive.
+contain no wrapper; torch compiles a module without its wrapper; this module keeps no model alive.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    This = weakref.ReferenceType[Any] | None  # the module that is the first argument
+    This = weakref.ReferenceType[Any] | None  # the module, which is the first argument
     _Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
     _Make = Callable[[Callable[..., Any], This], Callable[..., Any]]
 
-# Methods that copy or pickle a module, and that callers look up on the module itself.
+# Methods that copy or pickle a module. Callers look these methods up on the module itself.
 _COPIED_BY = ("__getstate__", "__reduce__", "__deepcopy__", "_replicate_for_data_parallel")
 _PLACES = ("_compiled_call_impl", "_call_impl", *_COPIED_BY)
 
 
 def wrap(module: Any, first: _Wrap | None, then: _Make | None) -> None:
-    """Wrap the callable of a module that torch calls: by `then`, and around that by `first`; None: no wrapper."""
+    """Wrap the callable that torch calls: first by `then`, around that by `first`; None: no wrapper."""
 
     def make(plain: Callable[..., Any], of: This) -> Callable[..., Any]:
         inner = _bound(plain, of) if then is None else then(plain, of)
@@ -34,8 +34,8 @@ def wrap(module: Any, first: _Wrap | None, then: _Make | None) -> None:
 
     held = vars(module)
     name = "_call_impl" if held.get("_compiled_call_impl") is None else "_compiled_call_impl"
-    # Wrap the module's own attribute if torch's compiler or other code has set one. Otherwise wrap the function of the
-    # class, which takes the module as argument.
+    # If torch's compiler or other code has set an attribute of the module, wrap that attribute. Otherwise wrap the
+    # function of the class, which takes the module as argument.
     held[name] = (_Around(held[name], make) if name in held else _Called(module, make)).call
     for each in _COPIED_BY:
         of_class: Any = getattr(type(module), each, None)
@@ -61,9 +61,9 @@ def _wrappers(held: Mapping[str, Any]) -> list[tuple[str, _Wrapper]]:
 
 
 class _Wrapper:
-    """A wrapper. The module has a bound method of the wrapper, which is faster to call than an object.
+    """A wrapper. The module's attribute is a bound method of the wrapper, because a method is faster to call.
 
-    Code that itself copies or pickles the attributes of a module gets the original attributes.
+    Code that copies or pickles the attributes of a module itself gets the original attributes.
     """
 
     def before(self) -> Any:
@@ -80,7 +80,7 @@ class _Wrapper:
 
 
 class _Called(_Wrapper):
-    """The wrapper of the class's callable that torch calls; it calls the current forward."""
+    """The wrapper of the callable of a module's class; it calls the module's current forward."""
 
     def __init__(self, module: Any, make: _Make) -> None:
         plain, this = type(module)._call_impl, weakref.ref(module)
@@ -117,7 +117,7 @@ class _Around(_Wrapper):
 
 
 class _Copied(_Wrapper):
-    """The wrapper of a method that copies a module: a copied wrapper would call the original."""
+    """The wrapper of a method that copies a module, because a copied wrapper would call the original module."""
 
     def __init__(self, module: Any, plain: Callable[..., Any]) -> None:
         self._module, self._plain = weakref.ref(module), plain
@@ -130,7 +130,7 @@ class _Copied(_Wrapper):
             each.remove(held, name)
         try:
             made = self._plain(module, *args)
-            # A copy of its attributes, because the wrappers come back below.
+            # Copy the attributes, because the wrappers are put back below.
             if type(made) is tuple:
                 return tuple(dict(held) if each is held else each for each in made)
             return dict(held) if made is held else made

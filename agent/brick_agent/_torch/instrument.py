@@ -1,8 +1,8 @@
 """Instruments a torch model: times its parts, and fingerprints their outputs.
 
 Owns: what is recorded of a part's call. Must not know: which parts are selected, how their calls are wrapped, where the
-tensors are in the arguments. Invariants: the model computes and raises as before; nothing is computed with tensors;
-nothing here keeps a model alive; torch is never imported.
+tensors are in the arguments. Invariants: the model computes and raises as before; this module computes nothing with
+tensors, keeps no model alive and never imports torch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SITES = 64
 RATE = 64  # by default, one step in 64 is recorded
 _CLOSED = "closed"  # the category of parts that cannot be observed, for `coverage`
 _OUTPUTS_MAX = 4
-_LINES_MAX = 8  # lines on stderr per process
+_LINES_MAX = 8  # the largest number of lines on stderr per process
 _logged: set[str] = set()
 
 
@@ -51,18 +51,18 @@ def instrument(
 ) -> None:
     """Time the parts of a torch model, and fingerprint samples of their outputs.
 
-    Each call of the model is a step, unless one is open. A part is a brick at its layer; its name is its path in the
-    model, such as "layers.*.mlp". One step in 64 fingerprints its tensors, unless BRICKD_FINGERPRINTS or `brickd set`
-    changes this. A part that torch.compile compiles is timed as one brick. Never raises; a second call replaces the
-    first.
+    Each call of the model is a step, unless a step is already open. A part is recorded as a brick at its layer; its
+    name is its path in the model, such as "layers.*.mlp". One step in 64 records fingerprints, unless
+    BRICKD_FINGERPRINTS or `brickd set` changes this rate. A part that torch.compile compiles is timed as one brick.
+    Never raises; a second call replaces the first.
 
     Args:
         model: a torch.nn.Module.
-        sites: the largest number of parts to observe, counted layer by layer; the most informative ones are selected.
-        only: patterns of names that select the parts instead.
-        watch_weights: whether to watch parameters and buffers, too (see `weights`).
-        rescan_s: as in `weights`.
-        backend: a name for the backend, instead of versions and the kind of attention.
+        sites: the largest number of parts, counted layer by layer; the most informative parts are selected.
+        only: patterns of names; they select the parts instead of the automatic selection.
+        watch_weights: whether to watch parameters and buffers as well (see `weights`).
+        rescan_s: as for `weights`.
+        backend: a name for the backend, instead of the versions and the kind of attention.
 
     >>> import torch  # doctest: +SKIP
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())  # doctest: +SKIP
@@ -91,7 +91,7 @@ def instrument(
 def uninstrument(model: Any, /) -> None:
     """Undo `instrument`, but continue to watch the weights. Never raises.
 
-    >>> brick.uninstrument(object())  # was not instrumented
+    >>> brick.uninstrument(object())  # has no effect: the object was not instrumented
     """
     for module in list(model.modules()) if hasattr(model, "modules") else ():
         unwrap(module)
@@ -118,7 +118,7 @@ class _Site:
         self._how = how_computed(part.module)
 
     def watched(self, plain: Callable[..., Any], of: This) -> Callable[..., Any]:
-        """Make each call a span, and fingerprint it in a sampled step."""
+        """Make each call a span; in a sampled step, also record fingerprints."""
 
         def checked(*args: Any, **keywords: Any) -> Any:
             taken = self._take(args, keywords)
@@ -130,7 +130,7 @@ class _Site:
         return _watched(plain, self._brick, self._layer, checked, (1 << 32) // RATE, of, self._rows)
 
     def _take(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> _Taken | None:
-        """Return the arguments, their fingerprints, and the part's state; None: not recorded."""
+        """Return the arguments, their fingerprints, and the part's state; None: the call is not recorded."""
         try:
             if _transformed(self._torch):
                 return None
@@ -163,13 +163,13 @@ class _Site:
 
 
 def _transformed(torch: Any) -> bool:
-    """Whether arguments stand for many tensors, or for derivatives, and have no values."""
+    """Whether arguments have no values because they stand for many tensors or for derivatives."""
     inside = getattr(torch._C._functorch, "peek_interpreter_stack", None)
     return inside is not None and inside() is not None
 
 
 class _RowSite:
-    """The observation of a part for its rows only, when it has its turn: no span, no checksum."""
+    """A part that is observed only for its rows, when it has its turn; it gets no span and no checksum."""
 
     def __init__(self, part: Part, backend: Backend, turn: int, turns: int) -> None:
         self._brick, self._layer = brick(part.name, part.category), part.layer

@@ -1,7 +1,7 @@
 """Detects changes in the parts and tensors of a torch module.
 
-Owns: the stored structure of a module, and how much of it one look covers. Must not know: the content of tensors, the
-effects of a change. Invariants: no module and no tensor is kept alive; torch is never imported.
+Owns: the stored structure of a module, and how many parts one call of `look` covers. Must not know: the content of
+tensors, the effects of a change. Invariants: no module and no tensor is kept alive; torch is never imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_AT_ONCE = 32  # parts per look: 2 to 3 µs each
+_AT_ONCE = 32  # parts per call of `look`; each part takes 2 to 3 µs
 
 
 class ModelStructure:
@@ -24,7 +24,7 @@ class ModelStructure:
         self._next = 0
 
     def look(self) -> Any:
-        """Look at the next parts; return the model if it changed, None if more are left, else False."""
+        """Compare the next parts; return the model if it changed, None if more parts are left, else False."""
         first = self._next
         self._next = first + _AT_ONCE
         for this, contents in self._parts[first : self._next]:
@@ -39,7 +39,7 @@ class ModelStructure:
 
 
 def structure(model: Any) -> ModelStructure | None:
-    """The structure of a torch module; None for anything else."""
+    """Return the structure of a torch module; None for any other object."""
     torch = sys.modules.get("torch")
     return ModelStructure(model) if torch is not None and isinstance(model, torch.nn.Module) else None
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-# Attribute names of a wrapped module: the wrapper counts as that module.
+# Attributes in which a wrapper keeps the wrapped module: the wrapper has the name of that module.
 _WRAPPED = frozenset(("module", "_orig_mod", "_fsdp_wrapped_module"))
-_AROUND = _WRAPPED | {"model"}  # parts of a name without a meaning
+_AROUND = _WRAPPED | {"model"}  # components of a name that have no meaning
 _HEADS = frozenset(("lm_head", "head", "classifier", "score", "embed_out", "output_layer"))
-_CATEGORIES = (  # the first match counts: a norm after an attention is a norm
+_CATEGORIES = (  # the first match counts, so a norm after an attention is a norm
     ("norm", re.compile(r"norm|(?<![a-z])ln(?![a-z])")),
     ("attention", re.compile(r"attention|attn")),
     # "MoE" may be the name of a whole family: a Qwen3MoeDecoderLayer is not an expert.
@@ -33,8 +33,8 @@ class Part:
 
     def __init__(self, qualified: str, module: Any, *, closed: bool = False) -> None:
         self.name, self.layer = called(qualified)
-        self.closed = closed  # whether it is inside a module that must not be changed
-        self.qualified = qualified  # torch's name for it
+        self.closed = closed  # whether the part is inside a module that must not be changed
+        self.qualified = qualified  # torch's name of the part
         self.module = module
         self.category = category(qualified.rpartition(".")[2], type(module).__name__)
         self.depth = self.name.count(".") + 1
@@ -60,7 +60,7 @@ def category(name: str, kind: str) -> str | None:
 
 
 def parts(model: Any) -> list[Part]:
-    """Return all callable parts, in the model's order, each once."""
+    """Return all callable parts once, in the model's order."""
     found: list[Part] = []
     closed = [""] if _is_closed(model) else []
     around: dict[str, str | None] = {}
@@ -74,14 +74,14 @@ def parts(model: Any) -> list[Part]:
             continue
         above = around.get(qualified.rpartition(".")[0])
         if part.category is not None and part.category == above:
-            part.category = None  # a part of an attention is not an attention
+            part.category = None  # a part inside an attention is not an attention
         around[qualified] = part.category or above
         found.append(part)
     return found
 
 
 def around_layers(model: Any) -> list[Any]:
-    """Return the modules that contain all layers: engines with a separate head call these."""
+    """Return the modules that contain all layers; engines with a separate head call these modules."""
     return [part.module for part in _holders([part for part in parts(model) if not part.closed])]
 
 
@@ -93,7 +93,7 @@ def _holders(every: Sequence[Part]) -> list[Part]:
 
 
 def is_compiled(module: Any) -> bool:
-    """Whether torch has compiled the module, or will compile it when it is called. This hides its parts."""
+    """Whether torch has compiled a module or will compile it at its call, which hides its parts."""
     return type(module).__name__ == "OptimizedModule" or vars(module).get("_compiled_call_impl") is not None
 
 
@@ -103,9 +103,9 @@ def how_computed(module: Any) -> str:
 
 
 def _is_closed(module: Any) -> bool:
-    """Whether parts must not change: torch compiles them or calls copies on several devices.
+    """Whether parts of a module must not be changed, because torch compiles them or copies them to several devices.
 
-    Such a copy is shallow: a replaced method would call the original part on the original device.
+    Such a copy is shallow: a replaced method in it would call the original part on the original device.
     """
     copies = type(module).__name__ == "DataParallel" and len(getattr(module, "device_ids", None) or ()) > 1
     return copies or is_compiled(module)
@@ -117,7 +117,7 @@ def _has_forward(module: Any) -> bool:
 
 
 def chosen(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
-    """Select parts, or the whole model if it has none.
+    """Select parts, or the whole model if it has no parts.
 
     Args:
         model: the model.
@@ -131,7 +131,7 @@ def chosen(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
 
 
 def closed(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
-    """Return the parts that would be selected if they were not closed."""
+    """Return the closed parts that would otherwise be selected."""
     return [part for part in _choice(parts(model), most, only) if part.closed]
 
 
@@ -165,9 +165,10 @@ _REST = 4
 
 
 class _Rank:
-    """Order: the head, attentions, MLPs, parents of norms and attentions, closed parts, others.
+    """The order of selection: head, attentions, MLPs, parents of norms and attentions, closed parts, other parts.
 
-    The others are ordered by depth. The part that has all layers (the model without its head) ranks like a parent.
+    The other parts are ordered by depth. The part that contains all layers (the model without its head) ranks like a
+    parent.
     """
 
     def __init__(self, every: Sequence[Part]) -> None:

@@ -2,8 +2,8 @@
 
 Owns: the search for state in a part (caches, attributes that a call changes, active dropout), and the rule that
 decides for each call whether its output depends on state. Must not know: checksums, which parts are selected.
-Invariants: nothing is computed with tensors; only a part's attention modules and those with buffers are inspected, and
-only in a sampled call; unknown counts as state.
+Invariants: nothing is computed with tensors; only attention modules and modules with buffers are inspected, and only in
+a sampled call; unknown counts as state.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _CACHE = re.compile(r"(?<![a-z])kv(?![a-z])|(?<![a-z])(kv)?caches?(?![a-z])", re
 _PLAIN = (bool, int, float, str, bytes, complex, type(None))
 _FIXED = (*_PLAIN, enum.Enum, type, types.FunctionType, types.MethodType)
 _ITEMS_MAX = 64
-_KINDS_MAX = 1024  # cached classes of attribute values
+_KINDS_MAX = 1024  # the largest number of cached classes of attribute values
 
 
 class _Handling(enum.Enum):
     """How a change of an attribute's value is detected."""
 
-    CONSTANT = enum.auto()  # by identity
-    TENSOR = enum.auto()  # by version
-    CONTAINER = enum.auto()  # by content, if it is constant
+    CONSTANT = enum.auto()  # changes by identity
+    TENSOR = enum.auto()  # changes by version
+    CONTAINER = enum.auto()  # changes by content, if the content is constant
     CACHE = enum.auto()
 
 
@@ -45,7 +45,7 @@ _CONSTANT = _Handling.CONSTANT
 
 
 class _UnknownStateError(Exception):
-    """A module is gone, or has a value whose changes cannot be detected."""
+    """A module no longer exists, or has a value whose changes cannot be detected."""
 
 
 class ModuleState:
@@ -61,12 +61,12 @@ class ModuleState:
         self._plain = part.category in ("ffn", "norm")
         self._caches = any(_CACHE.search(name) for name, _ in part.module.named_buffers())
         watched = [*attentions, *(each for _, each in inside if vars(each).get("_buffers"))] if attentions else []
-        # One module per class: `look` must be cheap, and modules of one class keep the same state.
+        # One module per class, because `look` must be fast, and modules of one class keep the same kind of state.
         self._watched = [weakref.ref(each) for each in {type(each): each for each in reversed(watched)}.values()]
         self._dropouts = dropouts(part.module)
 
     def look(self, passed: Passed) -> list[Any] | None:
-        """Return the part's state if the state decides; None if unknown, or if there is a cache."""
+        """Return the state to compare after the call; None if it is unknown, or if a cache decides."""
         if not self._attends or passed.has_place:
             return None
         try:
@@ -79,7 +79,7 @@ class ModuleState:
         cache = passed.cached()
         if cache or passed.more or self._caches or any(map(drops, self._dropouts)):
             return True
-        if cache is False:  # the part got no cache, or filled an empty one
+        if cache is False:  # the part got no cache, or filled an empty cache
             return False
         if not self._attends:
             return False if self._plain else None
@@ -89,7 +89,7 @@ class ModuleState:
         return now is None or not _same(before, now)
 
     def _kept(self) -> list[Any]:
-        """Return the attributes of the watched modules, and the versions of tensors among them."""
+        """Return the attributes of the watched modules; for tensors, also their versions."""
         kept: list[Any] = []
         for this in self._watched:
             module = this()
@@ -108,7 +108,7 @@ class ModuleState:
 
 
 def _further(name: str, value: Any, handling: _Handling) -> Sequence[Any]:
-    """Return the data that, with a value's identity, shows whether a call changes it."""
+    """Return the data that shows, together with a value's identity, whether a call changes the value."""
     if handling is _Handling.CACHE or _is_cache(name):
         raise _UnknownStateError
     if handling is _Handling.TENSOR:
@@ -162,7 +162,7 @@ def drops(this: weakref.ReferenceType[Any]) -> bool:
 
 
 def _several_tokens(tensors: Sequence[Any]) -> bool:
-    """Whether a call gets complete sequences; if not, its tokens attend to kept state."""
+    """Whether a call gets complete sequences; otherwise its tokens attend to kept state."""
     if not tensors:
         return False
     first = tensors[0]

@@ -1,11 +1,11 @@
-"""Weights of torch that are not plain tensors in the host's memory: packed, made of tensors, or on a device.
+"""Weights of torch that are not plain tensors in the host's memory: packed, composed of tensors, or on a device.
 
-Owns: how such weights are found, how each is read through torch's documented API, and whether a packed one has changed.
-Must not know: when a weight is read, the use of its content. Invariants: no module and no weight is kept alive; a
-weight that cannot be read is still listed, so that it is counted; torch is never imported.
+Owns: how such weights are found, how each is read through torch's documented API, and whether a packed weight has
+changed. Must not know: when a weight is read, the use of its content. Invariants: no module and no weight is kept
+alive; a weight that cannot be read is still listed, so that it is counted; torch is never imported.
 
-Unpacking a weight takes 5 to 90 ms per million elements, without interruption. So a dynamic linear layer is unpacked
-only once, at the first reading. Later, its product with a fixed input shows whether it is the same. This takes 0.1 ms
+Unpacking a weight takes 5 to 90 ms per million elements and cannot be interrupted. So a dynamic linear layer is
+unpacked only at its first reading. Later readings compare the layer's product with a fixed input, which takes 0.1 ms
 per million elements, the time of a step of the model.
 """
 
@@ -20,29 +20,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    Read = Callable[[], Any]  # a tensor; None: it is gone; NotImplemented: unchanged since the last reading
+    # Returns a tensor; None: it no longer exists; NotImplemented: unchanged since the last reading.
+    Read = Callable[[], Any]
 
 _DEPTH_MAX = 4
-_UNPACKED_MAX = 1 << 20  # elements: unpacking more would delay a step of the host too long
+_UNPACKED_MAX = 1 << 20  # elements; unpacking more would delay a step of the host for too long
 
 
 def further(module: Any) -> tuple[list[tuple[str, Read, bool]], list[str]]:
-    """Return further weights of a module, and the names of tensors that these replace.
+    """Return further weights of a module, and the names of the tensors that these weights replace.
 
-    Each has its name, a function that reads it, and whether this takes too long for a step of the host.
+    A weight is its name, a function that reads it, and whether reading takes too long for a step of the host.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(module, torch.nn.Module):
         return [], []
     found: list[tuple[str, Read, bool]] = []
     replaced: list[str] = []
-    inside: list[str] = []  # paths of packed modules, which also read their inner packed weights
+    inside: list[str] = []  # paths of packed modules; these also read the packed weights inside them
     for path, part in module.named_modules():
         for table in ("_parameters", "_buffers"):
             for key, tensor in vars(part)[table].items():
                 try:
                     inner = list(_flattened(tensor))
-                except Exception:  # a tensor may have any class; if it raises, the others must still be found
+                except Exception:  # a tensor of any class may raise, and the other tensors must still be found
                     replaced.append(_below(path, key))
                     found.append((_below(path, key), _Unreadable(part), False))
                     continue
@@ -70,12 +71,12 @@ def host_copy(tensor: Any) -> Any:
         raise RuntimeError(f"brick_agent: a tensor on device {tensor.device}, expected this host's memory or CUDA")
     relax = _capture_mode() if torch.cuda.is_initialized() else None
     if relax is not None and torch.cuda.is_current_stream_capturing():
-        raise RuntimeError("brick_agent: this thread captures a CUDA graph, which a copy would end")
+        raise RuntimeError("brick_agent: not copied, because a copy would end this thread's capture of a CUDA graph")
     before = ctypes.c_int(_RELAXED)
     if relax is not None and relax(ctypes.byref(before)) != 0:
         raise RuntimeError("brick_agent: the CUDA driver did not change the capture mode")
     try:
-        with torch.utils._python_dispatch._disable_current_modes():  # modes would see the copy
+        with torch.utils._python_dispatch._disable_current_modes():  # dispatch modes must not see the copy
             return tensor.detach().cpu()
     finally:
         if relax is not None:
@@ -86,7 +87,7 @@ _RELAXED = 2  # in this mode, a thread's calls do not end the capture of another
 
 
 def _capture_mode() -> Callable[[Any], int]:
-    """The CUDA driver's function that exchanges this thread's capture mode.
+    """Return the CUDA driver's function that exchanges this thread's capture mode.
 
     Raises:
         RuntimeError: the driver has no such function, as with ROCm.
@@ -102,7 +103,7 @@ def _below(path: str, *names: str) -> str:
 
 
 def _flattened(tensor: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Return the attributes that lead to each plain tensor inside a tensor."""
+    """Return the attribute names that lead to each plain tensor inside a tensor."""
     if len(above) == _DEPTH_MAX or not hasattr(type(tensor), "__tensor_flatten__"):
         return
     for name in tensor.__tensor_flatten__()[0]:
@@ -111,13 +112,13 @@ def _flattened(tensor: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, 
 
 
 def _is_packed(part: Any) -> bool:
-    """Whether a module has its weight and bias in a packed form, with methods that unpack them."""
+    """Whether a module keeps its weight and bias packed, and has methods that unpack them."""
     of_class = type(part)
     return "quantized" in of_class.__module__ and all(callable(getattr(of_class, name, None)) for name in _METHODS)
 
 
 def _elements(part: Any) -> float:
-    """Return a packed weight's number of elements, without unpacking it; infinite if unknown."""
+    """Return the number of elements of a packed weight without unpacking it; infinite if unknown."""
     for names in _SIZES:
         if all(isinstance(getattr(part, name, None), int) for name in names):
             size = 1
@@ -136,14 +137,14 @@ _PACKED = "weight", "weight_scale", "bias"
 
 
 class _Unreadable:
-    """A tensor that torch cannot read; it exists as long as its part."""
+    """A tensor that torch cannot read; it exists as long as its module."""
 
     def __init__(self, part: Any) -> None:
         self._part = weakref.ref(part)
 
     def __call__(self) -> Any:
         if self._part() is not None:
-            raise TypeError("brick_agent: it is packed, and torch has no accessor for what it contains")
+            raise TypeError("brick_agent: the weight is packed, and torch has no function that unpacks it")
 
 
 class _Inner:
@@ -166,7 +167,7 @@ class _Packed:
     def __init__(self, part: Any) -> None:
         self.part = weakref.ref(part)
         self._scale: Any = None  # the scale of the last unpacked weight
-        self._product: Any = None  # at that time
+        self._product: Any = None  # the product with the fixed input at that time
         self._is_same = False
 
     def weight(self) -> Any:
@@ -197,7 +198,7 @@ class _Packed:
 
 
 class _PackedTensor:
-    """One of the tensors of a quantized module; equal to the same tensor of the same module."""
+    """One of the tensors of a quantized module. Two objects for the same tensor of the same module are equal."""
 
     def __init__(self, of: _Packed, name: str) -> None:
         self._of, self._name = of, name
@@ -218,7 +219,7 @@ def _is_multiplied(part: Any) -> bool:
 
 
 def _product(part: Any) -> Any:
-    """Return its product with two rows of distinct numbers; None if a product would miss a part."""
+    """Return the module's product with two rows of distinct numbers; None if changes may not affect the product."""
     if not _is_multiplied(part):
         return None
     torch = sys.modules["torch"]
@@ -227,13 +228,13 @@ def _product(part: Any) -> Any:
     # Multiples of the golden ratio are spread evenly. No number is small, so the smallest change of a weight changes
     # the product.
     rows = (signs * (0.25 + 0.75 * ((at * _GOLDEN) % 1))).to(torch.float32).reshape(2, part.in_features)
-    # Without hooks or a ReLU.
+    # This call runs no hooks and no ReLU.
     return sys.modules["torch.ao.nn.quantized.dynamic"].Linear.forward(part, rows)
 
 
 def _is_equal(one: Any, other: Any) -> bool:
     torch = sys.modules["torch"]
-    return bool(torch.equal(one.view(torch.int32), other.view(torch.int32)))  # NaN, too
+    return bool(torch.equal(one.view(torch.int32), other.view(torch.int32)))  # compares NaN as well
 
 
 _GOLDEN = (5**0.5 - 1) / 2

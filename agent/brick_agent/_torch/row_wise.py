@@ -1,8 +1,8 @@
-"""Parts that compute each row of their output from the same row of their input, whatever else is in the batch.
+"""Parts that compute each row of their output from the same row of their input, whatever the rest of the batch is.
 
 Owns: which parts are row-wise, which of them take turns, and whether a call may be recorded. Must not know: which rows
-are recorded. Invariants: workers with the same model find the same parts; a part is not row-wise if anything inside may
-mix rows; nothing here keeps a part alive; torch is never imported.
+are recorded. Invariants: workers with the same model find the same parts; a part is not row-wise if anything inside it
+may mix rows; this module keeps no part alive and never imports torch.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 _IN_TURN_MAX = 1024  # half of the sites of a segment
 _NORM = re.compile(r"RMSNorm$")  # names of classes outside of torch
-_ROUTER = re.compile(r"Top[kK]Router$")  # also if it is a Linear with its own forward
-_EXPERT = re.compile(r"experts?[._]\d")  # a layer may have hundreds; their block is one part
-# Classes whose result for a row may depend on other rows, or on the request: they have a scale over the whole batch,
-# choose the tokens of an expert, read earlier tokens or the places of an image, or have an adapter for each row.
+_ROUTER = re.compile(r"Top[kK]Router$")  # also matches a subclass of Linear with its own forward
+_EXPERT = re.compile(r"experts?[._]\d")  # a layer may have hundreds of experts; only their block is a part
+# Classes whose result for a row may depend on other rows or on the request: they scale the whole batch, choose the
+# tokens of an expert, read earlier tokens or the places of an image, or have an adapter for each row.
 _MIXING = re.compile(r"quant|[48]bit|int8|fp8|expert_?choice|shift|spatial|globalresponse|lora|adapter", re.IGNORECASE)
 _PACKAGES = re.compile(r"quantized|^bitsandbytes|^peft")
-_LIMITED = re.compile(r"capacity", re.IGNORECASE)  # attributes of experts that drop tokens
+_LIMITED = re.compile(r"capacity", re.IGNORECASE)  # such an attribute means that experts may drop tokens
 
 
 def is_row_wise(part: Part) -> bool:
-    """Whether a part mixes no rows: a norm of the last dimension, a projection, a router, an MLP or its experts."""
+    """Whether a part mixes no rows, like a norm of the last dimension, a projection, a router or an MLP."""
     nn, module = sys.modules["torch"].nn, part.module
     if any(_mixes(name, each) for name, each in module.named_modules()) or not all(map(_is_plain, module.parameters())):
         return False
@@ -55,7 +55,7 @@ def _mixes(name: str, module: Any) -> bool:
         mixes = kind.__module__.startswith("torch.nn.modules.") and kind.__module__.rpartition(".")[2] in _TORCHS
     return (
         mixes
-        or "forward" in vars(module)  # replaced by the host
+        or "forward" in vars(module)  # the host has replaced the forward
         or attends(name.rpartition(".")[2], module)
         or _MIXING.search(kind.__name__) is not None
         or _PACKAGES.search(kind.__module__) is not None
@@ -63,20 +63,21 @@ def _mixes(name: str, module: Any) -> bool:
     )
 
 
-# Files of torch.nn.modules: their classes mix rows, or are not made for rows.
+# Files of torch.nn.modules whose classes mix rows or are not made for rows.
 _TORCHS = ("adaptive", "batchnorm", "conv", "instancenorm", "normalization", "padding", "pooling", "rnn", "transformer")
 
 
 def _is_plain(parameter: Any) -> bool:
-    """Whether a parameter is an ordinary tensor: quantized ones, for example, decide how they are multiplied."""
+    """Whether a parameter is an ordinary tensor. A quantized one, for example, decides itself how it is multiplied."""
     torch = sys.modules["torch"]
     return type(parameter) in (torch.nn.Parameter, torch.Tensor)
 
 
 def in_turn(model: Any, chosen: Iterable[Part], most: int) -> list[tuple[Part, int, int]]:
-    """Return further row-wise parts, each with its turn and the number of turns.
+    """Return further row-wise parts; each has a turn and the number of turns.
 
-    At most `most` parts have the same turn, spread over the layers. So each layer is looked at, even in a deep model.
+    At most `most` parts have the same turn, and they are spread over the layers. So every layer is observed, even in a
+    deep model.
     """
     known = {part.module for part in chosen}
     every = [

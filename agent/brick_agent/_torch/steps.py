@@ -1,8 +1,8 @@
-"""Makes each call of a torch model a step, with the same number in all workers.
+"""Makes each call of a torch model a step, which has the same number in all workers.
 
 Owns: the number, and the step that filled each cache. Must not know: parts, the record of a step. Invariants: two calls
-have the same number only if they got the same tensors, and caches filled by the same calls; a cache of unknown content
-gives a unique number; it computes nothing with tensors, and keeps no cache alive or changes it.
+have the same number only if they got the same tensors, and caches that the same calls filled; a cache of unknown
+content gives a unique number; nothing is computed with tensors; no cache is changed or kept alive.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _ALL = 2**64 - 1
-_filled: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # the last step of each cache
+_filled: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # the last step that filled each cache
 
 
 def stepped(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,7 +34,7 @@ def stepped(plain: Callable[..., Any]) -> Callable[..., Any]:
         of, number, caches = begun
         with of:
             result = plain(*args, **keywords)
-        if not caches:  # the model may have created one
+        if not caches:  # the model may have created a cache
             _note_returned(torch.Tensor, result, number)
         return result
 
@@ -42,7 +42,7 @@ def stepped(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _begin(kind: type, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, int, list[Any]] | None:
-    """Return the step, its number, and its caches; None: a step is open, or recording is off."""
+    """Return a new step, its number, and its caches; None: a step is already open, or recording is off."""
     try:
         passed = given(kind, args, keywords)
         number = _step_of(passed.tensors, sum(map(_filled_by, passed.caches)) & _ALL)
@@ -57,10 +57,10 @@ def _begin(kind: type, args: Sequence[Any], keywords: Mapping[str, Any]) -> tupl
 
 
 def _filled_by(cache: Any) -> int:
-    """Return the number of the step that filled a cache; 0: empty; a unique number: unknown."""
+    """Return the number of the step that filled a cache; 0: it is empty; a unique number: the step is unknown."""
     try:
         known = _filled.get(cache)
-    except TypeError:  # a list or a tuple
+    except TypeError:  # the cache is a list or a tuple
         return time.monotonic_ns()
     return known if known is not None else 0 if is_fresh(cache) else time.monotonic_ns()
 

@@ -1,9 +1,9 @@
 """Start a command so that each of its Python processes loads brick_agent.
 
 Owns: the command's environment, and the cases in which it has no effect. Must not know: the work of brick_agent. Both
-distributions have this package, so that each can start a host; it imports neither. Invariants: the command replaces
-this process and keeps its pid, signals and standard streams; without BRICKD=1 in its environment, recording does not
-start, and BRICKD=0 stays; Python imports from the same places as before.
+distributions contain this package, so that each can start a host; the package imports neither. Invariants: the command
+replaces this process and keeps its pid, signals and standard streams; recording starts only with BRICKD=1 in the
+environment, and an existing BRICKD=0 stays; Python imports from the same places as before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # the codes of a shell, env and nohup
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # the exit codes that shells, env and nohup use
 _USAGE = 2
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*t?d?")
 _WITH_VALUE = "cmWX"  # options of Python that take a value
@@ -31,7 +31,7 @@ _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class NotBegunError(Exception):
-    """The command cannot start; `code`: the exit code."""
+    """Raised if the command cannot start; `code`: the exit code."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -79,7 +79,7 @@ def inherited() -> dict[str, str]:
         with open("/proc/self/environ", "rb") as file:
             if not any(each.startswith(b"LC_CTYPE=") for each in file.read().split(b"\0")):
                 environ.pop("LC_CTYPE", None)
-    except OSError:  # without /proc, LC_CTYPE stays
+    except OSError:  # without /proc, LC_CTYPE is kept
         pass
     return environ
 
@@ -93,7 +93,7 @@ def environment(
         raise NotBegunError(f"--fingerprints is {fingerprints}, expected {rates}", _USAGE)
     if given.get("BRICKD") == "0":
         return dict(given)
-    # An empty variable counts as unset; an empty entry means the directory where the command starts.
+    # An empty PYTHONPATH counts as unset; an empty entry in it means the directory where the command starts.
     path = given.get("PYTHONPATH") or None
     others = [] if path is None else [each for each in path.split(os.pathsep) if each != SITE]
     result = {**given, "BRICKD": "1", "PYTHONPATH": os.pathsep.join((SITE, *others)), "_BRICKD_RUN": str(os.getpid())}

@@ -1,11 +1,11 @@
 /* fingerprint/fingerprint.c - the fingerprint of a tensor, as brick_fingerprint.h defines it.
  *
  * Owns views (the elements in flat order), the incomplete block at the end, the result of the sums, and the state of a
- * tensor in pieces. Must not know segments or records. Invariants: a fingerprint reads only the view, writes only the
- * result, and reads each element once, unless float64 needs another scale.
+ * tensor in pieces. Must not know segments or records. Invariants: a fingerprint reads only the view and writes only
+ * the result; it reads each element once, unless float64 needs another scale.
  *
  * The tensor is read in pieces that stay in the first-level cache; a piece that is not contiguous is gathered first.
- * The sums first assume that all elements are finite, the usual case; if not, they run again with checks.
+ * The sums first assume the usual case that all elements are finite. If some are not, the sums run again with checks.
  */
 #include "simd.h"
 #include "fp_modes.h"
@@ -16,10 +16,10 @@
 
 #define PIECE_BYTES (BRICK_PIECE_BLOCKS * BRICK_SIXTEEN * 4)
 #define PIECE_ELEMENTS (BRICK_PIECE_BLOCKS * BRICK_SIXTEEN)
-#define CARE_BLOCKS 16 /* blocks at a time, with checks */
+#define CARE_BLOCKS 16 /* blocks per call when elements are checked */
 #define FNV_ELEMENTS 64
 
-/* For each dtype: its size, and whether it needs float64 because float32 does not have all its values. */
+/* For each dtype: the size of an element, and whether some of its values are not exact in float32 and need float64. */
 static const struct {
     uint8_t size;
     bool wide;
@@ -53,8 +53,9 @@ struct view {
     uint64_t elements;
     size_t size; /* the size of an element */
     uint32_t dims;
-    uint64_t shape[BRICK_DIMS_MAX], stride[BRICK_DIMS_MAX]; /* stride: in bytes, modulo 2^64, so a negative one wraps */
-    uint64_t index[BRICK_DIMS_MAX], offset;                 /* the place of the next element to gather */
+    /* stride: in bytes, modulo 2^64, so that a negative stride wraps */
+    uint64_t shape[BRICK_DIMS_MAX], stride[BRICK_DIMS_MAX];
+    uint64_t index[BRICK_DIMS_MAX], offset;                 /* the position of the next element to gather */
 };
 
 static const char *make_view(struct view *v, const struct brick_tensor *t)
@@ -83,14 +84,14 @@ static const char *make_view(struct view *v, const struct brick_tensor *t)
     }
     if (t->data == NULL)
         return "it has no data";
-    uint64_t dense = v->size; /* starts at the last dimension */
+    uint64_t dense = v->size; /* the loop starts at the last dimension */
     for (uint32_t d = t->dims; d-- > 0;) {
         uint64_t count = d == 0 && t->valid != BRICK_ALL_ROWS ? t->valid : (uint64_t)t->shape[d];
         uint64_t stride = t->strides != NULL ? (uint64_t)t->strides[d] : dense;
         if (__builtin_mul_overflow(v->elements, count, &v->elements) || v->elements > INT64_MAX / v->size)
             return "it has more than 2^63 bytes";
         dense *= (uint64_t)t->shape[d];
-        uint32_t outermost = v->dims - 1; /* bytes of the dimensions so far; the innermost comes first */
+        uint32_t outermost = v->dims - 1; /* the bytes of the dimensions so far, the innermost first */
         if (count == 1)
             continue;
         if (v->dims > 0 && stride == v->shape[outermost] * v->stride[outermost]) {
@@ -161,10 +162,10 @@ struct pass {
     const struct brick_kernel *kernel;
     uint32_t dtype;
     struct brick_fingerprint_key key;
-    uint64_t hashed;   /* the key of the blocks' hashes, derived from `key` */
-    double scale;      /* factor of float64 */
-    uint64_t words;    /* blocks of words so far */
-    uint64_t elements; /* blocks of elements so far */
+    uint64_t hashed;   /* the key for the hashes of blocks, derived from `key` */
+    double scale;      /* the factor for float64 elements */
+    uint64_t words;    /* number of blocks of words so far */
+    uint64_t elements; /* number of blocks of elements so far */
     uint64_t sum;      /* the sum over the words */
     uint64_t fnv1a;
     bool with_fnv1a;
@@ -207,7 +208,7 @@ static void add_clean(struct pass *p, double *elements, const uint64_t *hashes, 
 {
     struct brick_sums *sums = &p->sums;
     p->kernel->clean(sums, elements, blocks);
-    const struct brick_bounds bounds = sums->bounds; /* bounds without the zeros that replace elements */
+    const struct brick_bounds bounds = sums->bounds; /* the bounds without the zeros that replace other elements */
     p->kernel->doubles(sums, elements, hashes, blocks, p->scale);
     sums->bounds = bounds;
 }
@@ -223,7 +224,7 @@ static __attribute__((noinline)) void add_with_care(struct pass *p, const char *
     }
 }
 
-/* Adds less than a block, padded with NaN: a NaN changes only the count of NaN. */
+/* Adds the incomplete block at the end, padded with NaN, which changes only the count of NaN. */
 static __attribute__((noinline)) void add_rest(struct pass *p, const char *elements, const uint64_t *hash, size_t count)
 {
     char padded[BRICK_SIXTEEN * 8] = {0};
@@ -236,7 +237,7 @@ static __attribute__((noinline)) void add_rest(struct pass *p, const char *eleme
     p->sums.nan -= BRICK_SIXTEEN - count;
 }
 
-/* Adds at most PIECE_ELEMENTS from the start of a block, with their hashes. */
+/* Adds at most PIECE_ELEMENTS elements, starting at a block border, with the hashes of their blocks. */
 static void add_elements(struct pass *p, const char *elements, const uint64_t *hashes, size_t count)
 {
     const struct brick_kernel *kernel = p->kernel;
@@ -258,7 +259,7 @@ static void add_elements(struct pass *p, const char *elements, const uint64_t *h
         add_rest(p, elements + blocks * BRICK_SIXTEEN * dtypes[p->dtype].size, hashes + blocks, rest);
 }
 
-/* Adds at most PIECE_BYTES from the start of a block; only the last piece may end within one. */
+/* Adds at most PIECE_BYTES bytes, starting at a block border. Only the last piece may end within a block. */
 static void add_piece(struct pass *p, const char *bytes, size_t length)
 {
     const struct brick_kernel *kernel = p->kernel;
@@ -305,7 +306,7 @@ static uint64_t fnv1a(const struct pass *p, const char *elements, size_t count)
     return brick_fnv1a(bytes, 4 * count);
 }
 
-/* Adds `elements` more of the remaining ones, in complete pieces except at the end. */
+/* Reads `elements` of the *left remaining elements, in complete pieces except at the end. */
 static void walk(struct pass *p, struct view *v, uint64_t *left, uint64_t elements)
 {
     char gathered[PIECE_BYTES] BRICK_ALIGNED;
@@ -327,7 +328,7 @@ static void walk(struct pass *p, struct view *v, uint64_t *left, uint64_t elemen
 
 /* ---- results --------------------------------------------------------------- */
 
-/* Exact to 1e-15; the writer does not link the mathematical library. */
+/* The square root, exact to 1e-15. The writer does not link the mathematical library. */
 static double square_root(double x)
 {
     uint64_t bits;
@@ -335,14 +336,14 @@ static double square_root(double x)
     if (!(x > 0) || x - x != 0)
         return x;
     memcpy(&bits, &x, sizeof bits);
-    bits = (bits >> 1) + (UINT64_C(1023) << 51); /* half the exponent: within 7 % */
+    bits = (bits >> 1) + (UINT64_C(1023) << 51); /* halving the exponent gives a start value within 7 % */
     memcpy(&root, &bits, sizeof root);
     for (int i = 0; i < 4; i++)
         root = 0.5 * (root + x / root);
     return root;
 }
 
-static double power_of_two(uint64_t exponent) /* biased as float64 stores it: 1 to 2046 */
+static double power_of_two(uint64_t exponent) /* the biased exponent of float64: 1 to 2046 */
 {
     uint64_t bits = exponent << 52;
     double power;
@@ -350,7 +351,8 @@ static double power_of_two(uint64_t exponent) /* biased as float64 stores it: 1 
     return power;
 }
 
-/* Returns the exponent of the scale that keeps squares and sums of float64 in range; nearly always that of 1. */
+/* Returns the exponent of the scale that keeps squares and sums of float64 in range; nearly always the exponent of
+ * 1. */
 static uint64_t scale_exponent(double magnitude)
 {
     uint64_t bits;
@@ -408,18 +410,18 @@ struct course {
     struct view view;
     struct pass pass;
     uint64_t left;     /* elements left in this pass */
-    uint64_t exponent; /* the exponent of the scale; 0: the first pass is not over yet */
+    uint64_t exponent; /* the exponent of the scale; 0 during the first pass */
     struct brick_fingerprint found;
 };
 BRICK_ASSERT(sizeof(struct course) + 64 <= sizeof(struct brick_pieces), "there is room for any alignment");
 
-/* The widest vectors need alignment, and the caller's memory may not be aligned. */
+/* Aligns the state for the widest vectors, because the caller's memory may have any alignment. */
 static struct course *course_of(const struct brick_pieces *pieces)
 {
     return (struct course *)(((uintptr_t)pieces + 63) / 64 * 64);
 }
 
-/* Returns false when all is read. */
+/* Returns false when all elements are read. */
 static bool course_add(struct course *c, uint64_t bytes)
 {
     const uint64_t most = PIECE_BYTES / c->view.size, elements = bytes / c->view.size / most * most;

@@ -7,8 +7,8 @@
 #endif
 
 /* Sets rounding to nearest, keeps subnormals, disables traps. Returns the host's modes and flags for
- * brick_modes_restore. Arithmetic between these two calls must be in a function of its own, because compilers do not
- * move such a call out. */
+ * brick_modes_restore. Put the arithmetic between these two calls into a function that is not inlined: a compiler may
+ * move other arithmetic across them. */
 static inline unsigned brick_modes_usual(void)
 {
 #if defined(__x86_64__)

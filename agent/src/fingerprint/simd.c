@@ -1,7 +1,7 @@
-/* fingerprint/simd.c - the variants of the kernel, and the choice of one for this processor.
+/* fingerprint/simd.c - the variants of the kernel, and the choice of a variant for this processor.
  *
- * Each function declares its instruction set, so the build needs no flag, and the rest of the agent runs on any
- * processor. "generic" is plain C for any architecture; on x86-64, which always has SSE2, only tests use it.
+ * Each function declares its instruction set. So the build needs no flag, and the rest of the agent runs on any
+ * processor. "generic" is plain C for any architecture. x86-64 always has SSE2, so there only tests use "generic".
  */
 #include "simd.h"
 
@@ -13,8 +13,8 @@
 
 static const uint64_t brick_eight[8] BRICK_ALIGNED = {0, 1, 2, 3, 4, 5, 6, 7};
 
-/* c[j] of brick_fingerprint.h without its lowest bit: ((h >> 32) XOR c) | 1 equals ((h >> 32) | 1) XOR (c without it). A
- * lane has two words, so it is multiplied twice. */
+/* c[j] of brick_fingerprint.h without its lowest bit, because ((h >> 32) XOR c) | 1 equals ((h >> 32) | 1) XOR (c
+ * without its lowest bit). A vector lane holds two words, so each lane needs two multiplications. */
 static const uint64_t brick_even[8] BRICK_ALIGNED = {
     0x428A2F98, 0xB5C0FBCE, 0x3956C25A, 0x923F82A4, 0xD807AA98, 0x243185BE, 0x72BE5D74, 0x9BDC06A6,
 };
@@ -33,8 +33,9 @@ static const uint64_t brick_signs_of_2[4][2] BRICK_ALIGNED = {
     {SIGN(0), SIGN(0)}, {SIGN(1), SIGN(0)}, {SIGN(0), SIGN(1)}, {SIGN(1), SIGN(1)},
 };
 
-/* Converts a float of 8 or 16 bits. Moves exponent and mantissa to their places in float32; a multiplication corrects the
- * exponent and makes subnormals normal. A magnitude above the largest finite one gets the special bits. */
+/* Converts a float of 8 or 16 bits: moves exponent and mantissa to their places in float32, then corrects the exponent
+ * by a multiplication, which also makes subnormals normal. A magnitude above the largest finite one gets the special
+ * bits. */
 static inline float brick_small(uint32_t sign, uint32_t magnitude, int shift, float scale, uint32_t largest,
                                 uint32_t special)
 {
@@ -46,7 +47,7 @@ static inline float brick_small(uint32_t sign, uint32_t magnitude, int shift, fl
     return whole.value;
 }
 
-/* In these formats, the only NaN has the bits of -0. Maps it above the largest magnitude. */
+/* In these formats, the only NaN has the bits of -0. Maps this NaN above the largest magnitude. */
 static inline uint32_t brick_fnuz(uint32_t bits) { return (bits & 0x7F) | (uint32_t)(bits == 0x80) << 7; }
 
 typedef float brick_float_anywhere BRICK_ANYWHERE;
@@ -153,7 +154,7 @@ const struct brick_kernel *brick_kernel_named(const char *name)
 
 const struct brick_kernel *brick_kernel_choose(void)
 {
-    /* Every thread finds and stores the same value. */
+    /* Every thread finds and stores the same variant. */
     static const struct brick_kernel *chosen;
     static const char *const names[] = {"avx512", "avx2", "sse2", "generic"};
     const struct brick_kernel *kernel = __atomic_load_n(&chosen, __ATOMIC_RELAXED);

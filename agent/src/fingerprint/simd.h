@@ -1,18 +1,18 @@
 /* fingerprint/simd.h - the loops of a fingerprint over whole blocks, once per kind of processor.
  *
  * Owns the arithmetic on blocks of 16 words and of 16 elements. Must not know tensors, their shapes, or the address of
- * the first block (fingerprint/fingerprint.c). Every variant is built from fingerprint/simd_body.h and gives exactly
- * the same checksum; sums differ by the rounding of another order.
+ * the first block (fingerprint/fingerprint.c). Every variant is compiled from fingerprint/simd_body.h and gives exactly
+ * the same checksum; its sums differ only by rounding, because it adds in another order.
  *
- * The sketch assigns the 16 lanes of a block to places by an XOR with t, without moving a lane. There are 16 vectors of
- * sums. Vector g of a block (with n lanes, g = 0, n, 2n, ...) is added to vector t XOR g: so the upper bits of t select
- * the group of places. For the lower bits each group has n bins: lane l of vector g + k is part of place g + (l XOR k).
- * The end adds them up.
+ * A sketch adds element j of a block to sum j XOR t. The code does this without moving elements between vector lanes.
+ * There are 16 vectors of sums. Vector g of a block (with n lanes, g = 0, n, 2n, ...) is added to vector t XOR g, so
+ * the upper bits of t select a group of n vectors. The lower bits of t select one vector of the group: lane l of vector
+ * g + k is part of sum g + (l XOR k). At the end, these parts are added up.
  */
 #ifndef BRICK_KERNEL_H
 #define BRICK_KERNEL_H
 
-/* An engine may be compiled with -ffast-math, which assumes that there is no NaN. This code counts them. */
+/* An engine may be compiled with -ffast-math, which assumes that there are no NaN. This code must count them. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-fast-math")
 #endif
@@ -26,15 +26,15 @@
 #include <stddef.h>
 
 #define BRICK_SIXTEEN 16      /* words, or elements, in a block */
-#define BRICK_PIECE_BLOCKS 64 /* blocks at a time: a second read still hits the first-level cache */
+#define BRICK_PIECE_BLOCKS 64 /* blocks per piece: small enough that a second read hits the first-level cache */
 #define BRICK_VECTOR_MAX 8    /* float64 in the widest vector */
-#define BRICK_AHEAD 8192      /* bytes to prefetch ahead: processors stop at the end of a page */
+#define BRICK_AHEAD 8192      /* bytes to prefetch ahead; the processor's own prefetch stops at the end of a page */
 
 #define BRICK_ALIGNED __attribute__((aligned(64))) /* the alignment of the widest vector */
-/* Any alignment, and any type of the caller. */
+/* Allows any alignment and any type of the caller's data. */
 #define BRICK_ANYWHERE __attribute__((aligned(1), may_alias))
 
-/* By lane; the order of the elements varies. */
+/* Sums per vector lane. Each variant assigns elements to lanes in another order. */
 struct brick_sums {
     double bins[BRICK_SIXTEEN * BRICK_VECTOR_MAX] BRICK_ALIGNED;
     double sum[BRICK_SIXTEEN] BRICK_ALIGNED, squares[BRICK_SIXTEEN] BRICK_ALIGNED;
@@ -47,15 +47,16 @@ struct brick_sums {
 struct brick_kernel {
     const char *name;
     unsigned lanes; /* lanes of a vector, and bins of a group */
-    /* Writes splitmix64((first + i) ^ key) of each block; their number is rounded up to a multiple of 8. */
+    /* Writes splitmix64((first + i) ^ key) for each block i. Writes a multiple of 8 hashes, so maybe more than
+     * `blocks`. */
     void (*hashes)(uint64_t *hashes, uint64_t first, size_t blocks, uint64_t key);
     uint64_t (*checksum)(const void *words, const uint64_t *hashes, size_t blocks);
     /* Returns false, and adds nothing, if an element or its square is not finite. */
     bool (*floats)(struct brick_sums *sums, const void *elements, const uint64_t *hashes, size_t blocks);
     bool (*doubles)(struct brick_sums *sums, const void *elements, const uint64_t *hashes, size_t blocks, double scale);
-    /* Counts elements that are not finite, and makes them 0; the others widen the bounds. */
+    /* Counts elements that are not finite and replaces them with 0; the other elements widen the bounds. */
     void (*clean)(struct brick_sums *sums, double *elements, size_t blocks);
-    /* Converts to float32 if it has every value of the type, else to float64. */
+    /* Converts to float32 if it has every value of the dtype, else to float64. */
     void (*widen[BRICK_DTYPES])(const void *elements, void *widened, size_t blocks);
     void (*promote)(const float *elements, double *promoted, size_t blocks);
 };

@@ -1,22 +1,23 @@
-/* fingerprint/simd_body.h - one variant of the kernel; fingerprint/simd.c includes it once per variant and defines
+/* fingerprint/simd_body.h - one variant of the kernel. fingerprint/simd.c includes this file once per variant and
+ * defines
  *
- *   VARIANT          its name
- *   WIDTH            of a vector in bytes
+ *   VARIANT          the name of the variant
+ *   WIDTH            the size of a vector in bytes
  *   TARGET           an attribute: the instructions that the compiler may use
- *   MINIMUM(a, b), MAXIMUM(a, b), MULADD(a, b, c)     of vectors of float64; a * b + c
+ *   MINIMUM(a, b), MAXIMUM(a, b), MULADD(a, b, c)     of vectors of float64; MULADD is a * b + c
  *   MULTIPLY(a, b)   products of the low halves of vectors of uint64
  *   NEGATE(v, bits)  negates lane l if bit l is set
- *   PROMOTE(from)    a vector of float64 from float32 at any address
- *   FROM_HALF(from, to)   converts 16 of float16 to float32
+ *   PROMOTE(from)    converts float32 at any address to a vector of float64
+ *   FROM_HALF(from, to)   converts 16 elements of float16 to float32
  *
- * No guard: it is included several times.
+ * There is no include guard, because the file is included several times.
  */
 #define NAMED_(name, variant) name##_##variant
 #define NAMED(name, variant) NAMED_(name, variant)
 #define OWN(name) NAMED(name, VARIANT)
 #define LANES (WIDTH / 8)
-#define GROUPS (BRICK_SIXTEEN / LANES) /* vectors of float64 in a block of elements */
-#define WORD_GROUPS (8 / LANES)      /* vectors in a block of words, two words per lane */
+#define GROUPS (BRICK_SIXTEEN / LANES) /* number of float64 vectors per block of elements */
+#define WORD_GROUPS (8 / LANES)      /* number of vectors per block of words, with two words per lane */
 
 #define D OWN(doubles_vector)
 #define U OWN(integers_vector)
@@ -46,7 +47,7 @@ TARGET static uint64_t OWN(checksum)(const void *words, const uint64_t *hashes, 
     uint64_t sum = 0;
     for (size_t i = 0; i < blocks; i++, u += WORD_GROUPS) {
         uint64_t high = hashes[i] >> 32 | 1;
-        __builtin_prefetch((const void *)((uintptr_t)u + BRICK_AHEAD)); /* harmless after the end */
+        __builtin_prefetch((const void *)((uintptr_t)u + BRICK_AHEAD)); /* a prefetch beyond the end is harmless */
 #pragma GCC unroll 4
         for (int g = 0; g < WORD_GROUPS; g++) {
             U two = u[g];
@@ -60,7 +61,7 @@ TARGET static uint64_t OWN(checksum)(const void *words, const uint64_t *hashes, 
     return sum;
 }
 
-/* Does not change *s before all elements are known to be finite. */
+/* Changes *s only after all elements are known to be finite. */
 TARGET static inline __attribute__((always_inline)) bool OWN(add)(struct brick_sums *s, const char *elements, bool wide,
                                                                  const uint64_t *hashes, size_t blocks, double scale)
 {
@@ -141,7 +142,7 @@ TARGET static void OWN(clean)(struct brick_sums *s, double *elements, size_t blo
     *bounds[1] = most;
 }
 
-/* Each is a loop of 16 that the compiler turns into vectors. */
+/* Defines a loop over 16 elements, which the compiler turns into vector instructions. */
 #define WIDEN(name, from_type, to_type, value)                                                                         \
     TARGET static void OWN(name)(const void *restrict from, void *restrict to, size_t blocks)                          \
     {                                                                                                                  \

@@ -1,4 +1,4 @@
-/* python/arguments.c - checks what callers pass; counts an invalid value, or raises in strict mode. */
+/* python/arguments.c - checks the arguments of callers: an invalid value is counted, or raises in strict mode. */
 #include "arguments.h"
 
 #include "brick_hash.h"
@@ -17,7 +17,7 @@ bool core_strict(void)
     return strict != NULL && strcmp(strict, "1") == 0;
 }
 
-/* Whether this process already reported this kind. */
+/* Returns whether this process has already reported an invalid value of this kind. */
 static bool is_reported(const char *what)
 {
     static const char *reported[64];
@@ -30,7 +30,8 @@ static bool is_reported(const char *what)
     return false;
 }
 
-/* The value on one line: its repr, unless that is the host's code or long. A new reference, or NULL. */
+/* Returns a text for the value on one line: its repr, or its type if the repr is the host's code or long. Returns a new
+ * reference, or NULL. */
 static PyObject *shown(PyObject *value)
 {
     PyObject *text = NULL;
@@ -84,7 +85,7 @@ int core_to_layer(PyObject *value, uint32_t *layer)
     return core_complain("a layer must be an integer from 0 to 16,777,214", value);
 }
 
-/* Nanoseconds: an integer, a float from a device's clock or a subtraction, or a number of numpy. */
+/* Takes nanoseconds: an integer, a float (a device's clock, a subtraction) or a number of numpy. */
 int core_elapsed(PyObject *value, uint64_t *elapsed_ns)
 {
     if (PyLong_Check(value))
@@ -129,7 +130,7 @@ PyObject *core_text(PyObject *value)
         return PyUnicode_FromFormat("<%s>", Py_TYPE(value)->tp_name);
     }
     if (PyUnicode_AsUTF8(value) != NULL)
-        return PyUnicode_FromObject(value); /* a plain str, even if its class overrides methods */
+        return PyUnicode_FromObject(value); /* a plain str: a subclass may override methods */
     PyErr_Clear();
     PyObject *bytes = PyUnicode_AsEncodedString(value, "utf-8", "backslashreplace");
     PyObject *text = bytes != NULL ? PyUnicode_FromEncodedObject(bytes, "utf-8", "strict") : NULL;

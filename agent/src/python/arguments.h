@@ -4,15 +4,15 @@
 
 #include "core.h"
 
-/* BRICKD_STRICT=1: errors raise instead of being only counted. Read only at an error. */
+/* Returns whether BRICKD_STRICT=1: errors then raise, and are not only counted. Reads the variable only at an error. */
 bool core_strict(void);
-/* Rejects a value: returns 0, or in strict mode -1 with an exception set. The first of a kind writes a line to stderr. */
+/* Rejects a value: returns 0, or in strict mode -1 with an exception set. The first value of a kind writes a line to
+ * stderr. */
 int core_complain(const char *what, PyObject *value);
 /* The same for a text that is not constant; kind: constant, the same for all texts of a kind. */
 int core_complain_once(const char *kind, const char *what, PyObject *value);
 
-/* Writes a line to stderr. */
-void core_warn(const char *line);
+void core_warn(const char *line); /* writes a line to stderr */
 
 static inline int core_amount(PyObject *value, uint64_t *amount)
 {
@@ -32,22 +32,22 @@ static inline int core_flops(PyObject *value, double *flops)
     *flops = PyFloat_AsDouble(value);
     if (*flops >= 0 && *flops <= BRICK_FLOPS_MAX) /* false for NaN, and for the -1 of an object that is not a number */
         return 0;
-    *flops = -1; /* the writer counts it as invalid */
+    *flops = -1; /* the writer counts -1 as invalid */
     return core_complain("flops must be a number from 0 to 2^80", value);
 }
 
 int core_elapsed(PyObject *value, uint64_t *elapsed_ns);
 int core_to_layer(PyObject *value, uint32_t *layer);
-/* An integer stays unchanged, a string becomes its hash. *has is false for None and any other type. */
+/* An integer stays unchanged, a string becomes its hash. For None and any other type, *has is false. */
 int core_number(PyObject *value, uint64_t *number, bool *has, const char *expected);
 #define CORE_STEP "a step must be an integer or a string"
-/* Returns a name that UTF-8 can encode: a new reference, or NULL with an exception set. */
+/* Returns the name as a str that UTF-8 can encode: a new reference, or NULL with an exception set. */
 PyObject *core_text(PyObject *value);
 
 #define CORE_ARGUMENTS 9
 
 /* The arguments of a function: the first `places` may be positional, the first `needed` are required. `interned` has
- * their names, interned at the first call, because names in a caller's code are interned, too. */
+ * their names as interned strings, created at the first call; Python also interns the names in a caller's code. */
 typedef struct {
     const char *function;
     Py_ssize_t needed, places, count;
@@ -55,7 +55,8 @@ typedef struct {
     PyObject *interned[CORE_ARGUMENTS];
 } CoreCall;
 
-/* values[i] is borrowed, or NULL if the caller omits it. Returns 0, or -1 with an exception set. */
+/* values[i] is a borrowed reference, or NULL if the caller omits the argument. Returns 0, or -1 with an exception
+ * set. */
 int core_arguments(CoreCall *call, PyObject *const *args, Py_ssize_t given, PyObject *names, PyObject **values);
 static inline bool core_is_given(PyObject *value) { return value != NULL && value != Py_None; }
 

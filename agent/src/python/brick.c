@@ -1,4 +1,4 @@
-/* python/brick.c - names become handles: one per name, for the lifetime of the process. */
+/* python/brick.c - creates handles: one per name, for the lifetime of the process. */
 #include "brick.h"
 #include "arguments.h"
 #include "opening.h"
@@ -19,7 +19,7 @@ Brick *core_handle_new(PyObject *name, PyObject *category)
         Py_DECREF(b);
         return NULL;
     }
-    b->plain->vectorcall = core_plain_call; /* never freed, so no other span gets it */
+    b->plain->vectorcall = core_plain_call; /* this span is never freed or used for another purpose */
     return b;
 }
 
@@ -54,7 +54,7 @@ Brick *core_handle(PyObject *value, PyObject *category)
             if (b == NULL || PyDict_SetItem(core_state.handles, name, (PyObject *)b) != 0)
                 goto failed;
         }
-    } else if (b->category == Py_None && kind != Py_None) { /* the first declared one stays */
+    } else if (b->category == Py_None && kind != Py_None) { /* the first declared category is final */
         Py_SETREF(b->category, Py_NewRef(kind));
         if (b->number != BRICK_UNNAMED && core_resolve(b) != 0)
             goto failed;

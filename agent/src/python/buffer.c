@@ -1,8 +1,8 @@
-/* python/buffer.c - a Python object's memory as a tensor: by the buffer protocol, else by DLPack.
+/* python/buffer.c - describes a Python object's memory as a tensor: by the buffer protocol, else by DLPack.
  *
  * Owns the types and shapes of buffers, and holds their memory until core_tensor_release. Must not know the use of the
- * tensor. A numpy array with a dtype of another package (bfloat16, float8 of ml_dtypes) has neither protocol: its bits
- * are read by the dtype's name, without a call into that package.
+ * tensor. A numpy array whose dtype comes from another package (bfloat16, float8 of ml_dtypes) has neither protocol.
+ * Its bits are read, and their type is known from the dtype's name, without a call into that package.
  */
 #include "tensor.h"
 
@@ -10,7 +10,7 @@
 
 /* ---- the buffer protocol -------------------------------------------------- */
 
-static const char kinds[] = "?bhilqnBHILQNefd"; /* formats of the struct module that are numbers */
+static const char kinds[] = "?bhilqnBHILQNefd"; /* formats of the struct module that mean numbers */
 
 static uint32_t dtype_of_format(char kind, Py_ssize_t size)
 {
@@ -50,14 +50,14 @@ static int take_buffer(CoreTensor *t)
         if (b->strides != NULL)
             t->strides[d] = b->strides[d];
     }
-    if (b->strides == NULL) /* despite the request: ctypes exports C-order arrays without strides */
+    if (b->strides == NULL) /* ctypes exports C-order arrays without strides, even on request */
         t->tensor.strides = NULL;
     return 0;
 }
 
 /* ---- numpy arrays without a format ------------------------------------------ */
 
-/* Returns the name of an array's dtype: a new reference, or NULL as from core_attribute. */
+/* Returns the name of an array's dtype: a new reference; or NULL in the cases of core_attribute. */
 static PyObject *dtype_of(PyObject *array, PyObject **dtype)
 {
     *dtype = core_attribute(array, "dtype");
@@ -75,7 +75,7 @@ static uint32_t dtype_of_name(PyObject *name)
     return dtype;
 }
 
-/* Returns 0, or -1 with an exception set. */
+/* Checks the byte order of a dtype. Returns 0, or -1 with an exception set. */
 static int of_this_machine(PyObject *dtype, PyObject *name)
 {
     PyObject *native = core_attribute(dtype, "isnative");
@@ -88,7 +88,7 @@ static int of_this_machine(PyObject *dtype, PyObject *name)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Holds a view of its bits. Returns 1; 0 if its dtype has a format; -1 with an exception set. */
+/* Holds the array through a view of its bits. Returns 1; 0 if the dtype has a format; -1 with an exception set. */
 static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTensor *t)
 {
     const uint32_t number = dtype_of_name(name);
@@ -97,8 +97,8 @@ static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTenso
         return 0;
     PyObject *view = of_this_machine(dtype, name) == 0 ? PyObject_CallMethod(array, "view", "s", core_dtype_name(bits)) : NULL;
     int held = view != NULL && PyObject_GetBuffer(view, &t->buffer, PyBUF_RECORDS_RO) == 0 && take_buffer(t) == 0 ? 1 : -1;
-    Py_XDECREF(view); /* the buffer keeps it alive now */
-    if (held == 1 && t->tensor.dtype != bits) { /* not a real numpy array */
+    Py_XDECREF(view); /* the buffer now keeps the view alive */
+    if (held == 1 && t->tensor.dtype != bits) { /* the object is not a real numpy array */
         PyErr_Format(PyExc_TypeError, "brick_agent: a tensor of dtype '%U' gave a view of dtype '%s', expected '%s'", name,
                      core_dtype_name(t->tensor.dtype), core_dtype_name(bits));
         core_tensor_release(t);
@@ -108,7 +108,7 @@ static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTenso
     return held;
 }
 
-/* For an object that refused its buffer with the exception that is now set. */
+/* Holds an object that refused its buffer with the exception that is now set. */
 static int hold_without_format(PyObject *array, CoreTensor *t)
 {
     const CoreRaised refused = core_put_aside();
@@ -120,7 +120,8 @@ static int hold_without_format(PyObject *array, CoreTensor *t)
     } else { /* DLPack has a code for bfloat16; other packages refuse a buffer of it */
         core_put_back(refused);
         held = core_dlpack_hold(array, t);
-        if (held != 0 && name != NULL && PyErr_ExceptionMatches(PyExc_BufferError)) /* numpy's answer for any such dtype */
+        /* numpy raises this for every dtype without a format */
+        if (held != 0 && name != NULL && PyErr_ExceptionMatches(PyExc_BufferError))
             PyErr_Format(PyExc_TypeError,
                          "brick_agent: a tensor of dtype '%U' has no fingerprint, expected bool, integers, float8 to float64 "
                          "or bfloat16",

@@ -1,7 +1,7 @@
 /* python/capsule.c - the capsule through which other extensions reach this process's writer.
  *
  * Most calls come without the interpreter lock, on threads that Python may not know. They read only constant fields of
- * a handle, and use no other object. So they take no reference to a key: if it has no open spans, it is marked as
+ * a handle and use no other object. They cannot take a reference to a key, so a key without open spans is marked as
  * borrowed, and its task keeps it valid.
  */
 #include "brick.h"
@@ -32,7 +32,7 @@ static const void *native_task(void)
     return core_key();
 }
 
-/* ---- with or without it -------------------------------------------------- */
+/* ---- with or without the interpreter lock -------------------------------- */
 
 static uint32_t number_of(struct brick_handle *handle)
 {

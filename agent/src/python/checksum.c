@@ -1,6 +1,6 @@
 /* python/checksum.c - checksum() and take(): record the fingerprints of a kernel's tensors.
  *
- * Owns the translation of their arguments for the writer. Must not know how a fingerprint is computed or where it is
+ * Owns the translation of Python arguments for the writer. Must not know how a fingerprint is computed or where it is
  * written. Invariants: only an unknown argument raises (in strict mode, any error); a tensor is read only if its
  * checksum would be recorded.
  */
@@ -17,8 +17,9 @@
 
 const char core_take_doc[] = PyDoc_STR(
 "take(kernel, tensor, /, *, valid=None, layer=None, step=None)\n--\n\n"
-"Take the fingerprint of an input now, for the `input` of a checksum() after the kernel has overwritten it.\n\n"
-"kernel, layer, step: as that checksum() will have them. tensor, valid: as in fingerprint(). Never raises.\n\n"
+"Take the fingerprint of an input now; pass it as the `input` of a later checksum().\n\n"
+"Use this for a kernel that overwrites its input. kernel, layer, step: the same as for that checksum(). tensor, valid: as\n"
+"for fingerprint(). Never raises.\n\n"
 ">>> from array import array\n"
 ">>> x = array(\"f\", [1, 2, 3])\n"
 ">>> before = brick.take(\"scale\", x)\n"
@@ -28,26 +29,26 @@ const char core_checksum_doc[] = PyDoc_STR(
 "checksum(kernel, output, /, *, input=None, layer=None, position=None, step=None, relation='local', valid=None,\n"
 "         backend=None, params=None, stateful=None)\n--\n\n"
 "Record the fingerprints of a kernel's tensors, so that they can be compared with other workers.\n\n"
-"kernel: a name or a handle. output: a tensor, as in fingerprint(). input: the same, a result of take(), or a list or a\n"
-"tuple of several. layer, step: by default those of the surrounding layer and span. position: an integer or a string; by\n"
+"kernel: a name or a handle. output: a tensor, as for fingerprint(). input: a tensor, a result of take(), or a list or\n"
+"tuple of these. layer, step: by default those of the surrounding layer and span. position: an integer or a string; by\n"
 "default the occurrence of this kernel in this layer and step, on this thread. relation: why another worker must have the\n"
 "same output: \"local\" (only inputs and weights decide), \"replicated:GROUP\", \"partial:GROUP\" or \"moved:LINK\". Moved\n"
-"data has the same position at both ends, such as its block's hash or its message's key; a link is one of 4,096 names.\n"
-"valid: the number of valid rows, of the output and of each input with the same number of rows. backend: a name. params:\n"
-"other parameters that decide the output, as JSON. stateful: whether the output depends on state that is not an input,\n"
-"such as a cache or a random number; by default the kernel's name decides (attention, cache, sampling, ...). Workers may\n"
-"differ in such a kernel. A kernel that reads a cache may have stateful=False if its inputs include the data that filled\n"
-"the cache, such as the earlier tokens.\n\n"
+"data has the same position at both ends, such as the hash of its block or the key of its message. A link is a name, and\n"
+"there is room for 4,096 names. valid: the number of valid rows of the output, and of each input with the same number of\n"
+"rows. backend: a name. params: other parameters that decide the output, as JSON. stateful: whether the output depends on\n"
+"state that is not an input, such as a cache or a random number; by default the kernel's name decides (attention, cache,\n"
+"sampling, ...). Workers may differ in a stateful kernel. For a kernel that reads a cache, pass stateful=False if the\n"
+"inputs include the data that filled the cache, such as the earlier tokens.\n\n"
 "Never raises. A tensor that cannot be read (on a device, of an unknown type) is counted, and reported once. Kernels with\n"
 "embed, logit, lm_head, token, input_ids, wte, multinomial or sample in their name need BRICKD_SENSITIVE=1, because their\n"
-"numbers reveal text of customers. (A rotary or rope embedding looks up no token, and needs no setting.)\n\n"
+"numbers reveal text of customers. (A rotary or rope embedding looks up no token, so it needs no setting.)\n\n"
 ">>> from array import array\n"
 ">>> x, y = array(\"f\", [1, 2]), array(\"f\", [2, 4])\n"
 ">>> with brick.step(17), brick.layer(3):\n"
 "...     brick.checksum(\"scale\", y, input=x, params={\"by\": 2})\n");
 
 PyDoc_STRVAR(taken_doc,
-"The result of take(): a tensor's fingerprint, for the checksum() of a kernel that overwrites it.\n\n"
+"The result of take(): a tensor's fingerprint, to pass to checksum() after the kernel has overwritten the tensor.\n\n"
 ">>> type(brick.take(\"scale\", bytes(8))) is brick.Taken\n"
 "True\n");
 
@@ -67,7 +68,7 @@ PyType_Spec core_taken_spec = {
 
 /* ---- errors --------------------------------------------------------------- */
 
-/* Returns -1 if the current exception must be raised: in strict mode, or if it is an interrupt. */
+/* Returns -1 if the current exception must be raised: in strict mode, and if it is an interrupt. */
 static int must_raise(void) { return core_strict() || !PyErr_ExceptionMatches(PyExc_Exception) ? -1 : 0; }
 
 static int forgive(void)
@@ -86,7 +87,7 @@ static int forgive(void)
     const char *text = message != NULL ? PyUnicode_AsUTF8(message) : NULL, *own = "brick_agent: ";
     if (text != NULL && strncmp(text, own, strlen(own)) == 0)
         text += strlen(own);
-    snprintf(line, sizeof line, "brickd: a tensor has no checksum: %.300s\n", text != NULL ? text : "it raised");
+    snprintf(line, sizeof line, "brickd: a tensor has no checksum: %.300s\n", text != NULL ? text : "reading it raised an exception");
     core_warn(line);
     PyErr_Clear();
     Py_XDECREF(message);
@@ -124,7 +125,7 @@ static int to_number(PyObject *value, uint64_t *number, const uint64_t **at, con
     return wrong;
 }
 
-/* Sets the kernel's handle, with its number. Returns 0, or -1 with an exception set. */
+/* Sets the kernel's handle and number. Returns 0, or -1 with an exception set. */
 static int to_kernel(struct request *p, PyObject *kernel)
 {
     p->kernel = Py_IS_TYPE(kernel, core_state.brick_type) ? (Brick *)kernel : core_handle(kernel, Py_None);
@@ -135,7 +136,7 @@ static int to_kernel(struct request *p, PyObject *kernel)
     return 0;
 }
 
-/* Returns 0 if there is none. */
+/* Returns the number of the name; 0 if there is none. */
 static uint32_t number_of_name(PyObject *name)
 {
     Brick *b = core_handle(name, Py_None);
@@ -177,7 +178,7 @@ static int to_relation(struct request *p, PyObject *value)
         PyErr_Clear();
         return 0;
     }
-    p->at.relation = UINT32_MAX; /* the writer counts it as invalid, and records local */
+    p->at.relation = UINT32_MAX; /* the writer counts this as invalid, and records local */
     return core_complain(A_RELATION, value);
 }
 
@@ -191,7 +192,7 @@ static int to_stateful(struct request *p, PyObject *value)
 
 /* ---- params --------------------------------------------------------------- */
 
-/* A value without a digest differs from all values with a digest, and from values of other types. */
+/* A value without a digest counts as different from all values with a digest and from values of other types. */
 static int to_params(struct request *p, PyObject *value)
 {
     if (!core_is_given(value))
@@ -208,7 +209,7 @@ static int to_params(struct request *p, PyObject *value)
 
 /* ---- tensors -------------------------------------------------------------- */
 
-/* Counts a tensor that could not be held, unless the exception is an interrupt. */
+/* Counts a tensor that could not be held. Returns -1 if the exception is an interrupt. */
 static int unread(const struct request *p, PyObject *tensor, struct brick_taken *taken)
 {
     if (PyErr_ExceptionMatches(PyExc_Exception))
@@ -219,7 +220,8 @@ static int unread(const struct request *p, PyObject *tensor, struct brick_taken 
     return 0;
 }
 
-/* Sets *rows for the output; `valid` applies to it and to inputs with the same number of rows. */
+/* Takes a tensor. For the output, sets *rows: `valid` applies to the output and to inputs with the same number of
+ * rows. */
 static int take(const struct request *p, PyObject *tensor, bool is_output, int64_t *rows, struct brick_taken *taken)
 {
     CoreTensor t;
@@ -297,7 +299,7 @@ static int record(struct request *p, PyObject *output, PyObject *input)
         wrong = take(p, is_several ? PyTuple_GET_ITEM(held, n) : input, false, &rows, last = &inputs[n]);
     if (is_whole && wrong == 0)
         brick_checksum(p->kernel->number, p->key, &p->at, &out, inputs, (uint32_t)count);
-    else /* the checksum is not recorded, but counted as one without an output */
+    else /* the checksum is not recorded; it is counted as a checksum without an output */
         brick_checksum(p->kernel->number, p->key, &p->at, last, NULL, 0);
     if (inputs != few)
         PyMem_Free(inputs);

@@ -1,10 +1,10 @@
-/* python/context_key.c - a span belongs to a context, and this file keeps the context alive. The writer distinguishes
- * tasks by the addresses of their contexts, which Python reuses. So a context with open spans is referenced until all
- * of them have ended, the task is found dead, or the thread ends. */
+/* python/context_key.c - keeps the context of a span alive. The writer distinguishes tasks by the addresses of their
+ * contexts, and Python reuses addresses. So this file holds a reference to a context with open spans until all its
+ * spans have ended, its task is found dead, or the thread ends. */
 #include "context_key.h"
 #include "arguments.h"
 
-/* No other reference is left: the task ended with an open span. */
+/* Returns whether ours is the last reference: then the task ended with an open span. */
 static int key_is_dead(const void *key)
 {
     return key != NULL && Py_REFCNT((PyObject *)(uintptr_t)key) == 1;
@@ -15,11 +15,11 @@ static void key_drop(const void *key)
     Py_XDECREF((PyObject *)(uintptr_t)key);
 }
 
-/* Whether the end of this thread's state will be detected. */
+/* Whether the end of this thread's state will call state_ended. */
 static __thread bool watched __attribute__((tls_model("initial-exec")));
 
 /* The destructor of a capsule in the thread state's dictionary. It runs with the interpreter lock, which is needed to
- * drop a reference. The thread may continue: a native thread that calls Python gets a new state each time. */
+ * drop a reference. The thread itself may continue: a native thread that calls Python gets a new state each time. */
 static void state_ended(PyObject *capsule)
 {
     if (PyCapsule_GetContext(capsule) != (void *)(uintptr_t)PyThread_get_thread_ident())
@@ -45,7 +45,7 @@ void core_watch(void)
         watch();
 }
 
-/* Never fails; does not change an exception of the caller. */
+/* Never fails, and does not change an exception of the caller. */
 void core_begun(unsigned outcome, const void *key)
 {
     core_watch();

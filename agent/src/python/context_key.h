@@ -1,11 +1,12 @@
-/* python/context_key.h - the context of a span, which is its key. */
+/* python/context_key.h - contexts as the keys of spans. */
 #ifndef BRICK_CONTEXT_KEY_H
 #define BRICK_CONTEXT_KEY_H
 
 #include "core.h"
 
-/* Returns the context of the running task, greenlet or thread. Creates one if there is none, so that a later greenlet
-   has another one. */
+/* Returns the context of the running task, greenlet or thread. If there is none, creates one, so that a greenlet
+ * started
+   later gets a different context. */
 static inline const void *core_key(void)
 {
     PyObject *context = PyThreadState_Get()->context;
@@ -19,9 +20,9 @@ static inline const void *core_key(void)
     return context;
 }
 
-/* Call before this thread records: its references are dropped when its state ends. */
+/* Call this before the thread records: references are dropped when the thread's state ends. */
 void core_watch(void);
-/* Call after a begin and after an end: for references to keys, and for the end of the thread. */
+/* Call these after a begin and after an end. They handle references to keys, and the end of the thread. */
 void core_begun(unsigned outcome, const void *key);
 PyObject *core_ended(unsigned outcome, const void *key); /* returns None; NULL in strict mode, for an end without a begin */
 

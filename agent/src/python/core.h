@@ -1,26 +1,27 @@
-/* python/core.h - brick_agent._core: the writer in CPython. The types and the state that its files share.
+/* python/core.h - types and state shared by the files of brick_agent._core, the binding of the writer to CPython.
  *
- * Each file of this folder includes the headers of those that it calls. The files form rows: a file calls only files to
- * its right in its own row, and files in the rows below.
+ * Each file of this folder includes the headers of the files that it calls. The files form rows: a file calls only
+ * files to its right in its own row, and files in the rows below.
  *
- *   functions.c  types.c                              the module, its types (methods.h has what they list)
+ *   functions.c  types.c                              the module and its types (methods.h declares their functions)
  *   trace.c  module_forward.c                         callables that wrap a function or a module's forward
  *   rows.c                                            rows of a module's call
  *   timing.c                                          starts and stops under the old profiler's names
- *   marks.c  deferred.c  checksum.c  capsule.c        records other than spans; all records for other extensions
- *   brick.c                                           names become handles
+ *   marks.c  deferred.c  checksum.c  capsule.c        records other than spans; the calls for other extensions
+ *   brick.c                                           handles by name
  *   span.c                                            the record path, and the amounts of a span
- *   weights.c  module.c                               a model's parameters, and where a torch module keeps them
+ *   weights.c  module.c                               a model's parameters, and their places in a torch module
  *   fingerprint.c  buffer.c  dlpack.c  torch.c  tensor.c   a Python object's memory as a tensor
- *   opening.c  context_key.c  own_totals.c            the segment opens; contexts become keys; what was recorded so far
- *   arguments.c                                       what callers pass
+ *   opening.c  context_key.c  own_totals.c            opens the segment; contexts as keys; totals of this process
+ *   arguments.c                                       arguments of callers
  *
  * Only own_totals.c reads the segment. The record path calls no Python code, allocates nothing and raises nothing. The
- * module is built per Python version: the thread state's context and vectorcall are not in the limited API.
+ * module is built for each Python version, because the limited API has neither the thread state's context nor
+ * vectorcall.
  *
- * A `with` statement looks up __enter__ and __exit__ and calls the results. A method would be bound at each look-up,
- * which allocates twice per span. So both names are descriptors that return the manager itself: a call without
- * arguments enters, a call with the three arguments of an exception leaves.
+ * A `with` statement looks up __enter__ and __exit__ and calls the results. Methods would be bound at each look-up,
+ * which would allocate twice per span. So both names are descriptors that return the manager itself. A call of the
+ * manager without arguments enters; a call with the three arguments of an exception leaves.
  */
 #ifndef BRICK_CORE_H
 #define BRICK_CORE_H
@@ -33,29 +34,30 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SPARE_SPANS 64 /* kept for the next `b(elements=n)`, which then allocates nothing */
+#define SPARE_SPANS 64 /* freed spans kept for the next `b(elements=n)`, which then allocates nothing */
 #define SPARE_TIMERS 64 /* timers kept for start_brick */
 
 typedef struct Span Span;
 typedef struct BrickTimer BrickTimer;
 typedef struct CoreWeights CoreWeights;
 
-/* A handle: a name with its number. Interned and immortal; the room for names in the segment limits their number. */
+/* A handle: a name with its number. Handles are interned and never freed; the room for names limits how many there
+ * are. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    uint32_t number; /* BRICK_UNNAMED until its first use: creating a handle does not open the segment */
+    uint32_t number; /* BRICK_UNNAMED until the first use, which may open the segment */
     PyObject *name;
-    PyObject *category; /* or None */
-    Span *plain;        /* used by `with b:` */
+    PyObject *category; /* the category's name, or None */
+    Span *plain;        /* the span that `with b:` uses */
 } Brick;
 
 /* One `with` block: a brick with its amounts. */
 struct Span {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    Brick *brick; /* immortal: no reference is counted */
-    struct brick_amounts did; /* rows and valid rows of an engine's step */
+    Brick *brick; /* never freed, so no reference is counted */
+    struct brick_amounts did; /* in a step of an engine: rows and valid rows */
     uint64_t step;
     bool has_step;
 };
@@ -66,25 +68,25 @@ typedef struct {
     uint32_t layer;
 } Layer;
 
-/* One per process, like the segment. */
+/* The state of the process; there is one, like the segment. */
 typedef struct {
     PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type, *watched_type,
         *fingerprint_type, *taken_type, *timer_type, *timing_type;
     PyObject *handles; /* dict: name -> Brick */
     PyObject *brick_function; /* brick_agent.brick, for pickled handles */
-    PyObject *step;           /* "step": the default kind of a step, and the category of all */
-    Brick *other;      /* the handle of every name above the limit */
+    PyObject *step;           /* "step": the default kind of a step, and the category of all steps */
+    Brick *other;      /* the handle for all names above the limit */
     Span *spare[SPARE_SPANS];
     int spares;
     PyObject *known; /* tuple: the bricks of the old profiler's ids */
-    PyObject *named; /* dict: name or alias -> Brick, of the same */
-    BrickTimer *idle; /* used for all bricks that are not timed */
+    PyObject *named; /* dict: name or alias -> Brick, for the same bricks */
+    BrickTimer *idle; /* the timer returned for all bricks that are not timed */
     BrickTimer *spare_timer[SPARE_TIMERS];
     int timers;
-    CoreWeights *weights; /* the watched ones, or NULL */
+    CoreWeights *weights; /* the watched weights, or NULL */
     unsigned swept;
     unsigned refused; /* names refused before the segment had a counter for them */
-    unsigned process; /* the number of the process, from 1; each forked child has another one, so it reports again */
+    unsigned process; /* counts forks, from 1: a forked child has another number, so it reports again */
     char program[128];
 } CoreState;
 
@@ -112,10 +114,10 @@ static inline CoreRaised core_put_aside(void)
     return raised;
 }
 
-/* Sets it again in place of any other; clears the exception if there was none. */
+/* Sets the exception again, in place of any other. Clears the current exception if none was set aside. */
 static inline void core_put_back(CoreRaised raised) { PyErr_Restore(raised.type, raised.value, raised.traceback); }
 
-/* Drops a reference or NULL. The code that this may run must not find an exception of this module. */
+/* Drops a reference, or NULL. The code that this runs must not find an exception of this module, so it is set aside. */
 static inline void core_let_go(PyObject *object)
 {
     const CoreRaised raised = core_put_aside();
@@ -130,13 +132,14 @@ static inline void core_forget(CoreRaised raised)
     core_let_go(raised.traceback);
 }
 
-/* Sets aside the exception of a traced callable while its span ends: the host's exception has priority over ours. */
+/* Sets aside the exception of a traced callable while its span ends. That exception has priority over ours. */
 static inline CoreRaised core_raised_by_call(PyObject *result)
 {
     return result == NULL ? core_put_aside() : (CoreRaised){NULL, NULL, NULL};
 }
 
-/* Returns the call's result, or NULL with its exception; NULL with our exception if the end of its span `failed`. */
+/* Returns the call's result, or NULL with the call's exception. If the end of its span `failed`, NULL with our
+ * exception. */
 static inline PyObject *core_call_over(PyObject *result, CoreRaised raised, bool failed)
 {
     if (raised.type != NULL)

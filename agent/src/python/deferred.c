@@ -4,15 +4,15 @@
 #include "methods.h"
 #include "opening.h"
 
-#include "../writer/deferred.h" /* for work that began earlier */
+#include "../writer/deferred.h" /* for work that began some time ago */
 
 const char core_defer_doc[] = PyDoc_STR(
 "defer($self, /, *, stream=None, elements=0, bytes=0, step=None)\n"
 "--\n\n"
-"Record that a device gets work of this brick now; return its id, or 0 if it was not recorded.\n\n"
-"It is a child of the open span, with its step unless one is given. stream: the device's stream, an integer (a\n"
-"handle, an index) or a string; optional if there is only one. finalize() ends it: with a measured duration, else\n"
-"with a bound.\n\n"
+"Record that a device gets work of this brick now; return an id, or 0 if the work was not recorded.\n\n"
+"The work is a child of the open span, and has its step unless `step` is given. stream: the device's stream, an integer\n"
+"(a handle, an index) or a string; optional if there is only one. finalize() ends the work, with a measured duration or\n"
+"else with a bound.\n\n"
 ">>> kernel = brick.brick(\"moe_gemm\", category=\"ffn\")\n"
 ">>> for chunk in range(3):\n"
 "...     id = kernel.defer(stream=7, elements=4096)\n"
@@ -21,8 +21,8 @@ const char core_defer_doc[] = PyDoc_STR(
 ">>> brick.finalize(stream=7, durations={id: 1_250_000})\n");
 const char core_finalize_doc[] = PyDoc_STR(
 "finalize(*, stream=None, durations=None)\n--\n\n"
-"End deferred work: the host has waited for a stream, or for all of them.\n\n"
-"stream: as in Brick.defer(); None: every stream. durations: the nanoseconds that the device measured, by id.\n\n"
+"End deferred work after the host has waited for a stream, or for all streams.\n\n"
+"stream: as for Brick.defer(); None: every stream. durations: a mapping of ids to the nanoseconds that the device measured.\n\n"
 ">>> copy = brick.brick(\"copy\", category=\"transfer\")\n"
 ">>> ids = [copy.defer(stream=\"upload\", bytes=1 << 20) for _ in range(2)]\n"
 ">>> brick.finalize(durations={id: 85_000.5 for id in ids})\n"
@@ -30,7 +30,7 @@ const char core_finalize_doc[] = PyDoc_STR(
 "0\n");
 const char core_pending_doc[] = PyDoc_STR(
 "pending()\n--\n\n"
-"Return how much deferred work of this process finalize() has not ended.\n\n"
+"Return the number of defer() calls of this process whose work finalize() has not ended.\n\n"
 ">>> id = brick.brick(\"moe_gemm\").defer()\n"
 ">>> brick.pending()\n"
 "1\n"
@@ -38,7 +38,7 @@ const char core_pending_doc[] = PyDoc_STR(
 ">>> brick.pending()\n"
 "0\n");
 
-#define NO_ID UINT64_MAX /* never a valid id: counted as unmatched */
+#define NO_ID UINT64_MAX /* never a valid id: the writer counts it as unmatched */
 #define A_STREAM "a stream must be an integer or a string"
 
 PyObject *core_brick_defer(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)

@@ -1,18 +1,18 @@
-/* python/dlpack.c - a Python object's memory as a tensor, as DLPack describes it.
+/* python/dlpack.c - describes a Python object's memory as a tensor with DLPack.
  *
- * Owns both protocols of DLPack, the types and the devices of DLPack. A type's table of functions
- * (__dlpack_c_exchange_api__) describes a tensor in place, by a C call that is invisible to the library's profilers and
- * exports; the method __dlpack__ returns a capsule. Must not know the use of the tensor. Invariant: no attribute of an
- * object is read if its type has neither protocol, because some objects record each access into a program.
+ * Owns the two protocols of DLPack, its types and its devices. With the table of functions of a type
+ * (__dlpack_c_exchange_api__), a C call describes a tensor in place, invisible to the library's profilers and exports.
+ * The method __dlpack__ returns a capsule. Must not know the use of the tensor. Invariant: no attribute of an object is
+ * read if its type has neither protocol, because some objects record each access into a program.
  *
- * A capsule is read and never consumed: it keeps its name, so the producer's destructor frees it with our reference.
- * That may run Python code, which must not find or leave an exception here.
+ * A capsule is read and never consumed: it keeps its name, so the producer's destructor frees it when we drop our
+ * reference. The destructor may run Python code, which must neither find nor leave an exception.
  */
 #include "tensor.h"
 
 /* ---- the structs of dlpack.h ------------------------------------------------ */
 
-/* In version 1 and before. */
+/* A tensor in version 1 and earlier versions. */
 struct dl_tensor {
     void *data;
     int32_t device, device_number;
@@ -39,7 +39,8 @@ struct dl_exchange { /* since version 1.3 */
     uint32_t major, minor;
     const struct dl_exchange *older;
     void *allocate, *managed_from, *managed_to; /* functions that this file does not call */
-    int (*tensor_from)(void *object, struct dl_tensor *tensor); /* the object keeps the described memory alive; may be NULL */
+    /* may be NULL; the object keeps the described memory alive */
+    int (*tensor_from)(void *object, struct dl_tensor *tensor);
     void *stream;
 };
 #define DL_MAJOR 1
@@ -117,7 +118,7 @@ static int take_dlpack(CoreTensor *t, const struct dl_tensor *dl)
 
 /* ---- a capsule ------------------------------------------------------------- */
 
-/* Asks for the device before the capsule, because a device might copy or wait. */
+/* Checks the device before a capsule is requested, because a capsule of a device may copy or wait. */
 static int ask_device(PyObject *array, CoreTensor *t)
 {
     PyObject *device = PyObject_CallMethod(array, "__dlpack_device__", NULL);
@@ -137,7 +138,8 @@ static PyObject *make_capsule(PyObject *method)
     PyObject *none = PyTuple_New(0);
     PyObject *version = none != NULL ? Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, 0) : NULL;
     PyObject *capsule = version != NULL ? PyObject_Call(method, none, version) : NULL;
-    if (capsule == NULL && version != NULL && PyErr_ExceptionMatches(PyExc_TypeError)) { /* older than max_version */
+    /* a producer from before the argument max_version */
+    if (capsule == NULL && version != NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
         capsule = PyObject_Call(method, none, NULL);
     }
@@ -165,7 +167,7 @@ static const struct dl_tensor *in_capsule(PyObject *capsule)
     return NULL;
 }
 
-/* A tensor with gradients can export only its detached copy. Returns a new reference. */
+/* A tensor with gradients cannot be exported, but its detached copy can. Returns a new reference to that copy. */
 static PyObject *detached(PyObject *array)
 {
     PyObject *requires = core_attribute(array, "requires_grad");
@@ -194,7 +196,7 @@ static int hold_capsule(PyObject *array, CoreTensor *t)
 
 /* ---- a table of functions --------------------------------------------------- */
 
-/* NULL if there is none. */
+/* Returns the table; NULL if there is none. */
 static const struct dl_exchange *exchange_of(PyObject *array)
 {
     static PyObject *name;
@@ -208,7 +210,7 @@ static const struct dl_exchange *exchange_of(PyObject *array)
     return table != NULL && table->major == DL_MAJOR && table->tensor_from != NULL ? table : NULL;
 }
 
-/* Raises only the first line: a C++ library appends the place in its source code. */
+/* Raises only the first line of a message: a C++ library appends the place in its source code. */
 static void raise_first_line(void)
 {
     if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_Exception))
@@ -220,7 +222,7 @@ static void raise_first_line(void)
     if (lines != NULL && PyList_GET_SIZE(lines) > 0)
         PyErr_Format(PyExc_BufferError, "brick_agent: %U", PyList_GET_ITEM(lines, 0));
     else
-        PyErr_SetString(PyExc_BufferError, "brick_agent: it raised");
+        PyErr_SetString(PyExc_BufferError, "brick_agent: DLPack raised an exception");
     core_let_go(text);
     core_let_go(lines);
     core_forget(raised);
@@ -229,7 +231,7 @@ static void raise_first_line(void)
 static int hold_described(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
 {
     struct dl_tensor dl;
-    PyObject *owner = core_torch_owner(array); /* get the owner before its address is read */
+    PyObject *owner = core_torch_owner(array); /* get the owner before the tensor's address is read */
     int failed = owner == NULL || table->tensor_from(array, &dl) != 0;
     if (failed) {
         if (!PyErr_Occurred())
@@ -246,7 +248,7 @@ static int hold_described(const struct dl_exchange *table, PyObject *array, Core
 
 static int hold(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
 {
-    if (core_torch_fake(array)) { /* torch warns if its address is read */
+    if (core_torch_fake(array)) { /* torch warns if the address of such a tensor is read */
         PyErr_Format(PyExc_ValueError, "brick_agent: a tensor without numbers (%s) has no fingerprint", Py_TYPE(array)->tp_name);
         return -1;
     }

@@ -1,4 +1,4 @@
-/* python/fingerprint.c - fingerprint(), and its result: a named tuple. */
+/* python/fingerprint.c - fingerprint() and its result, a named tuple. */
 #include "arguments.h"
 #include "methods.h"
 #include "tensor.h"
@@ -8,10 +8,10 @@ const char core_fingerprint_doc[] = PyDoc_STR(
 "--\n\n"
 "Compute a tensor's fingerprint: a checksum of every byte, statistics, a sketch. Records nothing.\n\n"
 "array: anything with the buffer protocol (numpy, array, bytes) or with __dlpack__ (torch and others) in this host's\n"
-"memory: bool, integers of 8 to 64 bits, float8, float16, bfloat16, float32, float64 (those of ml_dtypes too), of any\n"
-"shape and strides. valid: the number of valid rows (of dimension 0); None: all. key: an integer from 0 to 2^128-1;\n"
-"only fingerprints with the same key can be compared. Raises if a tensor has no fingerprint. From 1 MiB on, other\n"
-"threads run at the same time; if one writes to the tensor, the fingerprint belongs to neither state.\n"
+"memory. Its elements are bool, integers of 8 to 64 bits, float8, float16, bfloat16, float32 or float64 (also those of\n"
+"ml_dtypes), with any shape and strides. valid: the number of valid rows (of dimension 0); None: all. key: an integer from\n"
+"0 to 2^128-1; only fingerprints with the same key can be compared. Raises if the tensor has no fingerprint. From 1 MiB\n"
+"on, other threads run at the same time; if one writes to the tensor, the fingerprint belongs to neither state.\n"
 "brick_fingerprint.h has the definition.\n\n"
 ">>> from array import array\n"
 ">>> brick.fingerprint(array(\"f\", [1, 2, 3])).checksum\n"
@@ -32,14 +32,14 @@ static PyStructSequence_Field fields[] = {
     {"checksum", "checksum of all bytes, their number and the dtype: 16 hexadecimal digits"},
     {"dtype", "type of the elements, as in numpy and torch"},
     {"elements", "number of valid elements"},
-    {"bytes", "their number of bytes"},
-    {"min", "of the finite elements; 0 if there are none, like the next three"},
-    {"max", "of the finite elements"},
-    {"mean", "of the finite elements"},
-    {"l2", "the square root of the sum of their squares"},
-    {"nan", "how many are NaN"},
-    {"pos_inf", "how many are +Inf"},
-    {"neg_inf", "how many are -Inf"},
+    {"bytes", "number of bytes of the valid elements"},
+    {"min", "minimum of the finite elements; 0 if there are none"},
+    {"max", "maximum of the finite elements; 0 if there are none"},
+    {"mean", "mean of the finite elements; 0 if there are none"},
+    {"l2", "square root of the sum of the squares of the finite elements"},
+    {"nan", "number of NaN"},
+    {"pos_inf", "number of +Inf"},
+    {"neg_inf", "number of -Inf"},
     {"sketch", "16 floats: the sketch of a difference is the difference of the sketches"},
     {"fnv1a", "FNV-1a of the first 64 elements as float32: 16 hexadecimal digits"},
     {NULL, NULL},
@@ -61,7 +61,7 @@ static int to_key(PyObject *value, struct brick_fingerprint_key *key)
     PyObject *upper = index != NULL && places != NULL ? PyNumber_Rshift(index, places) : NULL;
     if (upper != NULL) {
         key->words[0] = PyLong_AsUnsignedLongLongMask(index);
-        key->words[1] = PyLong_AsUnsignedLongLong(upper); /* for a negative number: -1, which overflows */
+        key->words[1] = PyLong_AsUnsignedLongLong(upper); /* a negative number gives -1, which overflows */
     }
     Py_XDECREF(index);
     Py_XDECREF(places);
@@ -115,7 +115,7 @@ static PyObject *result_of(const struct brick_fingerprint *f, uint32_t dtype)
     for (Py_ssize_t i = 0; i < 13; i++) {
         whole = whole && values[i] != NULL;
         if (result != NULL)
-            PyStructSequence_SET_ITEM(result, i, values[i]); /* takes the reference */
+            PyStructSequence_SET_ITEM(result, i, values[i]); /* the result owns the reference */
         else
             Py_XDECREF(values[i]);
     }

@@ -60,7 +60,7 @@ static PyObject *core_step(PyObject *module, PyObject *args, PyObject *keywords)
     if (valid != Py_None && s->did.bytes > s->did.elements && core_complain("valid rows must be at most rows", valid) != 0)
         goto failed;
     if (valid == Py_None)
-        s->did.bytes = s->did.elements != BRICK_BAD_AMOUNT ? s->did.elements : 0; /* counted once */
+        s->did.bytes = s->did.elements != BRICK_BAD_AMOUNT ? s->did.elements : 0; /* count the invalid number only once */
     s->brick = core_handle(kind != NULL ? kind : core_state.step, core_state.step);
     if (s->brick != NULL)
         return (PyObject *)s;
@@ -83,8 +83,8 @@ static PyObject *core_layer(PyObject *module, PyObject *index)
     return (PyObject *)l;
 }
 
-/* *text: a new reference, or NULL for None and a value without text. Returns 0, in strict mode -1 with an exception
- * set. */
+/* Sets *text to a new reference; to NULL for None and for a value without text. Returns 0, in strict mode -1 with an
+ * exception set. */
 static int to_text(PyObject *value, PyObject **text, const char **utf8)
 {
     *text = value == Py_None ? NULL : PyObject_Str(value);
@@ -97,7 +97,7 @@ static int to_text(PyObject *value, PyObject **text, const char **utf8)
     return 0;
 }
 
-/* For PyArg_ParseTupleAndKeywords: returns 1, or 0 with an exception set. */
+/* A converter for PyArg_ParseTupleAndKeywords: returns 1, or 0 with an exception set. */
 static int to_count(PyObject *value, void *count)
 {
     uint64_t amount;
@@ -162,41 +162,43 @@ PyDoc_STRVAR(core_brick_doc,
 "brick(name, category=None)\n--\n\n"
 "Return the handle of a brick: create it once, use it everywhere.\n\n"
 "The same name gives the same handle. Does not open the segment. Known categories: norm, attention, ffn, collective,\n"
-"transfer, scheduler, host; any other is your own. The first declared category of a name stays.\n\n"
+"transfer, scheduler, host; you may use any other word. The first category declared for a name is final.\n\n"
 ">>> brick.brick(\"rms_norm\", category=\"norm\") is brick.brick(\"rms_norm\")\n"
 "True\n");
 PyDoc_STRVAR(core_span_doc,
 "span(name, /, *, category=None, elements=0, bytes=0, flops=0, step=None)\n--\n\n"
-"Time the body of a `with` without a handle.\n\n"
-"step: as for a handle. Only checksums distinguish step 0 from no step; the details of spans do not.\n\n"
+"Time the body of a `with` statement without a handle.\n\n"
+"step: as for a handle. Checksums distinguish step 0 from no step; the details of spans do not.\n\n"
 ">>> with brick.span(\"prefill\", step=\"request-17\"):\n"
 "...     pass\n");
 PyDoc_STRVAR(core_step_doc,
 "step(key, /, *, kind='step', rows=0, valid=None)\n--\n\n"
 "Time one step of an engine: `with step(n, kind=\"decode\", rows=32, valid=30):`.\n\n"
-"key: the engine's number or name of the step, which the spans inside inherit, or None. kind: its brick, of category\n"
-"\"step\". rows: the size of the batch. valid: the rows that are not padding, by default all; they count as elements.\n\n"
+"key: the engine's number or name of the step, which the spans inside inherit; or None. kind: the name of the step's\n"
+"brick, which has the category \"step\". rows: the size of the batch. valid: the number of rows that are not padding, by\n"
+"default all; valid rows count as elements.\n\n"
 ">>> with brick.step(17, kind=\"decode\", rows=32, valid=30), brick.span(\"attention\"):\n"
 "...     pass\n");
 PyDoc_STRVAR(core_layer_doc,
 "layer(index, /)\n--\n\n"
-"Set the layer of the spans inside; the innermost layer counts.\n\n"
+"Set the layer of the spans inside. Within nested layers, the innermost one counts.\n\n"
 ">>> with brick.layer(3), brick.span(\"attention\"):\n"
 "...     pass\n");
 PyDoc_STRVAR(core_init_doc,
 "init(service=None, worker=None, *, lanes=0, paths=0, names=0, sites=0)\n"
 "--\n\n"
 "Open this process's segment now instead of at its first span; return whether it records.\n\n"
-"worker: a number within the service, or coordinates (0.tp3.pp1). A forked child may give another one before its\n"
-"first span. Otherwise only the first call counts. Never raises. Missing and invalid values come from BRICKD_SERVICE,\n"
-"BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES, BRICKD_EVENTS, else from defaults.\n\n"
+"worker: a number within the service, or coordinates (0.tp3.pp1). A forked child may give another worker before its\n"
+"first span. Otherwise only the first call has an effect. Never raises. Missing and invalid values come from\n"
+"BRICKD_SERVICE, BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES, BRICKD_EVENTS, or else from\n"
+"defaults.\n\n"
 ">>> brick.init(service=\"api\", worker=3)\n"
 "True\n");
 PyDoc_STRVAR(core_shutdown_doc,
 "shutdown()\n--\n\n"
-"End recording in this process for good. This also happens at exit.\n\n"
+"End recording in this process permanently. This also happens at exit.\n\n"
 ">>> brick.shutdown()\n"
-">>> with brick.span(\"after the end\"):  # harmless, and not recorded\n"
+">>> with brick.span(\"after the end\"):  # has no effect\n"
 "...     pass\n");
 PyDoc_STRVAR(core_enable_doc,
 "enable()\n--\n\n"
@@ -205,7 +207,7 @@ PyDoc_STRVAR(core_enable_doc,
 ">>> brick.enable()\n");
 PyDoc_STRVAR(core_disable_doc,
 "disable()\n--\n\n"
-"Record nothing until enable(). Open spans still end.\n\n"
+"Record nothing until enable(). Spans that are already open can still end.\n\n"
 ">>> brick.disable()\n"
 ">>> with brick.span(\"warm-up\"):  # not recorded\n"
 "...     pass\n"
@@ -228,31 +230,31 @@ static PyMethodDef core_methods[] = {
     {"init", (PyCFunction)(void (*)(void))core_init, METH_VARARGS | METH_KEYWORDS, core_init_doc},
     {"shutdown", core_shutdown, METH_NOARGS, core_shutdown_doc},
     {"_step_of", core_step_of, METH_VARARGS,
-     "A step's key, computed from tensors and the step that filled the caches (0: they are empty); None in a step, or "
-     "while\nrecording is off."},
+     "A step's key, computed from tensors and from the step that filled the caches (0: the caches are empty). None in a "
+     "step, or while\nrecording is off."},
     {"_watched", core_watched, METH_VARARGS, "Wrap a module's forward."},
-    {"_traced", core_traced, METH_VARARGS, "Wrap a function. With `spans`, each call is a span; the first one marks its definition."},
+    {"_traced", core_traced, METH_VARARGS, "Wrap a function. With `spans`, each call is a span, and the first call marks the definition."},
     {"_node", core_node, METH_VARARGS, "Record a node of the graph, with the time that the host states for it."},
-    {"_node_begin", core_node_begin, METH_O, "Open a node: later records are below it. Returns whether it is inside itself."},
+    {"_node_begin", core_node_begin, METH_O, "Open a node: later records become its children. Returns whether the node is inside itself."},
     {"_refused", core_refused, METH_NOARGS, "Count a call with wrong arguments."},
-    {"_context", core_context, METH_NOARGS, "The running context: a span that begins in a context must end in it."},
-    {"_place", core_place, METH_NOARGS, "What surrounds the next record: the start of the innermost open span, and the layer."},
+    {"_context", core_context, METH_NOARGS, "The running context. A span that begins in a context must end in the same context."},
+    {"_place", core_place, METH_NOARGS, "The place of the next record: the start of the innermost open span, and the layer."},
     {"_node_end", core_node_end, METH_O, "Close a node."},
-    {"_node_defined", core_node_defined, METH_VARARGS, "Record that the open node is a function, and where it is defined."},
+    {"_node_defined", core_node_defined, METH_VARARGS, "Record that the open node is a function, and the file and line of its definition."},
     {"_node_task", core_node_task, METH_VARARGS, "Record that the open node is a task, and how often it was polled."},
-    {"_task_ended", core_task_ended, METH_O, "Mark the span of a brick that was just recorded as the last one of a task."},
+    {"_task_ended", core_task_ended, METH_O, "Mark the last recorded span of a brick as the last span of a task."},
     {"_source_hash", core_source_hash, METH_O, "The hash of a source's text."},
-    {"_send_source", core_send_source, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on; return the next piece, or -1 after the last one. None: count a drop."},
-    {"_totals", core_totals, METH_O, "The records of this process: the length of a tick, torn entries, paths, the ledger; True: also marks."},
-    {"_recorded", core_recorded, METH_NOARGS, "Whether this process has recorded anything, or recording was turned off in it."},
-    {"_deferred", core_deferred, METH_VARARGS, "Defer work that began at a time of CLOCK_MONOTONIC_RAW; its id, or 0; None while recording is off."},
+    {"_send_source", core_send_source, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on; return the next piece, or -1 after the last one. If the source is None, count a drop."},
+    {"_totals", core_totals, METH_O, "The totals of this process: length of a tick, number of torn entries, paths, ledger. True: also marks."},
+    {"_recorded", core_recorded, METH_NOARGS, "Whether this process has recorded anything, or has turned recording off."},
+    {"_deferred", core_deferred, METH_VARARGS, "Defer work that began at a time of CLOCK_MONOTONIC_RAW. Returns its id, or 0; None while recording is off."},
     {"_know", core_know, METH_VARARGS, "Set the bricks of the old profiler's ids, names and aliases."},
     {"_by_name", core_by_name, METH_VARARGS, "The brick of a name or an alias; for other names, the result of brick()."},
-    {"_own_methods", core_own_methods, METH_O, "Copy these methods into a subclass of Timing, for faster calls; return it."},
+    {"_own_methods", core_own_methods, METH_O, "Copy the methods of Timing into a subclass, which makes calls faster; return the subclass."},
     {"enable", core_enable, METH_NOARGS, core_enable_doc},
     {"disable", core_disable, METH_NOARGS, core_disable_doc},
-    {"_segment_name", core_segment_name, METH_NOARGS, "The file of this process below /dev/shm, or ''."},
-    {"_segment_fd", core_segment_fd, METH_NOARGS, "Its descriptor, or -1."},
+    {"_segment_name", core_segment_name, METH_NOARGS, "The file name of this process's segment in /dev/shm, or ''."},
+    {"_segment_fd", core_segment_fd, METH_NOARGS, "The descriptor of this process's segment, or -1."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -284,7 +286,7 @@ static int core_exec(PyObject *module)
         return -1;
     core_state.process = 1;
     pthread_atfork(NULL, NULL, in_child);
-    core_state.other->number = 0; /* has no name: a brick named "other" has another handle */
+    core_state.other->number = 0; /* number 0 has no name: a brick named "other" has a different handle */
     return 0;
 }
 

@@ -1,7 +1,7 @@
-/* python/json_digest.c - digests of the params of a checksum, which are values of JSON.
+/* python/json_digest.c - digests of JSON values, for the params of a checksum.
  *
- * Owns which values have the same digest. Must not know checksums. Invariants: the order of members changes nothing; a
- * deep value ends with an exception, not with an overflow of the stack.
+ * Owns which values have the same digest. Must not know checksums. Invariants: the order of an object's members has no
+ * effect; a deep value raises an exception and does not overflow the stack.
  */
 #include "json_digest.h"
 
@@ -33,10 +33,10 @@ static int digest_of_text(PyObject *value, uint64_t digest, uint64_t *result)
     return 0;
 }
 
-/* Independent of the order of the members. */
+/* The order of the members has no effect on the digest. */
 static int digest_of_members(PyObject *members, uint64_t *digest)
 {
-    PyObject *items = PyDict_Items(members); /* the real items, even if the class overrides methods */
+    PyObject *items = PyDict_Items(members); /* the real items: a subclass may override methods */
     uint64_t sum = 0, key = 0, value = 0;
     int wrong = items == NULL ? -1 : 0;
     for (Py_ssize_t n = 0; wrong == 0 && n < PyList_GET_SIZE(items); n++) {

@@ -4,9 +4,9 @@
 
 #include "core.h"
 
-/* Returns 0, or -1 with an exception set. */
+/* Computes the digest of a JSON value. Returns 0, or -1 with an exception set. */
 int core_digest_json(PyObject *value, uint64_t *digest);
-/* For a value that has no such digest: that of its type's name. */
+/* For a value that is not JSON: the digest of the name of its type. */
 uint64_t core_digest_type(PyObject *value);
 
 #endif

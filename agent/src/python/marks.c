@@ -1,4 +1,4 @@
-/* python/marks.c - kernel(), transfer(), needs(); for the Python layer, marks of functions, tasks and sources. */
+/* python/marks.c - kernel(), transfer(), needs(); marks of functions, tasks and sources for the Python files. */
 #include "arguments.h"
 #include "brick.h"
 #include "context_key.h"
@@ -14,16 +14,16 @@
 const char core_kernel_doc[] = PyDoc_STR(
 "kernel(name, grid=None, block=None, shared_mem=0, *, source=None, elapsed_ns=None, elements=0, bytes=0, flops=0)\n"
 "--\n\n"
-"Record the launch of a kernel by the open span. Launches are counted by place and shape.\n\n"
-"grid, block: blocks, and threads of a block: a number, or up to three. shared_mem: shared memory per block in bytes.\n"
-"source: a result of brick.source(), or a text. elapsed_ns: the time measured by the device, if already known; else\n"
-"defer the brick of the same name.\n\n"
+"Record that the open span launched a kernel. Launches are counted by place and shape.\n\n"
+"grid, block: the number of blocks, and of threads in a block: one number, or up to three. shared_mem: bytes of shared\n"
+"memory per block. source: a result of brick.source(), or a text. elapsed_ns: the time measured by the device; if it is\n"
+"not known yet, call defer() of the brick with the same name.\n\n"
 ">>> with brick.span(\"RmsNorm\"):\n"
 "...     brick.kernel(\"rmsnorm_kernel\", grid=16, block=(256, 1, 1), shared_mem=1024)\n");
 const char core_transfer_doc[] = PyDoc_STR(
 "transfer(direction, bytes, *, src='host', dst='device', elapsed_ns=None)\n"
 "--\n\n"
-"Record a transfer by the open span: \"H2D\" to a device, \"D2H\" back, \"D2D\" on it.\n\n"
+"Record that the open span moved bytes: \"H2D\" to a device, \"D2H\" back to the host, \"D2D\" on the device.\n\n"
 "src, dst: buffers or devices. Bytes that the same thread had just moved in the other direction are counted as\n"
 "returned.\n\n"
 ">>> brick.transfer(\"H2D\", 1 << 20, src=\"tokens\", dst=\"tokens@gpu0\")\n"
@@ -31,13 +31,13 @@ const char core_transfer_doc[] = PyDoc_STR(
 const char core_needs_doc[] = PyDoc_STR(
 "needs(needed, /, brick=None)\n--\n\n"
 "Record that a brick cannot begin before another one has ended.\n\n"
-"brick: a brick in the open span; None: the open span itself.\n\n"
+"brick: the name of a brick in the open span; None: the open span itself.\n\n"
 ">>> with brick.span(\"attention\"):\n"
 "...     brick.needs(\"qkv\")\n");
 
 /* ---- arguments ----------------------------------------------------------- */
 
-/* Like core_handle, but creates no handle if marks may not take more names. */
+/* Like core_handle, but creates no handle if marks must not take more names. */
 static Brick *handle_of(PyObject *name)
 {
     if (Py_IS_TYPE(name, core_state.brick_type))
@@ -55,7 +55,8 @@ static Brick *handle_of(PyObject *name)
     return core_state.other;
 }
 
-/* Opens the segment. *number: BRICK_UNNAMED while nothing is recorded. Returns 0, or -1 with an exception set. */
+/* Opens the segment. Sets *number, to BRICK_UNNAMED while nothing is recorded. Returns 0, or -1 with an exception
+ * set. */
 static int number_of(PyObject *name, PyObject *category, uint32_t *number)
 {
     Brick *b = handle_of(name);
@@ -80,7 +81,7 @@ static int to_extent(PyObject *value, uint32_t *extent)
     return *extent != 0 ? 0 : core_complain(EXTENT, value);
 }
 
-/* An invalid value becomes one with a 0 among its numbers, which the writer counts. */
+/* An invalid value gives numbers with a 0 among them, which the writer counts as invalid. */
 static int to_extents(PyObject *value, uint32_t extents[3])
 {
     static const uint32_t impossible[3] = {0, 1, 1};
@@ -103,7 +104,7 @@ static int to_extents(PyObject *value, uint32_t extents[3])
     return wrong;
 }
 
-/* Takes bytes of shared memory. An invalid number makes the complete shape invalid, like an invalid grid. */
+/* Takes bytes of shared memory. An invalid number makes the whole shape invalid, like an invalid grid. */
 static int to_shared(PyObject *value, struct brick_launch *how)
 {
     uint64_t bytes;
@@ -116,11 +117,11 @@ static int to_shared(PyObject *value, struct brick_launch *how)
     return 0;
 }
 
-/* A hash stays unchanged. A text, or a source with unwritten pieces, goes through brick.source(). Any other value makes
- * the complete shape invalid, which the writer counts. */
+/* A hash stays unchanged. brick.source() converts a text, and a source with unwritten pieces. Any other value makes the
+ * whole shape invalid, which the writer counts. */
 static int to_source(PyObject *value, struct brick_launch *how)
 {
-    static PyObject *text, *sources; /* kept forever */
+    static PyObject *text, *sources; /* never freed */
     PyObject *hash = NULL, *left = NULL;
     if (!core_is_given(value))
         return 0;
@@ -140,7 +141,7 @@ static int to_source(PyObject *value, struct brick_launch *how)
     if (hash != NULL && !PyErr_Occurred())
         return 0;
     how->source = 0, how->grid[0] = 0, how->block[0] = 1;
-    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) /* an interrupt */
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) /* the exception is an interrupt */
         return -1;
     return core_complain("a source must be a text or a hash of 64 bits", value);
 }
@@ -268,7 +269,7 @@ static int to_direction(PyObject *value, enum brick_direction *direction)
             *direction = (enum brick_direction)i;
             return 0;
         }
-    *direction = (enum brick_direction)3; /* the writer counts it as invalid */
+    *direction = (enum brick_direction)3; /* the writer counts this number as invalid */
     return core_complain("a direction must be \"H2D\", \"D2H\" or \"D2D\"", value);
 }
 
@@ -317,7 +318,7 @@ bool core_define(Brick *b, PyObject *file, unsigned long line)
     if (brick_is_off())
         return false;
     if (number_of((PyObject *)b, NULL, &number) != 0) {
-        PyErr_Clear(); /* the span that follows reports it */
+        PyErr_Clear(); /* the next span reports the error */
         return false;
     }
     Py_ssize_t length;
@@ -347,7 +348,7 @@ PyObject *core_send_source(PyObject *module, PyObject *args)
     unsigned long long hash, from;
     if (!PyArg_ParseTuple(args, "z#zzKK:_send_source", &source.text, &length, &source.name, &source.path, &hash, &from))
         return NULL;
-    source.length = source.text != NULL ? (size_t)length : BRICK_SOURCE_MAX + 1; /* counts as too long */
+    source.length = source.text != NULL ? (size_t)length : BRICK_SOURCE_MAX + 1; /* counted as too long */
     if (core_open_once() != 0)
         return NULL;
     uint64_t piece = from;

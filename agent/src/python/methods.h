@@ -1,4 +1,4 @@
-/* python/methods.h - the functions in the method tables of the module and its types, each under its file. */
+/* python/methods.h - declares the functions in the method tables of the module and its types, by file. */
 #ifndef BRICK_METHODS_H
 #define BRICK_METHODS_H
 
@@ -8,7 +8,7 @@
 
 /* types.c */
 int core_add_types(PyObject *module);
-extern PyMemberDef core_callable_members[]; /* for a type whose first field is its vectorcall, without attributes */
+extern PyMemberDef core_callable_members[]; /* for a type without attributes whose first field is its vectorcall */
 
 /* trace.c, module_forward.c */
 extern PyType_Spec core_traced_spec, core_traced_object_spec, core_watched_spec;

@@ -1,9 +1,9 @@
-/* python/module.c - where a torch module keeps its tensors.
+/* python/module.c - finds the tensors of a torch module.
  *
- * Owns which part of a module has a tensor, and how to find it there again. Must not know the use of the tensor.
- * Invariants: a place keeps neither a part nor a tensor alive. It refers weakly to a tensor only if its part is
- * unknown, because torch refuses to swap the contents of a tensor that has a weak reference, which is needed to convert
- * or load some models.
+ * Owns which submodule has a tensor, and how to find the tensor there again. Must not know the use of the tensor.
+ * Invariants: a place keeps neither a submodule nor a tensor alive. A place refers weakly to a tensor only if its
+ * submodule is unknown: torch refuses to swap the contents of a tensor that has a weak reference, and converting or
+ * loading some models swaps them.
  */
 #include "module.h"
 #include "tensor.h"
@@ -16,7 +16,7 @@ PyObject *core_module_parts(PyObject *module)
         PyDict_MergeFromSeq2(parts, pairs, 1);
     core_let_go(pairs);
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_MemoryError))
-        PyErr_Clear(); /* the parts of the module are unknown */
+        PyErr_Clear(); /* the submodules are unknown */
     if (PyErr_Occurred()) {
         core_let_go(parts);
         return NULL;
@@ -24,7 +24,8 @@ PyObject *core_module_parts(PyObject *module)
     return parts;
 }
 
-/* Returns the tensor in a table of a part: a new reference; NULL if there is none, or with an exception set. */
+/* Returns the tensor in a table of a submodule: a new reference. Returns NULL if there is none, or with an exception
+ * set. */
 static PyObject *tensor_in(PyObject *part, const char *table, PyObject *key)
 {
     PyObject *all = core_attribute(part, table);
@@ -37,7 +38,8 @@ static PyObject *tensor_in(PyObject *part, const char *table, PyObject *key)
     return found;
 }
 
-/* Returns a tensor's part, borrowed, and *key, a new reference. NULL if it is unknown, or with an exception set. */
+/* Returns the submodule that has a tensor (borrowed), and *key (a new reference). Returns NULL if the submodule is
+ * unknown, or with an exception set. */
 static PyObject *part_with(PyObject *parts, const char *table, PyObject *name, PyObject *tensor, PyObject **key)
 {
     if (!PyUnicode_Check(name))

@@ -1,8 +1,8 @@
-/* python/module_forward.c - `instrument` replaces a module's forward by a callable; each call of it is a span.
+/* python/module_forward.c - `instrument` replaces a module's forward by a callable, and each call of it is a span.
  *
- * The span has the module's layer. If a checksum of the output would be recorded, another callable runs instead, which
- * takes the inputs before it computes. If rows would be recorded, rows.c makes the call; a part that is only watched for
- * rows has no span. This is in C because it runs for each module in each step.
+ * The span has the module's layer. If a checksum of the output would be recorded, another callable runs instead: it
+ * takes the inputs before it computes. If rows would be recorded, rows.c makes the call; a module that is only watched
+ * for rows has no span. This is written in C because it runs for each module in each step.
  */
 #include "arguments.h"
 #include "context_key.h"
@@ -17,10 +17,10 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *function;
-    PyObject *checked; /* called with the same arguments; NULL: no span, only rows */
-    PyObject *module;  /* a weak reference to the first argument of both, or NULL */
-    Brick *brick;      /* immortal: no reference is counted */
-    uint32_t layer;    /* above the largest: no layer */
+    PyObject *checked; /* called if a checksum would be recorded; NULL: no span, only rows */
+    PyObject *module;  /* a weak reference to the first argument of both functions, or NULL */
+    Brick *brick;      /* never freed, so no reference is counted */
+    uint32_t layer;    /* a number above the largest layer means no layer */
     uint32_t rate;     /* the rate for brick_wants_of */
     CoreRows rows;
 } Watched;
@@ -53,7 +53,7 @@ static PyObject *call_in_span(const Watched *w, const CoreRowsOf *of, PyObject *
 {
     if (begin(w, of->key) != 0)
         return NULL;
-    /* Each step with whole fingerprints is one with rows. */
+    /* Each step with whole fingerprints also has rows. */
     const bool has_rows = core_rows_wanted(of);
     const bool is_whole = (has_rows || w->rows.context == NULL) && brick_wants_of(w->brick->number, of->key, NULL, w->rate);
     PyObject *function = is_whole ? w->checked : w->function;
@@ -83,7 +83,7 @@ static PyObject *call(const Watched *w, PyObject *const *args, size_t nargsf, Py
 
 #define FEW 8
 
-/* Passes the module as the first argument. */
+/* Calls the function with the module as the first argument. */
 static PyObject *call_of(const Watched *w, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     const Py_ssize_t given = PyVectorcall_NARGS(nargsf), all = given + (names != NULL ? PyTuple_GET_SIZE(names) : 0);
@@ -118,7 +118,8 @@ static int watched_traverse(PyObject *self, visitproc visit, void *arg)
     return 0;
 }
 
-/* No tp_clear: the functions stay while it can be called, and their cycles go through other objects. */
+/* There is no tp_clear: the functions must stay while this can be called, and reference cycles go through other
+ * objects. */
 static void watched_dealloc(PyObject *self)
 {
     Watched *w = (Watched *)self;

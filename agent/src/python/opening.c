@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "app" for /srv/app.py, "worker" for /srv/worker/__main__.py, "python" for a prompt. */
+/* The name is "app" for /srv/app.py, "worker" for /srv/worker/__main__.py, and "python" for a prompt. */
 static void program_name(char *name, size_t size)
 {
     const char *path = "";
@@ -51,7 +51,7 @@ static enum brick_state open_segment(struct brick_config *config)
     if (config->service == NULL && (service == NULL || *service == 0))
         config->service = core_state.program;
     enum brick_state now = brick_init(config);
-    if (now == BRICK_ON) /* other threads may be here, too, without the interpreter lock */
+    if (now == BRICK_ON) /* other threads may run this at the same time without the interpreter lock */
         for (unsigned n = __atomic_exchange_n(&core_state.refused, 0, __ATOMIC_RELAXED); n > 0; n--)
             brick_name("", 0, NULL); /* counts the refusal */
     return now;
@@ -65,7 +65,8 @@ int core_open(struct brick_config *config)
     return -1;
 }
 
-/* Gives the handle its number, if recording is on. Its strings are already UTF-8, so this needs no interpreter lock. */
+/* Gives the handle its number, if recording is on. The handle's strings are already UTF-8, so this needs no interpreter
+ * lock. */
 static void number_now(Brick *b)
 {
     if (brick_state() != BRICK_ON)

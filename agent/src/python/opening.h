@@ -1,21 +1,21 @@
-/* python/opening.h - the segment opens: at init(), or at the first use of a handle. */
+/* python/opening.h - opens the segment: at init(), or at the first use of a handle. */
 #ifndef BRICK_OPENING_H
 #define BRICK_OPENING_H
 
 #include "core.h"
 
-/* Stores the program's name until the segment is opened, for callers that cannot call Python. */
+/* Stores the program's name for a later opening of the segment by a caller that cannot call Python. */
 void core_note_program(void);
-/* The only function that opens the segment. Returns 0; in strict mode -1 with an exception set if it failed. */
+/* Opens the segment; no other function does. Returns 0; if it failed, in strict mode -1 with an exception set. */
 int core_open(struct brick_config *config);
-/* The same without a configuration, unless the segment was opened before. */
+/* core_open without a configuration, unless the segment is already open. */
 int core_open_once(void);
 /* Refuses a later init with other settings: counts it, and complains once about each. None, 0: not given. Returns 0; in
  * strict mode -1 with an exception set. */
 int core_check_init(PyObject *service, PyObject *worker, const struct brick_config *given);
 /* Opens the segment if needed, and gives the handle its number. */
 int core_resolve(Brick *b);
-/* The same without the interpreter lock; they raise nothing. */
+/* These do the same without the interpreter lock, and raise nothing. */
 void core_open_unlocked(void);
 void core_resolve_unlocked(Brick *b);
 

@@ -1,8 +1,8 @@
-/* python/own_totals.c - what this process has recorded so far: BrickProfiler's statistics and graph without a daemon.
+/* python/own_totals.c - the totals of this process so far: BrickProfiler's statistics and graph without a daemon.
  *
- * This file is not on the record path, and writes nothing. It copies each lane's summaries like any reader
- * (brick_shm.h, O5 to O8), because other threads continue to record. Times are in ticks; the result has the length of a
- * tick.
+ * This file is not on the record path and writes nothing. It copies each lane's summaries like any reader
+ * (brick_shm.h, O5 to O8), because other threads continue to record. Times are in ticks; the result includes the length
+ * of a tick.
  */
 #include "methods.h"
 
@@ -10,11 +10,11 @@
 
 #include <sched.h>
 
-/* A thread changes an entry for a few nanoseconds. If the system interrupts it meanwhile, the reader yields to it. */
+/* A thread changes an entry within a few nanoseconds. If the system interrupts that thread, the reader yields to it. */
 #define TRIES 1000
 #define TRIES_IN_A_ROW 50
 
-/* Returns 0 if the summary changed during each try; *to has the last copy. */
+/* Returns 0 if the summary changed during every try; *to then has the last copy. */
 static int copy_summary(const uint64_t *sequence, const struct brick_summary *from, struct brick_summary *to)
 {
     const uint64_t *words = (const uint64_t *)(const void *)from;
@@ -52,8 +52,8 @@ static void add(struct brick_summary *sum, const struct brick_summary *s)
         sum->histogram[b] += s->histogram[b];
 }
 
-/* Adds up a path over all lanes. Returns how many copies are torn. A lane that was ever taken has sequences, and
- * summaries where the sequence is not 0; other memory is a hole that must not be touched (brick_shm.h). */
+/* Adds up a path over all lanes. Returns how many copies are torn. A lane that was ever taken has sequences, and it has
+ * memory for summaries whose sequence is not 0. All other memory is a hole that must not be touched (brick_shm.h). */
 static unsigned sum_of_lanes(const struct brick_segment *s, uint32_t path, struct brick_summary *sum)
 {
     unsigned torn = 0;
@@ -72,7 +72,7 @@ static unsigned sum_of_lanes(const struct brick_segment *s, uint32_t path, struc
     return torn;
 }
 
-/* Returns a new reference; None for a number without a name. */
+/* Returns the name as a new reference; None for a number without a name. */
 static PyObject *name_of(const struct brick_segment *s, uint32_t number)
 {
     const struct brick_name *name = &brick_names_of(s)[number];
@@ -88,7 +88,7 @@ static PyObject *category_of(const struct brick_segment *s, uint32_t number)
     return category != 0 ? name_of(s, category) : Py_NewRef(Py_None);
 }
 
-/* Returns the enclosing path; if `marks` is 0, the nearest enclosing path that is not a mark. */
+/* Returns the parent path; if `marks` is 0, the nearest ancestor that is not a mark. */
 static uint32_t around(const struct brick_segment *s, uint64_t key, int marks)
 {
     uint32_t parent = brick_key_parent(key);

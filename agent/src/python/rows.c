@@ -1,8 +1,9 @@
 /* python/rows.c - rows of a module's call.
  *
- * Owns which calls have rows: one tensor of floating point in this host's memory and no other argument, and a result with
- * the same rows, alone or before others. Must not know which rows are chosen. Invariants: an error here changes no result,
- * and raises nothing but an interrupt; nothing is held during the call.
+ * Owns which calls have rows: a call with one tensor of floating point in this host's memory and no other argument,
+ * whose result is a tensor with the same rows, alone or as the first of several results. Must not know which rows are
+ * chosen. Invariants: an error here changes no result and raises nothing, except for an interrupt; no tensor is held
+ * during the call.
  */
 #include "rows.h"
 #include "context_key.h"
@@ -22,7 +23,7 @@ bool core_rows_wanted(const CoreRowsOf *of)
            && (rows->turns == 0 || brick_rows_turn(rows->turn, rows->turns));
 }
 
-/* Clears an exception, and returns 0; or -1 if it is an interrupt. */
+/* Clears an exception and returns 0. If it is an interrupt, returns -1. */
 static int forgive(void)
 {
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
@@ -31,7 +32,7 @@ static int forgive(void)
     return 0;
 }
 
-/* Sets *backend to its number; 0 if the call must not be recorded. */
+/* Sets *backend to the number of its name; to 0 if the call must not be recorded. */
 static int ask(const CoreRows *rows, uint32_t *backend)
 {
     PyObject *given = PyObject_CallNoArgs(rows->context);
@@ -45,7 +46,7 @@ static int ask(const CoreRows *rows, uint32_t *backend)
     return given != NULL ? 0 : forgive();
 }
 
-/* Returns 1 if it is a tensor that can have rows, and holds it; 0 if not; -1 with an interrupt set. */
+/* Returns 1 and holds the value if it is a tensor that can have rows; 0 if not; -1 with an interrupt set. */
 static int hold(PyObject *value, CoreTensor *t)
 {
     if (!core_torch_is_tensor(value))
@@ -58,7 +59,7 @@ static int hold(PyObject *value, CoreTensor *t)
     return 0;
 }
 
-/* Whether the chosen rows are so large that other Python threads may run. */
+/* Returns whether the chosen rows are so large that other Python threads should run meanwhile. */
 static bool are_large(const struct brick_tensor *t)
 {
     const int64_t elements = t->dims > 0 ? t->shape[t->dims - 1] : 0;

@@ -1,4 +1,4 @@
-/* python/span.h - the objects of spans, and the calls that begin and end spans. */
+/* python/span.h - objects for spans, and the calls that begin and end spans. */
 #ifndef BRICK_SPAN_H
 #define BRICK_SPAN_H
 
@@ -9,7 +9,7 @@ void core_span_dealloc(PyObject *self);
 /* Takes one keyword of a span. Returns 0, or -1 with an exception set. Only span() passes a `category`. */
 int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **category);
 
-/* Returns None, or in strict mode NULL with an exception set. */
+/* Ends a span. Returns None, or in strict mode NULL with an exception set. */
 PyObject *core_span_end(Brick *b, const struct brick_amounts *did);
 PyObject *core_plain_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *core_step_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);

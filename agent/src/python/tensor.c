@@ -1,8 +1,8 @@
-/* python/tensor.c - common code for all tensors, from any memory: dtypes, dimensions, the hold. */
+/* python/tensor.c - common code for all tensors: dtypes, dimensions, holding and releasing. */
 #include "tensor.h"
 #include "arguments.h"
 
-#define UNLOCKED_BYTES (1 << 20) /* from this size on, other Python threads may run: about 50 us */
+#define UNLOCKED_BYTES (1 << 20) /* from this size on (about 50 us), other Python threads may run */
 
 PyObject *core_attribute(PyObject *object, const char *name)
 {

@@ -1,8 +1,9 @@
-/* python/timing.c - start_brick, stop_brick, start and stop of a BrickProfiler: the calls that hosts make at each brick.
+/* python/timing.c - the calls of a BrickProfiler that hosts make at each brick: start_brick, stop_brick, start and
+ * stop.
  *
- * Owns: the timers, and the part of a profiler that these calls look at. Must not know: statistics, settings: the rest
- * of the class is in _compat/profiler. Invariants: a profiler that times nothing reads no clock, and gives
- * one timer for all; a timer refers to no profiler, so that neither keeps the other alive.
+ * Owns the timers, and the fields of a profiler that these calls read. Must not know statistics and settings: the rest
+ * of the class is in _compat/profiler. Invariants: a profiler that times nothing reads no clock and returns the same
+ * timer each time; a timer and a profiler do not keep each other alive.
  */
 #include "arguments.h"
 #include "brick.h"
@@ -11,19 +12,19 @@
 
 #include <time.h>
 
-/* The result of a start, for one stop. */
+/* The result of a start, to pass to one stop. */
 struct BrickTimer {
     PyObject_HEAD
-    Brick *brick;      /* immortal: not counted */
+    Brick *brick;      /* never freed, so no reference is counted */
     uint64_t start_ns; /* the start of deferred work, by CLOCK_MONOTONIC_RAW; 0: a span is open */
-    uint32_t owner;    /* the profiler; 0: the timer was stopped, or is that of untimed bricks */
-    bool waits;        /* whether its end waits for the device */
+    uint32_t owner;    /* the profiler's serial; 0: the timer was stopped, or is for untimed bricks */
+    bool waits;        /* whether the stop waits for the device */
 };
 
 /* The first fields of a BrickProfiler. */
 typedef struct {
     PyObject_HEAD
-    uint32_t serial; /* from 1 */
+    uint32_t serial; /* the profiler's number, from 1 */
     bool on, defers, waits;
 } Timing;
 
@@ -73,7 +74,7 @@ static PyType_Slot timer_slots[] = {
     {Py_tp_dealloc, timer_dealloc},
     {Py_tp_repr, timer_repr},
     {Py_tp_getset, timer_getset},
-    {Py_tp_doc, (void *)PyDoc_STR("The result of a start, for one stop.")},
+    {Py_tp_doc, (void *)PyDoc_STR("The result of a start, to pass to one stop.")},
     {0, NULL},
 };
 PyType_Spec core_timer_spec = {
@@ -95,10 +96,10 @@ PyObject *core_know(PyObject *module, PyObject *args)
     return core_state.idle != NULL ? Py_NewRef(Py_None) : NULL;
 }
 
-/* A borrowed reference; NULL with an exception set only in strict mode. */
+/* Returns a borrowed reference; in strict mode, NULL with an exception set. */
 static Brick *by_name(PyObject *name, PyObject *category)
 {
-    PyObject *text = PyUnicode_Check(name) ? PyUnicode_FromObject(name) : NULL; /* of any subclass of str */
+    PyObject *text = PyUnicode_Check(name) ? PyUnicode_FromObject(name) : NULL; /* also for a subclass of str */
     PyObject *known = text != NULL ? PyDict_GetItemWithError(core_state.named, text) : NULL;
     Py_XDECREF(text);
     PyErr_Clear();
@@ -175,7 +176,7 @@ static PyObject *begin_tile(PyObject *self, PyObject *brick)
     return begin((Brick *)brick, ((Timing *)self)->serial, false);
 }
 
-/* The span ends in any case, as with `finally`. */
+/* The span ends even if the wait raises, as with `finally`. */
 static PyObject *wait_and_end(PyObject *self, Brick *b, const struct brick_amounts *did)
 {
     PyObject *waited = PyObject_CallMethod(self, "_wait", NULL);
@@ -212,7 +213,7 @@ static PyObject *stop(PyObject *self, PyObject *const *args, Py_ssize_t given, P
     if ((of[1] != NULL && core_amount(of[1], &did.elements) != 0) || (of[2] != NULL && core_amount(of[2], &did.bytes) != 0)
         || (of[3] != NULL && core_flops(of[3], &did.flops) != 0))
         return NULL;
-    Brick *b = t->brick; /* immortal, unlike the timer */
+    Brick *b = t->brick; /* the brick is never freed, but the timer may be */
     return __builtin_expect(t->waits, 0) ? wait_and_end(self, b, &did) : core_span_end(b, &did);
 }
 
@@ -239,7 +240,7 @@ PyDoc_STRVAR(start_brick_doc,
 ">>> profiler.stop_brick(timer, 4096)\n");
 PyDoc_STRVAR(start_doc,
 "start($self, /, name, category=None)\n--\n\n"
-"Begin a brick of any name; an alias of a known brick is that brick.\n\n"
+"Begin a brick of any name; an alias of a known brick means that brick.\n\n"
 ">>> profiler = brick.BrickProfiler.enabled()\n"
 ">>> timer = profiler.start(\"RoPE\")\n"
 ">>> timer.name\n"
@@ -263,11 +264,11 @@ static PyMethodDef timing_methods[] = {
     {"start", (PyCFunction)(void (*)(void))start, METH_FASTCALL | METH_KEYWORDS, start_doc},
     {"stop_brick", (PyCFunction)(void (*)(void))stop, METH_FASTCALL | METH_KEYWORDS, stop_doc},
     {"stop", (PyCFunction)(void (*)(void))stop, METH_FASTCALL | METH_KEYWORDS, stop_doc},
-    {"_begin_tile", begin_tile, METH_O, "Begin a span of a brick, without a sync; None: return the timer of untimed bricks."},
+    {"_begin_tile", begin_tile, METH_O, "Begin a span of a brick without a sync. None: return the timer for untimed bricks."},
     {NULL, NULL, 0, NULL},
 };
 
-/* The interpreter calls a method fast only if the object's class is exactly the method's class. */
+/* The interpreter's fast path for methods applies only if the object's class itself has the method. */
 PyObject *core_own_methods(PyObject *module, PyObject *type)
 {
     if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, core_state.timing_type)) {

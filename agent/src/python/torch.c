@@ -2,8 +2,8 @@
  *
  * Owns which object keeps a tensor's memory in place, whether that memory has the tensor's numbers, and which tensors
  * have no numbers. Must not know DLPack, or the use of a tensor. Invariants: our calls run between core_torch_enter and
- * core_torch_leave, invisible to every TorchFunctionMode and every class with __torch_function__; torch is not imported
- * here, because a caller with a tensor has done that.
+ * core_torch_leave, so that no TorchFunctionMode and no class with __torch_function__ sees them. torch is not imported
+ * here: a caller with a tensor has already imported it.
  */
 #include "tensor.h"
 
@@ -33,7 +33,7 @@ PyObject *core_torch_enter(PyObject *tensor)
     PyObject *entered = silent != NULL && core_of_type(silent, &enter, "__enter__") != NULL
                             ? PyObject_CallMethodNoArgs(silent, enter)
                             : NULL;
-    if (entered == NULL) { /* another version of torch: a visible call is better than none */
+    if (entered == NULL) { /* in another version of torch, calls stay visible, which is better than no call */
         Py_CLEAR(silent);
         PyErr_Clear();
     }
@@ -88,7 +88,8 @@ bool core_torch_fake(PyObject *tensor)
 {
     static PyObject *module, *watched;
     static const char fakes[] = "torch._subclasses."; /* FakeTensor, FunctionalTensor */
-    const CoreRaised raised = core_put_aside(); /* why the tensor could not be held; a look-up would drop it */
+    /* the reason why the tensor could not be held; a look-up would clear it */
+    const CoreRaised raised = core_put_aside();
     const bool is_watched = core_of_type(tensor, &watched, "__torch_function__") != NULL;
     PyObject *of = is_watched ? core_of_type(tensor, &module, "__module__") : NULL;
     const char *text = of != NULL && PyUnicode_Check(of) ? PyUnicode_AsUTF8(of) : NULL;

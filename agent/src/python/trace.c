@@ -1,8 +1,9 @@
 /* python/trace.c - `@trace` wraps a plain callable, as functools.lru_cache does.
  *
- * For generators and coroutines it reports only the definition. It is in C because a Python wrapper with *args and
- * **keywords costs four times as much as the span. There are two types, because attribute look-up binds a function as a
- * method, but not a builtin or an object with __call__, and their wrappers must do the same.
+ * For generators and coroutines, the wrapper only reports the definition. It is written in C because a Python wrapper
+ * with *args and **keywords would cost four times as much as the span. There are two types, because attribute look-up
+ * binds a function as a method, but not a builtin or an object with __call__, and a wrapper must behave like its
+ * callable.
  */
 #include "brick.h"
 #include "methods.h"
@@ -13,11 +14,11 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *function;
     PyObject *brick;
-    PyObject *file;   /* UTF-8 already; NULL: the definition is not reported */
+    PyObject *file;   /* in UTF-8; NULL: the definition is not reported */
     unsigned long line;
     unsigned reported_by; /* the process (core_state.process) whose first call reported the definition */
     bool spans;       /* whether a call is a span; else only the definition is reported */
-    PyObject *dictionary; /* functools.wraps writes __name__, __wrapped__ and others here */
+    PyObject *dictionary; /* functools.wraps writes __name__, __wrapped__ and other attributes here */
     PyObject *weak;
 } Traced;
 
@@ -40,7 +41,7 @@ static PyObject *traced_call(PyObject *self, PyObject *const *args, size_t nargs
     return core_call_over(result, raised, ended == NULL);
 }
 
-/* Binds like the function. */
+/* Binds as a method, like the wrapped function. */
 static PyObject *traced_get(PyObject *self, PyObject *owner, PyObject *type)
 {
     PyObject *function = ((Traced *)self)->function;
@@ -59,7 +60,7 @@ static PyObject *traced_repr(PyObject *self)
     return PyUnicode_FromFormat("<traced %R>", ((Traced *)self)->function);
 }
 
-/* Pickled like a function: by its qualified name. */
+/* Pickles by the qualified name, like a function. */
 static PyObject *traced_reduce(PyObject *self, PyObject *unused) { return PyObject_GetAttrString(self, "__qualname__"); }
 static PyObject *traced_copy(PyObject *self, PyObject *unused) { return Py_NewRef(self); }
 
@@ -76,7 +77,7 @@ static int traced_clear(PyObject *self)
 {
     Traced *t = (Traced *)self;
     Py_CLEAR(t->dictionary);
-    return 0; /* the function stays while it can be called: its cycles go through its dictionary or ours */
+    return 0; /* keep the function while it can be called; reference cycles go through its dictionary or ours */
 }
 
 static void traced_dealloc(PyObject *self)
@@ -147,7 +148,7 @@ PyObject *core_traced(PyObject *module, PyObject *args)
         return NULL;
     t->vectorcall = traced_call;
     t->function = Py_NewRef(function);
-    t->brick = b; /* immortal: no reference is counted */
+    t->brick = b; /* never freed, so no reference is counted */
     t->file = file != Py_None ? Py_NewRef(file) : NULL;
     t->line = line;
     t->reported_by = 0;

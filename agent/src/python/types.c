@@ -2,7 +2,7 @@
 #include "methods.h"
 #include "span.h"
 
-/* __enter__ or __exit__ of a type. */
+/* The attribute __enter__ or __exit__ of a type. */
 typedef struct {
     PyObject_HEAD
 } Manager;
@@ -19,7 +19,7 @@ static PyObject *manager_get(PyObject *self, PyObject *owner, PyObject *type)
     return Py_NewRef(owner != NULL ? manager_of(owner) : self);
 }
 
-/* For type(b).__enter__(b), as contextlib.ExitStack calls it. */
+/* Handles type(b).__enter__(b), which contextlib.ExitStack calls. */
 static PyObject *manager_call(PyObject *self, PyObject *args, PyObject *keywords)
 {
     PyObject *owner = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : NULL;
@@ -49,7 +49,7 @@ static PyObject *brick_repr(PyObject *self)
     return PyUnicode_FromFormat("brick(%R)", ((Brick *)self)->name);
 }
 
-/* Pickled and copied by name: in another process, it becomes the handle of that name; a copy here is the same
+/* Pickles and copies by name. In another process, the result is the handle of that name; a copy here is the same
  * handle. */
 static PyObject *brick_reduce(PyObject *self, PyObject *unused)
 {
@@ -57,12 +57,12 @@ static PyObject *brick_reduce(PyObject *self, PyObject *unused)
 }
 
 PyDoc_STRVAR(brick_doc,
-"A named unit of work, made by brick(): a context manager, with start() and stop() where `with` does not fit.\n\n"
-"Any thread, task and greenlet may use it at the same time. It is pickled and copied by name.\n\n"
-"A call with keywords returns a span with amounts, which are added up like those of stop(), record() and defer().\n"
-"elements: the tokens, rows or values that the brick counts; bytes: read and written; both are integers from 0 to 2^48,\n"
-"0 if unknown. flops: floating-point operations. step: an integer or a string, the request or the iteration of the span;\n"
-"spans inside inherit it.\n\n"
+"A named unit of work, made by brick(): a context manager, with start() and stop() for code where `with` does not fit.\n\n"
+"All threads, tasks and greenlets may use a handle at the same time. It is pickled and copied by name.\n\n"
+"A call with keywords returns a span with amounts. The amounts of all spans are added up, as are those of stop(),\n"
+"record() and defer(). elements: the tokens, rows or values that the brick counts; bytes: read and written; both are\n"
+"integers from 0 to 2^48, 0 if unknown. flops: floating-point operations. step: an integer or a string, the request or\n"
+"the iteration of the span; spans inside inherit it.\n\n"
 ">>> norm = brick.brick(\"rms_norm\", category=\"norm\")\n"
 ">>> with norm:\n"
 "...     pass\n"
@@ -87,7 +87,7 @@ PyDoc_STRVAR(record_doc,
 "record($self, elapsed_ns, /, elements=0, bytes=0, flops=0)\n"
 "--\n\n"
 "Record a span that was timed elsewhere: by a device's events or a library's clock.\n\n"
-"It is a child of the open span, and reduces the self time of that span.\n\n"
+"The span is a child of the open span, whose self time shrinks by its duration.\n\n"
 ">>> kernel = brick.brick(\"moe_gemm\", category=\"ffn\")\n"
 ">>> kernel.record(1_250_000, elements=4096, flops=2 * 4096**2)\n");
 
@@ -100,7 +100,7 @@ _Static_assert(offsetof(Span, vectorcall) == sizeof(PyObject), "each of these ty
 static PyMemberDef brick_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Brick, vectorcall), READONLY, NULL},
     {"name", T_OBJECT, offsetof(Brick, name), READONLY, "Its name."},
-    {"category", T_OBJECT, offsetof(Brick, category), READONLY, "Its declared category, or None."},
+    {"category", T_OBJECT, offsetof(Brick, category), READONLY, "The declared category, or None."},
     {NULL, 0, 0, 0, NULL},
 };
 static PyMethodDef brick_methods[] = {
@@ -143,7 +143,7 @@ static PyType_Spec span_spec = {
 };
 
 PyDoc_STRVAR(layer_doc,
-"The result of layer(): a scope that gives its spans their layer. May be used again.\n\n"
+"The result of layer(): a scope whose spans have this layer. May be used several times.\n\n"
 ">>> third = brick.layer(3)\n"
 ">>> with third, brick.span(\"attention\"):\n"
 "...     pass\n");
@@ -176,10 +176,10 @@ int core_add_types(PyObject *module)
 {
     static const struct {
         PyType_Spec *spec;
-        PyTypeObject **type; /* created once, even if sys.modules is emptied and the module imported again */
+        PyTypeObject **type; /* created only once, even if the module is removed from sys.modules and imported again */
         bool is_public, manages;
     } all[] = {
-        {&manager_spec, &core_state.manager_type, false, false}, /* first: the types below need it */
+        {&manager_spec, &core_state.manager_type, false, false}, /* first, because the types below need it */
         {&brick_spec, &core_state.brick_type, true, true},
         {&span_spec, &core_state.span_type, true, true},
         {&layer_spec, &core_state.layer_type, true, true},

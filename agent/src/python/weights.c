@@ -1,8 +1,8 @@
 /* python/weights.c - weights(): watches a model's tensors.
  *
- * Owns the watched tensors: their users, their replacement when the model changes, the warnings. Must not know when a
- * tensor is read or where it is recorded (writer/weights.c). Invariant: only an unknown argument raises (in strict mode,
- * any error).
+ * Owns the watched tensors: who uses them, how they are replaced when the model changes, the warnings. Must not know
+ * when a tensor is read or where it is recorded (writer/weights.c). Invariant: only an unknown argument raises (in
+ * strict mode, any error).
  */
 #include "weights.h"
 #include "arguments.h"
@@ -16,36 +16,37 @@
 const char core_weights_doc[] = PyDoc_STR(
 "weights(tensors, /, *, rescan_s=None, generation=None, share=0.005)\n--\n\n"
 "Record the fingerprints of a model's parameters, now and again, so that they can be compared with other workers.\n\n"
-"tensors: a mapping of names to what fingerprint() takes, or a torch module with its parameters and buffers. This call\n"
-"reads all of them. Slices of at most 200 us at the ends of steps (`with step(...)`; a packed weight is read in one piece,\n"
-"which may take longer) read them again: when a daemon asks for it, and rescan_s seconds after the last time began; by\n"
-"default 300 s, or 200 times what that took, if it is longer.\n"
-"share: the largest part of the time for slices. A later call replaces an earlier one: call it again after an update.\n"
-"generation: an integer or a string, the same in all workers to compare; by default the number of such calls. Later\n"
-"checksums are compared within one generation only.\n\n"
-"A mapping is kept, and each slice looks its tensors up; of a module only weak references to its submodules are kept.\n"
+"tensors: a mapping of names to tensors (as for fingerprint()), or a torch module with its parameters and buffers. This\n"
+"call reads all of them. They are read again when a daemon asks for it, and rescan_s seconds after the last scan began; by\n"
+"default after 300 s, or after 200 times the duration of the last scan, if that is longer. A scan runs in slices of at\n"
+"most 200 us at the ends of steps (`with step(...)`); a packed weight is read in one piece, which may take longer.\n"
+"share: the largest part of the time for slices. generation: an integer or a string, the same in all workers to compare;\n"
+"by default the number of weights() calls. Only checksums of the same generation are compared. A later call replaces an\n"
+"earlier one: call it again after an update.\n\n"
+"A mapping is kept, and each slice looks its tensors up. Of a module, only weak references to its submodules are kept.\n"
 "Tensors of torch on a CUDA device are copied to the host, one at a time, by this call and when a daemon asks for it.\n\n"
 "Never raises. A tensor that cannot be read (on another device, sparse, of an unknown type) is counted, and the first one\n"
-"reported once. A tensor that changes while it is read has a fingerprint of neither state. A module's buffers named cache\n"
-"(`k_cache`) are left out, because requests write to them; for other such buffers give a mapping without them.\n\n"
+"is reported once. A tensor that changes while it is read has a fingerprint of neither state. A module's buffers named\n"
+"cache (`k_cache`) are left out, because requests write to them; if there are other such buffers, pass a mapping without\n"
+"them.\n\n"
 ">>> from array import array\n"
 ">>> brick.weights({\"model.layers.0.up.weight\": array(\"f\", [1, 2])}, rescan_s=3600)\n");
 
 /* ---- users ---------------------------------------------------------------- */
 
-/* The last user of replaced weights frees them. */
+/* Ends a use of the weights. The last user of weights that were replaced frees them. */
 static void leave(CoreWeights *w)
 {
     if (w->unpacked != NULL && (w->users > 1 || w->weights.read == w->unpacked_of))
-        ; /* still being read */
+        ; /* another call still reads them */
     else
         core_weights_forget_unpacked(w);
     if (--w->users == 0 && core_state.weights != w)
         core_weights_put_away(w);
 }
 
-/* Freeing the old ones may run Python code, which must find no weights: no turn sees the new ones before they are
- * loaded. */
+/* Replaces the watched weights. Freeing the old weights may run Python code, which must find no weights: no turn may
+ * see the new weights before they are loaded. */
 static void replace(CoreWeights *w)
 {
     CoreWeights *old;
@@ -60,7 +61,8 @@ static void replace(CoreWeights *w)
 
 /* ---- a model that changes ------------------------------------------------- */
 
-/* Takes over the data of equal packed weights, because unpacking takes long. Returns 0, or -1 with an exception set. */
+/* Takes over the results for packed weights that are unchanged, because unpacking takes long. Returns 0, or -1 with an
+ * exception set. */
 static int take_over(CoreWeights *w, const CoreWeights *old)
 {
     PyObject *numbers = PyDict_New();
@@ -88,7 +90,7 @@ static int take_over(CoreWeights *w, const CoreWeights *old)
     return wrong;
 }
 
-/* Replaces the weights by those of the changed model. */
+/* Replaces the weights by the weights of the changed model. */
 static int follow_model(CoreWeights *old, PyObject *model)
 {
     CoreWeights *w = core_weights_listed(model);
@@ -106,7 +108,7 @@ static int follow_model(CoreWeights *old, PyObject *model)
         brick_weights_go_on(&w->weights, &old->weights);
         replace(w);
     } else {
-        core_weights_put_away(w); /* another load has replaced it */
+        core_weights_put_away(w); /* another load has replaced these weights */
     }
     return 0;
 }
@@ -130,8 +132,8 @@ int core_weights_look(void *host)
 
 /* ---- load ----------------------------------------------------------------- */
 
-/* Warns of tensors without a fingerprint, and names the first one. Returns 0, or in strict mode -1 with an exception
- * set. */
+/* Warns of tensors without a fingerprint, and names the first such tensor. Returns 0, or in strict mode -1 with an
+ * exception set. */
 static int warn_unread(const CoreWeights *w)
 {
     static bool warned;
@@ -150,7 +152,7 @@ static int warn_unread(const CoreWeights *w)
     const char *text = name != NULL ? PyUnicode_AsUTF8(name) : NULL;
     snprintf(line, sizeof line, "brickd: %llu of %llu weights have no fingerprint; the first, %.300s: %s\n",
              (unsigned long long)unread, (unsigned long long)all->count, text != NULL ? text : "?",
-             w->why[0] != '\0' ? w->why : "it cannot be read");
+             w->why[0] != '\0' ? w->why : "the tensor cannot be read");
     Py_XDECREF(name);
     PyErr_Clear();
     if (core_strict()) {

@@ -1,7 +1,7 @@
 /* python/weights_hold.c - holds one watched tensor while the writer reads it.
  *
  * Owns how a tensor is found, unpacked or copied from a device, and why it cannot be read. Must not know which tensors
- * are watched. Invariant: no tensor is held between two slices.
+ * are watched. Invariant: between two slices, no tensor is held.
  */
 #include "weights_watched.h"
 #include "methods.h"
@@ -14,7 +14,7 @@ void core_weights_forget_unpacked(CoreWeights *w)
     w->unpacked = NULL;
 }
 
-/* Unpacking or copying a tensor takes long, so it is done once, and not in each slice. Takes over what was read. */
+/* Returns the tensor that `read` unpacks or copies. This takes long, so it is done once for all slices of a tensor. */
 static PyObject *unpacked(CoreWeights *w, uint64_t number, PyObject *read)
 {
     core_weights_forget_unpacked(w);
@@ -23,7 +23,7 @@ static PyObject *unpacked(CoreWeights *w, uint64_t number, PyObject *read)
     return Py_XNewRef(read);
 }
 
-/* A new reference; NULL if the tensor is gone, or with an exception set. */
+/* Returns the tensor as a new reference. Returns NULL if it no longer exists, or with an exception set. */
 static PyObject *find(CoreWeights *w, uint64_t number)
 {
     const struct entry *e = &w->entries[number];
@@ -46,8 +46,7 @@ static PyObject *find(CoreWeights *w, uint64_t number)
     return NULL;
 }
 
-/* Stores why the first unreadable tensor cannot be read, and clears the exception, but not an
- * interrupt. */
+/* Stores why the first unreadable tensor cannot be read. Clears the exception, unless it is an interrupt. */
 static void note_why(CoreWeights *w)
 {
     const CoreRaised raised = core_put_aside();
@@ -79,10 +78,10 @@ static enum brick_held failed(CoreWeights *w)
     return PyErr_Occurred() ? BRICK_NOT_NOW : BRICK_UNREADABLE;
 }
 
-/* Whether the object, which could not be held, can be copied from its device; then no exception is set any more. */
+/* Returns whether an object that could not be held can be copied from its device. If so, clears the exception. */
 static bool can_be_copied(const CoreWeights *w)
 {
-    const CoreRaised refused = core_put_aside(); /* a look-up would drop it */
+    const CoreRaised refused = core_put_aside(); /* a look-up would clear the exception */
     if (w->held.is_on_device && core_torch_is_tensor(w->object)) {
         core_forget(refused);
         return true;
@@ -94,7 +93,7 @@ static bool can_be_copied(const CoreWeights *w)
 /* Copies the object from its device and holds the copy. Returns 0, or -1 with an exception set. */
 static int hold_copy(CoreWeights *w, uint64_t number)
 {
-    core_weights_forget_unpacked(w); /* never two at once */
+    core_weights_forget_unpacked(w); /* never keep two copies at the same time */
     PyObject *copy = core_torch_host_copy(w->object);
     if (copy == NULL)
         return -1;
@@ -105,7 +104,7 @@ static int hold_copy(CoreWeights *w, uint64_t number)
 enum brick_held core_weights_hold(void *host, uint64_t number, struct brick_tensor *tensor)
 {
     CoreWeights *w = host;
-    w->unlocked = NULL; /* a fork may have left the parent's here */
+    w->unlocked = NULL; /* in a forked child, this may be the parent's */
     if (is_load(w) && PyErr_CheckSignals() != 0) /* the host gets the exception of its signal handler */
         return BRICK_NOT_NOW;
     w->object = find(w, number);

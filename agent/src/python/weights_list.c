@@ -25,7 +25,7 @@ void core_weights_put_away(CoreWeights *w)
     PyMem_Free(w);
 }
 
-/* Adds one tensor; takes over the place. */
+/* Adds one tensor. The list now owns the references in `place`. */
 static int watch(CoreWeights *w, uint64_t *room, PyObject *name, CorePlace place)
 {
     uint64_t *count = &w->weights.count;
@@ -84,8 +84,8 @@ static bool is_cache(PyObject *name)
     return false;
 }
 
-/* Returns a module's packed weights, and the names of tensors that are read in parts instead: two new references, or
- * NULL if torch is not loaded or does not know them. */
+/* Returns a module's packed weights, and the names of the tensors that these replace: two new references, or NULL if
+ * torch is not loaded or cannot list them. */
 static void packed_ones(PyObject *module, PyObject **found, PyObject **replaced)
 {
     *found = *replaced = NULL;
@@ -138,8 +138,8 @@ static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, PyObject 
     return wrong;
 }
 
-/* `method` lists the tensors in this table of each part. If a module raises, one unreadable tensor replaces the
- * remaining ones. */
+/* Adds the tensors that `method` lists; they are in this table of each submodule. If the module raises, one unreadable
+ * tensor stands for the remaining ones. */
 static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject *parts, PyObject *replaced,
                       const char *method, const char *table)
 {
@@ -163,8 +163,8 @@ static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject
     return wrong;
 }
 
-/* Returns the object that detects changes of the module: a new reference; None if it is not torch's; NULL if
- * unknown. */
+/* Returns the object that detects changes of the module: a new reference. Returns None if it is not a torch module;
+ * NULL if unknown. */
 static PyObject *structure_of(PyObject *module)
 {
     PyObject *helper = PyImport_ImportModule("brick_agent._torch.model_structure");

@@ -1,4 +1,4 @@
-/* python/weights_watched.h - the watched tensors of a model: a list, which tensor is held, who uses it. */
+/* python/weights_watched.h - the watched tensors of a model: the list, its users, and the tensor that is held now. */
 #ifndef BRICK_WEIGHTS_WATCHED_H
 #define BRICK_WEIGHTS_WATCHED_H
 
@@ -7,42 +7,42 @@
 
 #include "brick_weights.h"
 
-/* Where a tensor is found. */
+/* How to find a tensor. */
 struct entry {
-    PyObject *name;  /* the tensor's key, in a mapping */
-    CorePlace place; /* the tensor's place in a module; `of` is NULL: none */
-    PyObject *read;  /* called to get it, or NULL */
+    PyObject *name;  /* in a mapping: the tensor's key */
+    CorePlace place; /* in a module: the tensor's place; otherwise `of` is NULL */
+    PyObject *read;  /* a function that returns the tensor, or NULL */
 };
 
 struct CoreWeights {
     struct brick_weights weights;
-    unsigned users; /* running calls that use it */
-    PyThreadState *loader; /* the thread of a running load; in a forked child it may be the parent's */
+    unsigned users; /* number of running calls that use the list */
+    PyThreadState *loader; /* the thread of a running load; in a forked child, this may be the parent's thread */
     uint64_t generation;
-    PyObject *mapping; /* NULL: a module's */
+    PyObject *mapping; /* the mapping; NULL: the tensors are a module's */
     PyObject *structure; /* the structure of a torch module, or NULL */
     struct entry *entries;
-    PyObject *object; /* currently held */
-    PyObject *unpacked; /* the readings for that number, until all are known */
+    PyObject *object; /* the object that is held now */
+    PyObject *unpacked; /* the result of `read` for the current tensor, until it is recorded */
     uint64_t unpacked_of;
     CoreTensor held;
     PyThreadState *unlocked;
-    char why[200]; /* why the first unreadable one could not be read */
+    char why[200]; /* why the first unreadable tensor could not be read */
 };
 
 static inline bool core_is_interrupt(void) { return !PyErr_ExceptionMatches(PyExc_Exception); }
 
-/* weights_list.c: lists the tensors of a mapping or a module. NULL with an exception set. */
+/* In weights_list.c: lists the tensors of a mapping or a module. Returns NULL with an exception set. */
 CoreWeights *core_weights_listed(PyObject *tensors);
 void core_weights_put_away(CoreWeights *w);
 
-/* weights_hold.c: for the writer, which reads one tensor at a time. */
+/* In weights_hold.c: for the writer, which reads one tensor at a time. */
 enum brick_held core_weights_hold(void *host, uint64_t number, struct brick_tensor *tensor);
 void core_weights_release(void *host, uint64_t number);
 /* Drops the tensor that was unpacked or copied last. */
 void core_weights_forget_unpacked(CoreWeights *w);
 
-/* weights.c: for the writer. Returns whether it replaced the weights by those of a changed model. */
+/* In weights.c, for the writer: returns whether the weights were replaced, because the model has changed. */
 int core_weights_look(void *host);
 
 #endif

@@ -1,8 +1,8 @@
-/* writer/checksum.c - checksums: the fingerprints of a site's tensors go into the lane's event ring.
+/* writer/checksum.c - checksums: writes the fingerprints of a site's tensors into the lane's event ring.
  *
- * A fingerprint is taken separately from its record, because the kernel may overwrite its inputs, and outside of the
- * busy section. Tensors are not read while recording is off, for a site that is off, or while the ring is full. No
- * system call and no allocation, except for the first checksum of a process, of a lane and of a site.
+ * A fingerprint is taken before its record is written, because the kernel may overwrite its inputs. It is taken outside
+ * of the busy section. Tensors are not read while recording is off, for a site that is off, or while the ring is full.
+ * There is no system call and no allocation, except for the first checksum of a process, of a lane and of a site.
  */
 #include "checksum.h"
 #include "draw.h"
@@ -18,7 +18,7 @@ BRICK_ASSERT((int)BRICK_AGREES_LOCAL == (int)BRICK_LOCAL && (int)BRICK_AGREES_RE
              "the same numbers");
 
 #define SHAPE_MAX (sizeof((struct brick_output *)0)->shape / sizeof(uint64_t))
-BRICK_ASSERT(SHAPE_MAX == sizeof((struct brick_taken *)0)->shape / sizeof(uint64_t), "the number in the record");
+BRICK_ASSERT(SHAPE_MAX == sizeof((struct brick_taken *)0)->shape / sizeof(uint64_t), "as many dimensions as in the record");
 
 /* ---- sites -------------------------------------------------------------- */
 
@@ -54,11 +54,12 @@ struct brick_checked_place brick_checked_place_of(struct brick_thread *t, uint32
     return p;
 }
 
-/* Counts a visit. *before: earlier visits since the site was last at another step. Returns 0 without memory for the
- * count. */
+/* Counts a visit of the site. *before: visits before this one since the site's step last changed. Returns 0 without
+ * memory for the count. */
 static int count_visit(struct brick_thread *t, const struct brick_checked_place *p, uint64_t *before)
 {
-    const uint64_t visits = (uint64_t)2 << (63 - __builtin_clzll(t->segment->header->sites)); /* larger than the number of sites */
+    /* more entries than sites */
+    const uint64_t visits = (uint64_t)2 << (63 - __builtin_clzll(t->segment->header->sites));
     if (BRICK_UNLIKELY(t->visits == NULL)) {
         if (!brick_seldom(++t->unvisited))
             return 0;
@@ -78,8 +79,8 @@ static int count_visit(struct brick_thread *t, const struct brick_checked_place 
 
 /* ---- which steps, which sites -------------------------------------------- */
 
-/* Keeps the upper half of the hash, which decides in each epoch whether a step is drawn: the cache must not affect
- * this. */
+/* Keeps the upper half of the hash, which decides in each epoch whether a step is drawn. So the cache does not affect
+ * the draw. */
 uint64_t brick_step_after(uint64_t step, uint64_t filled)
 {
     const uint64_t drawn = brick_step_hash(step) & ~(uint64_t)UINT32_MAX;
@@ -107,7 +108,8 @@ int brick_checked_drawn(const struct brick_thread *t, const struct brick_checked
 
 static const struct brick_at here;
 
-/* Slots to keep free after the first: the rest of the record, and those that starts may not use. */
+/* Slots to keep free after the first: the rest of this record, and the slots reserved for measurements and
+ * finalizes. */
 static uint64_t kept_free(const struct brick_thread *t, uint32_t inputs)
 {
     return brick_kept_from_starts(t) + BRICK_CHECKED_SLOTS(inputs) - 1u;
@@ -188,8 +190,8 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
     struct brick_process *process = brick_process_of(brick_segment_now());
     struct brick_fingerprint_key secret;
     if (tensor != NULL && !brick_key_published(process, &secret))
-        return NULL; /* already reported; its checksum is dropped */
-    const char *refused = tensor == NULL ? "there is none" : brick_fingerprint(tensor, secret, &taken->fingerprint);
+        return NULL; /* already reported; the checksum is dropped */
+    const char *refused = tensor == NULL ? "no tensor was given" : brick_fingerprint(tensor, secret, &taken->fingerprint);
     if (refused != NULL) {
         brick_fetch_add(&process->reserved[BRICK_PROCESS_TENSORS_REFUSED], 1);
         taken->refused = 1;
@@ -203,7 +205,7 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
 
 static uint32_t saturated(uint64_t n) { return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX; }
 
-/* Not inlined: see fingerprint/fp_modes.h. */
+/* Not inlined, for the reason given in fingerprint/fp_modes.h. */
 static __attribute__((noinline)) void narrow(float to[2], double least, double most)
 {
     to[0] = (float)least;
@@ -242,7 +244,7 @@ void brick_put_output(const struct brick_thread *t, const struct brick_taken *ta
     brick_put_tensor(t, 2, taken);
 }
 
-/* Combines several inputs into one that differs if one of them differs. */
+/* Combines several inputs into one, which differs if any of them differs. */
 static struct brick_taken all_of(const struct brick_taken *inputs, uint32_t count)
 {
     struct brick_taken all = {.dtype = inputs[0].dtype};
@@ -267,7 +269,7 @@ static void put_inputs(const struct brick_thread *t, const struct brick_taken *i
     }
 }
 
-/* An invalid relation is counted as a bad amount, and recorded as local, which requires nothing. */
+/* An invalid relation is counted as an invalid amount and recorded as local, which requires no agreement. */
 static void put_relation(struct brick_thread *t, const struct brick_at *at, struct brick_checked *r)
 {
     const int named = at->of != 0 && at->of <= UINT16_MAX;
@@ -302,8 +304,9 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
         return outcome;
     }
     uint64_t position = at->position != NULL ? *at->position : 0;
-    int placed = p.value != 0 && (at->position != NULL || count_visit(t, &p, &position)); /* counts the visit in any case */
-    if (output->refused) { /* already counted when it was taken; not an attempt, so the sequence has no gap */
+    /* count_visit also counts visits that are not recorded */
+    int placed = p.value != 0 && (at->position != NULL || count_visit(t, &p, &position));
+    if (output->refused) { /* brick_take has counted this; without an attempt, the sequence has no gap */
         brick_event_over(t, now);
         return outcome | BRICK_REFUSED;
     }
@@ -311,7 +314,7 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
     const uint16_t slots = (uint16_t)BRICK_CHECKED_SLOTS(kept);
     if (p.value == 0)
         brick_fetch_add(&brick_process_of(t->segment)->reserved[BRICK_PROCESS_SITES_REFUSED], 1);
-    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* recorded as no layer */
+    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* recorded without a layer */
     brick_event_attempt(t);
     struct brick_checked *r = placed && output->dtype != 0 ? brick_event_slot(t, kept_free(t, kept)) : NULL;
     if (r == NULL) {

@@ -1,4 +1,4 @@
-/* writer/clock.c - which clock this process may trust, and how long its ticks are. */
+/* writer/clock.c - chooses a clock that this process can trust, and measures the length of its ticks. */
 #include "clock.h"
 #include "memory_limit.h"
 
@@ -8,8 +8,8 @@
 #include <cpuid.h>
 #endif
 
-/* The kernel stops using the TSC as its clock source when the counters of two cores disagree, so its choice decides.
- * The processor must also report that the counter has a constant rate and does not stop. */
+/* The kernel stops using the TSC as its clock source when the counters of two cores disagree. So the TSC is used only
+ * if the kernel uses it, and if the processor reports that the counter has a constant rate and does not stop. */
 uint32_t brick_clock_choose(const char *wish, const char *clocksource)
 {
     char text[32];
@@ -28,7 +28,7 @@ uint32_t brick_clock_choose(const char *wish, const char *clocksource)
 
 void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns)
 {
-    /* Returns the pair with the shortest time between its readings, out of a few. */
+    /* Take the pair with the shortest time between its two readings, out of a few. */
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < 5; i++) {
         uint64_t before = brick_ticks(clock);
@@ -46,8 +46,8 @@ void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns)
 
 #define LONG_NS INT64_C(1000000000) /* a pair is exact to about 50 ns */
 
-/* The baseline is the segment's age. When it is long enough, the length stays fixed, so the times of the same spans do
- * not change. A counter that went back, for example after a suspend, gives no length. */
+/* The length is computed over the segment's age. Once that is long enough, the length stays fixed, so the times of the
+ * same spans do not change. A counter that went back, for example after a suspend, gives no length. */
 double brick_clock_tick_ns(const struct brick_header *h)
 {
     static double known;

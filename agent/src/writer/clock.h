@@ -17,7 +17,8 @@ static inline uint64_t brick_ticks(uint32_t clock)
 {
 #if defined(__x86_64__)
     if (BRICK_LIKELY(clock == BRICK_CLOCK_TSC))
-        return __builtin_ia32_rdtsc(); /* not <x86intrin.h>: its 34,000 lines cost half of the compile time */
+        /* not <x86intrin.h>: that header has 34,000 lines and takes half of the compile time */
+        return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
     if (BRICK_LIKELY(clock == BRICK_CLOCK_CNTVCT)) {
         uint64_t v;
@@ -29,11 +30,11 @@ static inline uint64_t brick_ticks(uint32_t clock)
     return brick_clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
-/* Returns the best clock that `wish` allows. `clocksource`: the file with the name of the kernel's clock. */
+/* Returns the best clock that `wish` allows. `clocksource`: the file that names the kernel's clock source. */
 BRICK_HIDDEN uint32_t brick_clock_choose(const char *wish, const char *clocksource);
-/* Ticks and CLOCK_MONOTONIC_RAW, taken together. */
+/* Reads ticks and CLOCK_MONOTONIC_RAW at the same time. */
 BRICK_HIDDEN void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns);
-/* Returns the length of a segment's tick, from its first pair and a new one; 0 if unknown. */
+/* Returns the length of a segment's tick in ns, from the segment's first pair and a new pair; 0 if unknown. */
 BRICK_HIDDEN double brick_clock_tick_ns(const struct brick_header *h);
 
 #endif

@@ -1,4 +1,4 @@
-/* config.c - the settings of a segment: the host's configuration, and BRICKD_* variables for missing fields. */
+/* config.c - the settings of a segment: from the host's configuration, else from BRICKD_* variables. */
 #include "config.h"
 #include "clock.h"
 
@@ -44,7 +44,7 @@ static uint32_t power_of_two(uint32_t n, uint32_t most)
     return n >= most ? most : n <= 1 ? n : UINT32_C(1) << (32 - __builtin_clz(n - 1));
 }
 
-/* Truncates at a character border. A byte that would break a line or a path becomes '_'. */
+/* Truncates at a character border, and replaces a byte that would break a line or a path with '_'. */
 static void label(uint8_t *to, size_t size, const char *text)
 {
     size_t length = strlen(text);
@@ -55,7 +55,7 @@ static void label(uint8_t *to, size_t size, const char *text)
         to[i] = (uint8_t)text[i] < 0x20 || text[i] == 0x7F || text[i] == '/' ? '_' : (uint8_t)text[i];
 }
 
-/* A number, or coordinates such as "0.tp3.pp1", or a name. */
+/* A worker is a number, coordinates such as "0.tp3.pp1", or a name. */
 static void worker_label(struct brick_header *h, const char *worker)
 {
     char *rest;
@@ -65,7 +65,8 @@ static void worker_label(struct brick_header *h, const char *worker)
     label(h->coordinates, sizeof h->coordinates, *rest != 0 ? worker : ""); /* more than a number */
 }
 
-/* Returns the rate of steps: "off", "all" or "1/16". Returns 0 if it is not set; sets *wrong for other values. */
+/* Returns the rate of steps: "off", "all" or "1/16". Returns 0 if the variable is not set; sets *wrong for other
+ * values. */
 static uint32_t rate_setting(int *wrong)
 {
     const char *value = setting(NULL, "BRICKD_FINGERPRINTS", "");

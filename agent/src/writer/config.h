@@ -4,15 +4,15 @@
 
 #include "segment_file.h"
 
-/* BRICKD=0: do not record this process. */
+/* Returns whether BRICKD=0 turns recording off for this process. */
 BRICK_HIDDEN int brick_config_is_off(void);
-/* Gives the worker of the configuration, if there is one, to a forked child that had its parent's plan. */
+/* Sets the configuration's worker name, if there is one, in the plan that a forked child got from its parent. */
 BRICK_HIDDEN void brick_plan_name_child(struct brick_plan *plan, const struct brick_config *config);
-/* Whether a segment of this plan has this service and this worker. NULL or empty: not given. */
+/* Returns whether a segment of this plan has this service and this worker. NULL or an empty text matches any. */
 BRICK_HIDDEN int brick_plan_is_of(const struct brick_plan *plan, const char *service, const char *worker);
 /* Rounds the given sizes of tables as brick_plan_make does. */
 BRICK_HIDDEN void brick_config_round(struct brick_config *config);
-/* Returns NULL, or a constant text that says what is wrong with the configuration. */
+/* Returns NULL, or a constant error text about the configuration. */
 BRICK_HIDDEN const char *brick_plan_make(struct brick_plan *plan, const struct brick_config *config);
 
 #endif

@@ -1,7 +1,7 @@
-/* writer/deferred.c - deferred work: an event for its start, for a device's measurement, for a wait of the host.
+/* writer/deferred.c - deferred work: events for a start, for a device's measurement, and for a wait of the host.
  *
- * Events go into the lane's event ring, whether or not a consumer asks for the span ring. No system call, no allocation,
- * no lock and no call into the host, except for a lane's first event.
+ * Events go into the lane's event ring, even if no consumer has turned the span ring on. There is no system call, no
+ * allocation, no lock and no call into the host, except for a lane's first event.
  */
 #include "deferred.h"
 #include "event_ring.h"
@@ -11,7 +11,7 @@
 
 #define NUMBER_BITS 48
 
-/* Unique in the process. A forked child continues its parent's numbers, so it never repeats an id of the parent. */
+/* An id is unique in the process. A forked child continues its parent's numbers, so it never repeats a parent's id. */
 static uint64_t next_id(struct brick_thread *t)
 {
     brick_store_relaxed(&t->given, t->given + 1);
@@ -27,10 +27,12 @@ static int is_given(const struct brick_thread *self, uint64_t id)
     return number > t->inherited && number <= brick_load_relaxed(&t->given);
 }
 
-/* Converts a time of CLOCK_MONOTONIC_RAW to ticks; returns `now` if it is not in the past or cannot be converted. */
+/* Converts a time of CLOCK_MONOTONIC_RAW to ticks. Returns `now` if the time is not in the past or cannot be
+ * converted. */
 static uint64_t ticks_at(const struct brick_thread *t, uint64_t ns, uint64_t now)
 {
-    const double ago_ns = (double)(int64_t)(brick_clock_ns(CLOCK_MONOTONIC_RAW) - ns); /* first, because `now` was read just before */
+    /* read this clock first, because `now` was read just before */
+    const double ago_ns = (double)(int64_t)(brick_clock_ns(CLOCK_MONOTONIC_RAW) - ns);
     const double tick_ns = brick_clock_tick_ns(t->segment->header);
     if (!(tick_ns > 0) || !(ago_ns > 0) || ago_ns >= tick_ns * (double)now)
         return now;
@@ -64,7 +66,7 @@ unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *star
     elements = brick_checked(t, elements);
     bytes = brick_checked(t, bytes);
     brick_event_attempt(t);
-    /* Path "other" counts ticks, so work without a path is not added to it. */
+    /* Path "other" counts ticks, so deferred work, which counts ns, is not added to it. */
     struct brick_defer *r = path != BRICK_OTHER ? brick_event_slot(t, brick_kept_from_starts(t)) : NULL;
     if (r == NULL) {
         outcome |= brick_event_dropped(t, BRICK_KIND_DEFER);
@@ -86,7 +88,7 @@ unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *star
     return outcome;
 }
 
-/* Pending work ends even if recording was switched off, like open spans. */
+/* Pending work can end while recording is off, like open spans. */
 static struct brick_thread *enter_to_end(unsigned *outcome)
 {
     struct brick_thread *t = brick_self;
@@ -105,7 +107,8 @@ static int is_off(const struct brick_thread *t)
 unsigned brick_finalize(const uint64_t *stream)
 {
     unsigned outcome = BRICK_DONE;
-    if (!brick_agent_owns() || !brick_pending_any(stream)) /* before its first record, a child has its parent's */
+    /* before its first record, a forked child still has its parent's pending work */
+    if (!brick_agent_owns() || !brick_pending_any(stream))
         return outcome;
     struct brick_thread *t = enter_to_end(&outcome);
     if (t == NULL)
@@ -113,7 +116,8 @@ unsigned brick_finalize(const uint64_t *stream)
     brick_event_attempt(t);
     struct brick_finalize *r = brick_event_slot(t, 0);
     if (r != NULL)
-        brick_pending_cover(stream); /* before the clock is read, so all counted work began before the reading */
+        /* done before the clock is read, so that all covered work began before that reading */
+        brick_pending_cover(stream);
     const uint64_t now = brick_ticks(brick_agent.clock);
     if (r == NULL) {
         outcome |= brick_event_dropped(t, BRICK_KIND_FINALIZE);
@@ -131,7 +135,7 @@ unsigned brick_finalize(const uint64_t *stream)
 unsigned brick_measured(uint64_t id, uint64_t elapsed_ns)
 {
     unsigned outcome = BRICK_DONE;
-    if (id == 0) /* the start was dropped, and counted then */
+    if (id == 0) /* brick_defer dropped the start and counted that */
         return outcome;
     struct brick_thread *t = enter_to_end(&outcome);
     if (t == NULL)

@@ -27,8 +27,8 @@ static inline uint32_t brick_draw(uint64_t step, uint32_t epoch)
     return (uint32_t)(brick_splitmix64(upper | epoch / BRICK_EPOCH_TURNS) >> 32) ^ brick_bits_reversed(epoch);
 }
 
-/* Returns the current epoch. The coarse clock is read from memory (no system call), once per step or sampled call.
- * Without it, the word of a killed daemon would be valid forever. */
+/* Returns the current epoch. Checks whether the daemon's epoch word is still valid, so that the word of a killed daemon
+ * does not count forever. The coarse clock is read from memory (no system call), once per step or sampled call. */
 static inline uint32_t brick_epoch_now(const struct brick_thread *t)
 {
     const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);

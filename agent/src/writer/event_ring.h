@@ -4,7 +4,8 @@
 
 #include "record_path.h"
 
-/* After this, an event is either recorded or dropped. A gap in the sequence numbers shows a drop. */
+/* Counts an attempt: from here on, the event is either recorded or dropped. A gap in the sequence numbers shows a
+ * drop. */
 static inline void brick_event_attempt(struct brick_thread *t)
 {
     brick_add(&t->line->event_attempts, 1);
@@ -17,7 +18,7 @@ static inline unsigned brick_event_dropped(struct brick_thread *t, enum brick_ki
     return BRICK_REFUSED;
 }
 
-/* Returns the slot `ahead` slots after the next record's first one, around the ring's end. */
+/* Returns the slot that is `ahead` slots after the first slot of the next record, wrapping around the ring. */
 static inline struct brick_record *brick_event_at(const struct brick_thread *t, uint64_t ahead)
 {
     return &t->event_ring.records[(t->event_ring.head + ahead) & (t->event_ring.slots - 1)];
@@ -32,7 +33,7 @@ static inline int brick_event_room(struct brick_thread *t, uint64_t kept)
            && brick_ring_room(t, ring, &brick_consumer_of(t->segment, t->number)->event, kept);
 }
 
-/* Returns the next record's first slot, with `kept` more slots free after it. NULL: no room, or no memory. */
+/* Returns the first slot of the next record, with `kept` more slots free after it; NULL without room or memory. */
 static inline void *brick_event_slot(struct brick_thread *t, uint64_t kept)
 {
     if (!brick_event_room(t, kept))
@@ -41,14 +42,14 @@ static inline void *brick_event_slot(struct brick_thread *t, uint64_t kept)
     return brick_event_at(t, 0);
 }
 
-/* The last eighth of the ring is reserved for ends, and the last eighth of that for finalizes, which end most work. */
+/* The last eighth of the ring is reserved for measurements and finalizes, and the last eighth of that for finalizes. */
 static inline uint64_t brick_kept_from_starts(const struct brick_thread *t) { return (t->event_ring.slots + 7) / 8; }
 static inline uint64_t brick_kept_from_measurements(const struct brick_thread *t)
 {
     return (t->event_ring.slots + 63) / 64;
 }
 
-/* Publishes a record by its first slot; the others are already written. */
+/* Publishes a record, given its first slot. Its other slots are already written. */
 static inline void brick_event_publish(struct brick_thread *t, void *record, enum brick_kind kind, uint16_t slots)
 {
     struct brick_record *r = (struct brick_record *)record;
@@ -58,7 +59,8 @@ static inline void brick_event_publish(struct brick_thread *t, void *record, enu
     BRICK_POINT("event_sequence");
     brick_store_release(&r->sequence, brick_load_relaxed(&line->event_attempts)); /* O9 */
     BRICK_POINT("event_counted");
-    brick_add(&line->event_records, 1); /* before the head: a consumer must not read more records than are counted */
+    /* counted before the head moves, so that a consumer never reads more records than are counted */
+    brick_add(&line->event_records, 1);
     BRICK_POINT("event_head");
     t->event_ring.head += slots;
     brick_store_release(&line->event_head, t->event_ring.head); /* O10 */

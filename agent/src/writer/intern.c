@@ -1,5 +1,5 @@
-/* writer/intern.c - assigns numbers to names, paths and sites. Cold: once per name, place in the call tree and site.
- * Several threads may run this at the same time; none waits (struct brick_entry). */
+/* writer/intern.c - assigns numbers to names, paths and sites. Runs rarely: once per name, place in the call tree and
+ * site. Several threads may run it at the same time, and none waits (struct brick_entry). */
 #include "intern.h"
 #include "sensitive.h"
 
@@ -33,7 +33,7 @@ int brick_tables_make(struct brick_tables *t, const struct brick_header *h)
 
 /* ---- names ------------------------------------------------------------- */
 
-/* Raises the readers' counter to the writer's own counter; never lowers it. */
+/* Raises the counter that readers see to the writer's own counter; never lowers it. */
 static void raise_to(uint64_t *counter, uint64_t value)
 {
     uint64_t now = brick_load_relaxed(counter);
@@ -41,8 +41,8 @@ static void raise_to(uint64_t *counter, uint64_t value)
         continue;
 }
 
-/* Returns the next number, or `room` if none is free. Compares before it takes a number, so that the counter cannot
- * exceed the room. */
+/* Returns the next number, or `room` if none is free. Compares before it takes a number, so the counter cannot exceed
+ * `room`. */
 static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
 {
     uint64_t number = brick_load_relaxed(next) < room ? brick_fetch_add(next, 1) : room; /* O4 */
@@ -52,7 +52,7 @@ static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
     return number;
 }
 
-/* Returns whether the name has memory. If not, it is a hole and must not be touched. */
+/* Returns whether the name has memory. If not, it is a hole in the file and must not be touched. */
 static int name_is_there(const struct brick_segment *s, uint64_t number)
 {
     const uint64_t block = number / BRICK_BLOCK;
@@ -86,8 +86,7 @@ static int name_is(const struct brick_name *slot, const uint8_t *text, size_t le
     return (word & BRICK_NAME_LENGTH) == length && memcmp(slot->text, text, length) == 0;
 }
 
-/* Truncates at a character border and appends eight digits of the hash. Keeps the word that makes the name
- * sensitive. */
+/* Truncates at a character border and appends eight digits of the hash. Keeps the word that makes a name sensitive. */
 static size_t name_cut(uint8_t *cut, const char *text, size_t length)
 {
     static const char hex[] = "0123456789abcdef";
@@ -127,7 +126,7 @@ uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, cons
         if (number != 0) {
             if (!name_is(&names[number - 1], text, length))
                 continue;
-            if (mine < room) /* another thread interned it first */
+            if (mine < room) /* another thread interned the name first */
                 brick_store_release32(&names[mine].word, BRICK_NAME_READY | BRICK_NAME_VOID);
             return number - 1;
         }
@@ -142,13 +141,13 @@ uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, cons
         }
         if (brick_claim32(&t->numbers[place], 0, (uint32_t)mine + 1))
             return (uint32_t)mine;
-        place = (place - 1) & t->number_mask; /* look at the value of another thread */
+        place = (place - 1) & t->number_mask; /* look again: another thread has changed this entry */
     }
 }
 
 /* ---- paths ------------------------------------------------------------- */
 
-/* Recursion: returns the nearest ancestor with the same brick and layer. */
+/* Recursion: returns the path of the nearest ancestor with the same brick and layer. */
 static uint32_t ancestor_like(const uint64_t *paths, uint64_t key)
 {
     uint64_t same = key >> 16;
@@ -164,7 +163,7 @@ static uint32_t ancestor_like(const uint64_t *paths, uint64_t key)
 static void entry_put(struct brick_tables *t, uint64_t key, uint64_t value)
 {
     if ((value & BRICK_ENTRY_AGAIN) != 0 && brick_fetch_add(&t->recursions, 1) > t->entry_mask / 2)
-        return; /* found the slow way each time */
+        return; /* without an entry, the recursion is searched each time */
     for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
         struct brick_entry *e = &t->entries[i];
         uint64_t free_value = 0;
@@ -176,7 +175,7 @@ static void entry_put(struct brick_tables *t, uint64_t key, uint64_t value)
     }
 }
 
-/* Also searches past entries that are claimed but not published. */
+/* Like brick_entry_find, but also searches behind entries that are claimed and not yet published. */
 static uint64_t entry_find_all(const struct brick_tables *t, uint64_t key)
 {
     for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
@@ -191,12 +190,12 @@ static uint64_t entry_find_all(const struct brick_tables *t, uint64_t key)
 
 uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key)
 {
-    /* Spans of "other" may nest, like a recursion. */
+    /* Spans of "other" may nest like a recursion. */
     const uint64_t other = BRICK_OTHER | BRICK_ENTRY_AGAIN;
     if (brick_key_parent(key) == BRICK_OTHER)
-        return other; /* below "other", all paths are "other" */
+        return other; /* all paths below "other" are "other" */
     if (brick_key_name(key) >= s->header->names)
-        return other; /* this is not the number of a name: a reader would refuse the whole segment */
+        return other; /* no name has this number: with it, a reader would refuse the whole segment */
     uint64_t value = entry_find_all(t, key);
     if (value != 0)
         return value;
@@ -222,7 +221,8 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
 
 int brick_name_is_given(const struct brick_segment *s, uint32_t number)
 {
-    if (number == BRICK_OTHER || number >= s->header->names || !name_is_there(s, number)) /* "other" represents many kernels */
+    /* name 0 stands for many kernels */
+    if (number == BRICK_OTHER || number >= s->header->names || !name_is_there(s, number))
         return 0;
     return (brick_load_acquire32(&brick_names_of(s)[number].word) & (BRICK_NAME_READY | BRICK_NAME_VOID)) == BRICK_NAME_READY;
 }
@@ -259,7 +259,7 @@ uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint
 void brick_tables_begin(struct brick_tables *t, struct brick_segment *s)
 {
     const uint64_t number = take_number(&t->next_name, s->header->names, &brick_process_of(s)->names);
-    if (name_has_memory(s, number)) /* not found by its text: a host's "other" is a different name */
+    if (name_has_memory(s, number)) /* name 0 is not in the hash table: a host may have a different name "other" */
         name_write(&brick_names_of(s)[number], (const uint8_t *)"other", 5);
     take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
     brick_store_release(&brick_paths_of(s)[BRICK_OTHER], brick_path_key(BRICK_ROOT, BRICK_OTHER, BRICK_NO_LAYER, 0));
@@ -272,11 +272,12 @@ static int name_copy(struct brick_segment *to, const struct brick_segment *from,
     const struct brick_name *source = &brick_names_of(from)[number];
     uint32_t word = brick_load_acquire32(&source->word);
     if ((word & BRICK_NAME_READY) == 0)
-        return 1; /* another thread is writing it, or was at the fork: its number is not in use here */
+        return 1; /* another thread is writing the name, or was at the fork; no record here uses its number */
     if (!name_has_memory(to, number))
         return 0;
     struct brick_name *slot = &brick_names_of(to)[number];
-    brick_claim32(&slot->category, 0, brick_load_relaxed32(&source->category)); /* even if the name was copied before */
+    /* also for a name that was copied before */
+    brick_claim32(&slot->category, 0, brick_load_relaxed32(&source->category));
     if (brick_load_acquire32(&slot->word) != 0)
         return 1;
     memcpy(slot->text, source->text, word & BRICK_NAME_LENGTH);
@@ -311,7 +312,7 @@ int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const st
 
 void brick_tables_forked(struct brick_tables *t)
 {
-    for (uint64_t i = 0; i <= t->entry_mask; i++) /* claimed by a thread that does not exist after the fork */
-        if (t->entries[i].key == 0 && t->entries[i].value != 0) /* a page that is not written stays shared with the parent */
+    for (uint64_t i = 0; i <= t->entry_mask; i++) /* free the claims of threads that do not exist in the child */
+        if (t->entries[i].key == 0 && t->entries[i].value != 0) /* a page without a store stays shared with the parent */
             t->entries[i].value = 0;
 }

@@ -4,9 +4,9 @@
 
 #include "segment_file.h"
 
-/* The number of a path or site by its key, in private memory. The value claims an entry, and the key publishes it. So
- * no thread waits: a thread skips a claimed entry. In the worst case, a key has two numbers, and readers add up their
- * summaries. */
+/* Maps the key of a path or site to its number, in private memory. A thread claims an entry with the value and
+ * publishes it with the key. No thread waits, because a thread skips an entry that another thread has claimed. In the
+ * worst case, a key gets two numbers, and readers add up their summaries. */
 struct brick_entry {
     uint64_t key;   /* 0 until published (O3) */
     uint64_t value; /* number | flags; 0 = free */
@@ -21,8 +21,8 @@ struct brick_tables {
     uint32_t entry_shift;
     uint32_t *numbers; /* name number + 1 by hash; 0 = free */
     uint64_t number_mask;
-    uint64_t recursions; /* entries of recursions: limited, so that the table stays sparse */
-    uint64_t next_name;  /* this is not in the segment, so no number is assigned twice after a segment is lost */
+    uint64_t recursions; /* number of entries for recursions; it is limited, so that the table stays sparse */
+    uint64_t next_name;  /* not in the segment, so that numbers continue after a segment is lost */
     uint64_t next_path, next_site;
 };
 
@@ -31,13 +31,13 @@ static inline uint64_t brick_entry_place(const struct brick_tables *t, uint64_t 
     return key * UINT64_C(0x9E3779B97F4A7C15) >> t->entry_shift;
 }
 
-/* Returns a site's key in the private table. No span has its unit: paths below path 0 are in the same table. */
+/* Returns a site's key in the private table, which also has paths. No path has the unit 0x7F. */
 static inline uint64_t brick_site_entry(uint32_t name, uint32_t layer) { return brick_site_key(name, layer, 0x7F); }
-/* The same for a parameter: it is never off, because its values reveal nothing about customers, whatever its name is.
- * */
+/* Returns the key of a parameter's site. Such a site is never off, because its values reveal nothing about
+ * customers. */
 static inline uint64_t brick_weight_entry(uint32_t name, uint32_t layer) { return brick_site_key(name, layer, 0x7E); }
 
-/* Returns the value of a key's published entry. 0: not published (path 0 has no entry). */
+/* Returns the value of the key's published entry; 0 if it is not published (path 0 has no entry). */
 static inline uint64_t brick_entry_find(const struct brick_tables *t, uint64_t key)
 {
     for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
@@ -57,18 +57,18 @@ BRICK_HIDDEN void brick_tables_begin(struct brick_tables *t, struct brick_segmen
 BRICK_HIDDEN int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const struct brick_segment *from);
 /* In a forked child: undoes the claims of other threads. */
 BRICK_HIDDEN void brick_tables_forked(struct brick_tables *t);
-/* Returns the name's number; interns it if a number below `room` is free. Else BRICK_OTHER, counted if `room` is the
- * limit. */
+/* Returns the number of the name, and interns the name if a number below `room` is free. Otherwise returns BRICK_OTHER,
+ * and counts this if `room` is the limit of all names. */
 BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *text, size_t length,
                                         uint64_t room);
-/* Like brick_name, for marks, which may use half of the names. */
+/* brick_name for marks, which may use half of the names. */
 BRICK_HIDDEN uint32_t brick_name_for_mark(const char *text, size_t length, const char *category);
 /* Returns whether marks may take one more name. */
 BRICK_HIDDEN int brick_room_for_marks(void);
-/* Returns whether a name has this number; a host may pass any number. "Other" is not a name. */
+/* Returns whether the number belongs to a name other than "other". A host may pass any number. */
 BRICK_HIDDEN int brick_name_is_given(const struct brick_segment *s, uint32_t number);
 BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key);
-/* Returns 0 if the kernel has no name or there is no room. */
+/* Returns the value of the site's entry; 0 if the kernel has no name or there is no room. */
 BRICK_HIDDEN uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint64_t entry);
 
 #endif

@@ -1,5 +1,5 @@
-/* writer/kernel_source.c - writes the sources of kernels into the event ring, in pieces. A piece without room stays with
- * the host for a later call; only a text that is too long is dropped. */
+/* writer/kernel_source.c - writes the sources of kernels into the event ring, in pieces. The host keeps a piece without
+ * room for a later call. Only a text that is too long is dropped. */
 #include "event_ring.h"
 
 #include "brick_graph.h"
@@ -23,7 +23,7 @@ static uint64_t label_length(const char *label)
 
 static uint64_t pieces_of(uint64_t length) { return (length + BRICK_SOURCE_PIECE - 1) / BRICK_SOURCE_PIECE; }
 
-/* Writes a piece by its number, counted over all parts. */
+/* Writes the piece with this number, counted over all parts. */
 static void write_piece(struct brick_source_piece *r, const struct part *parts, uint64_t number)
 {
     uint32_t which = BRICK_SOURCE_NAME;

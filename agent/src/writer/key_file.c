@@ -1,8 +1,8 @@
-/* writer/key_file.c - the key of the service's checksums: read once, or made by the first process that needs it.
+/* writer/key_file.c - the key of the service's checksums, read once or created by the first process that needs it.
  *
- * The file has 48 hexadecimal digits, and only its user may read it: 32 for the key, which is never published, and 16
- * for its name, which is in the segment and is also random. Knows nothing of tensors. Allocates nothing and takes no
- * lock. The result is final for the process, except after a temporary error.
+ * The file has 48 hexadecimal digits, and only its user may read it. 32 digits are the key, which is never published.
+ * 16 are the key's name, which is also random; the segment shows it. This file knows nothing of tensors, allocates
+ * nothing and takes no lock. The result is final for the process, except after a temporary error.
  */
 #include "key_file.h"
 
@@ -17,12 +17,12 @@
 
 #define KEY_DIGITS 32
 #define DIGITS (KEY_DIGITS + 16)
-#define SHORT_DIGITS 32 /* from an older brick-agent with keys of 64 bits */
+#define SHORT_DIGITS 32 /* the format of an older brick-agent, with keys of 64 bits */
 #define TEMPORARY ".0123456789abcdef" /* the suffix of the temporary file */
 
 struct key_path {
     char path[4096 - sizeof TEMPORARY];
-    int is_given; /* named by BRICKD_KEY_FILE: its directory is not created */
+    int is_given; /* BRICKD_KEY_FILE names the file, so its directory is not created */
 };
 
 static int key_path_find(struct key_path *p)
@@ -65,10 +65,10 @@ static const char *secret_of(const char *text, struct brick_secret *secret)
     return (secret->key.words[0] | secret->key.words[1]) == 0 || secret->name == 0 ? "has a key of zeros, expected 48 random hexadecimal digits" : NULL;
 }
 
-/* Reads a key file. Returns NULL, or an error text, with errno if the system gives one. */
+/* Reads a key file. Returns NULL, or an error text; sets errno if the system reported the error. */
 static const char *secret_read(const char *path, struct brick_secret *secret)
 {
-    char text[DIGITS + 3] = {0}; /* digits, newline, one byte too many, zero */
+    char text[DIGITS + 3] = {0}; /* 48 digits, a newline, one byte to detect a longer file, a zero */
     struct stat status;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
@@ -130,7 +130,7 @@ static void secret_make(const struct key_path *p)
     errno = error;
 }
 
-/* Returns whether an error may be temporary: it comes from the process or the machine, not from the file. */
+/* Returns whether an error may be temporary: then its cause is the process or the machine, not the file. */
 static int passes(int error)
 {
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR || error == EAGAIN || error == ENOSPC
@@ -149,7 +149,7 @@ static void complain(const char *what, const char *path, const char *wrong)
 
 #define WITHOUT "checksums are made without"
 
-/* Returns 1 if the result is final, even without a key. */
+/* Returns 1 if the result is final, even if there is no key. */
 static int secret_get(struct brick_secret *secret, int warns)
 {
     struct key_path place;
@@ -165,7 +165,7 @@ static int secret_get(struct brick_secret *secret, int warns)
         const int error = errno;
         wrong = secret_read(place.path, secret);
         if (wrong != NULL && errno == ENOENT)
-            errno = error; /* why it was not created */
+            errno = error; /* the reason why the file was not created */
     }
     if (wrong == NULL)
         return 1;
@@ -183,8 +183,8 @@ int brick_secret(struct brick_secret *secret)
 {
     static struct brick_secret result;
     static uint32_t state;   /* 1: a thread stores the result; 2: it is stored */
-    static uint32_t failed;  /* the last attempt failed */
-    static uint64_t requests; /* requests since then */
+    static uint32_t failed;  /* 1: the last attempt failed */
+    static uint64_t requests; /* requests since the last attempt */
     if (BRICK_LIKELY(brick_load_acquire32(&state) == 2)) {
         *secret = result;
         return 1;
@@ -203,6 +203,6 @@ int brick_secret(struct brick_secret *secret)
         brick_store_release32(&state, 2);
     } else if (brick_load_acquire32(&state) == 2) {
         *secret = result;
-    } /* else keep this thread's result: it is from the same file */
+    } /* otherwise use this thread's result, which comes from the same file */
     return 1;
 }

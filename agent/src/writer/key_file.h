@@ -5,11 +5,11 @@
 #include "common.h"
 
 struct brick_secret {
-    struct brick_fingerprint_key key; /* 0: there is none */
-    uint64_t name;                    /* shows other workers whether they have the same key */
+    struct brick_fingerprint_key key; /* 0: no key */
+    uint64_t name;                    /* shows whether two workers have the same key */
 };
-/* Reads or creates the key at its first use. After that it never changes, so no process makes checksums with two keys.
- * Returns 0 if it is temporarily unavailable. */
+/* Returns the key; reads or creates it at its first use. The key never changes after that, so all checksums of a
+ * process use one key. Returns 0 if the key is temporarily unavailable. */
 BRICK_HIDDEN int brick_secret(struct brick_secret *secret);
 
 #endif

@@ -1,9 +1,9 @@
-/* writer/lane.c - the memory of a lane, and its move into the segment that replaced a lost one. */
+/* writer/lane.c - the memory of a lane, and the move of a lane into the segment that replaces a lost one. */
 #include "lane.h"
 
 #include <string.h>
 
-/* The control page of threads that no longer own their segment. */
+/* The control page for threads that no longer own their segment. */
 static const struct brick_control retired = {.flags = BRICK_CONTROL_OFF};
 
 void brick_threads_retire(uint32_t lanes)
@@ -12,7 +12,7 @@ void brick_threads_retire(uint32_t lanes)
         __atomic_store_n(&brick_agent.threads[n].control, &retired, __ATOMIC_RELEASE);
 }
 
-/* Acquire: the next load of the segment finds its replacement. */
+/* Acquire: a load of the segment after this one finds the replacement. */
 int brick_lane_retired(const struct brick_thread *t) { return __atomic_load_n(&t->control, __ATOMIC_ACQUIRE) == &retired; }
 
 int brick_nodes_more(struct brick_thread *t)
@@ -63,7 +63,8 @@ int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t 
     return ring->memory == BRICK_MEMORY_THERE;
 }
 
-/* Follows this segment's control page from now on. O18: without the second look, it would overwrite a reopen's mark. */
+/* Uses this segment's control page from now on. O18: without the second check, the store would overwrite a reopen's
+ * mark. */
 static void orders_from(struct brick_thread *t, const struct brick_segment *s)
 {
     __atomic_store_n(&t->control, brick_control_of(s), __ATOMIC_RELAXED);
@@ -90,7 +91,7 @@ int brick_lane_bind(struct brick_thread *t, struct brick_segment *s)
                && brick_block_commit(t, BRICK_OTHER));
 }
 
-/* A lane's content in a lost segment. */
+/* The content of a lane in a lost segment. */
 struct left {
     const struct brick_segment *segment;
     const struct brick_lane *line;
@@ -98,9 +99,9 @@ struct left {
     const struct brick_summary *summaries;
     uint64_t committed[16];
 };
-BRICK_ASSERT(sizeof ((struct left *)0)->committed == sizeof ((struct brick_thread *)0)->committed, "the same blocks");
+BRICK_ASSERT(sizeof ((struct left *)0)->committed == sizeof ((struct brick_thread *)0)->committed, "both have the same blocks");
 
-/* Copies one block of summaries, entry by entry like any other change (O5 to O7), because a reader may read them. */
+/* Copies one block of summaries, each entry under its sequence (O5 to O7), because a reader may be reading it. */
 static void block_move(struct brick_thread *t, const struct left *old, uint32_t first)
 {
     for (uint32_t path = first; path < first + BRICK_BLOCK; path++) {
@@ -115,8 +116,8 @@ static void block_move(struct brick_thread *t, const struct left *old, uint32_t 
     }
 }
 
-/* Copies the lane's content into the segment that replaced a lost one; only the lane's thread may write to either. Totals
- * and ledger continue. The rings begin empty, because their details were lost with the file. */
+/* Copies the lane's content into the segment that replaced a lost one. Only the lane's thread may write to either lane.
+ * Totals and ledger continue. The rings begin empty, because their records were lost with the file. */
 int brick_lane_move(struct brick_thread *t)
 {
     struct brick_segment *s = brick_segment_now();
@@ -132,7 +133,7 @@ int brick_lane_move(struct brick_thread *t)
     t->span_ring = t->event_ring = (struct brick_ring){0};
     if (!brick_lane_bind(t, s))
         return 0;
-    /* A path numbered after the tables were copied is only in the old segment. */
+    /* The tables have already been copied, but a path added since then is only in the old segment. */
     brick_tables_copy(&brick_agent.tables, t->segment, old.segment);
     for (uint32_t path = 0; path < t->segment->header->paths; path += BRICK_BLOCK)
         if ((old.committed[path / BRICK_BLOCK / 64] >> path / BRICK_BLOCK % 64 & 1) != 0 && brick_block_commit(t, path))
@@ -150,13 +151,13 @@ void brick_threads_move(void)
     for (uint32_t n = 0; n < brick_segment_now()->header->lanes; n++) {
         struct brick_thread *t = &brick_agent.threads[n];
         if (__atomic_load_n(&t->segment, __ATOMIC_RELAXED) == NULL || !brick_claim32(&t->owner, 0, 1))
-            continue; /* never used, or its thread moves it */
+            continue; /* the lane was never used, or its own thread moves it */
         brick_lane_move(t);
         brick_store_release32(&t->owner, 0);
     }
 }
 
-/* Frees the lane. O18: a reopen skips a lane that has a thread, so its content is moved now. */
+/* Frees the lane. O18: a reopen skips a lane that has a thread, so the thread moves its content now. */
 void brick_lane_give(struct brick_thread *t)
 {
     for (;;) {

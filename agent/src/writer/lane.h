@@ -1,35 +1,35 @@
 /* writer/lane.h - the private half of a lane: the open spans of its thread. Only the owning thread uses a brick_thread,
- * except that others write `owner` and `control`, and read `given` and `segment`. */
+ * except that other threads write `owner` and `control`, and read `given` and `segment`. */
 #ifndef BRICK_LANE_H
 #define BRICK_LANE_H
 
 #include "lifecycle.h"
 
 enum brick_frame_bits {
-    BRICK_FRAME_AGAIN = 1, /* here or below, a recursion was folded: the path may be open several times */
-    BRICK_FRAME_STEP = 2,  /* a step was given, here or below; step 0 is also a step */
+    BRICK_FRAME_AGAIN = 1, /* a recursion was folded in this frame or below: the path may be open several times */
+    BRICK_FRAME_STEP = 2,  /* a step was given in this frame or below; step 0 is also a step */
 };
 
 enum brick_scope { BRICK_SCOPE_LAYER = 1, BRICK_SCOPE_NODE = 2 };
 
 /* An open span, or an open scope: a layer or a node. */
 struct brick_frame {
-    struct brick_frame *below;         /* the frame around it, for the same key */
-    struct brick_frame *older, *newer; /* by start time, for all keys; spans only */
+    struct brick_frame *below;         /* the enclosing frame of the same key */
+    struct brick_frame *older, *newer; /* the neighbours in order of start, over all keys; only spans */
     uint64_t start, child, step;
     uint16_t brick, path;
     uint32_t layer;
-    uint32_t draw;     /* brick_draw_now of the step when this frame began */
+    uint32_t draw;     /* the draw of the step (brick_draw_now) when this frame began */
     uint16_t scope;    /* enum brick_scope; 0: a span */
-    uint16_t inherits; /* enum brick_frame_bits: these also apply to all frames above it */
+    uint16_t inherits; /* enum brick_frame_bits: the bits also apply to all frames above this one */
 };
 
-/* The open frames of one key. Among keys without open frames, only the last used one has a stack. */
+/* The open frames of one key. A key without open frames has no stack, except the last used one. */
 struct brick_stack {
     const void *key;
     struct brick_frame *top;
     struct brick_stack *next; /* the next stack in its bucket */
-    uint64_t refused;         /* spans above top without a frame; they end first */
+    uint64_t refused;         /* spans above `top` that got no frame; they end before `top` */
     uint32_t borrowed;        /* the host holds no reference to the key for its open frames */
 };
 
@@ -40,8 +40,8 @@ union brick_node {
 };
 BRICK_ASSERT(sizeof(union brick_node) == 64, "one cache line");
 
-/* Visits of a site since it was last at another step. The table is by the site's key, because two threads may have given
- * the site two numbers. */
+/* The visits of a site since the site's step last changed. The table uses the site's key, not its number, because two
+ * threads may have given the site two numbers. */
 struct brick_visits {
     uint64_t site; /* the site's key from brick_site_entry; 0 = free */
     uint64_t step;
@@ -63,7 +63,7 @@ struct brick_ring {
     struct brick_record *records;
     uint64_t slots;
     uint64_t head;
-    uint64_t tail; /* the last valid one */
+    uint64_t tail; /* the last valid tail */
     uint32_t memory;
 };
 
@@ -74,7 +74,7 @@ struct brick_thread {
     const struct brick_control *control;
     struct brick_stack *current;
     struct brick_frame *newest;
-    uint64_t scopes; /* open scopes; open spans are in `newest` */
+    uint64_t scopes; /* number of open scopes; `newest` lists the open spans */
     union brick_node *free;
     struct brick_lane *line;
     uint64_t *sequences;
@@ -82,34 +82,33 @@ struct brick_thread {
     uint64_t look; /* ticks of the next check that the segment still exists */
     uint64_t committed[16];
     struct brick_ring span_ring, event_ring;
-    uint64_t given; /* numbers assigned to deferred work so far */
+    uint64_t given; /* number of ids given to deferred work */
     struct brick_visits *visits; /* visits of sites; NULL before the lane's first checksum */
     struct brick_memories *memories; /* see writer/mark.c; NULL before the lane's first mark that needs one */
     /* Cold. */
     uint32_t owner; /* O16 */
     uint32_t number;
     uint32_t chunks;
-    uint32_t hand; /* the position of the sweep */
-    uint64_t inherited; /* the part of `given` that the parent assigned before the fork */
-    uint64_t refused[16]; /* blocks that were refused memory */
-    uint64_t unvisited;   /* how often `visits` was needed but missing */
-    uint64_t unremembered; /* how often `memories` was needed but missing */
-    struct brick_segment *segment; /* the segment of its pointers; atomic, because a reopen reads it */
+    uint32_t hand; /* the position of brick_thread_sweep */
+    uint64_t inherited; /* the part of `given` from before the fork */
+    uint64_t refused[16]; /* bitmap of blocks that got no memory */
+    uint64_t unvisited;   /* how often there was no memory for `visits` */
+    uint64_t unremembered; /* how often there was no memory for `memories` */
+    struct brick_segment *segment; /* the segment that the pointers refer to; atomic, because a reopen reads it */
     struct brick_stack *buckets[BRICK_STACK_BUCKETS];
 };
 
 /* Points the thread to its lane of this segment and allocates its first memory. Returns 0 without memory. */
 BRICK_HIDDEN int brick_lane_bind(struct brick_thread *t, struct brick_segment *s);
-/* Copies the lane's content into the segment that replaced a lost one. Returns 0 without memory. */
+/* Copies the lane's content into the segment that replaced a lost one. Returns 0 if out of memory. */
 BRICK_HIDDEN int brick_lane_move(struct brick_thread *t);
-/* Frees the lane. */
-BRICK_HIDDEN void brick_lane_give(struct brick_thread *t);
-/* Whether the thread no longer owns its segment: it was lost, or is a parent's. */
+BRICK_HIDDEN void brick_lane_give(struct brick_thread *t); /* frees the lane */
+/* Returns whether the thread no longer owns its segment: the segment was lost, or belongs to the parent. */
 BRICK_HIDDEN int brick_lane_retired(const struct brick_thread *t);
 BRICK_HIDDEN int brick_nodes_more(struct brick_thread *t);
-/* Returns whether the summary of this path has memory. Requests a block once. */
+/* Returns whether the summary of this path has memory; allocates its block if it was never requested. */
 BRICK_HIDDEN int brick_block_commit(struct brick_thread *t, uint32_t path);
-/* Returns whether the ring, at `within` in the lane's area, has memory. Requests it once. */
+/* Returns whether the ring at offset `within` of the lane's area has memory; allocates it if it was never requested. */
 BRICK_HIDDEN int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t within);
 
 static inline union brick_node *brick_node_take(struct brick_thread *t)

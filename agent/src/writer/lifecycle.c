@@ -14,7 +14,7 @@
 void (*brick_test_point)(const char *name);
 #endif
 
-/* Recording needs a page that a fork wipes: see make_gate. */
+/* Without a page that a fork wipes (see make_gate), recording fails. */
 static uint32_t no_gate[2] = {BRICK_FAILED, 0};
 struct brick_agent brick_agent = {.gate = no_gate};
 
@@ -22,8 +22,8 @@ static char problem[256];
 static uint32_t warned;
 static uint32_t at_exit_set;
 
-/* If a signal handler interrupts a record and forks, the child ends that record in a private copy. (Not after a bare
- * clone().) */
+/* If a signal handler interrupts a record and forks, the child ends that record in a private copy of the segment. (This
+ * does not run after a bare clone().) */
 static void after_fork(void)
 {
     const struct brick_segment *parent = brick_segment_now();
@@ -31,8 +31,8 @@ static void after_fork(void)
         (void)mmap(parent->base, parent->layout.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, parent->fd, 0);
 }
 
-/* Runs before main or at dlopen, so that the page exists before any fork, and before other constructors, which may
- * record. */
+/* Runs before main or at dlopen, so that the page exists before any fork. Also runs before other constructors, because
+ * these may record. */
 __attribute__((constructor(101))) static void make_gate(void)
 {
     void *page = brick_private_memory(BRICK_PAGE);
@@ -45,7 +45,7 @@ __attribute__((constructor(101))) static void make_gate(void)
     pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* Prints one line for the process and its forked children. A later failure only changes brick_problem(). */
+/* Prints one line, once for the process and its forked children. A later failure only changes brick_problem(). */
 static void complain(const char *what, int error)
 {
     if (error != 0)
@@ -64,7 +64,7 @@ static void complain(const char *what, int error)
 
 static struct brick_segment *segment_open(const struct brick_plan *plan)
 {
-    /* Each struct has a page that stays mapped: a thread in a slow path may still read the previous struct. */
+    /* A struct stays mapped forever, in a page of its own: a thread in a slow path may still read a previous struct. */
     struct brick_segment *s = (struct brick_segment *)brick_private_memory(BRICK_PAGE);
     if (s == NULL) {
         complain("no memory", errno);
@@ -135,7 +135,7 @@ static enum brick_state open_child(const struct brick_config *config)
         segment_discard(s);
         return BRICK_FAILED;
     }
-    /* Closing the descriptor does not drop the parent's lock. The mapping stays: see after_fork. */
+    /* Closing the descriptor does not drop the parent's lock. The mapping stays for the reason given at after_fork. */
     brick_segment_close(parent);
     a->segment = s;
     a->gate[1] = 1;
@@ -183,14 +183,15 @@ int brick_agent_ready(unsigned spans)
     return state == BRICK_ON;
 }
 
-/* Other threads record into the old mapping until they see the mark; the second copy brings their names and paths. */
+/* Replaces a lost segment. Other threads record into the old mapping until they see the mark; the second copy brings
+ * over names and paths that they added. */
 void brick_agent_reopen(struct brick_segment *lost)
 {
     struct brick_agent *a = &brick_agent;
     if (!brick_claim32(&a->reopening, 0, 1))
         return;
     int error = errno;
-    /* Another thread may have been faster. */
+    /* Another thread may have replaced the segment already. */
     struct brick_segment *s = brick_segment_now() == lost ? segment_open(&a->plan) : NULL;
     if (s != NULL && !brick_tables_copy(&a->tables, s, lost)) {
         segment_discard(s);
@@ -209,12 +210,12 @@ void brick_agent_reopen(struct brick_segment *lost)
         now->reserved[BRICK_PROCESS_KEY] = before->reserved[BRICK_PROCESS_KEY];
         memcpy(&now->reserved[BRICK_PROCESS_TOOK], lost->header->uuid, sizeof now->reserved[0]);
         __atomic_store_n(&a->segment, s, __ATOMIC_RELEASE);
-        brick_fence_full(); /* O17, O18: before the marks, and before the values of others are read again */
+        brick_fence_full(); /* O17, O18: between the segment's store and both the marks and the second copy */
         brick_segment_publish(s);
         brick_threads_retire(s->header->lanes);
         brick_tables_copy(&a->tables, s, lost);
         brick_threads_move();
-        brick_segment_remove(lost); /* the file still exists if a consumer requested to reopen */
+        brick_segment_remove(lost); /* if a consumer requested the new segment, the old file still exists */
         brick_segment_close(lost);
     }
     errno = error;
@@ -246,7 +247,7 @@ void brick_shutdown(void)
     a->closed = 1;
     if (!gate_move(BRICK_ON, BRICK_OFF))
         gate_move(BRICK_NEW, BRICK_OFF);
-    if (!brick_agent_owns()) /* a forked child without records: the open segment is its parent's */
+    if (!brick_agent_owns()) /* in a forked child without records, the open segment belongs to the parent */
         return;
     /* The mapping stays: another thread may be in the middle of a record. */
     struct brick_segment *s = brick_segment_now();
@@ -273,10 +274,10 @@ static uint32_t name_within(uint32_t share, const char *text, size_t length, con
     uint32_t number = brick_name_intern(&a->tables, s, text, length, room);
     if (category != NULL && number != BRICK_OTHER) {
         uint32_t kind = brick_name_intern(&a->tables, s, category, strlen(category), room);
-        if (kind != BRICK_OTHER) /* the first declared one stays */
+        if (kind != BRICK_OTHER) /* the first declared category is final */
             brick_claim32(&brick_names_of(s)[number].category, 0, kind);
     }
-    /* O17: this thread or the one that opens the next segment sees the other's change. */
+    /* O17: either this thread or the one that opens the next segment sees the other's change. */
     for (struct brick_segment *now;; s = now) {
         brick_fence_full();
         now = brick_segment_now();

@@ -1,7 +1,8 @@
-/* writer/mark.c - marks: launches, transfers, needs, definitions; counted in paths of their own, without a time.
+/* writer/mark.c - marks: launches, transfers, needs, definitions. They are counted on paths of their own, without a
+ * time.
  *
- * A mark is added to its path's summary like a span, so a late or missing reader loses nothing. No system call, no
- * allocation and no lock, except for a thread's first mark, and for the name of a new shape or of a new pair of ends.
+ * A mark is added to its path's summary like a span, so a late or missing reader loses nothing. There is no system
+ * call, no allocation and no lock, except for a thread's first mark and for the name of a new shape or pair of ends.
  */
 #include "summary.h"
 
@@ -13,12 +14,12 @@
 
 /* ---- marks --------------------------------------------------------------- */
 
-/* The path and the layer above a mark. */
+/* The parent path and the layer of a mark. */
 struct parent {
     uint32_t path, layer;
 };
 
-/* Below a span without room, the path is unknown. */
+/* Below a span that got no frame, the path is unknown. */
 static struct parent parent_of(struct brick_thread *t, const void *key)
 {
     const struct brick_stack *s = brick_stack_of(t, key, 0);
@@ -29,8 +30,8 @@ static struct parent parent_of(struct brick_thread *t, const void *key)
     return (struct parent){s->top->path, s->top->layer};
 }
 
-/* Returns the path of a brick next to the current record. A new path is from the half for marks: such a brick may never
- * have a time. */
+/* Returns the path of a brick next to the current record. A new path counts as one for marks, because the brick may
+ * never have a time. */
 static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t brick)
 {
     const uint64_t key = brick_path_key(at.path, brick, at.layer, BRICK_UNIT_TICKS);
@@ -44,8 +45,7 @@ static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t 
 
 static const struct brick_amounts nothing;
 
-/* Counts a mark, with the time stated by the host. Returns its path, or BRICK_OTHER without room. All paths below
- * "other" are "other". */
+/* Counts a mark, with the time stated by the host. Returns its path; BRICK_OTHER without room, or below "other". */
 static uint32_t mark_timed(struct brick_thread *t, struct parent at, uint32_t name, enum brick_unit unit, uint64_t stated_ns,
                            const struct brick_amounts *did)
 {
@@ -74,7 +74,7 @@ static uint32_t mark(struct brick_thread *t, struct parent at, uint32_t name, en
     return mark_timed(t, at, name, unit, 0, did);
 }
 
-/* A thread that records only marks must also detect a lost segment, so it sometimes reads the clock. */
+/* A thread that records only marks must also notice a lost segment, so every 1,024 marks it reads the clock. */
 static void over(struct brick_thread *t)
 {
     const uint64_t marks = brick_load_relaxed(&t->line->reserved2[BRICK_LANE_MARKS]);
@@ -97,16 +97,16 @@ static unsigned outcome_of(unsigned outcome, uint32_t path) { return outcome | (
 struct brick_memories {
     struct shape {
         struct brick_launch how;
-        uint32_t name; /* 0: free; BRICK_UNNAMED: no room, now or later */
+        uint32_t name; /* 0: free; BRICK_UNNAMED: no room for the name, which is final */
     } shapes[SHAPES];
     struct couple {
         uint32_t from, to, name;
     } couples[COUPLES];
     struct sent {
-        uint64_t bytes; /* 0: returned, or free */
+        uint64_t bytes; /* 0: the transfer has been returned, or the entry is free */
         uint32_t from, to, direction;
     } sent[SENT];
-    uint32_t next; /* place in `sent` */
+    uint32_t next; /* the next index in `sent` */
 };
 
 static struct brick_memories *memories_of(struct brick_thread *t)
@@ -125,8 +125,8 @@ void brick_memories_forget(struct brick_thread *t)
         memset(t->memories->sent, 0, sizeof t->memories->sent);
 }
 
-/* Returns the name's number, or BRICK_UNNAMED. If a signal handler forked in the middle of a mark, the child opens no
- * segment here: the mark is its parent's. */
+/* Returns the number of the name, or BRICK_UNNAMED. If a signal handler forked in the middle of a mark, the mark
+ * belongs to the parent, so the child does not open a segment for it. */
 static uint32_t name_for_mark(const char *text, size_t length, const char *category)
 {
     const uint32_t name = brick_agent_owns() ? brick_name_for_mark(text, length, category) : BRICK_OTHER;
@@ -135,8 +135,8 @@ static uint32_t name_for_mark(const char *text, size_t length, const char *categ
 
 /* ---- launches -------------------------------------------------------------- */
 
-/* Returns how many of the six numbers of grid and block are 0: 0, or 6 if both are unknown. Other results are
- * invalid. */
+/* Returns how many of the six numbers of grid and block are 0. Valid results are 0, and 6 if grid and block are
+ * unknown. */
 static int zeros_in(const struct brick_launch *how)
 {
     int zeros = 0;
@@ -249,7 +249,7 @@ static size_t text_of(const struct brick_segment *s, uint32_t name, char *text)
     return length;
 }
 
-/* Returns the number of the couple's name, or BRICK_UNNAMED, also if an end has no name. */
+/* Returns the number of the name of a pair of ends, or BRICK_UNNAMED (also if an end has no name). */
 static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
 {
     struct brick_memories *m = memories_of(t);
@@ -269,8 +269,8 @@ static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
     return name;
 }
 
-/* Returns whether a transfer takes back the data of an earlier one. If so, forgets the earlier one; if not, remembers
- * this one. */
+/* Returns whether a transfer returns the data of an earlier one. If so, forgets the earlier one; if not, remembers this
+ * one. */
 static int takes_back(struct brick_memories *m, struct sent now)
 {
     if (m == NULL || now.direction == BRICK_ON_DEVICE || now.bytes == 0)
@@ -306,7 +306,7 @@ unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to,
 
 /* ---- needs, functions, tasks ----------------------------------------------- */
 
-/* Marks a brick next to the current record. For needs, BRICK_UNNAMED means the open brick. */
+/* Marks a brick next to the current record. For needs, BRICK_UNNAMED stands for the open brick. */
 static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint32_t layer, enum brick_unit unit)
 {
     unsigned outcome = BRICK_DONE;
@@ -316,7 +316,7 @@ static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint3
     struct parent at = parent_of(t, key);
     if (unit != BRICK_UNIT_NEEDS || brick != BRICK_UNNAMED)
         at = sibling(t, at, brick);
-    else if (at.path == BRICK_ROOT) /* no span is open that could need it */
+    else if (at.path == BRICK_ROOT) /* there is no open span to mark */
         at.path = BRICK_OTHER;
     at.layer = layer;
     outcome = outcome_of(outcome, mark(t, at, name, unit, &nothing));

@@ -1,5 +1,5 @@
-/* writer/memory_limit.c - checks whether this process's control groups have enough memory left; otherwise they would
- * kill it. May run in a child of clone(): no heap, no locks. */
+/* writer/memory_limit.c - checks whether this process's control groups have enough memory left, before the kernel would
+ * kill the process. May run in a child of clone(): uses no heap and no locks. */
 #include "memory_limit.h"
 
 #include <fcntl.h>
@@ -31,8 +31,8 @@ static uint64_t number_after(const char *text, const char *word, uint64_t missin
     return missing;
 }
 
-/* Returns the remaining memory of one control group. Cached file pages count as free: the kernel drops them before it
- * kills. */
+/* Returns the remaining memory of one control group. Cached file pages count as free, because the kernel drops them
+ * before it kills a process. */
 static uint64_t group_room(const char *folder, const char *limit_file, const char *usage_file, const char *cache)
 {
     char path[400], text[4096];
@@ -50,8 +50,8 @@ static uint64_t group_room(const char *folder, const char *limit_file, const cha
     return limit > usage ? limit - usage : 0;
 }
 
-/* A group's limit applies to all groups below it, so every ancestor is read. In a container, the kernel's path may be
- * outside of the mount. Then the mount's root is the container's group. */
+/* Reads every ancestor, because a group's limit applies to all groups below it. In a container, the path that the
+ * kernel reports may be outside of the mount. Then the root of the mount is the container's group. */
 static uint64_t hierarchy_room(const char *mount, const char *inner, const char *limit_file, const char *usage_file,
                                const char *cache)
 {
@@ -70,7 +70,7 @@ static uint64_t hierarchy_room(const char *mount, const char *inner, const char 
     }
 }
 
-/* Allocating shared memory above a memory cgroup's limit gives no error: the kernel kills the process. */
+/* Allocating shared memory above the limit of a memory cgroup gives no error: the kernel kills the process. */
 int brick_memory_allows(uint64_t bytes)
 {
     static const uint64_t margin = UINT64_C(1) << 20;

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 BRICK_HIDDEN ssize_t brick_read_file(const char *path, char *text, size_t size); /* zero-terminated; -1 on failure */
-BRICK_HIDDEN int brick_memory_allows(uint64_t bytes);                            /* returns 0 if a memory cgroup would kill the process */
+/* 0: a memory cgroup would kill the process */
+BRICK_HIDDEN int brick_memory_allows(uint64_t bytes);
 
 #endif

@@ -1,19 +1,19 @@
 /* writer/pending.c - counts this process's deferred work that no finalize has covered yet, by stream.
  *
- * Private memory of a fixed size, for any number of streams. A word has 40 bits of a stream's hash and the count of its
- * starts; a word of 0 is free for any stream. So no thread waits: in the worst case, one stream has two words, and a
- * search visits all. Streams without a word are counted together, and are covered only when every stream is, so the sum
- * is never too small.
+ * The table is private memory of a fixed size, for any number of streams. A word has 40 bits of a stream's hash and the
+ * number of its starts; a word of 0 is free. Threads do not wait for each other, so in the worst case one stream has
+ * two words; a search visits all words. The starts of streams without a word are counted together, and are covered only
+ * when every stream is finalized. So the sum is never too small.
  */
 #include "pending.h"
 
 #include <string.h>
 
 #define WORDS 64u
-#define COUNT UINT64_C(0xFFFFFF) /* saturates */
+#define COUNT UINT64_C(0xFFFFFF) /* the count stays at this maximum */
 
 static uint64_t words[WORDS];
-static uint64_t crowded; /* starts of the streams that have no word in the table */
+static uint64_t crowded; /* starts of all streams without a word in the table */
 
 static uint64_t tag_of(uint64_t stream) { return stream * UINT64_C(0x9E3779B97F4A7C15) & ~COUNT; }
 
@@ -22,7 +22,7 @@ static int is_of(uint64_t word, const uint64_t *stream)
     return word != 0 && (stream == NULL || (word & ~COUNT) == tag_of(*stream));
 }
 
-/* Returns 0 if another thread was faster; *now is its value. */
+/* Returns 0 if another thread has changed the word; *now is then the new value. */
 static int put(uint64_t *word, uint64_t *now, uint64_t then)
 {
     return __atomic_compare_exchange_n(word, now, then, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);

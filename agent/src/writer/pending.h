@@ -4,11 +4,11 @@
 
 #include "common.h"
 
-/* `stream`: NULL means every stream. */
+/* A NULL `stream` means every stream. */
 BRICK_HIDDEN void brick_pending_add(uint64_t stream);
 BRICK_HIDDEN int brick_pending_any(const uint64_t *stream);
 BRICK_HIDDEN void brick_pending_cover(const uint64_t *stream);
 BRICK_HIDDEN uint64_t brick_pending_sum(void);
-BRICK_HIDDEN void brick_pending_forget(void); /* forgets the work of a forked child's parent */
+BRICK_HIDDEN void brick_pending_forget(void); /* in a forked child: forgets the parent's work */
 
 #endif

@@ -1,14 +1,15 @@
-/* writer/record_path.c - the rare ways into a record: a first one, one in a signal handler, one while recording is off. */
+/* writer/record_path.c - the rare cases of a record: the first of a thread, in a signal handler, while recording is
+ * off. */
 #include "record_path.h"
 
-/* A call from a signal handler that interrupted a call on this thread. */
+/* Counts a call from a signal handler that interrupted a call on the same thread. */
 static unsigned nested(struct brick_thread *t)
 {
     brick_fetch_add(&t->line->nested, 1);
     return BRICK_REFUSED;
 }
 
-/* The call is not recorded, but its end must not end an open span. */
+/* Counts a begin that is not recorded, so that its end does not end an open span. */
 static void begin_off(struct brick_thread *t, const void *key)
 {
     struct brick_stack *s = brick_stack_open(t, key);

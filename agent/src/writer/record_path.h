@@ -1,17 +1,17 @@
-/* writer/record_path.h - how a thread enters a record; checks of untrusted numbers. */
+/* writer/record_path.h - a thread enters a record here; checks of untrusted numbers. */
 #ifndef BRICK_RECORD_H
 #define BRICK_RECORD_H
 
 #include "thread.h"
 
-/* The record of a call: a span or scope that ends later, a completed one, or none. */
+/* What a call records: a span or scope that ends later, a completed span, or nothing. */
 enum brick_arrival { ARRIVES_SPAN, ARRIVES_SCOPE, ARRIVES_ENDED, ARRIVES_QUESTION };
 
-/* Returns the thread, marked busy, after applying the control flags. NULL: nothing to record; *outcome gives the
- * reason. */
+/* Returns the thread, marked busy, after applying the control flags. Returns NULL if there is nothing to record, with
+ * the reason in *outcome. */
 BRICK_HIDDEN struct brick_thread *brick_enter_slowly(struct brick_thread *t, const void *key, unsigned *outcome,
                                                      enum brick_arrival what);
-/* The same for ends, even while recording is off: the caller checks for open spans. */
+/* The same for calls that end a span, even while recording is off. The caller checks whether a span is open. */
 BRICK_HIDDEN struct brick_thread *brick_enter_still(struct brick_thread *t, unsigned *outcome);
 
 static inline int brick_wants_attention(const struct brick_thread *t)
@@ -30,7 +30,7 @@ static inline struct brick_thread *brick_enter(const void *key, unsigned *outcom
     return t;
 }
 
-/* Returns the key's stack, if it has open spans. */
+/* Returns the key's stack; NULL if the key has no open spans. */
 static inline struct brick_stack *brick_stack_open(struct brick_thread *t, const void *key)
 {
     struct brick_stack *s = t->current;
@@ -39,7 +39,7 @@ static inline struct brick_stack *brick_stack_open(struct brick_thread *t, const
     return s != NULL && s->top != NULL ? s : NULL;
 }
 
-/* Returns the number of a path, flagged if it is an ancestor's. */
+/* Returns the number of a path, with a flag if a recursion uses the path of an ancestor. */
 static inline uint64_t brick_path_of(struct brick_thread *t, uint64_t path_key)
 {
     uint64_t path = brick_entry_find(&brick_agent.tables, path_key);
@@ -65,8 +65,8 @@ static inline struct brick_amounts brick_amounts_checked(struct brick_thread *t,
     return did;
 }
 
-/* Returns whether more than `kept` slots of the ring are free. Reads the consumer's tail only when the known free slots
- * are used up, and accepts only a matching pair within the ring. */
+/* Returns whether more than `kept` slots of the ring are free. Reads the consumer's tail only when the slots known to
+ * be free are used up, and accepts only a matching pair within the ring. */
 static inline int brick_ring_room(struct brick_thread *t, struct brick_ring *ring, const struct brick_tail *tail,
                                   uint64_t kept)
 {
@@ -76,7 +76,7 @@ static inline int brick_ring_room(struct brick_thread *t, struct brick_ring *rin
     uint64_t complement = brick_load_acquire(&tail->complement);
     if (position == ~complement && position <= ring->head && ring->head - position <= ring->slots)
         ring->tail = position;
-    else if (position != 0 || complement != 0) /* zeros: no consumer yet */
+    else if (position != 0 || complement != 0) /* zeros mean that there was no consumer yet */
         brick_add(&t->line->tails_refused, 1);
     return ring->head - ring->tail + kept < ring->slots;
 }

@@ -1,7 +1,7 @@
 /* writer/removed_record.c - removes segments, and appends a record of each (brick_removed.h).
  *
- * At a clean end, it removes the worker's segment; at a start, the oldest ones of dead workers while they take too much
- * of /dev/shm. May run in a child of clone(): no heap, no locks of the C library.
+ * At a clean end, the worker removes its own segment. At its start, it removes the oldest segments of dead workers
+ * while they take too much of /dev/shm. May run in a child of clone(): uses no heap and no locks of the C library.
  */
 #include "clock.h"
 #include "memory_limit.h"
@@ -36,11 +36,11 @@ int brick_segment_account(const struct brick_segment *s, const char *prefix)
 
 /* ---- dead segments ----------------------------------------------------- */
 
-/* A new worker removes at most this many. */
+/* The largest number of segments that a new worker removes. */
 #define REMOVED_AT_ONCE 32u
 
-/* Returns whether the worker of this file, another process, has ended: no process holds a lock and its pid does not
- * exist. A wrong "no" is harmless, because `brickd prune` watches longer; a wrong "yes" loses a live worker's
+/* Returns whether the worker of this file, another process, has ended: no process holds a lock and the pid does not
+ * exist. A wrong "no" is harmless, because `brickd prune` watches longer. A wrong "yes" would lose a live worker's
  * segment. */
 static int is_dead(int fd)
 {
@@ -50,7 +50,7 @@ static int is_dead(int fd)
            && (pid_t)h.pid != getpid() && kill((pid_t)h.pid, 0) != 0 && errno == ESRCH;
 }
 
-/* Returns 0 if the file is not a valid segment: its content is unknown. */
+/* Returns 0 if the file is not a valid segment. */
 static int take_account(int fd, uint64_t size, struct brick_removed *record)
 {
     struct brick_header h;
@@ -95,8 +95,8 @@ static int remove_dead(int folder, const char *prefix, const struct candidate *c
     return removed;
 }
 
-/* The largest number of files in /dev/shm that a new worker looks at, in 20 ms: another user may put any number
- * there. */
+/* The largest number of files in /dev/shm that a new worker looks at (20 ms). There is a limit because another user may
+ * create any number of files there. */
 #ifndef BRICK_LOOKED_AT
 #define BRICK_LOOKED_AT 16384u
 #endif
@@ -127,7 +127,7 @@ static const char *next_name(int folder, struct listing *l)
     return e->name;
 }
 
-/* Returns whether this is a regular file of the user with this prefix, so that it may be a segment. */
+/* Returns whether this is a regular file of this user with this prefix, so that it may be a segment. */
 static int is_ours(int folder, const char *name, const char *prefix, struct stat *status)
 {
     return strncmp(name, prefix, strlen(prefix)) == 0 && strlen(name) < sizeof((struct candidate *)0)->name
@@ -135,14 +135,14 @@ static int is_ours(int folder, const char *name, const char *prefix, struct stat
            && S_ISREG(status->st_mode) && status->st_uid == geteuid() && status->st_nlink == 1;
 }
 
-/* Files of this folder that the process has open, perhaps by another copy of this code. Opening and closing one of them
- * again would drop the process's locks on it. */
+/* Files of this folder that the process has open, perhaps through another copy of this code. Opening and closing such a
+ * file again would drop the process's locks on it. */
 struct open_files {
     ino_t inodes[64];
     uint32_t count;
 };
 
-/* Returns 0 if they are unknown. */
+/* Returns 0 if the open files cannot be listed. */
 static int list_open(struct open_files *files, int folder)
 {
     struct listing list = {.length = 0, .at = 0};
@@ -170,7 +170,8 @@ static int is_open(const struct open_files *files, ino_t inode)
     return i < files->count;
 }
 
-/* Returns the bytes that a user's dead segments may take. A /dev/shm without a limit has the machine's memory. */
+/* Returns how many bytes a user's dead segments may take. If /dev/shm has no limit, the machine's memory is the
+ * limit. */
 static uint64_t share_of_dead(int folder)
 {
     struct statvfs room;

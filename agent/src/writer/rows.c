@@ -1,27 +1,30 @@
-/* writer/rows.c - rows: pairs of an output row and its input row, at sites that compute each row from the same input row.
+/* writer/rows.c - rows: pairs of an output row and its input row, at sites that compute each row from the same input
+ * row.
  *
  * Workers under live traffic get different batches, but often the same rows: every chat template starts with the same
- * tokens. So rows are compared, not batches. Which rows are recorded must be equal in every worker and every language:
+ * tokens. So rows are compared, not batches. Every worker, in every language, must choose the same rows:
  *
  *   1. A tensor of shape [T, H] has T rows at the positions 0 to T - 1. With more dimensions, [B, T, ..., H], dimension 1
  *      is the position. A tensor [H] is one row at position 0.
- *   2. seed   = splitmix64(epoch), of the epoch at the call (brick_shm.h)
+ *   2. seed   = splitmix64(epoch), with the epoch of the call (brick_shm.h)
  *      window = 4 << (seed >> 61): 4 to 512 positions
  *      a, b   = the first 16 bytes of a row as two little-endian words; a shorter row ends with zero bytes
  *      key    = splitmix64(splitmix64(a XOR seed) XOR b)
  *   3. Rows are looked at position by position, and within a position in flat order, at most 4,096 of them.
- *   4. Rows at positions below the window come first, then smaller keys. Of rows with equal keys, only the first one
- *      counts. The first 4 rows in this order are recorded.
+ *   3. Rows are visited position by position, and within a position in flat order, at most 4,096 of them.
+ *   4. Rows at positions below the window come first, in the order of their visit; then the other rows, smaller keys
+ *      first. Of rows with equal keys, only the first one counts. The first 4 rows in this order are recorded.
  *
- * So workers agree about the rows of a shared beginning without knowing tokens. A small window finds beginnings of few
- * tokens in a batch of long sequences, a large one the rows further inside; the epoch changes both, so no row is always
- * passed over. An epoch of 5 seconds is long enough that workers which get the same beginning take the same rows of it.
+ * So workers choose the same rows of a shared beginning without knowing tokens. A small window finds short beginnings
+ * in a batch of long sequences; a large window also finds rows further inside. Window and keys change with the epoch,
+ * so no row is always passed over. An epoch of 5 seconds is long enough that workers with the same beginning choose the
+ * same rows of it.
  *
  * Input rows are taken before the call, because a kernel may overwrite them. As in writer/checksum.c, tensors are read
- * outside of the busy section; no system call, no allocation.
+ * outside of the busy section. There is no system call and no allocation.
  *
- * Rows are a sample, and must never cost another record: they leave half of the ring free. Without that room, or without
- * the service's key, none are taken. That is no loss: nothing is attempted, as in a step that is not drawn.
+ * Rows are a sample and must never displace another record, so they leave half of the ring free. Without that room, or
+ * without the service's key, no rows are taken. This is not counted as a loss, because nothing was attempted.
  */
 #include "checksum.h"
 #include "draw.h"
@@ -29,11 +32,12 @@
 #include <stdbool.h>
 #include <string.h>
 
-BRICK_ASSERT(BRICK_ROWS == BRICK_ROWS_MAX, "the number in the record");
+BRICK_ASSERT(BRICK_ROWS == BRICK_ROWS_MAX, "as many rows as in the record");
 
-/* Steps with rows per step with whole fingerprints: four rows cost less than an eighth of the tensors of a usual step. */
+/* Rows are recorded in this many steps per step with whole fingerprints: four rows cost less than an eighth of the
+ * tensors of a usual step. */
 #define STEPS_TIMES 8u
-/* Bounds a call: 5 to 10 us if the rows are in a cache. A batch has fewer beginnings. */
+/* Limits the time of a call to 5 to 10 us, if the rows are in a cache. A batch has fewer beginnings than this. */
 #define LOOKED_AT 4096u
 
 /* ---- which steps, which sites ------------------------------------------- */
@@ -58,8 +62,8 @@ int brick_rows_wanted(uint32_t kernel, const void *key, const struct brick_at *a
     return wanted;
 }
 
-/* Within a block of epochs, the turns follow each other, so each comes at least once. A recurring step is drawn in every
- * eighth epoch; blocks start at random turns, so that it does not meet the same turn each time. */
+/* Within a block of epochs, the turns follow each other, so each turn comes at least once. A recurring step is drawn in
+ * every eighth epoch. Blocks start at random turns, so that such a step does not always meet the same turn. */
 int brick_rows_turn(uint32_t turn, uint32_t turns)
 {
     unsigned outcome = BRICK_DONE;
@@ -74,12 +78,12 @@ int brick_rows_turn(uint32_t turn, uint32_t turns)
 
 /* ---- views -------------------------------------------------------------- */
 
-/* A tensor as rows. */
+/* A tensor seen as rows. */
 struct view {
     const struct brick_tensor *tensor;
     uint64_t size, columns, rows;
-    bool dense;                      /* the elements of a row follow each other */
-    uint32_t leading;                /* dimensions before the columns */
+    bool dense;                      /* the elements of a row are contiguous */
+    uint32_t leading;                /* number of dimensions before the columns */
     int64_t strides[BRICK_DIMS_MAX]; /* in bytes */
 };
 
@@ -106,7 +110,7 @@ static int make_view(struct view *v, const struct brick_tensor *t)
     return 1;
 }
 
-/* The address of a row by its index within dimensions `from` to the last leading one. */
+/* Returns the address of a row, given its index within the leading dimensions from number `from` on. */
 static const char *row_at(const struct view *v, const char *base, uint32_t from, uint64_t index)
 {
     uint64_t offset = 0; /* modulo 2^64: a stride may be negative */
@@ -124,7 +128,7 @@ static int has_rows_of(const struct view *v, const struct brick_rows *rows)
            && memcmp(v->tensor->shape, rows->shape, v->leading * sizeof *rows->shape) == 0;
 }
 
-/* A record has the fnv1a of its first output row only. */
+/* Takes a row's fingerprint. Only the first output row of a record has an fnv1a. */
 static void take_row(const struct view *v, uint64_t row, bool with_fnv1a, struct brick_fingerprint_key secret,
                      struct brick_taken *taken)
 {
@@ -143,10 +147,10 @@ static void take_row(const struct view *v, uint64_t row, bool with_fnv1a, struct
 /* ---- which rows --------------------------------------------------------- */
 
 struct choice {
-    uint64_t keys[BRICK_ROWS]; /* from `first` on in ascending order */
+    uint64_t keys[BRICK_ROWS]; /* ascending from `first` on */
     uint64_t rows[BRICK_ROWS];
     uint32_t count;
-    uint32_t first; /* the rows before it were inside of the window */
+    uint32_t first; /* the rows before it are inside the window */
 };
 
 static void offer(struct choice *c, uint64_t key, uint64_t row)
@@ -185,7 +189,7 @@ static inline uint64_t key_of(const struct view *v, const char *row, uint64_t se
 static void choose(struct choice *c, const struct view *v, uint32_t epoch)
 {
     const uint64_t seed = brick_splitmix64(epoch), window = UINT64_C(4) << (seed >> 61);
-    const uint32_t position = v->leading > 1 ? 1 : 0; /* the dimension of the positions */
+    const uint32_t position = v->leading > 1 ? 1 : 0; /* the dimension that is the position */
     const uint64_t before = position > 0 ? (uint64_t)v->tensor->shape[0] : 1;
     const uint64_t positions = v->leading > 0 ? (uint64_t)v->tensor->shape[position] : 1;
     const uint64_t after = v->rows / before / positions;
@@ -267,7 +271,7 @@ unsigned brick_rows_record(uint32_t kernel, const void *key, const struct brick_
         brick_idle(t);
         return outcome;
     }
-    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* recorded as no layer */
+    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* recorded without a layer */
     brick_event_attempt(t);
     struct brick_checked *r = (struct brick_checked *)brick_event_at(t, 0);
     const uint32_t inputs = 2 * rows->count - 1;

@@ -1,7 +1,7 @@
-/* writer/segment_file.c - the segment as a file: created, given memory, locked.
+/* writer/segment_file.c - the segment as a file: creates it, allocates its memory, locks it.
  *
- * Knows nothing of lanes or names. Uses no heap and no lock of the C library: it also runs in a child of clone(), where
- * threads of the parent may hold these locks forever.
+ * Knows nothing of lanes or names. Uses no heap and no lock of the C library, because it also runs in a child of
+ * clone(): there, threads of the parent may hold these locks forever.
  */
 #include "clock.h"
 #include "memory_limit.h"
@@ -23,7 +23,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* The host may have closed our descriptor, and its number may now belong to another file. */
+/* Checks the descriptor: the host may have closed it, and its number may now belong to another file. */
 static int is_ours(const struct brick_segment *s, struct stat *status)
 {
     return s->fd >= 0 && fstat(s->fd, status) == 0 && status->st_dev == s->device && status->st_ino == s->inode;
@@ -37,12 +37,12 @@ int brick_segment_ours(const struct brick_segment *s)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* The pages exist after fallocate, but are not mapped in this process yet. */
+/* After fallocate the pages exist; this maps them into the process. */
 static void populate(uint8_t *start, uint64_t length)
 {
     if (madvise(start, length, MADV_POPULATE_WRITE) == 0)
         return;
-    for (uint64_t at = 0; at < length; at += BRICK_PAGE) /* Linux before 5.14: add 0 to a byte of each */
+    for (uint64_t at = 0; at < length; at += BRICK_PAGE) /* before Linux 5.14: add 0 to one byte of each page */
         __atomic_fetch_add(start + at, 0, __ATOMIC_RELAXED);
 }
 
@@ -50,18 +50,18 @@ int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_
 {
     if (!brick_memory_allows(length))
         return 0;
-    if (!brick_segment_ours(s)) /* fallocate would make another file grow; Linux 5.14 needs no descriptor */
+    if (!brick_segment_ours(s)) /* fallocate would enlarge another file; from Linux 5.14 on, no descriptor is needed */
         return madvise(s->base + offset, length, MADV_POPULATE_WRITE) == 0;
     int tries = 0;
     while (fallocate(s->fd, 0, (off_t)offset, (off_t)length) != 0)
-        if (errno != EINTR || ++tries == 100) /* a host's profiling timer interrupts it */
+        if (errno != EINTR || ++tries == 100) /* a profiling timer of the host may interrupt fallocate */
             return 0;
     populate(s->base + offset, length);
     return 1;
 }
 
-/* Maps a sparse file. In a host that locks its memory (mlockall), a new mapping would allocate each page of the file, so
- * the mapping begins with PROT_NONE. Then its pages are locked when they are allocated, or, before Linux 4.4, never. */
+/* Maps a sparse file. In a host that locks its memory (mlockall), a usual new mapping would allocate every page of the
+ * file, so the mapping begins with PROT_NONE. A page is then locked when it is allocated (before Linux 4.4: never). */
 static void *map_sparse(int fd, uint64_t size)
 {
     void *base = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
@@ -95,7 +95,7 @@ static void fill_random(uint8_t *bytes, size_t length)
     if (getrandom(bytes, length, GRND_NONBLOCK) == (ssize_t)length)
         return;
     const uint64_t state = brick_clock_ns(CLOCK_MONOTONIC) ^ (uint64_t)getpid() << 32;
-    for (size_t i = 0; i < length; i++) /* O_EXCL detects a collision */
+    for (size_t i = 0; i < length; i++) /* O_EXCL detects a name that exists already */
         bytes[i] = (uint8_t)brick_splitmix64(state + i);
 }
 
@@ -119,14 +119,15 @@ static uint64_t read_process_start(void)
     char text[1024];
     if (brick_read_file("/proc/self/stat", text, sizeof text) <= 0)
         return 0;
-    const char *at = strrchr(text, ')'); /* the name before it may contain any text */
+    const char *at = strrchr(text, ')'); /* the process name before the bracket may contain any text */
     for (int field = 2; at != NULL && field < 22; field++)
         at = strchr(at + 1, ' ');
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* Never use a descriptor of a standard stream: a host that closed these would print into the segment. The mode is
- * always 0600: with read access, another user could take the locks; with write access, truncate the file. */
+/* Never returns a descriptor of a standard stream: a host that closed its streams would print into the segment. The
+ * mode is always 0600: with read access, another user could take the locks; with write access, he could truncate the
+ * file. */
 static int open_above_standard(const char *name)
 {
     int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -153,7 +154,7 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     }
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < s->layout.size) {
-        errno = EFBIG; /* growing a file above the limit raises a signal that kills the process */
+        errno = EFBIG; /* enlarging a file above the limit would raise a signal that kills the process */
         return "the limit of file sizes is below the segment's size: raise it (ulimit -f), or lower BRICKD_PATHS";
     }
     fill_random(uuid, sizeof uuid);

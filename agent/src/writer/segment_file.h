@@ -15,41 +15,44 @@ struct brick_segment {
     uint8_t *base;
     struct brick_header *header;
     struct brick_layout layout;
-    uint64_t name_blocks[16]; /* a bit per block of names that has memory */
+    uint64_t name_blocks[16]; /* one bit for each block of names that has memory */
 };
 
 /* The settings of a segment, decided before it is opened. */
 struct brick_plan {
     char prefix[40];
-    uint32_t rate; /* the rate of steps with checksums; 0: not configured */
+    uint32_t rate; /* the configured rate of steps with checksums; 0: not configured */
     struct brick_header header;
 };
 
-/* Returns NULL if the segment is locked, has its first memory, and may be published. Else an error text, with errno. */
+/* Creates, sizes and locks the segment and allocates its first memory. Returns NULL if it may now be published; else an
+ * error text, with errno. */
 BRICK_HIDDEN const char *brick_segment_create(struct brick_segment *s, const struct brick_plan *plan);
 BRICK_HIDDEN void brick_segment_publish(struct brick_segment *s);
 
 /* Allocates memory for a range of the file, so that it can be written without a fault. Returns 1, or 0. */
 BRICK_HIDDEN int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_t length);
 
-BRICK_HIDDEN int brick_segment_ours(const struct brick_segment *s);     /* whether its descriptor still belongs to it */
+/* whether the descriptor still refers to the segment */
+BRICK_HIDDEN int brick_segment_ours(const struct brick_segment *s);
 BRICK_HIDDEN int brick_segment_gone(const struct brick_segment *s);     /* whether the file was unlinked */
-BRICK_HIDDEN int brick_segment_consumed(const struct brick_segment *s); /* a consumer is or was attached */
-BRICK_HIDDEN void brick_segment_remove(struct brick_segment *s);        /* unlinks it, if it is still this process's file */
+BRICK_HIDDEN int brick_segment_consumed(const struct brick_segment *s); /* whether a consumer is or was attached */
+/* unlinks the file, if it is still this process's */
+BRICK_HIDDEN void brick_segment_remove(struct brick_segment *s);
 BRICK_HIDDEN void brick_segment_close(struct brick_segment *s);         /* closes the descriptor, which drops the lock */
-BRICK_HIDDEN int brick_locked_byte(int fd, off_t byte);                 /* another process holds this lock */
-/* At a clean end: appends a record of the segment, which may then be removed. Returns 0 if it must stay. */
+/* whether another process holds the lock on this byte */
+BRICK_HIDDEN int brick_locked_byte(int fd, off_t byte);
+/* At a clean end: appends a record of the segment. Returns 1 if the segment may be removed, 0 if it must stay. */
 BRICK_HIDDEN int brick_segment_account(const struct brick_segment *s, const char *prefix);
-BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* removes dead ones above BRICK_DEAD_SHARE */
+BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* removes dead segments above BRICK_DEAD_SHARE */
 
-/* Returns private zeros that can be written without a fault; NULL with errno. */
+/* Returns zeroed private memory that can be written without a page fault; NULL with errno. */
 static inline void *brick_private_memory(uint64_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     return p != MAP_FAILED ? p : NULL;
 }
 
-/* Regions of the segment. */
 static inline struct brick_control *brick_control_of(const struct brick_segment *s)
 {
     return (struct brick_control *)(void *)(s->base + s->layout.control);

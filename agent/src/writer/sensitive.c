@@ -1,6 +1,6 @@
-/* sensitive.c - whether a kernel's name shows that its values reveal a customer's text: embeddings, logits, tokens.
+/* sensitive.c - decides by a kernel's name whether its values reveal a customer's text: embeddings, logits, tokens.
  *
- * Checksums of such a site are off unless an operator turns them on: half a sketch of an embedding reveals the token.
+ * Checksums of such a site are off unless the operator turns them on: half a sketch of an embedding reveals the token.
  */
 #include "sensitive.h"
 
@@ -16,10 +16,11 @@ static int begins_with(const char *text, size_t length, const char *word)
     return word[n] == 0;
 }
 
-static int ends_part(char c) { return strchr("./:~ ", c) != NULL; } /* strchr also finds the zero */
+static int ends_part(char c) { return strchr("./:~ ", c) != NULL; } /* strchr also finds the final zero */
 static int is_letter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
 
-/* Returns whether this part of a name contains rotary, or a word that begins with rope: it looks up no token. */
+/* Returns whether this part of a name contains rotary, or a word that begins with rope: such a kernel looks up no
+ * token. */
 static int rotates_positions(const char *text, size_t length)
 {
     for (size_t at = 0; at < length && !ends_part(text[at]); at++)
@@ -32,7 +33,8 @@ static int rotates_positions(const char *text, size_t length)
 const char *brick_sensitive_word(const char *text, size_t length)
 {
     static const char *const words[] = {"logit", "lm_head", "lm-head", "lmhead", "token", "input_ids", "multinomial"};
-    static const char *const begin[] = {"sampl", "wte"}; /* only at the start of a word: not downsample */
+    /* only at the start of a word, so that downsample does not match */
+    static const char *const begin[] = {"sampl", "wte"};
     static const char embed[] = "embed";
     int rotates = 0;
     for (size_t at = 0; at < length; at++) {

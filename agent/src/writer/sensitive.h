@@ -4,7 +4,7 @@
 
 #include "common.h"
 
-/* Returns the first word of a name that makes its sites sensitive; NULL: none. */
+/* Returns the first word of a name that makes its sites sensitive; NULL if there is no such word. */
 BRICK_HIDDEN const char *brick_sensitive_word(const char *text, size_t length);
 
 #endif

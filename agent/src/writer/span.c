@@ -1,6 +1,6 @@
-/* writer/span.c - the record path: a span begins, a span ends, a span is recorded with its time.
+/* writer/span.c - the record path: begins a span, ends a span, records a span with a given time.
  *
- * No system call, no allocation, no lock, no call into the host. Rare cases have separate functions.
+ * There is no system call, no allocation, no lock and no call into the host. Rare cases have separate functions.
  */
 #include "draw.h"
 #include "summary.h"
@@ -126,7 +126,7 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
 
 /* ---- end --------------------------------------------------------------- */
 
-/* Returns the youngest frame of this brick; the frames above it were never ended. */
+/* Returns the youngest frame of this brick; the frames above it will never be ended. */
 static struct brick_frame *frame_find(struct brick_stack *s, uint32_t brick)
 {
     struct brick_frame *f = s->top;
@@ -155,11 +155,12 @@ static unsigned unmatched(struct brick_thread *t, unsigned outcome)
     return outcome | BRICK_UNMATCHED;
 }
 
-/* Like brick_enter_slowly, but open spans also end while recording is off. */
+/* Like brick_enter_slowly, but open spans can also end while recording is off. */
 static struct brick_thread *leave_slowly(struct brick_thread *t, const void *key, unsigned *outcome)
 {
     uint32_t gate = brick_load_relaxed32(brick_agent.gate);
-    if (t == NULL && gate == BRICK_ON && brick_never_refused()) /* begun elsewhere, ended here: counted in a lane */
+    /* the span began on another thread: this thread needs a lane to count the end */
+    if (t == NULL && gate == BRICK_ON && brick_never_refused())
         t = brick_join(outcome, 0);
     t = brick_enter_still(t, outcome);
     if (t != NULL && (gate == BRICK_OFF || (t->flags & BRICK_CONTROL_OFF) != 0) && brick_stack_open(t, key) == NULL) {
@@ -179,7 +180,7 @@ static inline struct brick_thread *leave(const void *key, unsigned *outcome)
     return t;
 }
 
-/* Adds an ended span to its path's summary and, if a consumer requests it, to the span ring. */
+/* Adds an ended span to its path's summary and, if a consumer requested details, to the span ring. */
 BRICK_ALWAYS void publish(struct brick_thread *t, uint16_t kind, const struct brick_frame *f, uint64_t duration,
                            uint64_t child, uint64_t again, const struct brick_amounts *did)
 {
@@ -281,7 +282,7 @@ unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, c
     uint32_t path = BRICK_OTHER;
     if (brick <= UINT16_MAX)
         path = (uint32_t)(brick_path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_NS)) & 0xFFFF);
-    /* Path "other" counts ticks, so nanoseconds are not added to it. */
+    /* Path "other" counts ticks, so a time in ns is not added to it. */
     int room = (s == NULL || s->refused == 0) && path != BRICK_OTHER && brick_summary_there(t, path);
     if (!room || elapsed_ns > BRICK_AMOUNT_MAX || !brick_total_holds(t, path, elapsed_ns)) {
         brick_add(&t->line->rejected[room ? BRICK_REJECTED_CLOCK : BRICK_REJECTED_ROOM], 1);
@@ -331,7 +332,7 @@ struct brick_place brick_place_of(const void *key)
     return place;
 }
 
-/* Opens a scope that inherits from the surrounding frame. NULL: no room. */
+/* Opens a scope that inherits from the enclosing frame. Returns NULL without room. */
 static struct brick_frame *scope_push(struct brick_thread *t, const void *key, uint16_t scope, unsigned *outcome)
 {
     struct brick_stack *s = brick_stack_of(t, key, 1);
@@ -403,7 +404,7 @@ unsigned brick_layer_end(uint32_t layer, const void *key)
     return scope_end(BRICK_SCOPE_LAYER, layer <= BRICK_LAYER_MAX ? layer : BRICK_NO_LAYER, key);
 }
 
-/* A node without a path is omitted: records in it go below the path around it. */
+/* A node without a path is omitted: records in it go below the enclosing path. */
 unsigned brick_node_begin(uint32_t brick, const void *key)
 {
     unsigned outcome = BRICK_DONE;

@@ -1,18 +1,18 @@
-/* writer/summary.h - adds to a path's summary: spans for writer/span.c, marks for writer/mark.c. */
+/* writer/summary.h - adds spans (writer/span.c) and marks (writer/mark.c) to a path's summary. */
 #ifndef BRICK_SUMMARY_H
 #define BRICK_SUMMARY_H
 
 #include "record_path.h"
 
-/* Returns whether the path's summary has memory. A sequence of 0 was never written in this lane, so there may be no
-   memory. */
+/* Returns whether the path's summary has memory. With a sequence of 0, this lane has never written the summary, so its
+   memory may be missing. */
 static inline int brick_summary_there(struct brick_thread *t, uint32_t path)
 {
     return BRICK_LIKELY(brick_load_relaxed(&t->sequences[path]) != 0) || brick_block_commit(t, path);
 }
 
-/* Returns whether a path's total has room for a time from the host: a reader refuses a segment with more than 2^62
-   ns. */
+/* Returns whether a path's total has room for a time given by the host: a reader refuses a segment with a total above
+   2^62 ns. */
 static inline int brick_total_holds(const struct brick_thread *t, uint32_t path, uint64_t given_ns)
 {
     return brick_load_relaxed(&t->summaries[path].total) <= (UINT64_C(1) << 62) - given_ns;

@@ -1,5 +1,5 @@
-/* writer/thread.c - a thread takes a lane, applies the control flags, and frees the lane. Outside of the usual record
- * path: a thread's first record, its end, a change of the control flags. */
+/* writer/thread.c - a thread takes a lane, applies the control flags, and frees the lane. This code runs only at a
+ * thread's first record, at its end, and when the control flags change. */
 #include "thread.h"
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 
 __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
 
-/* Why this thread was last refused a lane. After NO_MEMORY, it does not try again. */
+/* Why this thread was last refused a lane. After NO_MEMORY, the thread does not try again. */
 enum { NEVER, NO_LANE, NO_MEMORY };
 static __thread int last_refusal __attribute__((tls_model("initial-exec")));
 static __thread int joining __attribute__((tls_model("initial-exec")));
@@ -22,7 +22,7 @@ static void at_thread_end(void *unused)
     brick_thread_exit();
 }
 
-/* At dlclose: a thread that ends later must not call unmapped code. */
+/* Runs at dlclose, so that a thread that ends later does not call unmapped code. */
 __attribute__((destructor)) static void forget_threads(void)
 {
     if (exit_key_made)
@@ -37,15 +37,16 @@ int brick_threads_make(uint32_t lanes)
     struct brick_thread *threads = (struct brick_thread *)brick_private_memory(lanes * sizeof *threads);
     if (threads == NULL)
         return 0;
-    for (uint32_t n = 0; brick_agent.threads != NULL && n < lanes; n++) /* the parent's, in a forked child */
+    /* in a forked child, these are the parent's threads */
+    for (uint32_t n = 0; brick_agent.threads != NULL && n < lanes; n++)
         threads[n].given = threads[n].inherited = brick_agent.threads[n].given;
     brick_agent.threads = threads;
-    last_refusal = NEVER; /* in a forked child, the lane and refusal are the parent's */
+    last_refusal = NEVER; /* in a forked child, the lane and the refusal are the parent's */
     joining = 0;
     return 1;
 }
 
-/* False for the parent's thread, which a fork copied. */
+/* Returns false for a thread of the parent, which a fork copied. */
 static int is_present(const struct brick_thread *t)
 {
     return t >= brick_agent.threads && t < brick_agent.threads + brick_segment_now()->header->lanes;
@@ -63,7 +64,7 @@ static struct brick_thread *claim(int *refusal)
         if (brick_load_relaxed32(&t->owner) != 0 || !brick_claim32(&t->owner, 0, 1)) /* O16 */
             continue;
         t->number = n;
-        /* The lane's last thread may have left content in a lost segment that is not moved yet. */
+        /* The lane's previous thread may have left content in a lost segment, which is not moved yet. */
         int left = t->segment != NULL && t->segment != s;
         BRICK_POINT("bind");
         if ((t->free == NULL && !brick_nodes_more(t)) || !(left ? brick_lane_move(t) : brick_lane_bind(t, s))) {
@@ -81,7 +82,7 @@ static struct brick_thread *claim(int *refusal)
     return NULL;
 }
 
-/* Counts the spans begun before the segment had a counter for them. */
+/* Counts the spans that began before the segment had a counter for them. */
 static void count_missed(void)
 {
     uint64_t missed = __atomic_exchange_n(&brick_agent.missed, 0, __ATOMIC_RELAXED);
@@ -101,7 +102,7 @@ struct brick_thread *brick_join(unsigned *outcome, unsigned spans)
     }
     joining = 1;
     brick_fence_signal();
-    if (brick_self != NULL) { /* a signal handler interrupted this call, and joined */
+    if (brick_self != NULL) { /* a signal handler interrupted this call and took a lane */
         joining = 0;
         return brick_self;
     }
@@ -122,7 +123,8 @@ struct brick_thread *brick_join(unsigned *outcome, unsigned spans)
 
 int brick_never_refused(void) { return last_refusal == NEVER; }
 
-/* Moves this thread's lane. Returns 0 without memory: a store would raise SIGBUS, so the thread stops recording. */
+/* Moves this thread's lane into the current segment. Returns 0 if out of memory: a store would raise SIGBUS, so the
+ * thread then stops recording. */
 static int follow_segment(struct brick_thread *t)
 {
     if (brick_lane_move(t))
@@ -136,7 +138,7 @@ struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsig
 {
     if (brick_lane_retired(t)) {
         if (!is_present(t)) {
-            brick_idle(t); /* the parent's lane, which the fork copied */
+            brick_idle(t); /* this is the parent's lane, copied by the fork */
             brick_self = NULL;
             t = brick_join(outcome, spans);
             if (t == NULL)
@@ -146,7 +148,7 @@ struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsig
             return NULL;
         }
     }
-    /* Use the flags of its segment, even if that is lost: the content moves with the next record. */
+    /* Use the flags of the lane's segment, even if that is lost: the next record moves the lane. */
     t->flags = brick_load_relaxed32(&brick_control_of(t->segment)->flags); /* O15 */
     if ((t->flags & BRICK_CONTROL_SPANS) != 0)
         brick_ring_commit(t, &t->span_ring, t->segment->layout.span_ring);
@@ -161,7 +163,7 @@ void brick_look(struct brick_thread *t, uint64_t now)
     const struct brick_control *control = brick_control_of(s);
     if (brick_segment_gone(s) || brick_load_relaxed(&control->reopen) != 0)
         brick_agent_reopen(s);
-    if (brick_lane_retired(t)) /* immediately: its next record may come much later */
+    if (brick_lane_retired(t)) /* move it now, because its next record may come much later */
         follow_segment(t);
 }
 
@@ -225,7 +227,7 @@ static struct brick_thread *own_lane(void)
 {
     struct brick_thread *t = brick_self;
     if (t != NULL && (!brick_agent_owns() || (brick_lane_retired(t) && (!is_present(t) || !brick_lane_move(t)))))
-        brick_self = t = NULL; /* the parent's, or no memory to follow a lost segment */
+        brick_self = t = NULL; /* the lane is the parent's, or there is no memory to move it */
     return t;
 }
 
@@ -253,7 +255,7 @@ void brick_thread_release(void (*drop)(const void *key))
         brick_abandon(t, s, NULL);
         brick_stack_drop(t, s);
         brick_idle(t);
-        drop(key); /* this may run any code, which may record: search again */
+        drop(key); /* `drop` may run any code, which may record: search again */
     }
 }
 

@@ -1,4 +1,5 @@
-/* writer/thread.h - a thread and its lane: it joins, obeys the control flags, leaves; its open frames. */
+/* writer/thread.h - a thread and its lane: taking the lane, control flags, freeing the lane; the thread's open
+ * frames. */
 #ifndef BRICK_THREAD_H
 #define BRICK_THREAD_H
 
@@ -6,25 +7,25 @@
 
 extern BRICK_HIDDEN __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
 
-/* The step, layer and node around a key's next record. */
+/* The step, layer and node that apply to a key's next record. */
 struct brick_place {
-    uint64_t begun; /* the start of its innermost open span; 0: none */
+    uint64_t begun; /* the start of the key's innermost open span; 0: none */
     uint32_t layer;
 };
 /* In writer/span.c. */
 BRICK_HIDDEN struct brick_place brick_place_of(const void *key);
-/* In writer/mark.c: forgets the transfers of the lane's last thread. */
+/* In writer/mark.c: forgets the transfers of the lane's previous thread. */
 BRICK_HIDDEN void brick_memories_forget(struct brick_thread *t);
-/* Returns the thread's lane; takes one if it has none. NULL: refused, and `spans` are counted. */
+/* Returns the thread's lane; takes a lane if it has none. Returns NULL if none is free, and counts `spans`. */
 BRICK_HIDDEN struct brick_thread *brick_join(unsigned *outcome, unsigned spans);
-BRICK_HIDDEN int brick_never_refused(void); /* this thread was never refused a lane */
-/* Reacts to a change of the control flags, a fork or a lost segment. NULL: do not record now. */
+BRICK_HIDDEN int brick_never_refused(void); /* whether this thread was never refused a lane */
+/* Reacts to a change of the control flags, a fork or a lost segment. Returns NULL if the thread must not record now. */
 BRICK_HIDDEN struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsigned spans);
 BRICK_HIDDEN struct brick_stack *brick_stack_of(struct brick_thread *t, const void *key, int make);
 BRICK_HIDDEN void brick_stack_drop(struct brick_thread *t, struct brick_stack *s);
 BRICK_HIDDEN void brick_look(struct brick_thread *t, uint64_t now);
 
-/* Pops the top frame and frees it. Its content, except `below`, is valid until the next frame is taken. */
+/* Pops the top frame and frees it. The frame's content, except `below`, is valid until the next frame is taken. */
 static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s)
 {
     struct brick_frame *f = s->top;
@@ -45,7 +46,7 @@ static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s
     brick_node_give(t, f);
 }
 
-/* brick_is_off, inline for callers that check at each span. */
+/* brick_is_off, inlined for callers that check at each span. */
 static inline int brick_off_here(void)
 {
     uint32_t gate = brick_load_relaxed32(brick_agent.gate);
@@ -67,7 +68,7 @@ static inline void brick_idle(struct brick_thread *t)
     __atomic_store_n(&t->busy, 0, __ATOMIC_RELAXED);
 }
 
-/* Abandons the frames above `until`: they will never be ended. */
+/* Abandons the frames above `until`, which will never be ended. */
 static inline void brick_abandon(struct brick_thread *t, struct brick_stack *s, const struct brick_frame *until)
 {
     while (s->top != until) {

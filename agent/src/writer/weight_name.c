@@ -1,7 +1,7 @@
-/* writer/weight_name.c - the layer and the expert in the name of a weight, and the name of its site.
+/* writer/weight_name.c - finds the layer and the expert in the name of a weight, and makes the name of its site.
  *
- * Owns which number of a name is which. Must not know segments or tensors. Invariant: tensors that differ only in these
- * numbers have one site.
+ * Owns the rule which number of a name means what. Must not know segments or tensors. Invariant: tensors whose names
+ * differ only in these numbers have the same site name.
  */
 #include "brick_weights.h"
 
@@ -40,15 +40,15 @@ static int is_number(const struct part *p, uint32_t *number)
     return *number <= BRICK_LAYER_MAX;
 }
 
-/* torch.compile puts this before the names of wrapped modules, whose tensors are the same. */
+/* torch.compile puts this part before the names of wrapped modules, whose tensors are unchanged. */
 static int is_wrapper(const struct part *p)
 {
     static const char wrapper[] = "_orig_mod";
     return p->length == sizeof wrapper - 1 && memcmp(p->text, wrapper, p->length) == 0;
 }
 
-/* Returns the part at `from`, or after a wrapper there. *next: where the next part begins; above the length after the
- * last one. */
+/* Returns the part at `from`; if a wrapper is there, the part after it. *next: where the next part begins; larger than
+ * the length after the last part. */
 static struct part part_at(const char *name, size_t length, size_t from, size_t *next)
 {
     struct part p;
@@ -64,7 +64,7 @@ static struct part part_at(const char *name, size_t length, size_t from, size_t 
 size_t brick_weight_site(const char *name, size_t length, char *left, struct brick_weight *weight)
 {
     const char *layer = NULL, *position = NULL;
-    int is_certain = 0; /* the part before the layer's number names a layer */
+    int is_certain = 0; /* whether the part before the number is a word for a layer */
     struct part before = {.text = name, .length = 0};
     uint32_t number;
     size_t next, written = 0;
@@ -96,7 +96,7 @@ size_t brick_weight_site(const char *name, size_t length, char *left, struct bri
     return written;
 }
 
-/* A longer name is used unchanged: its hash must be that of the complete name. */
+/* A name longer than this is used unchanged, because its hash must cover the complete name. */
 #define NAME_ROOM 4096
 
 void brick_weight_named(struct brick_weight *weight, const char *name, size_t length)

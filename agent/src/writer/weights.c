@@ -1,8 +1,8 @@
 /* writer/weights.c - reads and records a model's parameters, in slices at the ends of steps.
  *
  * Owns which tensor is next, and how long a slice may take. Must not know how the host holds a tensor, or what its name
- * means. Invariants: a tensor is read only between hold and release; its fingerprint is kept until its record
- * has room; a slice allocates nothing; one thread at a time runs a slice, the others skip it.
+ * means. Invariants: a tensor is read only between hold and release; its fingerprint is kept until there is room for
+ * its record; a slice allocates nothing; only one thread at a time runs a slice, and other threads skip their turn.
  */
 #include "checksum.h"
 
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define SLICE_NS 200000 /* the longest slice */
-#define LEAST_NS 50000  /* the shortest slice: in a shorter one, holding would cost the most */
+#define LEAST_NS 50000  /* the shortest slice: in a shorter one, most of the time would go to holding tensors */
 #define AT_ONCE 8192    /* bytes between two clock reads */
 #define MILLION 1000000
 #ifndef BRICK_RESCAN_LEAST_NS
@@ -29,7 +29,7 @@ static uint64_t share_of(const struct brick_weights *w)
     return w->share_ppm == 0 ? 5000 : w->share_ppm < MILLION ? w->share_ppm : MILLION;
 }
 
-/* Elapsed time earns credit, up to one slice. */
+/* Elapsed time earns credit (ns that slices may use), up to one slice. */
 uint64_t brick_weights_allowed(struct brick_weights *w, uint64_t now_ns)
 {
     const int64_t most = (int64_t)SLICE_NS * MILLION;
@@ -66,7 +66,7 @@ static void publish_count(const struct brick_weights *w)
     brick_store_relaxed(&process()->reserved[BRICK_PROCESS_WEIGHTS], w->count - w->gone);
 }
 
-/* The times of the next reading. */
+/* Publishes when weights are read again. */
 static void publish_plan(const struct brick_weights *w)
 {
     uint64_t *words = brick_lane_of(brick_segment_now(), 0)->reserved3, once = 0;
@@ -123,7 +123,7 @@ static int read_on(struct brick_weights *w, uint64_t until)
 {
     struct brick_tensor tensor;
     struct brick_fingerprint_key key;
-    if (!w->begun && !brick_key_published(process(), &key)) /* the key may exist later */
+    if (!w->begun && !brick_key_published(process(), &key)) /* try again later: the key may then exist */
         return 0;
     const uint64_t number = w->read;
     struct brick_weight *one = &w->each[number];
@@ -178,7 +178,7 @@ static void put(struct brick_thread *t, struct brick_checked *r, const struct br
 {
     brick_put_output(t, &one->taken);
     *r = (struct brick_checked){
-        .sequence = r->sequence, /* still the old one: the new sequence is stored last (O9) */
+        .sequence = r->sequence, /* the old value, because the new sequence is stored last (O9) */
         .site = (uint32_t)(site & 0xFFFF),
         .ticks = one->ticks,
         .step = w->step,
@@ -189,7 +189,7 @@ static void put(struct brick_thread *t, struct brick_checked *r, const struct br
     };
 }
 
-/* Records the next tensor that was read. Returns 0 if there is no room now, or no lane. */
+/* Records the next tensor that was read. Returns 0 if there is no room or no lane now. */
 static int record_next(struct brick_weights *w)
 {
     const struct brick_weight *one = &w->each[w->recorded];
@@ -228,7 +228,7 @@ static uint64_t asked_now(void)
     return brick_load_relaxed(&brick_control_of(s)->reserved[BRICK_CONTROL_WEIGHTS]); /* O15 */
 }
 
-/* In a new segment, all readings are recorded again. */
+/* Notices a new segment, in which all readings are recorded again. */
 static void follow(struct brick_weights *w)
 {
     const struct brick_segment *s = brick_segment_now();
@@ -270,7 +270,6 @@ static void slice(struct brick_weights *w, uint64_t until)
     }
 }
 
-/* Counts the time of a slice. */
 static void spend(struct brick_weights *w, uint64_t ns)
 {
     w->spent_ns += ns;
@@ -278,7 +277,7 @@ static void spend(struct brick_weights *w, uint64_t ns)
         w->lasted_ns = w->spent_ns;
 }
 
-/* Claims the slice for this process. A claim of the parent before the fork is void. */
+/* Claims the slice for this process. A claim that the parent made before the fork is void. */
 static int claim(struct brick_weights *w)
 {
     const uint32_t self = (uint32_t)getpid();
@@ -286,7 +285,7 @@ static int claim(struct brick_weights *w)
     if (other == self || !brick_claim32(&w->busy, other, self))
         return 0;
     if (other != 0)
-        w->begun = w->moved = 0; /* interrupted by the fork */
+        w->begun = w->moved = 0; /* the fork interrupted this reading */
     return 1;
 }
 
@@ -303,7 +302,7 @@ static uint64_t generation_of(const struct brick_weights *w)
     return w->generation != NULL ? *w->generation : brick_load_relaxed(&w->loads);
 }
 
-/* Sets the generation of later checksums. The first load of a host without generations does not change it. */
+/* Sets the generation of later checksums. The first load has no effect if the host does not give generations. */
 static void publish_generation(const struct brick_weights *w)
 {
     const uint64_t generation = generation_of(w), digest = brick_splitmix64(generation);
@@ -337,7 +336,7 @@ void brick_weights_load(struct brick_weights *w)
     brick_store_relaxed(&w->loads, brick_fetch_add(&loads, 1) + 1);
     publish_generation(w);
     brick_store_release32(&w->loading, 1);
-    if (!is_recording() || !claim(w)) /* the next turn begins the scan */
+    if (!is_recording() || !claim(w)) /* then the next turn begins the scan */
         return;
     const uint64_t now = now_ns();
     begin_load(w, now);
@@ -371,7 +370,8 @@ void brick_weights_turn(struct brick_weights *w)
     if (ticks < brick_load_relaxed(&w->next_ticks) && !loading)
         return;
     const uint64_t now = now_ns(), next = brick_load_relaxed(&w->next_ns);
-    if (now < next && !loading) { /* ticks cost a third of now_ns; at least this many pass until `next` */
+    /* reading ticks takes a third of the time of now_ns; at least this many ticks pass until `next` */
+    if (now < next && !loading) {
         brick_store_relaxed(&w->next_ticks, ticks + ((next - now) >> (brick_agent.clock == BRICK_CLOCK_CNTVCT ? 6 : 0)));
         return;
     }

@@ -1,16 +1,16 @@
 /* _peaks.c - measures how fast this processor reads a working set, or multiplies and adds, slot by slot.
  *
- * A slot is a millisecond of CLOCK_MONOTONIC, the same one for all threads: threads that work in one slot work at the
- * same time, without waiting for each other. If other processes use the processors, a thread that waits for another
- * thread rarely runs together with it.
+ * A slot is a millisecond of CLOCK_MONOTONIC, the same for all threads. So all threads that work in one slot work at
+ * the same time, without waiting for each other. Waiting would not work: while other processes use the processors, a
+ * thread that waits for another thread rarely runs together with it.
  *
- * This is a separate module because only the measurement of peaks needs it. It is in C because L1, the level that
- * matters for small kernels, delivers 24 KiB in 80 ns: a call from Python takes longer, and threads must not wait for
- * the interpreter.
+ * This is a separate module because only the measurement of peaks needs it. It is written in C because L1, the level
+ * that matters for small kernels, delivers 24 KiB in 80 ns: a call from Python takes longer, and threads must not wait
+ * for the interpreter lock.
  *
- * Bandwidth is measured by reads only. A store costs one or two transfers, depending on the instruction, so reads are
- * the fastest way to move a number of bytes. The caller must write to the buffer first: unwritten memory is one page of
- * zeros. Multiply-adds stay in registers: no kernel is faster with the same instructions.
+ * Bandwidth is measured with reads only. A store costs one or two transfers, depending on the instruction, so reads are
+ * the fastest way to move bytes. The caller must first write to the buffer: unwritten memory is one page of zeros.
+ * Multiply-adds use only registers, so no kernel with the same instructions is faster.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -19,8 +19,8 @@
 #include <time.h>
 
 #define SLOT_NS 1000000
-#define WORK_NS 900000           /* the working time in a slot; the rest prepares the next slot */
-#define SLOTS_MAX 1024           /* per call */
+#define WORK_NS 900000           /* the working time in a slot; the rest is for preparing the next slot */
+#define SLOTS_MAX 1024           /* the most slots per call */
 #define STEP_NS_MIN 5000         /* the time between two clock reads */
 #define STEP_NS_MAX 20000
 #define STEP_FIRST 256
@@ -43,8 +43,8 @@
         return a[0] ^ a[1];                                                                                            \
     }
 
-/* Enough independent chains for two units with a latency of four cycles, and few enough for the registers; other
- * processors have 32 registers and up to four units. */
+/* Enough independent chains for two units with a latency of four cycles, and few enough for the registers of x86-64.
+ * Other processors have 32 registers and up to four units. */
 #if defined(__x86_64__)
 #define EACH_CHAIN(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7) do(8) do(9) do(10) do(11)
 #define CHAINS 12
@@ -58,7 +58,7 @@
 #define STEP_CHAIN(n) chain##n = chain##n * factor + term;
 #define ADD_CHAIN(n) term += chain##n;
 
-/* Each chain approaches 1: no overflow, and no denormal numbers, which are slow. */
+/* Each chain approaches 1, so it never overflows and never has denormal numbers, which are slow. */
 #define MADDS(name, type, width)                                                                                       \
     static double name(type seen, long long turns)                                                                     \
     {                                                                                                                  \
@@ -76,7 +76,7 @@
 
 typedef uint64_t (*reader)(const char *at, const char *end);
 
-/* An instruction set, with its functions that read and compute in vectors of `width` bytes. */
+/* An instruction set, with functions that read and compute in vectors of `width` bytes. */
 typedef struct {
     const char *name;
     reader read;
@@ -97,7 +97,7 @@ __attribute__((target("avx512f"))) MADDS(madds32_64, float, 64)
 __attribute__((target("avx512f"))) MADDS(madds64_64, double, 64)
 #endif
 
-/* The widest first. A set is used only if the processor and the kernel support it. */
+/* The instruction sets, the widest first. A set is used only if the processor and the kernel support it. */
 static const instructions SETS[] = {
 #if defined(__x86_64__)
     {"AVX-512", read_64, madds32_64, madds64_64, 64},
@@ -142,10 +142,10 @@ typedef struct {
     long long slot, amount, begun_ns, ended_ns, cpu_ns;
 } part;
 
-/* The work of a thread: `step` does `count` units of it. */
+/* The work of a thread. `step` does `count` units of work. */
 typedef struct work {
     void (*step)(struct work *, long long count);
-    long long amount; /* per unit */
+    long long amount; /* bytes or operations per unit */
     const instructions *set;
     const char *first, *last, *at; /* the buffer and the position, for reads */
     volatile double kept;
@@ -174,7 +174,7 @@ static int run(work *work, long long until_ns, part *parts)
     do {
         part part = {.slot = now / SLOT_NS + 1};
         const long long start_ns = part.slot * SLOT_NS, end_ns = start_ns + WORK_NS;
-        while (now_ns(CLOCK_MONOTONIC) < start_ns) /* a sleeping thread would wake up too late */
+        while (now_ns(CLOCK_MONOTONIC) < start_ns) /* wait in a loop, because a sleeping thread would wake up too late */
             ;
         part.cpu_ns = -now_ns(CLOCK_THREAD_CPUTIME_ID);
         part.begun_ns = now = now_ns(CLOCK_MONOTONIC);
@@ -271,8 +271,8 @@ static PyObject *sets(PyObject *module, PyObject *nothing)
 }
 
 static PyMethodDef methods[] = {
-    {"reads", reads, METH_VARARGS, "Read a buffer; return the work in each slot, and the next offset."},
-    {"madds", madds, METH_VARARGS, "Multiply and add; return the work in each slot."},
+    {"reads", reads, METH_VARARGS, "Read a buffer; return the work done in each slot, and the next offset."},
+    {"madds", madds, METH_VARARGS, "Multiply and add; return the work done in each slot."},
     {"sets", sets, METH_NOARGS, "Return the instruction sets that `madds` can use, the widest first."},
     {0},
 };

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 #define BIRTHS_MIN ((size_t)128)
-/* A full table is tidied at most once per this number of fingerprints: tidying costs as much as counting a few
+/* A full table is cleaned at most once per this number of fingerprints, because cleaning takes as long as counting a
+ * few
    thousand. */
 #define TIDY_EVERY 4096u
 
@@ -70,7 +71,7 @@ static struct brick_births *row_of(struct brick_fingerprints *p, const struct br
 
 static uint32_t more(uint32_t count) { return count + (count < UINT32_MAX); }
 
-/* Whether all inputs are known and finite. */
+/* Returns whether all inputs are known and finite. */
 static int are_finite(const struct brick_kept_fingerprint *fingerprint, const struct brick_record *slots)
 {
     if (fingerprint->inputs_count == 0 || (fingerprint->flags & BRICK_CHECKED_MORE) != 0)
@@ -120,7 +121,7 @@ void brick_births_forget(struct brick_fingerprints *p, const uint32_t *workers, 
             any = 1;
         }
     if (any)
-        (void)move(p, p->births.room); /* if out of memory, the rows stay, and their counts restart at zero */
+        (void)move(p, p->births.room); /* if out of memory, the rows stay with counts of 0 */
 }
 
 static int has_births(const struct brick_births *row) { return (row->times[0] | row->times[1] | row->times[2]) != 0; }

@@ -1,8 +1,8 @@
-/* core/births.h - counts births of NaN and infinities: an output holds one, but no recorded input does.
+/* core/births.h - counts births of NaN and infinities: cases where an output has one and no recorded input has one.
  *
- * Counts per worker and site from the first fingerprint on, to distinguish a site that always produces NaN from one
- * that began later. A fingerprint shows a birth only if all its inputs are known. The table is bounded: fingerprints of
- * workers and sites beyond BRICK_BIRTHS_MAX, or beyond the service's share of it, count as untracked.
+ * Births are counted per worker and site from the first fingerprint on. So a site that always produces NaN differs from
+ * a site that began later. A fingerprint shows a birth only if all its inputs are known. The table is bounded:
+ * fingerprints of workers and sites beyond BRICK_BIRTHS_MAX, or beyond the service's share of it, count as untracked.
  */
 #ifndef BRICKD_BIRTHS_H
 #define BRICKD_BIRTHS_H
@@ -11,15 +11,15 @@
 
 #define BRICK_BIRTHS_ROWS_MAX 8192u
 
-/* Counts the fingerprint just added to p, and its births. Without a free row it counts as untracked. */
+/* Counts the fingerprint just added to p, and its births. Without a free row, the fingerprint counts as untracked. */
 void brick_births_count(struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint,
                         const struct brick_record *slots);
 
 /* Drops the counts of these workers. `workers` is sorted. */
 void brick_births_forget(struct brick_fingerprints *p, const uint32_t *workers, size_t count);
 
-/* Copies up to `most` rows: those with births, then others at their sites. Returns their number; SIZE_MAX: out of
- * memory. */
+/* Copies up to `most` rows: first the rows with births, then other rows at the same sites. Returns their number;
+ * SIZE_MAX if out of memory. */
 size_t brick_births_rows(const struct brick_fingerprints *p, struct brick_births *rows, size_t most);
 
 #endif

@@ -7,7 +7,7 @@ void brick_span_start(struct brick_cursor *c, const struct brick_consumer *line,
     int believed = brick_tail_believed(&line->span, head, slots);
     if (believed && line->span.position > start)
         start = line->span.position;
-    /* A half-written pair does not show which slots the writer may reuse: assume all of them. */
+    /* After a half-written pair it is unknown which slots the writer may reuse, so assume all slots. */
     if (!brick_ring_holds(head, slots, start) || (!believed && !brick_tail_untouched(&line->span, head, slots)))
         start = head;
     c->spans_lost += start > c->span ? start - c->span : 0;
@@ -34,11 +34,11 @@ double brick_event_held(const struct brick_cursor *c, const struct brick_consume
 {
     const struct brick_tail *tail = &line->event;
     if (!brick_tail_untouched(tail, head, slots) && !brick_tail_believed(tail, head, slots))
-        return 1; /* an invalid tail gives no slots back */
+        return 1; /* an invalid tail frees no slots */
     return (double)(c->event.position - tail->position) / (double)slots;
 }
 
-/* Moves the pair to `position`. Returns 0 if it is already there; a pair of zeros is at 0. */
+/* Moves the pair to `position`. Returns 0 if the pair already has this position; a pair of zeros has position 0. */
 static int move(uint64_t position, const struct brick_tail *from, struct brick_tail *halfway, struct brick_tail *whole)
 {
     if (from->position == position && (from->complement == ~position || (position == 0 && from->complement == 0)))

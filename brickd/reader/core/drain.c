@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every 64th pass looks at all lanes, not only up to the first unused one: a thread without memory for its lane leaves
- * a gap. */
+/* Every 64th pass looks at all lanes, and not only up to the first unused lane: a thread that got no memory for its
+ * lane leaves an unused lane between used ones. */
 #define LOOK_AROUND 64u
 
 int brick_drain_open(struct brick_drain *d, uint64_t file_size)
@@ -133,7 +133,7 @@ double brick_drain_waiting(struct brick_drain *d, struct brick_scratch *scratch)
     if (d->refused)
         return 0;
     if (!brick_fetch(&d->reader, r->layout.lanes, scratch->lanes, seen * sizeof scratch->lanes[0]))
-        return 1; /* the pass reports why */
+        return 1; /* the pass reports the reason */
     for (uint32_t n = 0; n < seen; n++) {
         const struct brick_drained_lane *l = &d->lanes[n];
         const struct brick_lane *lane = &scratch->lanes[n];
@@ -153,7 +153,7 @@ uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, s
     *first = 0;
     for (uint32_t n = 0; n < d->used && n < d->started; n++) {
         struct brick_drained_lane *l = &d->lanes[n];
-        struct brick_cursor cursor = l->cursor; /* never beyond the head: the writer rejects such a tail */
+        struct brick_cursor cursor = l->cursor; /* not beyond the head, because the writer rejects such a tail */
         cursor.span -= l->spans_salvaged;
         cursor.event.position -= l->events_salvaged;
         if (brick_cursor_publish(&cursor, &l->line, events, &halfway[n], &whole[n])) {

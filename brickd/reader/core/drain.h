@@ -1,7 +1,7 @@
 /* core/drain.h - one consumer of the rings of a segment.
  *
  * The consumer reads with pread, validates and keeps records, and returns the tails to write; it never writes to a
- * segment. After an inconsistency the segment is refused forever. Records that were read before stay.
+ * segment itself. After an inconsistency, it refuses the segment permanently, but keeps the records read before.
  */
 #ifndef BRICKD_DRAIN_H
 #define BRICKD_DRAIN_H
@@ -12,14 +12,14 @@
 #include "events.h"
 #include "recording_tap.h"
 
-/* One pass reads at most these event records and checksum slots from a segment; the next pass reads the rest. */
+/* The most event records and checksum slots that one pass reads from a segment; the next pass reads the rest. */
 #define BRICK_EVENTS_MAX 65536u
 
-/* One pass copies at most these slots per kind of ring from a segment, whatever the heads claim: 8 MiB in total, 2 ms.
- * A default ring has 4,096 slots. */
+/* The most slots that one pass copies from all rings of one kind in a segment, whatever the heads claim: 8 MiB in
+ * total, 2 ms. A default ring has 4,096 slots. */
 #define BRICK_PASS_SLOTS 65536u
 
-/* Slots copied at once: few enough to stay in the second-level cache until they are read. */
+/* The number of slots copied at once, few enough to stay in the second-level cache until they are read. */
 #define BRICK_BATCH 4096u
 
 /* The memory of a running pass: one per thread, not per segment. */
@@ -32,33 +32,35 @@ struct brick_scratch {
 struct brick_drained_lane {
     struct brick_cursor cursor;
     struct brick_consumer line; /* the consumer line in the file after all tails are written */
-    uint64_t span_sequence;     /* end time of the last span record */
-    uint64_t spans_salvaged, events_salvaged; /* slots read beyond a dead writer's head: at most one record per ring */
+    uint64_t span_sequence;     /* the end time of the last span record */
+    /* slots read beyond the head of a dead writer, at most one record per ring */
+    uint64_t spans_salvaged, events_salvaged;
 };
 
 struct brick_drain {
     struct brick_reader reader;
     struct brick_details details;
     struct brick_events events; /* records of the last pass */
-    struct brick_track track;   /* feeds the recording, if there is one */
+    struct brick_track track;   /* copies records for a recording, if there is one */
     struct brick_drained_lane *lanes;
     struct brick_scratch *scratch; /* the scratch memory of the running pass */
     uint64_t left[2];              /* slots that the pass may still copy, by kind of ring */
-    uint32_t saved;   /* lanes with a checkpoint's cursor */
-    uint32_t started; /* lanes whose start is decided */
-    uint32_t used;    /* lanes that threads have owned */
+    uint32_t saved;   /* the number of lanes with a cursor from a checkpoint */
+    uint32_t started; /* the number of lanes whose start of reading is set */
+    uint32_t used;    /* the number of lanes that threads have owned */
     uint32_t passes;
-    uint32_t breaks;  /* lanes whose events began with a break */
+    uint32_t breaks;  /* the number of lanes whose first events were missing */
     int refused;
-    int complete; /* the last pass reached every head */
-    int ended;    /* the worker ended cleanly */
+    int complete; /* whether the last pass reached every head */
+    int ended;    /* whether the worker ended cleanly */
     int salvage;
     uint64_t activity; /* changes whenever anything is recorded */
     double fill;       /* the largest share of a ring's room that the last pass consumed */
     double held;       /* the largest share of an event ring that is read but not freed */
 };
 
-/* Needs the source of d->reader; all other fields are zeros. Returns 0 if refused; the reader has the reason. */
+/* Opens the segment at the source of d->reader; all other fields must be zeros. Returns 0 and sets the reader's reason
+ * if the segment is refused. */
 int brick_drain_open(struct brick_drain *d, uint64_t file_size);
 void brick_drain_free(struct brick_drain *d);
 
@@ -68,13 +70,13 @@ int brick_drain_resume(struct brick_drain *d, const struct brick_cursor *cursor)
 /* Reads new records, and copies them unchanged if d->track has a spool. Returns 0 if the segment is or was refused. */
 int brick_drain_pass(struct brick_drain *d, struct brick_scratch *scratch);
 
-/* The share of the fullest ring that a pass would read, over the lanes in use and the next one; 1 if unknown. */
+/* Returns the share of the fullest ring that a pass would read, over the used lanes and the next one; 1 if unknown. */
 double brick_drain_waiting(struct brick_drain *d, struct brick_scratch *scratch);
 
-/* The bytes that it takes between two passes. */
+/* Returns the bytes of memory that it uses between two passes. */
 uint64_t brick_drain_resident(const struct brick_drain *d);
 
-/* The number of lanes with a cursor: from the checkpoint, or in use. */
+/* Returns the number of lanes with a cursor, from the checkpoint or because they are in use. */
 uint32_t brick_drain_lanes(const struct brick_drain *d);
 
 /* Sets the consumer lines to write from lane *first on: all of `halfway`, then all of `whole` (O12). Returns their

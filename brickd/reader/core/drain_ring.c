@@ -56,7 +56,7 @@ static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64
     return (struct copied){to, count, room != NULL};
 }
 
-/* Counts `count` of the copied slots as recorded or lost; they are not copied again. */
+/* Counts `count` of the copied slots as recorded or lost. They are not copied again. */
 static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t count)
 {
     if (c->recorded)
@@ -67,8 +67,8 @@ static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t co
 
 static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for its events"); }
 
-/* Returns how many slots the pass may copy next: its remaining budget, then the rest of a record. A rest longer than
- * any record is not copied: its slots were skipped because the next start is unknown. */
+/* Returns how many slots the pass may copy next: its remaining budget, then the rest of a record. If the rest is longer
+ * than any record, it is not copied: its slots were skipped because the start of the next record is unknown. */
 static uint64_t more(const struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next)
 {
     const uint64_t left = d->left[ring->which], rest = at < next ? next - at : 0;
@@ -86,7 +86,7 @@ static void pass_over(struct brick_drain *d, uint64_t at, uint64_t next)
         brick_track_lost(&d->track, next - at);
 }
 
-/* A record may extend past the copied slots; its other slots are copied, but not validated again. */
+/* A record may extend past the copied slots. Its other slots are then copied without another validation. */
 static int take_spans(struct brick_drain *d, const struct ring *ring)
 {
     struct brick_drained_lane *l = &d->lanes[ring->lane];
@@ -170,14 +170,14 @@ static int slot_at(struct brick_drain *d, const struct ring *ring, uint64_t at, 
 }
 
 /* Reads the first slot of the record at the head of a dead writer's ring. The record is complete (O9) if its sequence
- * is the last one assigned and above that of the previous record; if not, `slots` becomes 0. Returns 0 if refused. */
+ * is the last one assigned and above that of the previous record; if not, sets `slots` to 0. Returns 0 if refused. */
 static int salvaged(struct brick_drain *d, const struct ring *ring, uint64_t head, uint64_t below, uint64_t attempts,
                     struct brick_record *record)
 {
     struct brick_record last = {.sequence = below};
     if (below == 0 && head > 0 && !slot_at(d, ring, head - 1, &last))
         return 0;
-    if (last.sequence > attempts) /* not the head of a record: the last slot of a longer one */
+    if (last.sequence > attempts) /* this slot does not begin a record: it is the last slot of a longer record */
         last.sequence = 0;
     if (!slot_at(d, ring, head, record))
         return 0;

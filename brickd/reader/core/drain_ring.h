@@ -1,14 +1,14 @@
 /* core/drain_ring.h - reads one ring of one lane in a pass.
  *
- * Slots are copied once, into the spool if it has room, and validated there. Each function returns 0 when it refuses the
- * segment.
+ * Slots are copied once, into the spool if it has room, and validated there. Each function returns 0 when it refuses
+ * the segment.
  */
 #ifndef BRICKD_DRAIN_RING_H
 #define BRICKD_DRAIN_RING_H
 
 #include "drain.h"
 
-/* The share of an event ring for new events; the rest may have events that wait for a checkpoint. */
+/* The share of an event ring reserved for new events; the rest may hold events that wait for a checkpoint. */
 #define BRICK_FRESH_PART 0.5
 
 int brick_drain_ring(struct brick_drain *d, uint32_t lane, uint32_t which);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether a record is valid: one function per kind in BRICK_EVENT_KINDS. A valid time or amount never has its highest bit
- * set. */
+/* These functions return whether a record is valid, one for each kind in BRICK_EVENT_KINDS. A valid time or amount
+ * never has its highest bit set. */
 static int defer_possible(const struct brick_events *e, const struct brick_defer *r)
 {
     return r->slots == 1 && r->path < e->paths && (int64_t)(r->start | r->elements | r->bytes) >= 0;
@@ -75,7 +75,7 @@ void brick_events_rest(struct brick_events *e, const struct brick_record *slots,
     e->whole = e->owed == 0 ? e->slots : e->whole;
 }
 
-/* Appends a record. For a checksum, it appends the available slots and makes room for the others. */
+/* Appends a record. Of a checksum, appends the available slots and makes room for the missing ones. */
 static int append(struct brick_events *e, const struct brick_record *r, uint64_t there)
 {
     if (r->kind != BRICK_KIND_CHECKED) {
@@ -91,7 +91,7 @@ static int append(struct brick_events *e, const struct brick_record *r, uint64_t
     return 1;
 }
 
-/* The sequence numbers between two records were dropped. Before the first known record, this is unknown. */
+/* Counts the sequence numbers between two records as dropped. Before the first known record, this number is unknown. */
 static void follow(struct brick_events *e, struct brick_event_cursor *c, uint64_t sequence)
 {
     if (c->sequence != 0 || c->records == 0)
@@ -104,7 +104,7 @@ int brick_events_take(struct brick_events *e, struct brick_event_cursor *c, cons
 {
     for (uint64_t i = 0; i < count && e->count + e->slots < most;) {
         const struct brick_record *r = &slots[i];
-        if (r->slots == 0 || r->slots > left - i) { /* the next record's start is unknown */
+        if (r->slots == 0 || r->slots > left - i) { /* then the start of the next record is unknown */
             e->rejected++;
             c->records++;
             c->position += left - i;

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An unlike fingerprint is compared with at most these neighbours in the ring, and at most these different outputs. */
+/* An unlike fingerprint is compared with at most this many neighbours in the ring, and this many different outputs. */
 #define NEAREST 16u
 #define OUTPUTS_NEAREST 4u
 
 #define COUNT_MAX ((1u << 12) - 1)
 #define ALONE_MAX ((1u << 20) - 1)
 
-/* A record has at least four slots. A current fingerprint has at most two links, in a table of twice that room. */
+/* A record has at least four slots. A current fingerprint has at most two links; their table is twice as large. */
 #define SLOTS_EACH 4u
 #define LINKS_EACH 4u
 #define SLOTS_MIN ((size_t)1024)
@@ -50,7 +50,7 @@ static struct brick_kept_fingerprint *fingerprint_of(const struct brick_fingerpr
     return &p->fingerprints[number & (p->fingerprints_room - 1)];
 }
 
-/* Returns the full number of a fingerprint in p. */
+/* Returns the complete number of a fingerprint in p from its lower half. */
 static uint64_t number_of(const struct brick_fingerprints *p, uint32_t lower_half)
 {
     return p->first + (uint32_t)(lower_half - (uint32_t)p->first);
@@ -70,7 +70,7 @@ void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct b
 
 static size_t link_home(const struct brick_fingerprints *p, uint64_t from) { return from >> 1 & (p->links_room - 1); }
 
-/* Returns the first link with this `from` at `place` or after it, or a free one. */
+/* Returns the first link with this `from`, starting at `place`; or a free entry. */
 static size_t link_at(const struct brick_fingerprints *p, uint64_t from, size_t place)
 {
     for (;; place++) {
@@ -90,7 +90,7 @@ static void put_link(struct brick_fingerprints *p, struct brick_link w)
     p->links[place] = w;
 }
 
-/* Later links that would become unreachable move up. */
+/* Removes a link. Moves up later links that would otherwise be unreachable. */
 static void remove_link(struct brick_fingerprints *p, size_t place)
 {
     const size_t mask = p->links_room - 1;
@@ -180,7 +180,7 @@ static int make_room(struct brick_fingerprints *p, uint64_t slots)
 
 /* ---- groups ------------------------------------------------------------- */
 
-/* Digests of groups are odd and those of workers in a group are even, so they never collide. */
+/* Digests of groups are odd, digests of workers in a group are even, so they never collide. */
 static uint64_t group_of(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint)
 {
     const uint64_t site = brick_digest(p->key ^ fingerprint->service, fingerprint->site);
@@ -223,7 +223,7 @@ static void enter(struct brick_fingerprints *p, uint64_t number)
     group->to = (uint32_t)number;
 }
 
-/* Removes a fingerprint from its group's ring: it is no longer current. */
+/* Removes a fingerprint, which is no longer current, from its group's ring. */
 static void leave(struct brick_fingerprints *p, uint64_t number)
 {
     struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
@@ -250,7 +250,7 @@ static void retire(struct brick_fingerprints *p, uint64_t number)
     const int own = fingerprint->own_count;
     struct brick_site_count *count = brick_count_known(p, own ? fingerprint->service : 0,
                                                        own ? brick_fingerprint_site(fingerprint) : 0);
-    if (count != NULL && fingerprint->alone > 0) { /* NULL: its service was forgotten */
+    if (count != NULL && fingerprint->alone > 0) { /* NULL: the service was forgotten */
         count->gone += fingerprint->alone;
         brick_count_changes(p, count);
     }
@@ -282,13 +282,14 @@ static uint32_t outputs_max(const struct brick_kept_fingerprint *fingerprint)
     return brick_fingerprint_is_row(fingerprint) ? BRICK_ROW_OUTPUTS_MAX : BRICK_OUTPUTS_MAX;
 }
 
-/* Returns whether the group has another worker's current fingerprint. The fingerprints that it finds are no longer
- * alone. */
+/* Returns whether the group has another worker's current fingerprint. Marks the fingerprints that it visits as no
+ * longer alone. */
 static int meet(struct brick_fingerprints *p, const struct brick_link *group, uint32_t worker, struct brick_site_count *count)
 {
     int met = 0;
     uint32_t number = group->to;
-    for (uint32_t n = 0; n <= outputs_max(fingerprint_of(p, number)); n++) { /* a lone worker has at most these */
+    /* a worker that is alone has at most this many */
+    for (uint32_t n = 0; n <= outputs_max(fingerprint_of(p, number)); n++) {
         struct brick_kept_fingerprint *other = fingerprint_of(p, number);
         if (other->worker != worker) {
             met = 1;
@@ -301,7 +302,8 @@ static int meet(struct brick_fingerprints *p, const struct brick_link *group, ui
     return met;
 }
 
-/* Returns the worker's link with this output, or its last one if it already has `most`; else NULL. */
+/* Returns the worker's link with this output. If it has none, returns its last link if it already has `most` links,
+ * else NULL. */
 static struct brick_link *own_link(const struct brick_fingerprints *p, uint64_t from, uint64_t output, uint32_t most)
 {
     struct brick_link *own = NULL;
@@ -314,7 +316,7 @@ static struct brick_link *own_link(const struct brick_fingerprints *p, uint64_t 
     return outputs == most ? own : NULL;
 }
 
-/* Makes a fingerprint the current one of its worker and output. Returns whether its group has another output. */
+/* Makes a fingerprint the current one of its worker and output. Returns whether the group also has another output. */
 static int join(struct brick_fingerprints *p, uint64_t number, struct brick_site_count *count)
 {
     struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
@@ -346,7 +348,7 @@ static int join(struct brick_fingerprints *p, uint64_t number, struct brick_site
 
 /* ---- adding ------------------------------------------------------------- */
 
-/* Returns the digest for a number; 0: unknown. */
+/* Returns the digest of the text with this number; 0 if unknown. */
 static uint64_t text_of(const uint64_t *texts, size_t count, uint32_t number, int named)
 {
     const uint64_t text = number < count ? texts[number] : 0;
@@ -358,14 +360,14 @@ static const struct brick_tensor_sums *sums_of(const struct brick_record *slots,
     return (const struct brick_tensor_sums *)(const void *)&slots[2 + 2 * tensor];
 }
 
-/* Returns whether each shard has different values. For replicated and moved tensors, the relation says which workers
- * must agree. */
+/* Returns whether the values differ between shards of the model. For replicated and moved tensors, the relation says
+ * which workers must agree. */
 static int is_of_a_shard(const struct brick_checked *c)
 {
     return c->relation == BRICK_LOCAL || c->relation == BRICK_PARTIAL;
 }
 
-/* Returns the class of the number of rows of a row's call, by its power of two: other numbers may use other kernels. */
+/* Returns the power of two of the number of rows in a row's call: calls with other numbers may use other kernels. */
 static uint64_t row_width(const struct brick_checked *c) { return 64u - (uint64_t)__builtin_clzll(c->position | 1); }
 
 static enum brick_added make(const struct brick_origin *by, const struct brick_record *slots, size_t left,
@@ -397,7 +399,7 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
     fingerprint->site_stateful = !row && (fingerprint->site & BRICK_SITE_STATEFUL) != 0;
     fingerprint->site = (fingerprint->site & ~(BRICK_SITE_STATEFUL | BRICK_SITE_ROWS)) | (row ? BRICK_SITE_ROWS : 0);
     const struct brick_tensor_sums *output = sums_of(slots, 0);
-    if (output->dtype == 0) /* no output was read: all such outputs would be equal */
+    if (output->dtype == 0) /* the output was not read, and all unread outputs would look equal */
         return BRICK_ADDED_NOT;
     fingerprint->stateful = !row && ((c->flags & BRICK_CHECKED_STATEFUL) != 0
                     || (fingerprint->site_stateful && (c->flags & BRICK_CHECKED_STATELESS) == 0));
@@ -413,7 +415,7 @@ static enum brick_added make(const struct brick_origin *by, const struct brick_r
         readable &= input->dtype != 0;
     }
     fingerprint->form = (uint32_t)(form >> 32);
-    if (c->flags & BRICK_CHECKED_POSITION) /* a rotary embedding depends on it */
+    if (c->flags & BRICK_CHECKED_POSITION) /* the result of a rotary embedding depends on the position */
         inputs = brick_digest(inputs, c->position);
     if (row)
         inputs = brick_digest(inputs, row_width(c));
@@ -435,8 +437,8 @@ static void put(struct brick_fingerprints *p, struct brick_kept_fingerprint *fin
     *fingerprint_of(p, p->end++) = *fingerprint;
 }
 
-/* Returns whether rounding may explain the difference from each of the nearest other outputs in the group. It does if
- * workers sum in different orders, for any inputs. */
+/* Returns whether rounding may explain the difference from each of the nearest other outputs in the group: workers may
+ * add in different orders, with any inputs. */
 static enum brick_rounded rounded(const struct brick_fingerprints *p, uint64_t number)
 {
     struct brick_record own[BRICK_CHECKED_SLOTS_MAX], others[BRICK_CHECKED_SLOTS_MAX];
@@ -477,13 +479,13 @@ static enum brick_added add_one(struct brick_fingerprints *p, const struct brick
     count->fingerprints++;
     fingerprint.own_count = count->site != 0;
     put(p, &fingerprint, slots);
-    if (!brick_fingerprint_is_row(&fingerprint)) /* a NaN of a row would be counted at two sites */
+    if (!brick_fingerprint_is_row(&fingerprint)) /* otherwise a NaN in a row would be counted at two sites */
         brick_births_count(p, &fingerprint, slots);
     count->bare += fingerprint.inputs == 0;
     count->stateful += fingerprint.inputs != 0 && fingerprint.stateful;
     if (!brick_fingerprint_is_grouped(&fingerprint))
         return BRICK_ADDED;
-    if (join(p, p->end - 1, count)) /* one row of a site waits for all: they are judged together */
+    if (join(p, p->end - 1, count)) /* one waiting row is enough: all rows of a site are judged together */
         brick_count_unlike(p, p->end - 1, count,
                            brick_fingerprint_is_row(&fingerprint) ? BRICK_ROUNDED_SPREAD : rounded(p, p->end - 1));
     return BRICK_ADDED;
@@ -491,7 +493,7 @@ static enum brick_added add_one(struct brick_fingerprints *p, const struct brick
 
 #define ROW_SLOTS BRICK_CHECKED_SLOTS(1)
 
-/* Writes one pair of a record of rows as a record of this pair. */
+/* Turns one pair of a record of rows into a record with only this pair. */
 static void row_of(const struct brick_record *slots, uint32_t pair, struct brick_record *row)
 {
     memcpy(row, slots, 2 * sizeof *row);
@@ -513,7 +515,7 @@ enum brick_added brick_fingerprints_add(struct brick_fingerprints *p, const stru
         struct brick_record row[ROW_SLOTS];
         row_of(slots, pair, row);
         added = add_one(p, by, row, ROW_SLOTS);
-        if (pair > 0 && added == BRICK_ADDED_NOT) /* counted; the other rows are whole */
+        if (pair > 0 && added == BRICK_ADDED_NOT) /* this row is counted as invalid; the other rows are valid */
             added = BRICK_ADDED;
     }
     return added;

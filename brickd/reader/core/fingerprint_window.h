@@ -1,17 +1,17 @@
 /* core/fingerprint_window.h - the newest fingerprints of workers, and which of them must agree.
  *
- * A fingerprint is one CHECKED record, and the digests that select its counterparts. Names are digests of their texts,
- * because numbers in a worker's segment have no meaning here. Fingerprints stay in order of arrival, within a bound of
- * bytes: the oldest are evicted and counted.
+ * A fingerprint here is one CHECKED record with the digests that select its counterparts. Names are replaced by digests
+ * of their texts, because numbers in a worker's segment have no meaning outside of it. Fingerprints stay in order of
+ * arrival, within a bound of bytes: the oldest are evicted and counted.
  *
- * Fingerprints of one site, context and inputs are a group: all outputs in it must be equal. The current fingerprint of
- * a worker and an output is the newest one, while it is in the window and the worker is not muted. The current ones of
- * a group form a ring, so the cost of adding one does not depend on their number. A fingerprint without inputs, or with
- * state beyond its inputs, is in no group.
+ * Fingerprints with one site, context and inputs are a group: all outputs in a group must be equal. For each worker and
+ * output, the newest fingerprint is current, while it is in the window and the worker is not muted. The current
+ * fingerprints of a group form a ring, so the cost of adding one does not depend on their number. A fingerprint without
+ * inputs, or with state beyond its inputs, is in no group.
  *
- * A record of rows becomes a fingerprint per row, at a site of its own: BRICK_SITE_ROWS is set in the site's digest. So
- * rows and whole tensors are never compared, and counted apart. Kernels are chosen by the number of rows, so the same row
- * may have several outputs in one worker.
+ * A record of rows becomes one fingerprint per row. These have a separate site, because BRICK_SITE_ROWS is set in the
+ * site's digest. So rows are never compared with whole tensors, and they are counted separately. The number of rows
+ * decides which kernel runs, so the same row may have several outputs in one worker.
  */
 #ifndef BRICKD_FINGERPRINT_WINDOW_H
 #define BRICKD_FINGERPRINT_WINDOW_H
@@ -21,78 +21,80 @@
 #include <stddef.h>
 
 /* A flag in a worker's number for a site: unless the record says otherwise, the output depends on more than the inputs.
- * A worker flags only its own records, so a site's digest does not have the flag. */
+ * The digest of a site does not include this flag, because a worker flags only its own records. */
 #define BRICK_SITE_STATEFUL (UINT64_C(1) << 62)
-/* A flag in a site's digest: its fingerprints are single rows. */
+/* A flag in a site's digest: the site's fingerprints are single rows. */
 #define BRICK_SITE_ROWS (UINT64_C(1) << 61)
 
 struct brick_kept_fingerprint {
     uint64_t site;    /* digest of kernel and layer */
-    uint64_t context; /* digest of all that two comparable fingerprints have in common */
-    uint64_t inputs;  /* digest of all input checksums, and of a position that the host set; 0: none, or one unreadable */
-    uint64_t group;   /* 0: none */
+    uint64_t context; /* digest of everything that must be equal for a comparison, except the inputs */
+    uint64_t inputs;  /* digest of all input checksums, and of a position from the host; 0: no inputs, or one is unreadable */
+    uint64_t group;   /* the group; 0: none */
     uint64_t output;  /* the output's checksum */
-    uint32_t next, previous; /* if current, its neighbours in the group's ring: the lower halves of their numbers */
-    uint32_t count : 12;     /* how often its worker had this output, saturating; 0: it is not current */
-    uint32_t alone : 20;     /* how often since another worker was last in the group, saturating */
+    uint32_t next, previous; /* if current: lower halves of the numbers of its neighbours in the group's ring */
+    uint32_t count : 12;     /* how often its worker had this output, up to the maximum; 0: it is not current */
+    uint32_t alone : 20;     /* the worker's fingerprints since another worker was in the group, up to the maximum */
     uint32_t worker, service;
     uint64_t step, position, ticks;
     uint64_t backend, of, params, valid;
-    uint64_t shard;   /* the part of the model, if its values belong only to that part; else 0 */
-    uint64_t at;      /* number of its first slot, counted from the first one ever added */
+    uint64_t shard;   /* the part of the model, if the values belong only to that part; else 0 */
+    uint64_t at;      /* the number of its first slot, counted from the first slot ever added */
     uint32_t shape;   /* the shape of the output */
-    uint32_t form;    /* dtypes and shapes of the inputs */
+    uint32_t form;    /* digest of the dtypes and shapes of the inputs */
     uint16_t slots;
     uint8_t dtype, relation, inputs_count, flags; /* flags: enum brick_checked_flags */
-    uint8_t stateful;           /* the output depends on state that is not an input */
-    uint8_t site_stateful : 1;  /* the worker flags the site */
-    uint8_t own_count : 1;      /* the site is counted separately */
-    uint8_t steps : 1;          /* the worker had this output in several steps, or without steps at several times */
+    uint8_t stateful;           /* whether the output depends on state that is not an input */
+    uint8_t site_stateful : 1;  /* whether the worker flags the site as stateful */
+    uint8_t own_count : 1;      /* whether the site has counts of its own */
+    uint8_t steps : 1;          /* whether the worker had this output in several steps, or several times without a step */
 };
 
-#define BRICK_OUTPUTS_MAX 2u /* current ones of a worker in a group: two already contradict each other */
-#define BRICK_ROW_OUTPUTS_MAX 8u /* outputs per row: a kernel for each number of rows */
+#define BRICK_OUTPUTS_MAX 2u /* the most current fingerprints of a worker in a group: two already contradict each other */
+#define BRICK_ROW_OUTPUTS_MAX 8u /* the same for a row: each number of rows may have its own kernel */
 
-/* The index: entries per group, for any current fingerprint, and per worker in a group, for each current one. */
+/* The index. A group has an entry with one of its current fingerprints; a worker in a group has one for each of its
+ * own. */
 struct brick_link {
-    uint64_t from;    /* a digest of group, or of group and worker; 0: free */
+    uint64_t from;    /* a digest of the group, or of group and worker; 0: free */
     uint32_t to;      /* the lower half of the fingerprint's number */
     uint32_t borders; /* for a group: how many neighbours in its ring have different outputs */
 };
 
-/* The largest number of unlike fingerprints taken at once, and of one site (fewer if more sites wait). */
+/* The most unlike fingerprints taken at once, and the most of one site (fewer if more sites wait). */
 #define BRICK_UNLIKE_MAX 128u
 #define BRICK_UNLIKE_OF_A_SITE 4u
 
-/* Counts of one site of a service since they were last taken. */
+/* The counts of one site of a service since they were last taken. */
 struct brick_site_count {
     uint64_t site; /* the site's number, with BRICK_SITE_STATEFUL if the workers flag the site */
     uint32_t service;
-    uint32_t changed : 1; /* whether it is in p->changed */
-    uint32_t waited : 31; /* unlike fingerprints since some were last taken, saturating; if any, it is in p->waiting */
+    uint32_t changed : 1; /* whether the site is in p->changed */
+    /* unlike fingerprints since some were last taken, up to the maximum; above 0, the site is in p->waiting */
+    uint32_t waited : 31;
     uint64_t fingerprints;
     uint64_t bare;     /* fingerprints without readable inputs */
     uint64_t stateful; /* fingerprints with an output that depends on more than the inputs */
     uint64_t met;      /* fingerprints with another worker in the group */
     uint64_t unlike;   /* fingerprints with another output in the group */
-    uint64_t gone;     /* evicted or replaced before another worker joined the group */
-    uint64_t waiting[BRICK_UNLIKE_OF_A_SITE]; /* the numbers of some unlike ones */
+    uint64_t gone;     /* fingerprints evicted or replaced before another worker joined the group */
+    uint64_t waiting[BRICK_UNLIKE_OF_A_SITE]; /* the numbers of some unlike fingerprints */
     struct {
-        uint64_t waited;  /* unlike ones that rounding may explain; if any, the site is in p->waiting */
-        uint64_t waiting; /* the number of one; these do not displace the other unlike ones */
-    } rounded[2];         /* [0]: in at most one place of the sketch; [1]: in several */
+        uint64_t waited;  /* unlike fingerprints that rounding may explain; above 0, the site is in p->waiting */
+        uint64_t waiting; /* the number of one of them; they do not displace the other unlike fingerprints */
+    } rounded[2];         /* [0]: the difference is in at most one place of the sketch; [1]: in several places */
 };
 #define BRICK_SITE_COUNTS_MAX 65536u
 #define BRICK_BIRTHS_MAX 65536u
 
 enum { BRICK_BORN_NAN, BRICK_BORN_POS_INF, BRICK_BORN_NEG_INF, BRICK_NOT_FINITE };
 
-/* Counts of one worker at one site (births.h), saturating. */
+/* The counts of one worker at one site (births.h), each up to its maximum. */
 struct brick_births {
-    uint64_t site, last;           /* the site without BRICK_SITE_STATEFUL; the number of its newest fingerprint */
+    uint64_t site, last;           /* the site without BRICK_SITE_STATEFUL; the number of the newest fingerprint */
     uint32_t service, worker;
-    uint32_t fingerprints;         /* 0: the row will be dropped */
-    uint32_t first[BRICK_NOT_FINITE]; /* the fingerprint, counted from 1, where a kind was first born */
+    uint32_t fingerprints;         /* the number of fingerprints; 0: the row will be dropped */
+    uint32_t first[BRICK_NOT_FINITE]; /* for each kind, the fingerprint (counted from 1) where it was first born */
     uint32_t times[BRICK_NOT_FINITE];
 };
 
@@ -101,18 +103,18 @@ struct brick_births_table {
     uint32_t *index; /* each row's place in `rows` plus 1, by digest of worker and site; 0: free */
     size_t room, used, most;
     uint64_t untracked; /* fingerprints without a row */
-    uint64_t tidied;    /* p->end when the full table was last tidied; 0: never */
-    int any;            /* whether there was ever a birth */
+    uint64_t tidied;    /* p->end when the full table was last cleaned; 0: never */
+    int any;            /* whether there ever was a birth */
 };
 
 struct brick_fingerprints {
     struct brick_kept_fingerprint *fingerprints;  /* a ring */
     struct brick_record *slots;  /* a ring */
-    struct brick_link *links;    /* open addressing */
+    struct brick_link *links;    /* a hash table with open addressing */
     struct brick_site_count *counts; /* the counts of sites, in order of arrival */
     uint32_t *counts_index;          /* each site's place in `counts` plus 1, by digest; 0: free */
     uint32_t *changed;               /* places of the counts that changed */
-    uint32_t *waiting;               /* a ring of places: sites with unlike fingerprints, longest waiting first */
+    uint32_t *waiting;               /* a ring of places: sites with unlike fingerprints, the longest waiting first */
     uint64_t first, end;             /* the window holds the numbers [first, end) */
     uint64_t slots_first, slots_end;
     size_t fingerprints_room, slots_room, links_room, counts_room; /* powers of two, or 0 */
@@ -120,16 +122,16 @@ struct brick_fingerprints {
     uint32_t waiting_first, waiting_end;
     size_t bytes_max;    /* 0: fingerprints are not kept or counted */
     size_t counts_max;   /* further sites are counted as site 0 */
-    uint64_t refused;    /* invalid records */
-    uint64_t unlike_all; /* unlike fingerprints; of those that rounding may explain, one per site, kind and take */
+    uint64_t refused;    /* the number of invalid records */
+    uint64_t unlike_all; /* unlike fingerprints; if rounding may explain them, only one per site, kind and take */
     struct brick_births_table births;
     uint64_t key;        /* random, so that no worker can make groups collide */
 };
 
-/* A worker, and the digests of the texts behind its numbers; 0: unknown. */
+/* A worker, and the digests of the texts for its numbers; 0: unknown. */
 struct brick_origin {
     uint32_t worker, service;
-    uint64_t shard; /* the worker's part of the model; 0: the complete model */
+    uint64_t shard; /* the worker's part of the model; 0: it has the complete model */
     const uint64_t *sites, *names;
     size_t sites_count, names_count;
     int named; /* 0: an unknown number is used unchanged */
@@ -138,8 +140,8 @@ struct brick_origin {
 void brick_fingerprints_init(struct brick_fingerprints *p, size_t bytes_max, uint64_t key);
 void brick_fingerprints_free(struct brick_fingerprints *p);
 
-/* Sets the bound of bytes, which is not 0, and evicts the oldest fingerprints above it. Returns 0 if out of memory; the
- * window then keeps its memory. */
+/* Sets the bound of bytes, which must not be 0, and evicts the oldest fingerprints above it. If out of memory, returns
+ * 0, and the window keeps its memory. */
 int brick_fingerprints_limit(struct brick_fingerprints *p, size_t bytes_max);
 
 enum brick_added {
@@ -162,21 +164,22 @@ void brick_fingerprints_mute(struct brick_fingerprints *p, uint32_t *workers, si
 /* Copies the p->changed_count counts that changed since the last call, and resets them. */
 void brick_fingerprints_take_counts(struct brick_fingerprints *p, struct brick_site_count *counts);
 
-/* Copies the numbers of at most `most` unlike fingerprints, each once. Returns how many. No site waits forever. */
+/* Copies the numbers of at most `most` unlike fingerprints, each once, and returns their count. All sites have their
+ * turn. */
 size_t brick_fingerprints_take_unlike(struct brick_fingerprints *p, uint64_t *numbers, uint32_t most);
 
-/* Returns an array that maps a worker's number to its place in `workers`, or to UINT32_MAX. *room: its length. NULL if out
- * of memory. */
+/* Returns an array that maps a worker's number to its place in `workers`, or to UINT32_MAX. *room: the array's length.
+ * Returns NULL if out of memory. */
 uint32_t *brick_places(const uint32_t *workers, size_t count, size_t *room);
 
-/* Workers, with their numbers and their services' numbers in the copy. */
+/* The workers to copy, with their numbers and their services' numbers in the copy. */
 struct brick_renumbered {
     const uint32_t *workers, *as, *services;
     size_t count;
     uint64_t *ends; /* result, per worker: the number after its last fingerprint in the copy, or 0 */
 };
 
-/* Appends the fingerprints of these workers, in no group. Returns 0 if out of memory. */
+/* Appends the fingerprints of these workers, without groups. Returns 0 if out of memory. */
 int brick_fingerprints_copy(struct brick_fingerprints *p, const struct brick_fingerprints *from,
                             const struct brick_renumbered *r);
 
@@ -185,12 +188,13 @@ static inline int brick_fingerprints_hold(const struct brick_fingerprints *p, ui
     return number >= p->first && number < p->end;
 }
 
-/* Returns the fingerprint of a number in p, or a contiguous copy of its slots, at most BRICK_CHECKED_SLOTS_MAX. */
+/* brick_fingerprints_at returns a fingerprint by its number in p. The next function returns a contiguous copy of its
+ * slots, at most BRICK_CHECKED_SLOTS_MAX. */
 const struct brick_kept_fingerprint *brick_fingerprints_at(const struct brick_fingerprints *p, uint64_t number);
 void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint,
                               struct brick_record *slots);
 
-/* Returns a number that differs between steps. Without a step, it is the time of the call. */
+/* Returns a number that differs between steps. For a fingerprint without a step, it is the time of the call. */
 static inline uint64_t brick_fingerprint_step(const struct brick_kept_fingerprint *fingerprint)
 {
     return (fingerprint->flags & BRICK_CHECKED_STEP) != 0 ? fingerprint->step : fingerprint->ticks;
@@ -201,20 +205,20 @@ static inline int brick_fingerprint_is_row(const struct brick_kept_fingerprint *
     return (fingerprint->flags & BRICK_CHECKED_ROWS) != 0;
 }
 
-/* Returns the site, with its worker's flag. */
+/* Returns the site, with the worker's flag. */
 static inline uint64_t brick_fingerprint_site(const struct brick_kept_fingerprint *fingerprint)
 {
     return fingerprint->site | (fingerprint->site_stateful ? BRICK_SITE_STATEFUL : 0);
 }
 
-/* Whether the fingerprint is compared by its inputs. */
+/* Returns whether the fingerprint is compared with others of equal inputs. */
 static inline int brick_fingerprint_is_grouped(const struct brick_kept_fingerprint *fingerprint)
 {
     return fingerprint->inputs != 0 && !fingerprint->stateful;
 }
 
-/* Returns the number of a current fingerprint in this one's group, or p->end; or the number of the next one in the
- * ring. */
+/* Returns the number of a current fingerprint in this fingerprint's group; for a current one, its successor in the
+ * ring. Returns p->end if there is none. */
 uint64_t brick_fingerprints_current(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint);
 uint64_t brick_fingerprints_next(const struct brick_fingerprints *p, uint64_t current);
 

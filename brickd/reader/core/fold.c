@@ -8,7 +8,7 @@ static double bucket_start(double bucket)
     return bucket <= 0 ? 0 : exp2(BRICK_BUCKET_OCTAVE + bucket / BRICK_BUCKETS_PER_OCTAVE);
 }
 
-/* Workers whose clock rates differ have different bucket borders. */
+/* Shifts the buckets, because workers with different clock rates have different bucket borders. */
 static void histogram_add(struct brick_row *row, const struct brick_summary *s, double ratio)
 {
     double shift = brick_bucket_shift(ratio);
@@ -17,7 +17,8 @@ static void histogram_add(struct brick_row *row, const struct brick_summary *s, 
             row->histogram[brick_bucket_shifted(b, shift)] += (double)s->histogram[b];
 }
 
-/* Returns `whole` minus `part`, or 0: a worker whose parts exceed the total must not reduce the others' times. */
+/* Returns `whole` minus `part`, at least 0: a worker whose parts exceed the total must not reduce other workers'
+ * times. */
 static double rest(uint64_t whole, uint64_t part) { return part < whole ? (double)(whole - part) : 0; }
 
 double brick_self_ns(const struct brick_part *part)

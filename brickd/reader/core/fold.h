@@ -9,7 +9,7 @@ struct brick_row {
     double total, self, inclusive, squares, min, max; /* ns */
     uint64_t elements, bytes;
     double flops;
-    double histogram[BRICK_BUCKETS]; /* buckets of the fold's own tick */
+    double histogram[BRICK_BUCKETS]; /* counts by bucket of the fold's own tick */
 };
 
 /* One path of one worker. */
@@ -17,15 +17,15 @@ struct brick_part {
     const struct brick_summary *summary;
     double tick_ns;  /* 1 for a path with times in ns */
     double given_ns; /* ns inside its spans that belong to other paths */
-    int outer;       /* no path above it is in the same row (the time would count twice) */
+    int outer;       /* whether no path above it is in the same row; otherwise the time would count twice */
 };
 
 enum brick_part_flags { BRICK_PART_OUTER = 1, BRICK_PART_NS = 2 };
 
-/* The path's time outside its children; 0 if the given times exceed it. */
+/* Returns the path's time outside of its children; 0 if the given times exceed it. */
 double brick_self_ns(const struct brick_part *part);
 
-/* grid_ns: the tick of the row's buckets. */
+/* Adds a part to a row. grid_ns: the tick of the row's buckets. */
 void brick_row_add(struct brick_row *row, const struct brick_part *part, double grid_ns);
 
 /* Returns the duration that this fraction of the spans does not exceed, to within a bucket; 0 for an empty row. */

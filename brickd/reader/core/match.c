@@ -55,7 +55,7 @@ static void count_classes(struct brick_match *m)
     }
 }
 
-/* Sets the counts before each row; rows are in order. */
+/* Sets, for each row, the counts of all comparisons before it. The rows are in order. */
 static void count_before(struct work *w)
 {
     struct brick_match *m = w->m;
@@ -85,7 +85,8 @@ int brick_match(const struct brick_fingerprints *p, struct brick_match *m)
         brick_match_sort(&w);
         whole = brick_match_make_room(&w) && brick_order_find(&w) && walk(&w) && (!m->by_input || (m->single_rows ? brick_rows_settle : brick_classes_find)(&w));
     }
-    if (whole && !m->by_input && brick_steps_find_other_work(&w)) { /* again, by work */
+    /* compare again, with the entries separated by work */
+    if (whole && !m->by_input && brick_steps_find_other_work(&w)) {
         brick_match_sort(&w);
         whole = walk(&w);
     }

@@ -1,44 +1,46 @@
-/* core/match_classes.c - by input: workers that compute the same in another order.
+/* core/match_classes.c - finds, by input, workers that compute the same in a different order.
  *
- * Owns the rule by which two workers are of two numeric classes. Must not know the reports, or the known classes of
- * other calls. Invariants: the result of two workers depends only on their outputs at one site, in any order; a
+ * Owns the rule by which two workers are of two numeric classes. Must not know the reports, or the classes found by
+ * other calls. Invariants: the result for two workers depends only on their outputs at one site, in any order; a
  * difference beyond rounding is never accepted.
  *
- * Rows have only differences; equal outputs are only counted. So the entries of a site are read again if two workers
- * may be of two classes.
+ * Match rows contain only differences; equal outputs are only counted. So the entries of a site are read again if two
+ * workers may be of two classes.
  */
 #include "match_phases.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PAIRS_MAX ((size_t)4096) /* per site: each pair visits all contents of the site */
-#define OUTPUTS_MAX 16u          /* outputs per content, the most frequent: only these may be of other classes */
-/* If all contents differ in the same place: fewer contents than this decide nothing, more show one wrong element. */
+#define PAIRS_MAX ((size_t)4096) /* the most pairs per site, because each pair visits all contents of the site */
+/* the most outputs per content; only the most frequent outputs may be of other classes */
+#define OUTPUTS_MAX 16u
+/* If all contents differ in the same place: fewer contents than this decide nothing, more contents show a wrong
+ * element. */
 #define ONE_PLACE_MIN 8u
-#define BEYOND_SHARE 8u /* at most one content in this many may differ by more; that one diverges */
+#define BEYOND_SHARE 8u /* at most one content in this many may differ by more than rounding; that content diverges */
 
-/* Contents that both workers had: */
+/* Counts of the contents that both workers had. */
 struct both {
-    uint64_t apart;  /* contents whose outputs differ within rounding */
-    uint64_t equal;  /* contents whose outputs are equal */
-    uint32_t places; /* places of the sketch where they differed at any content */
+    uint64_t apart;  /* the number of contents whose outputs differ within rounding */
+    uint64_t equal;  /* the number of contents whose outputs are equal */
+    uint32_t places; /* the places of the sketch where the outputs differed at any content, as bits */
 };
 
-/* Two workers, the lower first, in one context. */
+/* Two workers, the lower number first, in one context. */
 struct pair {
     uint32_t one, other;
     uint64_t context;
     struct both here, all; /* counts in this context; counts in all contexts */
-    uint64_t beyond;       /* in all contexts: contents where they differ by more, or where one contradicts itself */
+    uint64_t beyond;       /* in all contexts: contents where they differ beyond rounding, or one contradicts itself */
 };
 
-/* An output at a content. */
+/* An output for a content. */
 struct output {
-    const struct entry *entries; /* lowest worker first */
+    const struct entry *entries; /* the entries with this output, the lowest worker first */
     uint32_t count;
-    uint32_t unlike; /* a bit per output that differs and is not of another class */
-    uint32_t agree;  /* entries whose output has the same `unlike`: they agree as another class */
+    uint32_t unlike; /* one bit for each output that differs and is not of another class */
+    uint32_t agree;  /* the number of entries whose output has the same `unlike`, so they agree as another class */
 };
 
 /* The pairs of a site. */
@@ -67,9 +69,9 @@ static struct pair pair_of(uint32_t one, uint32_t other, uint64_t context)
     return (struct pair){.one = one < other ? one : other, .other = one < other ? other : one, .context = context};
 }
 
-/* Returns the number of contents at which they differ like two classes; below BRICK_CONTENTS_MIN: undecided; 0: not two
- * classes. One wrong element is always in the same place of the sketch. Rounding reaches other places over time, even
- * if most of its differences are too small for a sketch. */
+/* Returns the number of contents at which the two workers differ like two classes; below BRICK_CONTENTS_MIN: too few to
+ * decide; 0: not two classes. A single wrong element is always in the same place of the sketch. Rounding reaches other
+ * places over time, even if most of its differences are too small for a sketch. */
 static uint64_t contents_in(const struct pair *c, const struct both *b)
 {
     if (b->equal > b->apart || BEYOND_SHARE * c->beyond > c->all.apart)
@@ -79,7 +81,7 @@ static uint64_t contents_in(const struct pair *c, const struct both *b)
     return b->apart < ONE_PLACE_MIN ? brick_least(b->apart, BRICK_CONTENTS_MIN - 1) : 0;
 }
 
-/* If both had too few contents in a context, such as a rare prompt length, all contexts may decide. */
+/* If both workers had too few contents in a context, such as a rare prompt length, all contexts may decide. */
 static uint64_t contents_of(const struct pair *c)
 {
     const uint64_t all = c->here.apart + c->here.equal < BRICK_CONTENTS_MIN ? contents_in(c, &c->all) : 0;
@@ -108,7 +110,7 @@ static void count_both(struct both *b, int apart, int equal, uint32_t places)
     b->places |= places;
 }
 
-/* Counts a content that both had. The pairs of the two workers begin at `c`, one per context. */
+/* Counts a content that both workers had. The pairs of the two workers begin at `c`, one per context. */
 static void count_content(struct work *w, struct pair *c, size_t contexts)
 {
     const struct entry *one = w->alone[c->one], *other = w->alone[c->other];
@@ -161,7 +163,7 @@ static void count_site(struct work *w, const struct pairs *of, const struct entr
 
 /* ---- outputs at a content ------------------------------------------------ */
 
-/* Whether the entry's worker contradicts itself at this content. */
+/* Returns whether the entry's worker contradicts itself at this content. */
 static int is_unsteady(const struct work *w, const struct entry *e)
 {
     const struct entry *at = bsearch(e, w->entries, w->entries_count, sizeof *e, brick_match_by_input);
@@ -187,8 +189,8 @@ static int by_times(const void *a, const void *b)
     return ORDER(x->entries->worker, y->entries->worker);
 }
 
-/* Collects the outputs of a row with differences: the reference's, then the most frequent first. Omits workers that
- * contradict themselves. Returns 0 if no output may be of another class. */
+/* Collects the outputs of a row with differences: first the reference's, then the others, the most frequent first.
+ * Omits workers that contradict themselves. Returns 0 if no output may be of another class. */
 static size_t outputs_of(struct work *w, const struct brick_match_row *row, struct output *outputs)
 {
     const struct brick_member *members = &w->m->members[row->first];
@@ -218,7 +220,7 @@ static size_t outputs_of(struct work *w, const struct brick_match_row *row, stru
 
 /* ---- the classes ---------------------------------------------------------- */
 
-/* Removes duplicates, and pairs above PAIRS_MAX. */
+/* Removes duplicate pairs, and the pairs above PAIRS_MAX. */
 static void keep_once(struct pairs *of)
 {
     size_t kept = 0;
@@ -231,7 +233,7 @@ static void keep_once(struct pairs *of)
 }
 
 /* Pairs the first worker of each output with all workers of the other output. So a worker with few common contents,
- * such as one damaged later, gets the class of the workers with its output. Returns 0 if out of memory. */
+ * such as a worker damaged later, gets the class of the workers with the same output. Returns 0 if out of memory. */
 static int add_pairs(struct work *w, struct pairs *of, const struct output *one, const struct output *o)
 {
     const uint64_t context = o->entries->fingerprint->context;
@@ -266,13 +268,13 @@ static int find_pairs(struct work *w, struct pairs *of, const struct brick_match
     return 1;
 }
 
-/* Returns the number of contents at which the workers of two entries differ like two classes; 0: they or these entries
- * do not. */
+/* Returns at how many contents the workers of two entries differ like two classes; 0 if the workers or these entries do
+ * not. */
 static uint64_t contents(struct work *w, const struct pairs *of, const struct entry *one, const struct entry *other)
 {
     const struct pair key = pair_of(one->worker, other->worker, one->fingerprint->context);
     const struct pair *c = bsearch(&key, of->all, of->count, sizeof key, by_two), *any = c;
-    if (c == NULL) /* the context has no room: all contexts decide */
+    if (c == NULL) /* there was no room for the pair in this context: all contexts decide */
         any = bsearch(&key, of->all, of->count, sizeof key, by_workers);
     const uint64_t found = c != NULL ? contents_of(c) : any != NULL ? contents_in(any, &any->all) : 0;
     return found > 0 && rounded(w, one, other) != BRICK_ROUNDED_NOT ? found : 0;
@@ -305,8 +307,9 @@ static void compare_all(struct work *w, const struct pairs *of, size_t count)
             o[i].agree += o[k].unlike == o[i].unlike ? o[k].count : 0;
 }
 
-/* Accepts outputs by decreasing `agree`. Skips an output that is unlike an accepted one. Returns a bit per output. The first
- * accepted output that is unlike another becomes the reference; if `fixed`, output 0 stays the reference. */
+/* Accepts outputs by decreasing `agree`, and skips an output that is unlike an accepted one. Returns one bit per
+ * output. The first accepted output that is unlike another output becomes the reference; if `fixed`, output 0 stays the
+ * reference. */
 static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *reference)
 {
     uint32_t accepted = fixed ? 1 : 0;
@@ -346,7 +349,8 @@ static void settle(struct work *w, const struct pairs *of, struct brick_match_ro
     int fixed = 0;
     if (count < 2)
         return;
-    for (uint32_t n = 0; n < row->members; n++) { /* a worker that contradicts itself does so with the first reference */
+    /* a worker that contradicts itself is compared with the first reference */
+    for (uint32_t n = 0; n < row->members; n++) {
         const struct entry e = entry_of(w, &members[n]);
         fixed |= members[n].class == BRICK_CLASS_DIVERGED && is_unsteady(w, &e);
     }

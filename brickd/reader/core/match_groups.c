@@ -5,7 +5,7 @@
 
 /* ---- by run ------------------------------------------------------------- */
 
-/* Entries of one site, step, position and shard, of at least two workers, sorted by worker and time. */
+/* Handles the entries of one site, step, position and shard, of at least two workers, sorted by worker and time. */
 static int shard_group(struct work *w, const struct entry *e, size_t count)
 {
     size_t start = 0, times = 0, workers = 0;
@@ -26,7 +26,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
         same &= e[i].fingerprint->output == e[0].fingerprint->output && e[i].fingerprint->context == e[0].fingerprint->context;
     }
     even &= times == 0 || count - start == times;
-    even &= !worn || (count == workers && !positions); /* an occurrence number stays valid after evictions */
+    even &= !worn || (count == workers && !positions); /* positions from the host stay valid after evictions */
     times = count / workers;
     struct entry *row = w->row;
     int added = 1;
@@ -37,7 +37,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
             const uint32_t reference = brick_match_reference(w, row, (uint32_t)workers);
             added = brick_match_add(w, row, (uint32_t)workers, reference, BRICK_CLASS_IDENTICAL);
         }
-    } else { /* unknown which repeats belong together */
+    } else { /* it is unknown which repeats belong together */
         for (size_t i = 0, n = 0; i < count; i++)
             if (i == 0 || e[i].worker != e[i - 1].worker)
                 row[n++] = e[i];
@@ -70,7 +70,7 @@ static struct outputs outputs_of(const struct entry *e, size_t count)
     return s;
 }
 
-/* Returns the first of a worker's entries with this output, else NULL. */
+/* Returns the first of a worker's entries with this output, or NULL. */
 static const struct entry *with_output(const struct entry *e, size_t count, uint64_t output)
 {
     for (size_t i = 0; i < count; i++)
@@ -79,8 +79,8 @@ static const struct entry *with_output(const struct entry *e, size_t count, uint
     return NULL;
 }
 
-/* Entries of one row and context, of at least two workers, sorted by worker and output. The reference is the output that
- * most workers have among theirs. */
+/* Handles the entries of one row and context, of at least two workers, sorted by worker and output. The reference is
+ * the output that the most workers have. */
 static int row_group(struct work *w, const struct entry *e, size_t count)
 {
     uint64_t best = 0;
@@ -99,7 +99,7 @@ static int row_group(struct work *w, const struct entry *e, size_t count)
         end = brick_match_run_end(e, from, count);
         const struct entry *shown = with_output(e + from, end - from, best);
         const int has_best = shown != NULL;
-        for (size_t i = from; has_best && i < end; i++) /* a worker shows what rounding does not explain */
+        for (size_t i = from; has_best && i < end; i++) /* prefer an output that rounding does not explain */
             shown = brick_rows_far(w->p, shown->number, e[i].number) ? &e[i] : shown;
         reference = has_best && shown->fingerprint->output == best && reference == UINT32_MAX ? workers : reference;
         w->row[workers++] = has_best ? *shown : outputs_of(e + from, end - from).most;
@@ -108,7 +108,7 @@ static int row_group(struct work *w, const struct entry *e, size_t count)
     return brick_match_add(w, w->row, workers, reference, BRICK_CLASS_IDENTICAL);
 }
 
-/* Entries of one site, inputs and context, of at least two workers, sorted by worker and output. */
+/* Handles the entries of one site, inputs and context, of at least two workers, sorted by worker and output. */
 static int context_group(struct work *w, const struct entry *e, size_t count)
 {
     struct entry *row = w->row;
@@ -131,7 +131,7 @@ static int context_group(struct work *w, const struct entry *e, size_t count)
     const uint64_t output = row[reference].fingerprint->output;
     for (uint32_t i = 0; i < workers && !w->outputs[reference].steady; i++)
         reference = w->outputs[i].steady && row[i].fingerprint->output == output ? i : reference;
-    for (uint32_t i = 0; i < workers; i++) /* a worker that contradicts itself shows its other output */
+    for (uint32_t i = 0; i < workers; i++) /* show the other output of a worker that contradicts itself */
         if (i != reference && !w->outputs[i].steady && row[i].fingerprint->output == output)
             row[i] = w->outputs[i].other;
     return brick_match_add(w, row, workers, reference, BRICK_CLASS_IDENTICAL);
@@ -139,8 +139,8 @@ static int context_group(struct work *w, const struct entry *e, size_t count)
 
 /* ---- contexts and shards --------------------------------------------------- */
 
-/* Adds a row of workers that are alone in their context or shard; its leader is in another one. The row's class gives
- * the reason. */
+/* Adds a row of workers that are alone in their context or shard, together with a leader from another context or shard.
+ * The class of the row is the reason. */
 static int add_apart(struct work *w, const struct entry *leader)
 {
     uint32_t count = 0, reference = 0;
@@ -155,7 +155,7 @@ static int add_apart(struct work *w, const struct entry *leader)
     return brick_match_add(w, w->row, count, reference, BRICK_CLASS_IDENTICAL);
 }
 
-/* Returns where the next part begins: another context (by input), another shard or other work (by run). */
+/* Returns where the next part begins. A part is one context (by input), or one shard or work (by run). */
 static size_t part_end(const struct work *w, const struct entry *e, size_t from, size_t count)
 {
     const struct brick_kept_fingerprint *first = e[from].fingerprint;
@@ -169,8 +169,8 @@ static size_t part_end(const struct work *w, const struct entry *e, size_t from,
 /* Adds the rows of a group, which is sorted by part, worker and output. */
 static int add_parts(struct work *w, const struct entry *e, size_t count)
 {
-    const struct entry *leader = NULL, *lone = NULL; /* entries of the first worker in the list */
-    size_t leading = 0; /* the leader's entries, if it is alone */
+    const struct entry *leader = NULL, *lone = NULL; /* the entries of the first worker in the list */
+    size_t leading = 0; /* the number of the leader's entries, if the leader is alone */
     int added = 1, apart = 0;
     memset(w->alone, 0, w->m->count * sizeof *w->alone);
     memset(w->marked, 0, w->m->count);

@@ -1,12 +1,14 @@
-/* Clocks of several workers cannot be compared, so the orders of the workers are merged into one: if a worker has A
- * before B, so has the merged order. A moment is common to several workers: by run, each repeat at one site, step and
- * position, and the beginning of a step; by input, the first time that a site had these inputs.
+/* core/match_order.c - merges the orders of several workers into one, because their clocks cannot be compared.
  *
- * The next moment must be next for every worker that has it; if several moments are, the first worker in the list
- * decides. If there is none, workers contradict each other in a cycle: the next moment of one comes after the next
- * moment of another, and so on back to the first. In this case, a step of the cycle begins without the workers that are
- * not there yet; if no step begins, the next moment of the cycle's first worker is taken. So the order never
- * contradicts the first worker in the list, or workers that agree.
+ * If a worker has A before B, the merged order also has A before B. A moment is common to several workers. By run,
+ * moments are each repeat at one site, step and position, and the beginning of each step. By input, a moment is the
+ * first time that a site had these inputs.
+ *
+ * The next moment must be the next one for every worker that has it. If this is true of several moments, the first
+ * worker in the list decides. If it is true of none, workers contradict each other in a cycle: the next moment of one
+ * comes after the next moment of another, and so on back to the first. Then a step of the cycle begins, without the
+ * workers that have not reached it. If no step begins, the next moment of the cycle's first worker is taken. So the
+ * order never contradicts the first worker in the list, and never contradicts workers that agree.
  */
 #include "match_phases.h"
 
@@ -15,30 +17,30 @@
 
 #define NONE UINT32_MAX
 
-/* One worker's arrival at a moment. */
+/* The arrival of one worker at a moment. */
 struct turn {
-    uint64_t ticks, number; /* the fingerprint's number plus 1; 0: a step begins */
+    uint64_t ticks, number; /* number: the fingerprint's number plus 1; 0: a step begins */
     uint32_t worker, moment;
     uint32_t same; /* the next worker's turn at this moment, or NONE */
 };
 
 struct moment {
-    uint32_t first; /* the first worker's turn at it */
-    uint32_t waits; /* the number of workers that have another moment before it */
-    uint32_t at;    /* position in the order; NONE: not yet */
+    uint32_t first; /* the first worker's turn at this moment */
+    uint32_t waits; /* the number of workers that have another moment before this one */
+    uint32_t at;    /* the position in the order; NONE: not known yet */
 };
 
 struct worker {
     size_t next, end; /* the worker's next turn, and the end of its turns */
-    uint32_t seen;    /* fingerprints in the current group; by input its turn there plus 1 */
-    uint32_t asked;   /* the position in the order for which first_of_round last visited it */
+    uint32_t seen;    /* fingerprints in the current group; by input: the worker's turn in the group plus 1 */
+    uint32_t asked;   /* the position in the order for which first_of_round last visited this worker */
 };
 
 struct order {
     struct turn *turns; /* sorted by worker and clock in begin() */
     struct moment *moments;
     struct worker *workers;
-    uint8_t *ready; /* per worker: it is the first of the workers whose next moment is the same */
+    uint8_t *ready; /* per worker: whether it is the first of the workers with the same next moment */
     size_t turns_count, moments_count, count;
 };
 
@@ -55,7 +57,7 @@ static void add_turn(struct order *o, uint64_t ticks, uint64_t number, uint32_t 
     o->turns[o->turns_count++] = (struct turn){ticks, number, worker, (uint32_t)moment, NONE};
 }
 
-/* By run, each repeat is a separate moment. */
+/* By run, each repeat is a moment of its own. */
 static void add_repeat(struct order *o, struct entry *e)
 {
     e->moment = (uint32_t)o->moments_count + o->workers[e->worker].seen++;

@@ -4,24 +4,24 @@
 
 #include "match_work.h"
 
-/* ---- core/match_steps.c: by run, which workers have a step, and did the same work in it */
+/* ---- core/match_steps.c: by run, finds which workers have a step and did the same work in it */
 
-/* Finds the visits. Returns 0 if out of memory. */
+/* Finds the visits of steps by workers. Returns 0 if out of memory. */
 int brick_steps_find(struct work *w);
 struct visit *brick_steps_visit(const struct work *w, uint64_t step, uint32_t worker);
 
-/* Records a row that may be the first of its step for the worker of `e`. `differs`: whether its inputs differ from the
- * reference's. */
+/* Notes a row that may be the first row of its step for the worker of `e`. `differs`: whether the worker's inputs
+ * differ from the reference's. */
 void brick_steps_begin(struct work *w, const struct entry *e, const struct entry *reference, int differs);
 
-/* Counts the workers that have the step, but none of these entries, as missing. */
+/* Counts the row as missing for each worker that has the step but none of these entries. */
 void brick_steps_miss(struct work *w, const struct entry *e, size_t count);
 
-/* A worker that begins a step with other inputs, before any divergence, does other work in it and in each later step
- * that reads state. Sets the work of the entries. Returns whether there is other work. */
+/* Sets the work of the entries. A worker that begins a step with other inputs, before any divergence, does other work
+ * in this step and in each later step that reads state. Returns whether there is other work. */
 int brick_steps_find_other_work(struct work *w);
 
-/* ---- core/match_rows.c: the reference of a row, and the comparison of its members with it */
+/* ---- core/match_rows.c: chooses the reference of a row, and compares its members with the reference */
 
 struct comparison {
     enum brick_class class;
@@ -30,22 +30,22 @@ struct comparison {
 
 struct comparison brick_match_compare(struct work *w, const struct entry *reference, const struct entry *e);
 
-/* Makes a member the worst of its row if it differs more from the reference. */
+/* Makes a member the worst of its row if it differs more from the reference than the present worst member. */
 void brick_match_worst(struct brick_match_row *row, uint32_t which, const struct comparison *c);
 
-/* Adds a row with one entry per worker, of at least two workers in order, unless all are identical. `as`: the class of
- * all, if known. Returns 0 if out of memory. */
+/* Adds a row with one entry per worker, for at least two workers in order, unless all entries are identical. `as`: the
+ * class of all entries, if known. Returns 0 if out of memory. */
 int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint32_t reference, enum brick_class as);
 int brick_match_is_same(const struct entry *e, uint32_t count);
 
-/* Chooses the reference: the most frequent output, or the first one if all are unique. By run, if less than half have
- * it: the entry that most are near; if there are several, the one with the most frequent inputs. Prefers a worker that
- * lost nothing. */
+/* Chooses the reference: the most frequent output, or the first output if all are unique. By run, if fewer than half
+ * have the most frequent output: the entry that most entries are near; if several are, the one with the most frequent
+ * inputs. Prefers a worker that lost no records. */
 uint32_t brick_match_reference(struct work *w, const struct entry *e, uint32_t count);
 
 /* ---- core/match_order.c, core/match_groups.c, core/match_classes.c */
 
-/* Sets the moment of each entry; needs sorted entries and the visits. Returns 0 if out of memory. */
+/* Sets the moment of each entry. Needs sorted entries and the visits. Returns 0 if out of memory. */
 int brick_order_find(struct work *w);
 
 /* Adds the rows of a group. Returns 0 if out of memory. */

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CANDIDATES 16u /* entries tried as the reference: each is compared with all */
+#define CANDIDATES 16u /* the most entries tried as the reference, because each is compared with all others */
 
-/* By run, a user requested the comparison, so backends and forms of inputs may differ. */
+/* By run, backends and forms of inputs may differ, because a user requested the comparison. */
 static enum brick_class comparable(const struct brick_kept_fingerprint *a, const struct brick_kept_fingerprint *b,
                                    int same_input)
 {
@@ -68,7 +68,8 @@ struct comparison brick_match_compare(struct work *w, const struct entry *refere
     c.tolerance = by_run ? brick_tolerance(w->one, w->other, 0, w->m->rtol) : 0;
     c.rounding = brick_rounding(w->one, w->other, 0);
     c.inputs = inputs_error(w, a, b);
-    /* Integers are never nearly equal. With tolerance 0, no values are, even if a sketch shows no difference. */
+    /* Integers are never nearly equal. With a tolerance of 0, no values are nearly equal, even if the sketches are
+     * equal. */
     const int nearly = by_run && brick_is_float(a->dtype) && c.tolerance > 0;
     const int must_agree = a->context == b->context && brick_fingerprint_is_grouped(a) && a->inputs == b->inputs;
     c.class = nearly && c.error <= c.tolerance ? BRICK_CLASS_WITHIN : BRICK_CLASS_DIVERGED;
@@ -81,7 +82,7 @@ struct comparison brick_match_compare(struct work *w, const struct entry *refere
     return c;
 }
 
-/* Whether an entry's inputs are known to differ from the reference's by more than rounding. */
+/* Returns whether an entry's inputs are known to differ from the reference's by more than rounding. */
 static int other_inputs(struct work *w, const struct entry *reference, const struct entry *e)
 {
     const struct brick_kept_fingerprint *a = reference->fingerprint, *b = e->fingerprint;
@@ -130,7 +131,7 @@ static int is_same(const struct entry *a, const struct entry *b)
            && a->work == b->work;
 }
 
-/* Returns the first entry with the most frequent output. *most: its count. */
+/* Returns the first entry with the most frequent output. *most: how often this output occurs. */
 static uint32_t first_of_most(struct work *w, const struct entry *e, uint32_t count, uint32_t *most)
 {
     struct entry *sorted = w->sorted;
@@ -168,8 +169,8 @@ static uint32_t same_inputs(const struct entry *one, const struct entry *e, uint
     return same;
 }
 
-/* Returns an entry of a worker that lost nothing, with the output of the best one, or with its inputs if that output is
-   unique. */
+/* Returns an entry of a worker that lost no records and has the output of the best entry. If that output is unique, the
+   entry has the best entry's inputs instead. */
 static uint32_t whole_one(const struct work *w, const struct entry *e, uint32_t count, uint32_t best, int alone)
 {
     for (uint32_t i = 0; i < count; i++)

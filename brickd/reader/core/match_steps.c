@@ -22,7 +22,7 @@ static int by_clock(const void *a, const void *b) { return by_start(a, b, BY_CLO
 
 static int by_order(const void *a, const void *b) { return by_start(a, b, BY_ORDER); }
 
-/* Marks the visits with fingerprints that are not compared or may have been evicted. */
+/* Marks the visits that have fingerprints that are not compared or may have been evicted. */
 static int find_cuts(struct work *w)
 {
     const struct brick_match *m = w->m;
@@ -50,7 +50,8 @@ static int find_cuts(struct work *w)
     return 1;
 }
 
-/* A step reads state if it does so in any worker, because other workers may lack the fingerprint that shows it. */
+/* A step reads state if it does so in any worker, because other workers may lack the fingerprint that shows the
+ * state. */
 static void share_state(struct work *w)
 {
     for (size_t from = 0, end; from < w->visits_count; from = end) {
@@ -128,7 +129,7 @@ void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
     for (; v < end && v->at == step; v++) {
         if (w->marked[v->worker])
             continue;
-        /* In its first or last step, a worker may have missed only a part. */
+        /* A worker may have taken part in only a part of its first or last step. */
         struct brick_match_worker *own = &m->edges[v->worker];
         const int edge = v->first == own->first || v->last == own->last;
         *(edge ? &own->uncertain : &own->missing) += 1;
@@ -136,7 +137,7 @@ void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
     }
 }
 
-/* Finds which visits began with other inputs. They are sorted by `order`. */
+/* Finds which visits began with other inputs. The visits are sorted by `order`. */
 static void count_differing(struct visit *visits, size_t count, int order)
 {
     for (size_t i = 0, diverged = 0, parted = 0; i < count; i++) {
@@ -146,7 +147,8 @@ static void count_differing(struct visit *visits, size_t count, int order)
         const int differs = !diverged && v->starts[order].fingerprint != NULL && v->starts[order].differs;
         v->differs += (uint8_t)differs;
         parted |= (size_t)differs;
-        diverged |= !differs && v->diverged && !(parted && v->stateful); /* other work in a cache explains it */
+        /* a cache filled by other work may explain the divergence */
+        diverged |= !differs && v->diverged && !(parted && v->stateful);
     }
 }
 
@@ -156,7 +158,7 @@ static uint64_t other_work(const struct visit *v)
     return v->differs < ORDERS ? 0 : brick_mixed(first->site ^ brick_mixed(first->inputs)) | 1;
 }
 
-/* Adds the worker's earlier other work to each visit, in sorted order. */
+/* Adds the earlier other work of the same worker to each visit. The visits are sorted. */
 static void add_before(struct visit *visits, size_t count)
 {
     uint64_t before = 0; /* 0: none */

@@ -1,56 +1,57 @@
-/* core/match_work.h - what the phases of brick_match share during one call.
+/* core/match_work.h - the state that the phases of brick_match share during one call.
  *
- * core/match.c runs the phases: core/match_work.c selects and sorts the fingerprints, core/match_steps.c finds which
+ * core/match.c runs the phases. core/match_work.c selects and sorts the fingerprints, core/match_steps.c finds which
  * workers have a step and did the same work in it, core/match_order.c finds the order of execution, core/match_rows.c
  * compares the members of a row, core/match_groups.c forms the rows of a group, core/match_classes.c finds numeric
- * classes. Each file calls only earlier ones in this list.
+ * classes. Each file calls only files that come earlier in this list.
  */
 #ifndef BRICKD_MATCH_WORK_H
 #define BRICKD_MATCH_WORK_H
 
 #include "match.h"
 
-/* A fingerprint that is compared. */
+/* A fingerprint to compare. */
 struct entry {
     const struct brick_kept_fingerprint *fingerprint;
     uint64_t number;
-    uint64_t work;   /* the number of its visit */
+    uint64_t work;   /* the work of its visit */
     uint32_t worker; /* index in m->workers */
     uint32_t moment; /* position in the order of execution */
 };
 
-/* A visit's first row, by the worker's clock and by the order of execution. The latter never contradicts the first
- * worker in the list. Using both gives two workers the same result in either order. */
+/* The first row of a visit is found in two ways: by the worker's clock, and by the order of execution, which never
+ * contradicts the first worker in the list. Using both gives two workers the same result in either order. */
 enum { BY_CLOCK, BY_ORDER, ORDERS };
 
 struct start {
     uint64_t at;
-    const struct brick_kept_fingerprint *fingerprint; /* the worker's entry in that row; NULL: no row */
-    int differs;                                      /* whether its inputs differ from the reference's */
+    const struct brick_kept_fingerprint *fingerprint; /* the worker's entry in the first row; NULL: there is no row */
+    int differs;                                      /* whether the entry's inputs differ from the reference's */
 };
 
-/* A step of a worker. */
+/* A visit: a step as done by one worker. */
 struct visit {
-    uint64_t step, first, last; /* ticks of its fingerprints */
+    uint64_t step, first, last; /* first, last: the ticks of its fingerprints */
     struct start starts[ORDERS];
-    uint64_t before; /* digest of the worker's earlier other work, by either order; 0: none */
-    uint64_t work;   /* for other work, digest of its start and of the work that filled its caches; else 0 */
+    uint64_t before; /* digest of the worker's earlier other work, by either order; 0: no such work */
+    uint64_t work;   /* for other work: digest of its start and of the work that filled its caches; else 0 */
     uint32_t worker;
     uint32_t at;     /* index in m->steps */
-    uint8_t differs; /* orders in which it began with other inputs before its worker diverged; both for other work */
+    uint8_t differs; /* orders by which it began with other inputs before its worker diverged; other work needs both */
     uint8_t diverged;
-    uint8_t stateful; /* a fingerprint of its step depends on state that is not an input, such as a cache */
-    uint8_t cut;      /* some of the visit's fingerprints are not compared */
-    uint8_t worn;     /* whether it is its worker's first visit: the oldest fingerprints may be evicted */
+    uint8_t stateful; /* whether a fingerprint of the step depends on state that is not an input, such as a cache */
+    uint8_t cut;      /* whether some fingerprints of the visit are not compared */
+    uint8_t worn;     /* whether it is its worker's first visit, whose oldest fingerprints may be evicted */
 };
 
-/* A worker's outputs at one content: the first entry with the most frequent one, and the first with another. */
+/* The outputs of a worker for one content: the first entry with the most frequent output, and the first with
+ * another. */
 struct outputs {
     struct entry most, other;
     int steady; /* whether the worker has no other output */
 };
 
-/* Comparisons of a row of identical outputs. */
+/* The comparisons of a row whose outputs are all identical. */
 struct alike {
     uint32_t moment, comparisons;
 };
@@ -68,7 +69,7 @@ struct work {
     /* Per worker, for the current row or group: */
     struct entry *row, *sorted;
     struct outputs *outputs;
-    const struct entry **alone; /* the worker's first entry in a part of its own; for classes, at a content */
+    const struct entry **alone; /* the worker's first entry in a part where it is alone; for classes: at a content */
     uint8_t *marked; /* whether the worker is paired, is in the group, or contradicts itself, depending on the phase */
 };
 
@@ -79,7 +80,7 @@ struct work {
             return ORDER(a, b); \
     } while (0)
 
-/* Returns the array, enlarged if necessary. NULL if out of memory; the array is unchanged. */
+/* Returns the array, enlarged if necessary. If out of memory, returns NULL and leaves the array unchanged. */
 void *brick_match_grown(void *array, size_t *room, size_t needed, size_t size);
 
 /* Returns where the entries of the worker at `from` end. */
@@ -91,7 +92,7 @@ static inline size_t brick_match_run_end(const struct entry *e, size_t from, siz
     return i;
 }
 
-/* Returns the index of its worker in m->workers, or UINT32_MAX. */
+/* Returns the index of a fingerprint's worker in m->workers, or UINT32_MAX. */
 static inline uint32_t brick_match_place(const struct work *w, const struct brick_kept_fingerprint *fingerprint)
 {
     return fingerprint->worker < w->places_count ? w->places[fingerprint->worker] : UINT32_MAX;
@@ -104,17 +105,18 @@ static inline struct brick_match_site *brick_match_site_now(const struct work *w
 
 /* Selects the fingerprints to compare. Returns 0 if out of memory. */
 int brick_match_collect(struct work *w);
-/* Sorts them, so that each group is contiguous. */
+/* Sorts the entries, so that each group is contiguous. */
 void brick_match_sort(struct work *w);
 /* Allocates the results per site and one row. Returns 0 if out of memory. */
 int brick_match_make_room(struct work *w);
 void brick_match_work_free(struct work *w);
 
-/* For qsort: one by site, inputs, context, worker and output; one by output, context and worker. */
+/* Comparison functions for qsort: the first by site, inputs, context, worker and output; the second by output, context
+ * and worker. */
 int brick_match_by_input(const void *a, const void *b);
 int brick_match_by_output(const void *a, const void *b);
 
-/* Returns where the next group begins. A group has one site, step and position (by run) or one site and inputs (by
+/* Returns where the next group begins. A group has one site, step and position (by run), or one site and inputs (by
  * input). */
 size_t brick_match_group_end(const struct work *w, size_t from);
 

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Wake the consumer when this part of the room is used: the rest must suffice until it runs. */
+/* The consumer is woken when this part of the room is used: the rest must suffice until the consumer runs. */
 #define WAKE_PART 4
 
 int brick_spool_begin(struct brick_spool *s, uint64_t bytes, enum brick_left left)
@@ -42,7 +42,7 @@ void brick_spool_free(struct brick_spool *s)
 void brick_spool_wake(const struct brick_spool *s)
 {
     const uint64_t one = 1;
-    ssize_t put = write(s->wake, &one, sizeof one); /* fails only after 2^64 wakes, or once the spool is freed */
+    ssize_t put = write(s->wake, &one, sizeof one); /* fails only after 2^64 wakes, or if the spool is freed */
     (void)put;
 }
 
@@ -60,7 +60,7 @@ void brick_spool_wait(const struct brick_spool *s, int milliseconds)
 
 static uint8_t *at(const struct brick_spool *s, uint64_t position) { return s->memory + position % s->size; }
 
-/* The bytes from there to the end of the memory. */
+/* Returns the number of bytes from this position to the end of the memory. */
 static uint64_t stretch(const struct brick_spool *s, uint64_t position) { return s->size - position % s->size; }
 
 int brick_spool_enter(struct brick_spool *s) { return brick_claim32(&s->producing, 0, 1); }
@@ -113,7 +113,8 @@ struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *posi
 
 static void free_up_to(struct brick_spool *s, uint64_t position) { brick_store_release(&s->tail, position); }
 
-/* Redacts a piece once: the rest of a piece keeps the mark. Heads in files never have the mark. */
+/* Redacts a piece once: a redacted piece has a mark, and the rest of a piece keeps it. Heads in files never have the
+ * mark. */
 static void redact(struct brick_spool *s, struct brick_chunk *piece)
 {
     struct brick_records *of = (struct brick_records *)(void *)(piece + 1);
@@ -139,7 +140,7 @@ void brick_spool_took(struct brick_spool *s, struct brick_chunk *piece, uint64_t
         free_up_to(s, s->tail + sizeof *piece + piece->length);
         return;
     }
-    /* The piece's head moves forward, over the written slots. */
+    /* Move the piece's head forward, over the slots that are already written. */
     struct {
         struct brick_chunk head;
         struct brick_records records;

@@ -1,19 +1,20 @@
-/* core/record_queue.h - memory between drains and the writer of a recording: neither waits for the other.
+/* core/record_queue.h - memory between drains and the writer of a recording, so that neither waits for the other.
  *
- * A ring of bytes with one producer and one consumer. It contains pieces, each contiguous: the head of a RECORDS chunk
- * with its kind, length and at_ns, then its body. If a piece would cross the end of the memory, a head of kind 0 covers
- * the rest, including itself.
+ * The spool is a ring of bytes with one producer and one consumer. It contains contiguous pieces. A piece is the head
+ * of a RECORDS chunk with kind, length and at_ns, then the chunk's body. If a piece would cross the end of the memory,
+ * a head of kind 0 covers the rest of the memory, including itself.
  *
- *   position   head: published up to there     the producer's
- *              tail: written out up to there   the consumer's
+ *   position   head: pieces below it are published     set by the producer
+ *              tail: pieces below it are written       set by the consumer
  *
- * Both only grow. A position means the byte at position modulo size.
+ * Both positions only grow. A position means the byte at position modulo size.
  *
- *   what                   who sees it   therefore sees
- *   head, store release    the consumer  the pieces below it
- *   tail, store release    the producer  that the bytes below it are no longer read
+ *   operation              seen by        so that
+ *   head, store release    the consumer   it sees the pieces below the head
+ *   tail, store release    the producer   it knows that the bytes below the tail are no longer read
  *
- * The memory belongs to this process: the head of a piece is trusted, its slots are not. Pages are taken when first used.
+ * The memory belongs to this process, so the head of a piece is trusted, but its slots are not. Pages are allocated at
+ * their first use.
  */
 #ifndef BRICKD_RECORD_QUEUE_H
 #define BRICKD_RECORD_QUEUE_H
@@ -31,29 +32,30 @@ struct brick_spool {
     uint8_t *memory;
     uint64_t size;
     int wake;                     /* an eventfd */
-    uint32_t producing, consuming; /* 1 while a thread is inside */
+    uint32_t producing, consuming; /* 1 while a thread is the producer, or the consumer */
     uint8_t padding[BRICK_BLOCK];
     uint64_t head;
     uint64_t refused_slots; /* slots without room */
     uint8_t more_padding[BRICK_BLOCK];
     uint64_t tail;
-    uint64_t charged; /* slots of these that files have counted; used by the consumer */
-    enum brick_left left; /* the degree of redaction of records that leave it */
+    uint64_t charged; /* refused slots that files have already counted; used by the consumer */
+    enum brick_left left; /* the degree of redaction of records that leave the spool */
     struct brick_redactor redactor; /* used by the consumer; unused with BRICK_LEFT_ALL */
 };
 
-/* Returns 0 with errno on failure. Unless `left` is BRICK_LEFT_ALL, every piece is redacted before it leaves. */
+/* Creates a spool. Returns 0 with errno on failure. Unless `left` is BRICK_LEFT_ALL, every piece is redacted when it
+ * leaves. */
 int brick_spool_begin(struct brick_spool *s, uint64_t bytes, enum brick_left left);
 void brick_spool_free(struct brick_spool *s);
 
-/* Ends the consumer's wait; from any thread or signal handler. */
+/* Ends the consumer's wait. Any thread or signal handler may call it. */
 void brick_spool_wake(const struct brick_spool *s);
-/* Waits until it is woken or the time is over. */
+/* Waits until the consumer is woken or the time is over. */
 void brick_spool_wait(const struct brick_spool *s, int milliseconds);
 
 /* ---- the producer: no lock, no wait, no file ----------------------------- */
 
-/* Returns 0 if another producer is inside; the caller treats it as no room. */
+/* Returns 0 if another producer is active; the caller treats this like a full spool. */
 int brick_spool_enter(struct brick_spool *s);
 void brick_spool_leave(struct brick_spool *s);
 /* Returns room for `bytes` contiguous bytes, not yet published. NULL: no room. */
@@ -66,17 +68,18 @@ void brick_spool_refuse(struct brick_spool *s, uint64_t slots);
 
 /* ---- the consumer --------------------------------------------------------- */
 
-/* The position up to which pieces are published. */
+/* Returns the position up to which pieces are published. */
 uint64_t brick_spool_ready(const struct brick_spool *s);
-/* Returns the piece at *at and advances *at. NULL: none below `end`, a result of brick_spool_ready. */
+/* Returns the piece at *at and advances *at. Returns NULL if none is below `end`, a result of brick_spool_ready. */
 struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *at, uint64_t end);
-/* Returns the oldest piece, which keeps its room. Only here can its slots be read. */
+/* Returns the oldest piece, which keeps its room. Slots may be read only in a piece returned by this function. */
 struct brick_chunk *brick_spool_oldest(struct brick_spool *s, uint64_t end);
 static inline uint64_t brick_piece_slots(const struct brick_chunk *piece)
 {
     return (piece->length - sizeof(struct brick_records)) / sizeof(struct brick_record);
 }
-/* Frees the room of the oldest piece's first `slots` slots, which are written; the rest becomes a separate piece. */
+/* Frees the room of the first `slots` slots of the oldest piece, which are written. The other slots become a separate
+ * piece. */
 void brick_spool_took(struct brick_spool *s, struct brick_chunk *piece, uint64_t slots);
 /* Discards all pieces, and counts their slots as refused. */
 void brick_spool_clear(struct brick_spool *s);

@@ -24,7 +24,7 @@ static inline uint64_t step(uint64_t lane, uint64_t word)
     return (lane << 29 | lane >> 35) * ODD;
 }
 
-/* With eight variables, gcc keeps them in registers. An array is three times slower. */
+/* gcc keeps eight variables in registers; an array would be three times slower. */
 void brick_sum_add(struct brick_sum *s, const void *blocks, uint64_t count)
 {
     uint64_t a = s->lanes[0], b = s->lanes[1], c = s->lanes[2], d = s->lanes[3];
@@ -55,7 +55,7 @@ uint64_t brick_sum_end(const struct brick_sum *s)
     return h;
 }
 
-/* Returns the checksum of a block. The last word, which contains it, counts as 0. */
+/* Returns the checksum of a block. The last word of the block holds the checksum itself and counts as 0. */
 static uint64_t sum_of(const void *block, const struct brick_key *key)
 {
     uint64_t words[BRICK_BLOCK / sizeof(uint64_t)];
@@ -84,7 +84,7 @@ struct brick_key brick_title_key(const struct brick_title *title)
 {
     struct brick_key key;
     memcpy(key.words, title->id, sizeof key.words);
-    key.words[1] += brick_mixed(title->number + ODD); /* a chunk of one file is invalid in another */
+    key.words[1] += brick_mixed(title->number + ODD); /* so that a chunk of one file is invalid in another file */
     return key;
 }
 
@@ -123,7 +123,7 @@ int brick_title_judge(const void *bytes, uint64_t length, struct brick_title *ti
     if (titles == 0)
         return refuse(reason, room, "is not a recording of brickd: it begins with %016llx, expected %016llx",
                       (unsigned long long)seen[0].magic, (unsigned long long)BRICK_TITLE_MAGIC);
-    /* The checksum of another major version is unknown here, so both titles must have the same major. */
+    /* This code does not know the checksums of other major versions, so it compares the two titles. */
     if (titles == 2 && other == 0 && seen[1].major == seen[0].major)
         return refuse(reason, room, "has format %u.%u, this brickd reads %u.x: use the brickd that wrote it",
                       seen[0].major, seen[0].minor, BRICK_RECORDING_MAJOR);

@@ -1,17 +1,17 @@
 /* core/recording_format.h - the file format of recordings, version 1.3.
  *
- * This file defines the format: the writer and the reader of recordings share nothing else. Prose comes first, then
+ * This file defines the format. It is all that the writer and the reader of recordings share. Prose comes first, then
  * structs.
  *
  * 1. OVERVIEW
  *
- * A recording is one file or a series of files. Each file can be read alone: two equal titles, then chunks. All
+ * A recording is one file or a series of files. Each file can be read alone. It has two equal titles, then chunks. All
  * integers are little-endian, everything begins at a multiple of 64 bytes, and padding is zeros.
  *
  *   +----------------+ 0
  *   | title          |   identifies the format and the recording
  *   +----------------+ 64
- *   | title          |   a copy: one damaged byte costs at most one chunk
+ *   | title          |   a copy, so that one damaged byte makes at most one chunk unreadable
  *   +----------------+ 128
  *   | chunk          |   head: kind, length, number, time, checksums
  *   |   body ...     |   depends on the kind
@@ -19,20 +19,20 @@
  *   +----------------+
  *   | chunk ...      |   numbered from 0
  *   +----------------+
- *   | chunk of kind  |   the writer closed the file; nothing follows
+ *   | chunk of kind  |   the writer has closed the file; no chunk follows
  *   | END            |
  *   +----------------+
  *
  *   head          | magic:64 | kind:32 | 0:32 | length:64 | number:64 | at_ns:64 | 0:64 | body_sum:64 | head_sum:64 |
  *
- * During writing, a file is longer than its contents: the writer allocates room ahead, which reads as zeros, and frees
- * it when it closes the file.
+ * While the writer is writing, a file is longer than its contents: the writer allocates room ahead, which reads as
+ * zeros. It frees this room when it closes the file.
  *
  * 2. EVERY LEGAL TRANSITION
  *
  *   file    empty    -> titled    the writer
  *           titled   -> ended     the writer: END, then the file cut to its true length
- *           titled   -> cut       the kernel: the writer was killed, or the disk is full or gone
+ *           titled   -> cut       the kernel: the writer was killed, or the disk is full or was removed
  *   chunk   zeros    -> body      the writer: body and padding; the head stays zeros
  *           body     -> whole     the writer: the head, in one write
  *
@@ -41,22 +41,21 @@
  *
  * 3. WHAT A READER ACCEPTS
  *
- *   The first title with a correct checksum. A head with a correct checksum, whose body has a correct checksum and
- *   whose number is above the last one. All other data is damage: it ends at the next complete head or at the end of
- *   the file, and reading continues there.
+ *   A reader accepts the first title with a correct checksum. It accepts a head with a correct checksum if its body has a
+ *   correct checksum and its number is above the number of the previous chunk. All other data is damage: it ends at the
+ *   next valid head or at the end of the file, and reading continues there.
  *
- *   Checksums are keyed with the title, which recorded workers never see. Bodies contain a worker's bytes unchanged;
- *   because of the key, these bytes cannot look like a chunk when a reader searches for the next head after damage.
- *
+ *   The key of the checksums comes from the title, which recorded workers never see. Bodies contain a worker's bytes
+ *   unchanged. A reader that searches for the next head after damage does not take these bytes for a chunk, because a
+ *   worker cannot compute the checksums without the key.
  * 4. CHECKSUM
- *
  *   Eight lanes of 64 bits, one for each word of 64 bytes:
  *
  *     lane = rotate left by 29 (lane + word) * an odd number      modulo 2^64
  *
  *   Each step is invertible in the word and in the lane: if one word changes, the lane differs in all later steps. At
- *   the end, invertible steps mix the lanes one by one with the number of blocks. Two changed words are missed once in
- *   2^64. The checksum runs at the speed of memory.
+ *   the end, invertible steps mix the lanes one by one with the number of blocks. A change of two words stays unnoticed
+ *   with a probability of 2^-64. The checksum is computed at the speed of memory.
  *
  * 5. VERSIONS
  *
@@ -102,13 +101,13 @@ struct brick_title {
     uint64_t magic;
     uint16_t major, minor;
     uint32_t number;  /* the number of the file within its series */
-    uint64_t made_ns; /* since 1970 */
+    uint64_t made_ns; /* creation time, in ns since 1970 */
     uint8_t id[16];   /* random; the same for all files of a series */
     uint64_t reserved[2];
     uint64_t sum; /* checksum of the fields above, with a key of zeros */
 };
-BRICK_ASSERT(sizeof(struct brick_title) == BRICK_BLOCK, "a title is a block");
-BRICK_ASSERT(offsetof(struct brick_title, major) == 8, "frozen for all majors");
+BRICK_ASSERT(sizeof(struct brick_title) == BRICK_BLOCK, "a title is one block");
+BRICK_ASSERT(offsetof(struct brick_title, major) == 8, "at the same offset in all major versions");
 BRICK_ASSERT(offsetof(struct brick_title, id) == 24, "frozen");
 BRICK_ASSERT(offsetof(struct brick_title, sum) == 56, "frozen");
 
@@ -118,12 +117,12 @@ struct brick_chunk {
     uint32_t reserved0;
     uint64_t length; /* bytes of the body, without padding */
     uint64_t number; /* the number of the chunk, from 0 in each file */
-    uint64_t at_ns;  /* since 1970 */
+    uint64_t at_ns;  /* in ns since 1970 */
     uint64_t reserved1;
     uint64_t body_sum; /* the checksum of the body, with padding */
     uint64_t head_sum; /* the checksum of the fields above */
 };
-BRICK_ASSERT(sizeof(struct brick_chunk) == BRICK_BLOCK, "a head is a block");
+BRICK_ASSERT(sizeof(struct brick_chunk) == BRICK_BLOCK, "a head is one block");
 BRICK_ASSERT(offsetof(struct brick_chunk, length) == 16, "frozen");
 BRICK_ASSERT(offsetof(struct brick_chunk, at_ns) == 32, "frozen");
 BRICK_ASSERT(offsetof(struct brick_chunk, head_sum) == 56, "frozen");
@@ -135,14 +134,14 @@ struct brick_records {
     uint32_t worker; /* the worker's number in WORKERS */
     uint32_t lane;
     uint32_t ring;   /* BRICK_RING_SPANS or BRICK_RING_EVENTS */
-    uint32_t inside; /* since 1.1: how many of the first slots belong to an earlier record, or to none */
+    uint32_t inside; /* since 1.1: how many slots at the start belong to an earlier record or to no record */
     uint64_t first; /* position of the first slot in its ring */
     uint64_t reserved[5];
 };
 BRICK_ASSERT(sizeof(struct brick_records) == BRICK_BLOCK, "slots are aligned");
 BRICK_ASSERT(offsetof(struct brick_records, first) == 16, "frozen");
 
-/* The body of END: counts of data without room in the file. */
+/* The body of END: counts of data that had no room in the file. */
 struct brick_end {
     uint64_t chunks; /* the number of chunks before this one */
     uint64_t refused_chunks, refused_bytes;
@@ -173,12 +172,12 @@ uint64_t brick_sum_end(const struct brick_sum *s);
 
 void brick_title_seal(struct brick_title *title);
 struct brick_key brick_title_key(const struct brick_title *title);
-/* Validates the first BRICK_RECORDING_FIRST bytes of a file, or all if it has fewer. Returns 1 with title, or 0 with
- * reason. */
+/* Validates the first BRICK_RECORDING_FIRST bytes of a file, or the whole file if it is shorter. Returns 1 and sets
+ * `title`, or returns 0 and sets `reason`. */
 int brick_title_judge(const void *bytes, uint64_t length, struct brick_title *title, char *reason, size_t room);
 
 void brick_chunk_seal(struct brick_chunk *head, const struct brick_key *key);
-/* Returns whether this is a valid head of a chunk of this file. */
+/* Returns whether this is a valid head of a chunk in this file. */
 int brick_chunk_whole(const struct brick_chunk *head, const struct brick_key *key);
 
 #endif

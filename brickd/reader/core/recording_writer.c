@@ -29,7 +29,7 @@ static int write_whole(int fd, uint64_t at, const void *bytes, uint64_t length)
 
 /* ---- room -------------------------------------------------------------- */
 
-/* Returns 0 with errno on failure. */
+/* Allocates room up to `end`. Returns 0 with errno on failure. */
 static int take(struct brick_recorder *r, uint64_t end)
 {
     int error;
@@ -43,7 +43,7 @@ static int take(struct brick_recorder *r, uint64_t end)
     return 1;
 }
 
-/* Checks that the file still has all allocated room. Returns 0 with errno if not. */
+/* Checks that the file still has all the room that was allocated. Returns 0 with errno if not. */
 static int uncut(struct brick_recorder *r)
 {
     struct stat status;
@@ -53,7 +53,7 @@ static int uncut(struct brick_recorder *r)
     return !r->broken;
 }
 
-/* Allocates the file up to `end`, and room for the END chunk after it. Returns 0 with errno on failure. */
+/* Enlarges the file up to `end`, with room for the END chunk after it. Returns 0 with errno on failure. */
 static int reach(struct brick_recorder *r, uint64_t end)
 {
     const uint64_t needed = end + BRICK_END_BYTES;
@@ -75,7 +75,7 @@ uint64_t brick_recorder_left(const struct brick_recorder *r)
 
 /* ---- chunks ------------------------------------------------------------ */
 
-/* Writes the head of a chunk whose body is written. Returns 0 with errno on failure. */
+/* Writes the head of a chunk whose body is already written. Returns 0 with errno on failure. */
 static int publish(struct brick_recorder *r, struct brick_chunk *head)
 {
     static const uint8_t zeros[sizeof *head];
@@ -85,7 +85,7 @@ static int publish(struct brick_recorder *r, struct brick_chunk *head)
     brick_chunk_seal(head, &r->key);
     if (next < r->dirty && !write_whole(r->fd, next, zeros, sizeof zeros))
         return 0;
-    brick_fence_release(); /* a reader that sees the head sees the body */
+    brick_fence_release(); /* a reader that sees the head also sees the body */
     if (!write_whole(r->fd, r->at, head, sizeof *head))
         return 0;
     r->dirty = most(r->dirty, next);
@@ -94,7 +94,7 @@ static int publish(struct brick_recorder *r, struct brick_chunk *head)
     return 1;
 }
 
-/* Writes a chunk into allocated room. Returns 0 with errno on failure. */
+/* Writes a chunk into room that is already allocated. Returns 0 with errno on failure. */
 static int put(struct brick_recorder *r, uint32_t kind, uint64_t at_ns, const void *body, uint64_t length)
 {
     struct brick_chunk head = {.kind = kind, .at_ns = at_ns, .length = length};

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Equal numbers of different domains get different digests. */
+/* Domains of numbers. Equal numbers of different domains get different digests. */
 enum domain { CHECKSUM = 1, STEP, POSITION, STREAM, PARAMS, KEY_NAME };
 
 int brick_redactor_begin(struct brick_redactor *r, enum brick_left left)
@@ -55,7 +55,7 @@ union slot {
     struct brick_tensor_sums sums;
     struct brick_tensor_sketch sketch;
 };
-BRICK_ASSERT(sizeof(union slot) == sizeof(struct brick_record), "each is a slot");
+BRICK_ASSERT(sizeof(union slot) == sizeof(struct brick_record), "each member is one slot");
 
 static union slot unknown(const struct brick_record *s)
 {
@@ -127,7 +127,7 @@ static union slot sums(const struct brick_redactor *r, const struct brick_tensor
                                  .pos_inf = s->pos_inf, .neg_inf = s->neg_inf, .shape = s->shape, .dtype = s->dtype}};
 }
 
-/* Redacts one slot of a checksum; `done` slots precede it. */
+/* Redacts one slot of a checksum, after its first `done` slots. */
 static union slot within(const struct brick_redactor *r, uint64_t done, const union slot *s)
 {
     return done == 1 ? output(&s->output) : done % 2 == 0 ? sums(r, &s->sums) : (union slot){.sketch = {{0}}};
@@ -135,7 +135,7 @@ static union slot within(const struct brick_redactor *r, uint64_t done, const un
 
 /* ---- a piece -------------------------------------------------------------- */
 
-/* Redacts slots of a checksum; `done` slots precede them. */
+/* Redacts slots of a checksum, after its first `done` slots. */
 static void go_on(const struct brick_redactor *r, union slot *slots, uint64_t count, uint64_t done)
 {
     for (uint64_t n = 0; n < count; n++)
@@ -155,7 +155,7 @@ static int continues(const struct brick_redactor *r, const struct brick_records 
            && of->inside == p->inside;
 }
 
-/* Remembers a checksum with more slots to come. */
+/* Remembers a checksum whose other slots come in the next piece. */
 static void leave(struct brick_redactor *r, const struct brick_records *of, uint64_t count, uint32_t done, uint32_t owed)
 {
     r->place = *of;
@@ -190,5 +190,5 @@ void brick_redact(struct brick_redactor *r, const struct brick_records *of, void
         }
         at += there;
     }
-    memset(&slots[at], 0, (count - at) * sizeof *slots); /* the start of a record is unknown there */
+    memset(&slots[at], 0, (count - at) * sizeof *slots); /* it is unknown where the next record starts */
 }

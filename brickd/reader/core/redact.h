@@ -4,13 +4,13 @@
  * of paths, sites and names, and from the fields that the degree of redaction keeps.
  *
  * BRICK_LEFT_KEYED keeps the host's names (steps, positions, streams, digests of parameters) and the checksums, which
- * are made with a key of the service. Statistics, fnv1a and sketches become zeros, because they identify a tensor
- * without that key.
+ * use a key of the service. Statistics, fnv1a and sketches become zeros, because they identify a tensor even without
+ * that key.
  *
- * BRICK_LEFT_EQUAL is safe to share. It also replaces the host's names and the checksums by digests with a random key:
- * equal values stay equal, but cannot be compared with other files. 0 means none, and stays. The agent's counts also
- * stay: occurrences, and unnamed generations of weights. The number of a weight's expert, which is part of its name,
- * stays, too.
+ * BRICK_LEFT_EQUAL is safe to share. It also replaces the host's names and the checksums by digests with a random key.
+ * Equal values stay equal, but cannot be compared with other files. A value of 0, which means that there is none, stays
+ * 0. The agent's own counts are also kept: occurrences, generations of weights that the host does not name, and the
+ * number of a weight's expert, which is part of the weight's name.
  *
  * A tensor never has an fnv1a of 0, so 0 shows readers that values were omitted. A record of an unknown kind keeps its
  * kind and length. Slots without a known record become zeros.
@@ -25,9 +25,9 @@ enum brick_left { BRICK_LEFT_ALL, BRICK_LEFT_KEYED, BRICK_LEFT_EQUAL };
 struct brick_redactor {
     enum brick_left left; /* which fields of each record stay */
     uint64_t key[2];
-    /* A checksum that extends past the last piece: */
-    struct brick_records place; /* where the checksum continues; `inside`: its remaining slots */
-    uint32_t done;              /* slots of the checksum so far; 0: no such checksum */
+    /* A checksum that continues after the last piece: */
+    struct brick_records place; /* where the checksum continues; `inside`: the number of its remaining slots */
+    uint32_t done;              /* the number of its slots so far; 0: there is no such checksum */
 };
 
 /* Makes a new key. Returns 0 with errno on failure. */
@@ -35,10 +35,10 @@ int brick_redactor_begin(struct brick_redactor *r, enum brick_left left);
 /* Erases the key. */
 void brick_redactor_end(struct brick_redactor *r);
 
-/* Redacts the slots of a piece. Call it once per piece, in the order of the rings. */
+/* Redacts the slots of a piece. Call it once for each piece, in the order of the rings. */
 void brick_redact(struct brick_redactor *r, const struct brick_records *of, void *slots, uint64_t count);
 
-/* Redacts the slots of a checksum's only tensor: those after the first slot. */
+/* Redacts the slots of a checksum's only tensor, which are the slots after the first. */
 #define BRICK_TENSOR_SLOTS 3u
 void brick_redact_tensor(const struct brick_redactor *r, void *slots);
 

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENTRIES_MAX ((size_t)16384) /* the newest fingerprints of a site that a look counts: it holds the window's lock */
+/* the most fingerprints of a site that are counted, because counting holds the window's lock */
+#define ENTRIES_MAX ((size_t)16384)
 
 /* ---- counting ------------------------------------------------------------- */
 
@@ -31,13 +32,13 @@ int brick_rows_far(const struct brick_fingerprints *p, uint64_t one, uint64_t ot
     return !brick_is_unknown(a, b) && brick_rounded(a, b) == BRICK_ROUNDED_NOT;
 }
 
-/* A worker's outputs for one row: the newest entry of each. */
+/* A worker's outputs for one row, each with its newest entry. */
 struct row_outputs {
     const struct entry *of[BRICK_ROW_OUTPUTS_MAX];
     uint32_t count;
 };
 
-/* Takes the outputs from entries sorted by output. Further outputs than the maximum replace the last one. */
+/* Takes the outputs from entries sorted by output. An output above the maximum replaces the last one. */
 static struct row_outputs outputs_of(const struct entry *e, size_t count)
 {
     struct row_outputs o = {.count = 0};
@@ -50,7 +51,7 @@ static struct row_outputs outputs_of(const struct entry *e, size_t count)
     return o;
 }
 
-/* Returns the newest output that is far from each one of `others`, or NULL. */
+/* Returns the newest output that is far from each of `others`, or NULL. */
 static const struct entry *far_output(const struct brick_fingerprints *p, const struct row_outputs *o,
                                       const struct row_outputs *others)
 {
@@ -94,12 +95,12 @@ static void count_steps(struct brick_row_pair *pair, int side, const struct entr
             pair->first[side] = step;
             pair->steps[side] = 1;
         }
-        if (step != pair->first[side] || f->steps) /* repeats are replaced by the newest one */
+        if (step != pair->first[side] || f->steps) /* the newest fingerprint replaces repeats, so `steps` counts them */
             pair->steps[side] = 2;
     }
 }
 
-/* Counts a row that two workers had; each has `counts` entries at `of`. */
+/* Counts a row that two workers had. `counts` are the numbers of their entries, which begin at `of`. */
 static void count_pair(const struct brick_fingerprints *p, struct brick_row_pair *pair, const struct entry *const of[2],
                        const size_t counts[2])
 {
@@ -177,7 +178,8 @@ static int do_differ(const struct brick_match *m, struct brick_row_pair *pairs, 
     return brick_row_differs(pair, 0) || brick_row_differs(pair, 1);
 }
 
-/* Compares a row again: a member is within tolerance unless its worker differs from the reference's at this site. */
+/* Compares a row again. A member is within tolerance unless its worker differs from the reference's worker at this
+ * site. */
 static void settle(struct work *w, struct brick_row_pair *pairs, struct brick_match_row *row)
 {
     struct brick_member *members = &w->m->members[row->first];
@@ -226,8 +228,8 @@ static int by_number(const void *a, const void *b)
     return ORDER(*x, *y);
 }
 
-/* Replaces the workers' numbers by their places in the sorted list of all, which it returns; *count: how many. NULL if
- * out of memory. */
+/* Replaces the workers' numbers by places in a sorted list, which it returns; *count: the length of the list. Returns
+ * NULL if out of memory. */
 static uint32_t *number_workers(struct entry *e, size_t entries, size_t *count)
 {
     uint32_t *workers = malloc((entries + 1) * sizeof *workers);

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A summary that changes this often during the copy is accepted as it is. */
+/* A summary that changes during this many copies is accepted as it is. */
 #define TRIES 16
-/* 32 KiB: the second read finds them in the cache. */
+/* The number of names read at once: 32 KiB, so that the second read finds them in the cache. */
 #define NAMES_AT_ONCE 256u
-/* 16 KiB of a ring between two checks for a hole. */
+/* The number of ring slots between two checks for a hole: 16 KiB. */
 #define SLOTS_AT_ONCE 256u
 #define FLOPS_MAX 0x1p142 /* the sum of 2^62 spans with 2^80 operations each */
 
@@ -32,7 +32,7 @@ static int read_fd(const struct brick_source *source, uint64_t offset, void *to,
         ssize_t got = pread(source->fd, at, length, (off_t)offset);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0) /* 0: the file was truncated during the read */
+        if (got <= 0) /* 0 bytes: the file was truncated during the read */
             return 0;
         at += got;
         offset += (uint64_t)got;
@@ -46,7 +46,7 @@ static uint64_t data_fd(const struct brick_source *source, uint64_t offset)
     off_t at = lseek(source->fd, (off_t)offset, SEEK_DATA);
     if (at >= 0)
         return (uint64_t)at;
-    return errno == ENXIO ? UINT64_MAX : offset; /* a file system without holes */
+    return errno == ENXIO ? UINT64_MAX : offset; /* another error: the file system has no holes */
 }
 
 struct brick_source brick_source_of(int fd) { return (struct brick_source){.read = read_fd, .data = data_fd, .fd = fd}; }
@@ -67,10 +67,10 @@ int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t leng
                         (unsigned long long)length, (unsigned long long)offset);
 }
 
-/* The checksum of the compiled-in layout table. */
+/* Returns the checksum of the layout table in this program. */
 static uint32_t layout_crc(void)
 {
-    static uint32_t known; /* 0: not computed yet; every thread computes the same value */
+    static uint32_t known; /* 0 until it is computed; every thread computes the same value */
     uint32_t crc = brick_load_relaxed32(&known);
     if (crc == 0)
         brick_store_relaxed32(&known, crc = brick_layout_crc());
@@ -84,7 +84,7 @@ int brick_reader_open(struct brick_reader *r, uint64_t file_size)
         return brick_refuse(r, "has %llu bytes, expected at least a header of %zu", (unsigned long long)file_size, sizeof *h);
     if (!brick_fetch(r, 0, &h->magic, sizeof h->magic))
         return 0;
-    brick_fence_acquire(); /* O2: the magic is read alone, the header after it */
+    brick_fence_acquire(); /* O2: the magic is read first and alone, then the header */
     if (h->magic == 0)
         return brick_refuse(r, "not published yet: its worker is starting, or died while it started");
     if (!brick_fetch(r, 0, h, sizeof *h))
@@ -141,7 +141,7 @@ uint32_t brick_reader_rows(const struct brick_reader *r, enum brick_table table,
     return (uint32_t)(known < end ? (known - start) / size : rows);
 }
 
-/* Reads twice, first words, then texts (O3): a single read may return a text that is older than its word. */
+/* Reads twice: first the words, then the texts (O3). A single read might return a text that is older than its word. */
 static int names_read(struct brick_reader *r, struct brick_name *to, uint32_t first, uint32_t count)
 {
     uint32_t words[NAMES_AT_ONCE];
@@ -195,7 +195,7 @@ int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *
 
 /* ---- summaries --------------------------------------------------------- */
 
-/* `changes`: the number of spans that may have ended during the copy. */
+/* Validates a summary. `changes`: the number of spans that may have ended during the copy. */
 static int summary_check(struct brick_reader *r, uint32_t lane, uint32_t path, const struct brick_summary *s,
                        uint64_t changes)
 {
@@ -237,7 +237,7 @@ static int summary_read(struct brick_reader *r, uint64_t sequences, uint64_t sum
     return brick_fetch(r, sequences + path * (uint64_t)8, after, 8);
 }
 
-/* Returns the first path at or after `first` whose block has data, or `count`. `first` and the result are multiples of
+/* Returns the first path whose block has data, from `first` on, or `count`. `first` and the result are multiples of
  * BRICK_BLOCK. */
 static uint32_t next_block(const struct brick_reader *r, uint32_t lane, uint32_t first, uint32_t count)
 {
@@ -272,7 +272,7 @@ static int block_add(struct brick_reader *r, uint32_t lane, uint32_t first, uint
     uint64_t any = 0;
     for (uint32_t i = 0; i < count; i++)
         any |= before[i];
-    if (any == 0) /* never written: it may have no memory */
+    if (any == 0) /* the block was never written, so it may have no memory */
         return 1;
     brick_fence_acquire(); /* O8, for the block */
     if (!brick_fetch(r, summaries + first * (uint64_t)sizeof *copy, copy, count * (uint64_t)sizeof *copy))
@@ -327,8 +327,8 @@ static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t
     return has_next || brick_tail_untouched(tail, head, slots);
 }
 
-/* Copies slots up to the head or a hole. A hole has no records, and the next start is unknown. Returns their number, or
- * -1. */
+/* Copies slots up to the head or a hole. A hole has no records, and the start of the next record is unknown. Returns
+ * the number of slots, or -1. */
 static int64_t ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, uint64_t from, uint64_t head,
                          struct brick_record *to)
 {
@@ -352,7 +352,7 @@ int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, str
                        + (events ? offsetof(struct brick_lane, event_head) : offsetof(struct brick_lane, span_head));
     uint64_t ring = r->layout.first + lane * r->layout.stride + (events ? r->layout.event_ring : r->layout.span_ring);
     uint64_t head = 0, before = 0, after = 0;
-    /* The consumer may free slots for the writer during the copy. So read the tail again, and drop slots below it. */
+    /* During the copy, the consumer may free slots for the writer. So read the tail again, and drop slots below it. */
     for (int tries = 0; tries < TRIES; tries++) {
         if (!brick_fetch(r, head_at, &head, 8))
             return -1;

@@ -1,7 +1,7 @@
 /* core/segment_copy.h - copies a segment's contents and validates the copies.
  *
- * This code does not use Python, so sanitizers can build it separately. It trusts no data that it reads: every count is
- * bounded before use, and an inconsistency is refused with a text that gives the value seen and the value expected.
+ * This code does not use Python, so sanitizers can build it separately. It does not trust the data: it bounds every
+ * count before use, and refuses an inconsistency with a text that gives the value seen and the value expected.
  */
 #ifndef BRICKD_SEGMENT_COPY_H
 #define BRICKD_SEGMENT_COPY_H
@@ -27,71 +27,72 @@ struct brick_reader {
     struct brick_source source;
     struct brick_header header;
     struct brick_layout layout;
-    uint64_t fetched; /* bytes read so far */
-    char reason[200]; /* reason of the last refusal */
+    uint64_t fetched; /* the number of bytes read so far */
+    char reason[200]; /* the reason of the last refusal */
 };
 
 /* Sets `reason` and returns 0. */
 int brick_refuse(struct brick_reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Each returns 1, or 0 with `reason` set. */
+/* The functions below return 1; on failure, they return 0 and set `reason`. */
 int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t length);
 int brick_reader_open(struct brick_reader *r, uint64_t file_size);
 int brick_reader_process(struct brick_reader *r, struct brick_process *to);
-/* Copies all lane lines and, unless NULL, all consumer lines, in one read each. */
+/* Copies all lane lines and, unless it is NULL, all consumer lines, each in one read. */
 int brick_reader_lanes(struct brick_reader *r, struct brick_lane *lanes, struct brick_consumer *consumers);
 
 enum brick_table { BRICK_NAMES, BRICK_PATHS, BRICK_SITES, BRICK_TABLES };
 
-/* Returns how many rows of a table to allocate and read: `claimed`, or fewer if the last ones are in a hole. A process
- * line may claim more rows than its worker wrote. */
+/* Returns how many rows of a table to allocate and read: `claimed`, or fewer if the last rows are in a hole. (The
+ * process line may claim more rows than the worker has written.) */
 uint32_t brick_reader_rows(const struct brick_reader *r, enum brick_table table, uint64_t claimed);
-/* `to` holds zeros, which stay for names in a hole. */
+/* Reads names. `to` must hold zeros; names in a hole stay zeros. */
 int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t count);
 /* Reads the keys of paths or sites. `names`: the number of names. */
 int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *to, uint32_t count, uint32_t names);
 
-/* Counts of uncertain parts of a copy. */
+/* Counts of the uncertain parts of a copy. */
 struct brick_doubt {
-    uint64_t odd;    /* summaries that a writer left half-written */
-    uint64_t moving; /* summaries that changed during every try: valid, but some fields may be newer */
+    uint64_t odd;    /* summaries that a writer has left half-written */
+    uint64_t moving; /* summaries that changed during every try: valid, but some fields may be newer than others */
 };
 
-/* Checks that the file still has its size: the missing end of a truncated file looks like a hole. */
+/* Checks that the file still has its full size: the missing end of a truncated file would look like a hole. */
 int brick_reader_whole(struct brick_reader *r);
-/* The number of blocks with data in a lane's summaries, paths 0 to count. */
+/* Returns the number of blocks with data in a lane's summaries, for paths 0 to count. */
 uint32_t brick_reader_blocks(const struct brick_reader *r, uint32_t lane, uint32_t count);
-/* Adds the summaries of a lane, paths 0 to count, to `into`. Reads no block in a hole. */
+/* Adds the summaries of a lane, for paths 0 to count, to `into`. Reads no block in a hole. */
 int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count, struct brick_summary *into,
                            struct brick_doubt *doubt);
 
-/* Returns whether a ring with this head still has this slot, or the slot is the next one. */
+/* Returns whether a ring with this head still has the slot at `position`, or this slot is the next one to be
+ * written. */
 static inline int brick_ring_holds(uint64_t head, uint64_t slots, uint64_t position)
 {
     return position <= head && head - position <= slots;
 }
 
-/* Returns whether the writer accepts the pair. */
+/* Returns whether the writer accepts this pair. */
 static inline int brick_tail_believed(const struct brick_tail *tail, uint64_t head, uint64_t slots)
 {
     return tail->position == ~tail->complement && brick_ring_holds(head, slots, tail->position);
 }
 
-/* Returns whether no consumer ever moved the tail and the ring still has all records. */
+/* Returns whether no consumer has ever moved the tail and the ring still has all records. */
 static inline int brick_tail_untouched(const struct brick_tail *tail, uint64_t head, uint64_t slots)
 {
     return tail->position == 0 && tail->complement == 0 && head <= slots;
 }
 
-/* Whether the complement shows the next position. The consumer writes it first, and may have been killed before it wrote the
- * position. The writer believes only a pair, so it overwrites no slot from the next position on. */
+/* Returns whether the complement has the next position. The consumer writes the complement first, and may be killed
+ * before it writes the position. The writer accepts only a pair, so it overwrites no slot from the next position on. */
 static inline int brick_tail_has_next(const struct brick_tail *tail, uint64_t head, uint64_t slots)
 {
     return tail->position <= ~tail->complement && brick_ring_holds(head, slots, ~tail->complement);
 }
 
-/* Copies the slots of a ring that are not consumed. Returns their number, or -1. *first: the position of the first
- * one. */
+/* Copies the slots of a ring that are not consumed yet. Returns their number, or -1. *first: the position of the first
+ * copied slot. */
 int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, struct brick_record *to, uint64_t *first);
 
 #endif

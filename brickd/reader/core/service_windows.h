@@ -1,9 +1,10 @@
 /* core/service_windows.h - windows of fingerprints, which share a bound of bytes equally.
  *
- * A service has one window of whole tensors, and another one of rows, because a step has many more rows than tensors. A
- * single window may use all bytes. When another window starts, each window is limited to its share, so a service that
- * sends many fingerprints evicts only its own, and its rows evict only rows. Numbers of fingerprints are unique over all
- * windows: the upper bits are the window's number, which is never reused. Without shares, window 0 has all fingerprints.
+ * A service has one window of whole tensors and another window of rows, because a step has many more rows than tensors.
+ * If there is only one window, it may use all bytes. When another window starts, each window is limited to its share. So
+ * a service that sends many fingerprints evicts only its own fingerprints, and its rows evict only rows. Numbers of
+ * fingerprints are unique over all windows: the upper bits are the window's number, which is never reused. Without
+ * shares, window 0 has all fingerprints.
  */
 #ifndef BRICKD_SERVICE_WINDOWS_H
 #define BRICKD_SERVICE_WINDOWS_H
@@ -28,22 +29,22 @@ struct brick_windows {
     size_t count, room;
     size_t bytes_max;
     uint64_t key;
-    uint64_t numbers;  /* windows assigned so far */
+    uint64_t numbers;  /* the number of windows assigned so far */
     int shares;
-    uint64_t dropped, dropped_refused, dropped_unlike, dropped_untracked; /* counts of windows that were dropped */
+    uint64_t dropped, dropped_refused, dropped_unlike, dropped_untracked; /* the counts of dropped windows */
 };
 
 enum brick_windows_sum { BRICK_SUM_FIRST, BRICK_SUM_END, BRICK_SUM_REFUSED, BRICK_SUM_UNLIKE, BRICK_SUM_UNTRACKED };
 
-/* Returns 0 if out of memory. */
+/* Creates the windows. Returns 0 if out of memory. */
 int brick_windows_init(struct brick_windows *w, size_t bytes_max, uint64_t key, int shares);
 void brick_windows_free(struct brick_windows *w);
 
 /* Returns the window of a service's whole tensors, or of its rows; or NULL. */
 struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service, int rows);
-/* Returns such a window, created if necessary. NULL if out of memory. */
+/* Returns the same window; creates it if necessary. Returns NULL if out of memory. */
 struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service, int rows);
-/* Returns the window of this fingerprint, and its number there. NULL: it was evicted. */
+/* Returns the window of this fingerprint, and the fingerprint's number there. Returns NULL if it was evicted. */
 struct brick_fingerprints *brick_windows_hold(struct brick_windows *w, uint64_t number, uint64_t *there);
 /* Frees the windows of a service, if it has separate ones. */
 void brick_windows_drop(struct brick_windows *w, uint32_t service);

@@ -29,7 +29,7 @@ static uint32_t *waiting_place(const struct brick_fingerprints *p, uint32_t numb
     return &p->waiting[number & (p->counts_room - 1)];
 }
 
-/* Copies the counts to `other`, which has enough room, except those of one service. `moved`: the new index of each. */
+/* Copies the counts of all services except one to `other`, which has enough room. `moved`: the new index of each. */
 static void copy_counts(struct brick_fingerprints *other, const struct brick_fingerprints *p, uint64_t without, uint32_t *moved)
 {
     for (size_t n = 0; n < p->counts_used; n++) {
@@ -48,7 +48,7 @@ static void copy_counts(struct brick_fingerprints *other, const struct brick_fin
             *waiting_place(other, other->waiting_end++) = moved[*waiting_place(p, n)];
 }
 
-/* Moves the counts, except those of one service, into `room` places. Returns 0 if out of memory. */
+/* Moves the counts of all services except one into `room` places. Returns 0 if out of memory. */
 static int move_counts(struct brick_fingerprints *p, size_t room, uint64_t without)
 {
     struct brick_fingerprints other = *p;

@@ -1,6 +1,6 @@
-/* core/site_counts.h - counts fingerprints per site; unlike ones wait there until they are taken.
+/* core/site_counts.h - counts fingerprints per site, and keeps unlike fingerprints until they are taken.
  *
- * core/fingerprint_window.c keeps the fingerprints and their groups, and calls this.
+ * core/fingerprint_window.c keeps the fingerprints and their groups, and calls these functions.
  */
 #ifndef BRICKD_SITE_COUNTS_H
 #define BRICKD_SITE_COUNTS_H
@@ -15,12 +15,12 @@ static inline uint64_t brick_digest(uint64_t of, uint64_t and) { return brick_mi
 
 /* Returns the counts of a site, or of site 0 if there is no room. NULL if out of memory. */
 struct brick_site_count *brick_count_of(struct brick_fingerprints *p, uint32_t service, uint64_t site);
-/* NULL if the site has no counts. */
+/* Returns the counts of a site; NULL if the site has none. */
 struct brick_site_count *brick_count_known(const struct brick_fingerprints *p, uint32_t service, uint64_t site);
 void brick_count_changes(struct brick_fingerprints *p, struct brick_site_count *c);
 
-/* Counts an unlike fingerprint. Each one since the last take waits with equal probability, so a worker that is first or
- * frequent does not hide the others. */
+/* Counts an unlike fingerprint. All unlike fingerprints since the last take have the same probability to be kept, so a
+ * worker that is first or frequent does not hide other workers. */
 void brick_count_unlike(struct brick_fingerprints *p, uint64_t number, struct brick_site_count *count, enum brick_rounded how);
 
 #endif

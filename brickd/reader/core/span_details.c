@@ -25,7 +25,7 @@ static inline uint64_t usual_path(const struct brick_span *s)
     return word ^ (UINT64_C(1) << 32 | (uint64_t)BRICK_KIND_SPAN << 48);
 }
 
-/* Reads the leading spans of one slot on known paths. This is the hot loop. */
+/* Reads spans of one slot on known paths, and stops at the first other record. This is the hot loop. */
 static uint64_t take_usual(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
                            uint64_t count)
 {
@@ -46,7 +46,7 @@ static uint64_t take_usual(struct brick_details *d, struct brick_spans *lane, co
     return (uint64_t)(s - first);
 }
 
-/* Creates the entry of a new path. Its row in the table of paths was written before the record. */
+/* Creates the entry of a new path. The writer stores a path in the table of paths before it writes such a record. */
 static struct brick_longest *longest_make(struct brick_details *d, uint32_t path)
 {
     uint64_t key;
@@ -69,7 +69,7 @@ static struct brick_longest *longest_make(struct brick_details *d, uint32_t path
 /* Reads one record of any kind. Returns 0 if refused. */
 static int take_any(struct brick_details *d, struct brick_spans *lane, const struct brick_span *s, int newest)
 {
-    /* A step's elements are its valid rows. */
+    /* The elements of a step are its valid rows. */
     int is_step = s->kind == BRICK_KIND_STEP;
     if (!is_step && s->kind != BRICK_KIND_SPAN) {
         d->skipped++;
@@ -108,7 +108,7 @@ uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, c
         if (i == count)
             break;
         const struct brick_span *s = (const struct brick_span *)(const void *)&slots[i];
-        if (s->slots == 0 || s->slots > left - i) { /* the next record's start is unknown */
+        if (s->slots == 0 || s->slots > left - i) { /* then the start of the next record is unknown */
             d->rejected++;
             return left;
         }
@@ -134,7 +134,7 @@ void brick_details_keep(struct brick_details *d, const struct brick_spans *lane)
         return;
     }
     struct brick_span merged[BRICK_RECENT];
-    while (at > 0 && old + new > 0) { /* merge from the newest; each side keeps its order */
+    while (at > 0 && old + new > 0) { /* merge, beginning with the newest; each side keeps its order */
         int takes_new = old == 0 || (new > 0 && end_of(d, &lane->newest[new - 1]) >= end_of(d, &d->recent[old - 1]));
         merged[--at] = takes_new ? lane->newest[--new] : d->recent[--old];
     }

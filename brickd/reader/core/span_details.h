@@ -1,6 +1,7 @@
-/* core/span_details.h - the span records of one segment: their number, the longest of each path, and the newest ones.
+/* core/span_details.h - the span records of one segment: their number, the longest one of each path, and the newest
+ * ones.
  *
- * The sums of spans are in the worker's own summaries. A path takes memory at its first span.
+ * Totals of spans are not here, but in the worker's own summaries. A path takes memory at its first span.
  */
 #ifndef BRICKD_SPAN_DETAILS_H
 #define BRICKD_SPAN_DETAILS_H
@@ -13,30 +14,30 @@
 
 struct brick_longest {
     uint64_t duration, start, step, elements;
-    int given; /* the path's times are ns, not ticks */
+    int given; /* 1: the path's times are ns, not ticks */
 };
 
 struct brick_details {
     struct brick_reader *reader;
     struct brick_longest **by_path; /* one per path in the header: a record of another path is invalid */
-    uint32_t end;                  /* the number after the last path with spans */
-    uint32_t paths;                /* paths with spans */
-    uint64_t spans;                /* valid records */
-    uint64_t rejected;             /* invalid records */
-    uint64_t skipped;              /* records of unknown kinds */
-    uint32_t kept;                 /* entries of `recent`, oldest first */
+    uint32_t end;                  /* the number of the last path with spans, plus 1 */
+    uint32_t paths;                /* the number of paths with spans */
+    uint64_t spans;                /* the number of valid records */
+    uint64_t rejected;             /* the number of invalid records */
+    uint64_t skipped;              /* the number of records of unknown kinds */
+    uint32_t kept;                 /* the number of entries of `recent`, oldest first */
     struct brick_span recent[BRICK_RECENT];
 };
 
-/* The spans of one lane up to one head. */
+/* The spans of one lane up to a head. */
 struct brick_spans {
-    uint64_t sequence; /* the sequence of the last record; each is greater than the one before */
-    uint32_t kept;     /* entries of `newest`: the spans in the last slots before the head, in order */
+    uint64_t sequence; /* the sequence of the last record; sequences increase */
+    uint32_t kept;     /* the number of entries of `newest`: the spans in the last slots before the head, in order */
     struct brick_span newest[BRICK_RECENT];
 };
 
-/* Reads `count` ring slots; `left` slots remain up to the head. Returns the number of processed slots, more than
- * `count` if a record extends past them; 0 if refused. */
+/* Reads `count` ring slots; there are `left` slots up to the head. Returns the number of processed slots, which is more
+ * than `count` if a record extends past them; 0 if refused. */
 uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
                             uint64_t count, uint64_t left);
 

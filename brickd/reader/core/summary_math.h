@@ -4,11 +4,11 @@
 
 #include "brick_shm.h"
 
-/* Sums of hostile numbers saturate instead of wrapping. */
+/* Adds two numbers. Hostile numbers do not wrap: the result is at most UINT64_MAX. */
 static inline uint64_t brick_sum(uint64_t a, uint64_t b) { return a + b >= a ? a + b : UINT64_MAX; }
 
-/* Adds a span like its thread, but with saturating sums. An empty summary is zeros, so a usual span takes two
- * comparisons. */
+/* Adds a span as the worker's thread does, but without wrapping. An empty summary is all zeros, so a usual span takes
+ * only two comparisons. */
 static inline void brick_summary_add_span(struct brick_summary *s, uint64_t duration, uint64_t child, uint64_t elements,
                                     uint64_t bytes)
 {
@@ -29,16 +29,18 @@ static inline void brick_summary_add_span(struct brick_summary *s, uint64_t dura
     *alike = brick_sum(*alike, 1);
 }
 
-/* Adds a summary with ticks of the same length. */
+/* Adds a summary whose ticks have the same length. */
 void brick_summary_add(struct brick_summary *into, const struct brick_summary *s);
 
-/* Subtracts an earlier state of a sum, or clears it if `then` is not earlier. Min and max become their widest bounds. */
+/* Subtracts an earlier state of a sum; clears the sum if `then` is not an earlier state. Afterwards, min and max are
+ * only bounds. */
 void brick_summary_subtract(struct brick_summary *from, const struct brick_summary *then);
 
 /* Returns a summary with its times multiplied: ticks become ns. */
 struct brick_summary brick_summary_scaled(const struct brick_summary *s, double factor);
 
-/* Returns how far a histogram moves when its times are multiplied: each bucket moves to the bucket with its middle. */
+/* Returns by how many buckets a histogram moves when its times are multiplied: the middle of a bucket stays in a
+ * bucket. */
 double brick_bucket_shift(double factor);
 
 static inline uint32_t brick_bucket_shifted(uint32_t bucket, double shift)

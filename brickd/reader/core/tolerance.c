@@ -5,7 +5,7 @@
 #include <math.h>
 
 #define PLACES 16 /* the places of a sketch */
-#define UNITS 8.0f /* multiple of one operator's rounding: the sum over several operators in a row */
+#define UNITS 8.0f /* several operators in a row have up to this multiple of the rounding of one */
 
 static const struct brick_tensor_sums *sums_of(const struct brick_record *slots, uint32_t tensor)
 {
@@ -91,7 +91,7 @@ float brick_tensor_error(const struct brick_record *one, const struct brick_reco
     return norm > 0 && isfinite(norm) ? (float)(sqrt(squares) / norm) : NAN;
 }
 
-/* Returns how many numbers were reduced to one output element: those in a row of the largest input. */
+/* Returns how many numbers were reduced to one output element: the numbers in one row of the largest input. */
 static double reduction(const struct brick_record *slots)
 {
     const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;
@@ -134,7 +134,7 @@ int brick_is_spread(uint32_t places) { return (places & (places - 1)) != 0; }
 enum brick_rounded brick_rounded(const struct brick_record *one, const struct brick_record *other)
 {
     const float rounding = brick_rounding(one, other, 0);
-    /* Either of the two may be the reference. */
+    /* Check both directions, because either output may be the reference. */
     if (!(rounding > 0 && brick_tensor_error(one, other, 0) <= rounding && brick_tensor_error(other, one, 0) <= rounding))
         return BRICK_ROUNDED_NOT;
     return brick_is_spread(brick_places_apart(one, other)) ? BRICK_ROUNDED_SPREAD : BRICK_ROUNDED_ONCE;

@@ -1,7 +1,7 @@
-/* python/fn_drain.c - functions of brickd.shm._reader: `drain`, a pass over many segments; `tails`, the writes after
- * it; `rest`, the wait for the next pass.
+/* python/fn_drain.c - functions of brickd.shm._reader: `drain` makes a pass over many segments, `tails` returns the
+ * writes after the pass, `rest` waits for the next pass.
  *
- * Reading holds the lock of each segment but not the interpreter lock. Objects are created afterwards.
+ * A pass holds the lock of each segment, but not the interpreter lock. Python objects are created after the pass.
  */
 #include "py_drain.h"
 
@@ -12,11 +12,11 @@ struct outcome {
     struct brick_record *records;
     size_t count;
     int refused; /* whether this pass refused the segment */
-    uint64_t read; /* bytes */
+    uint64_t read; /* the number of bytes read */
     struct drain_numbers seen;
 };
 
-/* One per thread: allocating it in each tick would cost more than the tick. */
+/* One per thread, because allocating it in each tick would take longer than the tick itself. */
 static _Thread_local struct brick_scratch scratch;
 
 static struct outcome pass(Drain *self)
@@ -26,7 +26,7 @@ static struct outcome pass(Drain *self)
     const uint64_t fetched = d->reader.fetched;
     int before = d->refused, whole = brick_drain_pass(d, &scratch);
     struct outcome o = {.records = d->events.records, .count = d->events.count, .refused = !whole && !before};
-    d->events.records = NULL; /* later passes must not keep the memory of a large pass */
+    d->events.records = NULL; /* frees the memory of a large pass */
     d->events.count = d->events.room = 0;
     o.seen = (struct drain_numbers){
         .activity = d->activity,
@@ -49,13 +49,13 @@ static struct outcome pass(Drain *self)
 
 static PyObject *result_of(Py_ssize_t index, const Drain *d, const struct outcome *o)
 {
-    /* A refusal is final: its reason no longer changes. */
+    /* A refusal is final, so its reason no longer changes. */
     const char *records = o->count > 0 ? (const char *)o->records : NULL;
     return Py_BuildValue("(ny#z)", index, records, (Py_ssize_t)(o->count * sizeof *o->records),
                          o->refused ? d->drain.reader.reason : NULL);
 }
 
-/* A tuple of Drains. */
+/* Returns a tuple of Drains. */
 static PyObject *drains_of(PyObject *module, PyObject *segments)
 {
     PyTypeObject *type = ((struct reader_state *)PyModule_GetState(module))->drain;
@@ -78,8 +78,8 @@ static double waiting(Drain *self)
     return fill;
 }
 
-/* Waits until a descriptor is readable or a ring is full enough to drain. Checks the rings once per interval, up to
- * `looks` times, without the interpreter lock. Returns whether each descriptor is readable. */
+/* Waits until a descriptor is readable or a ring is full enough to drain. Checks the rings without the interpreter
+ * lock, once per interval and up to `looks` times. Returns whether each descriptor is readable. */
 PyObject *reader_rest(PyObject *module, PyObject *args)
 {
     PyObject *segments;
@@ -111,7 +111,7 @@ PyObject *reader_drain(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O|nK:drain", &segments, &first, &bytes))
         return NULL;
     if (first < 0)
-        return PyErr_Format(PyExc_ValueError, "first is %zd, not 0 or more", first);
+        return PyErr_Format(PyExc_ValueError, "first is %zd, expected 0 or more", first);
     PyObject *drains = drains_of(module, segments);
     const Py_ssize_t all = drains != NULL ? PyTuple_GET_SIZE(drains) : 0, from = first < all ? first : all;
     struct outcome *outcomes = PyMem_Calloc((size_t)(all - from) + 1, sizeof *outcomes);

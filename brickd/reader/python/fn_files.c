@@ -1,4 +1,4 @@
-/* python/fn_files.c - inotify, which Python lacks, and many writes in one call, without the interpreter lock. */
+/* python/fn_files.c - inotify, which Python lacks, and many writes in one call without the interpreter lock. */
 #include "py_types.h"
 
 #include <errno.h>
@@ -33,7 +33,8 @@ struct piece {
 static int write_whole(struct piece p)
 {
     while (p.length > 0) {
-        brick_fence_release(); /* O12: the copy is before a tail's first write, and that is before the second */
+        /* O12: the copy comes before a tail's first write, and the first write before the second */
+        brick_fence_release();
         ssize_t put = pwrite(p.fd, p.bytes, (size_t)p.length, (off_t)p.offset);
         if (put < 0 && errno == EINTR)
             continue;
@@ -55,7 +56,7 @@ static int add_failed(PyObject *failed, const struct piece *p)
     return added;
 }
 
-/* A failed write skips only the later writes to the same file. */
+/* After a failed write, only later writes to the same file are skipped. */
 PyObject *reader_write_all(PyObject *module, PyObject *writes)
 {
     PyObject *rows = PySequence_Tuple(writes), *result = NULL;

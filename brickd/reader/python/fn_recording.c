@@ -1,4 +1,4 @@
-/* python/fn_recording.c - brickd.shm._reader: the format of recordings, for their reader. */
+/* python/fn_recording.c - functions of brickd.shm._reader that parse the format of recordings. */
 #include "../core/record_walk.h"
 #include "../core/recording_format.h"
 #include "py_types.h"
@@ -21,7 +21,7 @@ PyObject *reader_title(PyObject *module, PyObject *bytes)
                          (Py_ssize_t)sizeof title.id, title.number, (char *)&key, (Py_ssize_t)sizeof key);
 }
 
-/* Returns 0 with an exception on failure. */
+/* Parses a key and blocks. Returns 0 with an exception on failure. */
 static int keyed(PyObject *args, const char *format, struct brick_key *key, Py_buffer *blocks)
 {
     const char *words;
@@ -100,7 +100,8 @@ PyObject *reader_records(PyObject *module, PyObject *body)
                          (unsigned long long)records.first);
 }
 
-/* Parses slots and two numbers; the first number is at most their count. Returns 0 with an exception on failure. */
+/* Parses slots and two numbers. The first number must be at most the number of slots. Returns 0 with an exception on
+ * failure. */
 static int slots_of(PyObject *args, const char *format, Py_buffer *slots, unsigned long long *at, unsigned long long *other)
 {
     if (!PyArg_ParseTuple(args, format, slots, at, other))

@@ -1,4 +1,4 @@
-/* python/fn_removed.c - the records of removed segments: validated and appended. */
+/* python/fn_removed.c - validates and appends the records of removed segments. */
 #include "brick_removed.h"
 #include "py_types.h"
 

@@ -1,6 +1,6 @@
-/* python/fn_sources.c - separates pieces of sources from other events; hashes a source. A writer sends the pieces of a
- * source in sequence. A run of pieces becomes one row, so there are few rows to join. Only the ends of records are
- * validated here. */
+/* python/fn_sources.c - separates pieces of kernel sources from other events, and hashes a source. A writer sends the
+ * pieces of a source in sequence. Each run of pieces becomes one row, so there are few rows to join. Of other records,
+ * only the ends are checked here. */
 #include "py_types.h"
 
 #define SLOT_BYTES ((Py_ssize_t)sizeof(struct brick_record))
@@ -24,7 +24,7 @@ static struct run run_at(const struct brick_record *slots, Py_ssize_t at, Py_ssi
     return (struct run){first, n};
 }
 
-/* (hash, piece, text). */
+/* Returns the row of a run: (hash, piece, text). */
 static PyObject *row_of(const struct run *run)
 {
     PyObject *text = PyBytes_FromStringAndSize(NULL, run->count * BRICK_SOURCE_PIECE);
@@ -35,15 +35,15 @@ static PyObject *row_of(const struct run *run)
     return Py_BuildValue("(KIN)", (unsigned long long)run->first->hash, (unsigned int)run->first->piece, text);
 }
 
-/* Returns the end of the record at `at`. A record with no slots, or with too many, is the last one. */
+/* Returns the end of the record at `at`. A record with no slots or too many slots extends to the end. */
 static Py_ssize_t end_of(const struct brick_record *slots, Py_ssize_t at, Py_ssize_t count)
 {
     const Py_ssize_t taken = slots[at].slots;
     return taken == 0 || taken > count - at ? count : at + taken;
 }
 
-/* Appends the pieces to `runs` and copies the other slots to `others`, unless these are NULL. Returns the number of
- * other slots. On failure, clears `runs` with an exception. */
+/* Appends the runs of pieces to `runs` and copies the other slots to `others`, unless these are NULL. Returns the
+ * number of other slots. On failure, clears `runs` and sets an exception. */
 static Py_ssize_t part(const struct brick_record *slots, Py_ssize_t count, PyObject **runs, char *others)
 {
     Py_ssize_t rest = 0;

@@ -1,8 +1,7 @@
-/* python/fn_weights.c - batches of weight records: their tensors, their contents, and the stored records that they
- * replace.
+/* python/fn_weights.c - processes batches of weight records: finds their tensors and contents, and stores the records.
  *
- * The numbers of tensors and contents are in Python dicts, the state of tensors in Python arrays. Neither is trusted:
- * each index is checked against the array's length.
+ * The numbers of tensors and contents are in Python dicts, the state of tensors is in Python arrays. Neither is
+ * trusted: each index is checked against the length of its array.
  */
 #include "../core/fingerprint_window.h"
 #include "../core/tolerance.h"
@@ -18,7 +17,7 @@
 /* Two contents are equal if checksum, elements, shape and dtype are equal (analysis/weights/contents.py). */
 #define SUMS_BYTES (2 * sizeof(uint64_t))
 #define FORM_BYTES (sizeof(uint32_t) + sizeof(uint8_t))
-BRICK_ASSERT(offsetof(struct brick_tensor_sums, mean) == SUMS_BYTES, "checksum and elements come first");
+BRICK_ASSERT(offsetof(struct brick_tensor_sums, mean) == SUMS_BYTES, "the first fields are checksum and elements");
 BRICK_ASSERT(offsetof(struct brick_tensor_sums, reserved) - offsetof(struct brick_tensor_sums, shape) == FORM_BYTES,
              "shape and dtype are neighbours");
 
@@ -36,7 +35,7 @@ static struct weight weight_at(const Py_buffer *records, Py_ssize_t at)
     return w;
 }
 
-/* Returns the number of a key; `none` if it has no number; -2 with an exception. */
+/* Returns the number of a key; `none` if the key has no number; -2 with an exception. */
 static int64_t number_of(PyObject *dict, PyObject *key, int64_t none)
 {
     PyObject *value = key != NULL ? PyDict_GetItemWithError(dict, key) : NULL;
@@ -86,7 +85,7 @@ PyObject *reader_weights_of(PyObject *module, PyObject *args)
 
 /* ---- contents ------------------------------------------------------------ */
 
-/* As in analysis/weights/contents.py: contents by number, and unused numbers. */
+/* The contents by number, and the unused numbers (analysis/weights/contents.py). */
 struct contents {
     PyObject *numbers, *contents, *unused;
 };
@@ -103,7 +102,7 @@ static PyObject *next_number(const struct contents *c)
     return number;
 }
 
-/* Stores a record without its head under the next number. Returns that number, or -2 with an exception. */
+/* Stores a record, without its head, under the next number. Returns that number, or -2 with an exception. */
 static int64_t keep(const struct contents *c, PyObject *key, const char *record)
 {
     PyObject *bytes = PyBytes_FromStringAndSize(record + SLOT_BYTES, RECORD_BYTES - SLOT_BYTES), *number = next_number(c);
@@ -147,7 +146,7 @@ PyObject *reader_weights_held(PyObject *module, PyObject *args)
 
 /* ---- the state of a worker's tensors --------------------------------------- */
 
-/* Columns of equal length (analysis/weights/worker_tensors.py). `now` is 0 if unknown. */
+/* Columns of equal length (analysis/weights/worker_tensors.py). A number in `now` is 0 if the content is unknown. */
 struct rows {
     uint64_t *generations, *ticks, *first_ticks;
     uint32_t *now, *firsts;
@@ -155,7 +154,7 @@ struct rows {
     size_t count;
 };
 
-/* How often each content is used, and the unused ones. */
+/* How often each content is used, and the unused contents. */
 struct uses {
     uint32_t *uses;
     size_t count;
@@ -186,8 +185,9 @@ static void release(struct uses *u, uint32_t content, struct put *p)
 
 enum { NOW = 1, FIRST = 2, BOTH = NOW | FIRST };
 
-/* Returns which of the two stored records (newest, first of its generation) a record replaces: both if none is stored
- * or it begins a generation; else the newest if it is newer, or the first if it is older. */
+/* Two records of a tensor are stored: the newest one, and the first one of its generation. Returns which of the two a
+ * record replaces. It replaces both if none is stored or if it begins a generation; else the newest record if it is
+ * newer, or the first record if it is older. */
 static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t ticks)
 {
     if (r->now[n] == 0)
@@ -197,7 +197,7 @@ static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t t
     return ticks < r->first_ticks[n] && generation == r->generations[n] ? FIRST : 0;
 }
 
-/* Without room, the row is cleared: an old content would look like the current one. */
+/* Clears a row if there is no room for a new content, because the old content would look like the current one. */
 static void clear(const struct rows *r, size_t n, struct uses *u, struct put *p)
 {
     release(u, r->now[n], p);

@@ -63,7 +63,7 @@ static uint64_t ticks_of(uint32_t clock)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Returns (ticks, ns): the pair with the closest readings, out of a few. */
+/* Returns (ticks, ns). Takes the pair whose readings are closest together, out of a few. */
 static PyObject *reader_clock_pair(PyObject *module, PyObject *kind)
 {
     unsigned long clock = PyLong_AsUnsignedLong(kind);
@@ -89,33 +89,33 @@ static PyObject *reader_clock_pair(PyObject *module, PyObject *kind)
 /* Signatures are in brickd/shm/_reader.pyi. */
 static PyMethodDef reader_methods[] = {
     {"layout", reader_layout, METH_NOARGS, "[(struct, field, offset, count, code)] of every struct of the major version."},
-    {"later", reader_later, METH_NOARGS, "The same for additions of minor versions."},
+    {"later", reader_later, METH_NOARGS, "[(struct, field, offset, count, code)] of the additions of minor versions."},
     {"clock_pair", reader_clock_pair, METH_O, "(ticks, CLOCK_MONOTONIC_RAW ns), taken together."},
-    {"rest", reader_rest, METH_VARARGS, "Whether each fd is readable; waits for that or a full ring."},
+    {"rest", reader_rest, METH_VARARGS, "Wait until an fd is readable or a ring is full enough; whether each fd is readable."},
     {"drain", reader_drain, METH_VARARGS,
-     "Drain from the first one on, until this number of bytes is read: (index of the first one not reached, bytes "
-     "read, [(index, event records or None, reason for its refusal or None)])."},
-    {"tails", reader_tails, METH_VARARGS, "[(fd, offset, bytes)] to write in this order."},
+     "Drain segments, beginning with number `first`, until this number of bytes is read: (number of the next segment, bytes "
+     "read, [(number, event records or None, reason for its refusal or None)])."},
+    {"tails", reader_tails, METH_VARARGS, "[(fd, offset, bytes)]: the writes to make, in this order."},
     {"watch", reader_watch, METH_O, "An inotify descriptor for created and removed files."},
-    {"write_all", reader_write_all, METH_O, "{fd: errno} of failed writes; later writes to such a file are skipped."},
+    {"write_all", reader_write_all, METH_O, "{fd: errno} of failed writes; later writes to the same file are skipped."},
     {"recording_title", reader_title, METH_O, "(major, minor, made_ns, id, number, key); ValueError gives the reason."},
     {"find_chunk", reader_find_chunk, METH_VARARGS,
      "(offset, kind, length, number, at_ns, body_sum) of the first head, or None."},
     {"recording_sum", reader_sum, METH_VARARGS, "The checksum of a body."},
-    {"recorded_from", reader_records, METH_O, "(worker, lane, ring, inside, first) of RECORDS."},
+    {"recorded_from", reader_records, METH_O, "(worker, lane, ring, inside, first) of the body of a RECORDS chunk."},
     {"walk", reader_walk, METH_VARARGS, "The slot of the first record at `from` or after it; None: unknown."},
     {"checked", reader_checked, METH_VARARGS,
-     "(complete checksums, slot of an incomplete one or the count, last number, missing, rejected)."},
+     "(complete checksums, slot of an incomplete one or the count of slots, last sequence, missing, rejected)."},
     {"tensor_error", reader_tensor_error, METH_VARARGS,
      "The relative error of the second record, or None; both are checksums without inputs and heads."},
     {"weights_of", reader_weights_of, METH_VARARGS, "The number of each record's tensor, or -1."},
     {"weights_held", reader_weights_held, METH_VARARGS,
      "The number of each record's content: a new one if there are fewer than `most`, else 0."},
-    {"weights_put", reader_weights_put, METH_VARARGS, "(changes, refused records, contents without a use)."},
+    {"weights_put", reader_weights_put, METH_VARARGS, "(changes, number of refused records, unused contents)."},
     {"removed_layout", reader_removed_layout, METH_NOARGS, "Like layout, for the records of removed segments."},
     {"removed", reader_removed, METH_O, "[fields of a record of a removed segment, or None]."},
-    {"is_removed", reader_is_removed, METH_O, "Whether it is the name of a file of such records."},
-    {"append_removed", reader_append_removed, METH_VARARGS, "Append a record; whether it was written."},
+    {"is_removed", reader_is_removed, METH_O, "Whether a file of this name has records of removed segments."},
+    {"append_removed", reader_append_removed, METH_VARARGS, "Append a record of a removed segment; whether it was written."},
     {"pieces", reader_pieces, METH_O, "(other events, [(hash, first piece, text)] of runs of pieces of a source)."},
     {"source_hash", reader_source_hash, METH_O, "The hash of a source."},
     {"recording_end", reader_end, METH_O, "(chunks, refused_chunks, refused_bytes, refused_slots) of END."},
@@ -131,7 +131,7 @@ static PyTypeObject *type_add(PyObject *module, PyType_Spec *spec)
     return (PyTypeObject *)type;
 }
 
-/* Adds each kind of record as KIND_NAME, and all as KINDS: number, name, struct, is an event. */
+/* Adds each kind of record as KIND_NAME. Adds all kinds as KINDS: (number, name, struct, whether it is an event). */
 static int kinds_add(PyObject *module)
 {
     static const struct {

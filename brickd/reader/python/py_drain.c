@@ -1,7 +1,7 @@
 /* python/py_drain.c - brickd.shm._reader.Drain: one consumer of a segment.
  *
- * Every method holds the segment's lock while it copies. It creates no object under the lock, because that could run
- * any code while a pass of another thread waits.
+ * Every method holds the segment's lock while it copies. It creates no object under the lock: creating an object may
+ * run any code, while a pass of another thread would wait for the lock.
  */
 #include "py_drain.h"
 
@@ -11,7 +11,7 @@
 
 /* A cursor in Python: (span, event position, records, sequence, spans_lost). */
 enum { CURSOR_NUMBERS = 5 };
-BRICK_ASSERT(sizeof(struct brick_cursor) == CURSOR_NUMBERS * sizeof(uint64_t), "a cursor is numbers alone");
+BRICK_ASSERT(sizeof(struct brick_cursor) == CURSOR_NUMBERS * sizeof(uint64_t), "a cursor has only numbers");
 
 static int resume(Drain *d, PyObject *cursors)
 {
@@ -24,7 +24,7 @@ static int resume(Drain *d, PyObject *cursors)
         PyObject *row = PySequence_Tuple(PyTuple_GET_ITEM(rows, n));
         whole = row != NULL && PyTuple_GET_SIZE(row) == CURSOR_NUMBERS;
         if (row != NULL && !whole)
-            PyErr_Format(PyExc_ValueError, "the cursor of lane %zd has %zd numbers, not %d", n, PyTuple_GET_SIZE(row),
+            PyErr_Format(PyExc_ValueError, "the cursor of lane %zd has %zd numbers, expected %d", n, PyTuple_GET_SIZE(row),
                          CURSOR_NUMBERS);
         for (Py_ssize_t i = 0; whole && i < CURSOR_NUMBERS; i++) {
             values[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(row, i));
@@ -37,7 +37,7 @@ static int resume(Drain *d, PyObject *cursors)
         memcpy(&cursor, values, sizeof cursor);
         whole = brick_drain_resume(&d->drain, &cursor);
         if (!whole)
-            PyErr_Format(PyExc_ValueError, "cursors for %zd lanes, the segment has %u", PyTuple_GET_SIZE(rows),
+            PyErr_Format(PyExc_ValueError, "cursors for %zd lanes, expected at most %u", PyTuple_GET_SIZE(rows),
                          d->drain.reader.header.lanes);
     }
     Py_DECREF(rows);
@@ -138,7 +138,7 @@ static PyObject *drain_cursors(PyObject *self, PyObject *unused)
         PyObject *row = begins && like != NULL ? Py_NewRef(like) : number_tuple(&copy[n], 'Q', CURSOR_NUMBERS);
         list_put(&rows, n, row);
         if (begins)
-            like = row; /* borrowed from the list */
+            like = row; /* a reference borrowed from the list */
     }
     PyMem_Free(copy);
     return rows;
@@ -219,26 +219,26 @@ static PyObject *drain_take_checked(PyObject *self, PyObject *unused)
 
 static PyMethodDef drain_methods[] = {
     {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
-    {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take the complete records above the heads, too."},
+    {"salvage", drain_salvage, METH_NOARGS, "For a dead worker: also take the complete records above the heads."},
     {"forget_details", drain_forget_details, METH_NOARGS, "Free the memory of the longest and the newest spans."},
-    {"record_into", drain_record_into, METH_VARARGS, "Record the slots that the next passes copy; None: stop."},
+    {"record_into", drain_record_into, METH_VARARGS, "Record the slots that later passes copy; None: stop recording."},
     {"take_checked", drain_take_checked, METH_NOARGS, "Take the slots of the complete checksums of the last pass."},
     {"longest", drain_longest, METH_NOARGS, "[(path, duration, start, step, elements)] of each path's longest span."},
     {"recent", drain_recent, METH_NOARGS, "The newest span records, oldest first."},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef drain_members[] = {
-    {"activity", T_ULONGLONG, offsetof(Drain, seen.activity), READONLY, "Changes whenever something was recorded."},
-    {"spans", T_ULONGLONG, offsetof(Drain, seen.spans), READONLY, "Span records taken."},
+    {"activity", T_ULONGLONG, offsetof(Drain, seen.activity), READONLY, "A number that changes whenever something is recorded."},
+    {"spans", T_ULONGLONG, offsetof(Drain, seen.spans), READONLY, "The number of span records taken."},
     {"rejected", T_ULONGLONG, offsetof(Drain, seen.rejected), READONLY, "Invalid records."},
-    {"skipped", T_ULONGLONG, offsetof(Drain, seen.skipped), READONLY, "Records of unknown kinds."},
+    {"skipped", T_ULONGLONG, offsetof(Drain, seen.skipped), READONLY, "The number of records of unknown kinds."},
     {"gaps", T_ULONGLONG, offsetof(Drain, seen.gaps), READONLY, "The number of dropped events."},
-    {"checked", T_ULONGLONG, offsetof(Drain, seen.checked), READONLY, "Slots of complete checksums of the last pass."},
-    {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY, "The largest share of a ring's room consumed by the last pass."},
+    {"checked", T_ULONGLONG, offsetof(Drain, seen.checked), READONLY, "The number of slots of complete checksums of the last pass."},
+    {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY, "The largest share of a ring that the last pass consumed."},
     {"held", T_DOUBLE, offsetof(Drain, seen.held), READONLY, "The largest share of an event ring that is not freed."},
-    {"read", T_ULONGLONG, offsetof(Drain, read), READONLY, "Bytes read, by all passes."},
-    {"resident", T_ULONGLONG, offsetof(Drain, seen.resident), READONLY, "Bytes of memory between two passes."},
-    {"breaks", T_UINT, offsetof(Drain, seen.breaks), READONLY, "Lanes whose events begin with a break."},
+    {"read", T_ULONGLONG, offsetof(Drain, read), READONLY, "The bytes read by all passes."},
+    {"resident", T_ULONGLONG, offsetof(Drain, seen.resident), READONLY, "The bytes of memory used between two passes."},
+    {"breaks", T_UINT, offsetof(Drain, seen.breaks), READONLY, "The number of lanes whose first events were missing."},
     {"complete", T_BOOL, offsetof(Drain, seen.complete), READONLY, "Whether the last pass reached every head."},
     {"ended", T_BOOL, offsetof(Drain, seen.ended), READONLY, "Whether the worker ended cleanly."},
     {NULL, 0, 0, 0, NULL},

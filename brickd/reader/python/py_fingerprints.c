@@ -1,4 +1,5 @@
-/* python/py_fingerprints.c - brickd.shm._reader.Fingerprints: the newest fingerprints of workers, by number and by group.
+/* python/py_fingerprints.c - brickd.shm._reader.Fingerprints: the newest fingerprints of workers, by number and by
+ * group.
  *
  * Every method holds the lock while it reads or changes the window, and creates no object under the lock.
  */
@@ -34,7 +35,7 @@ static PyObject *fingerprints_new(PyTypeObject *type, PyObject *args, PyObject *
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "n|p:Fingerprints", names, &bytes_max, &shares))
         return NULL;
     if (bytes_max < 0)
-        return PyErr_Format(PyExc_ValueError, "a bound of bytes is 0 or more, not %zd", bytes_max);
+        return PyErr_Format(PyExc_ValueError, "the bound of bytes is %zd, expected 0 or more", bytes_max);
     return (PyObject *)fingerprints_made(type, bytes_max, shares);
 }
 
@@ -59,7 +60,7 @@ static void fingerprints_dealloc(PyObject *self)
 /* The result of one call of add(). */
 struct added {
     Py_ssize_t bytes;
-    struct brick_record *weights; /* NULL: none yet */
+    struct brick_record *weights; /* NULL: no weights yet */
     size_t weights_count;
     int no_memory;
 };
@@ -72,7 +73,7 @@ static int add_weight(struct brick_fingerprints *p, const struct brick_origin *b
     const struct brick_tensor_sums *sums = (const struct brick_tensor_sums *)(const void *)&slots[2];
     if (by->named && (c->site >= by->sites_count || by->sites[c->site] == 0))
         return 0;
-    if (sums->dtype == 0) { /* nothing was read: all of these would be equal */
+    if (sums->dtype == 0) { /* the tensor was not read, and all unread tensors would look equal */
         p->refused++;
         return 1;
     }
@@ -106,7 +107,7 @@ static void add_all(struct brick_windows *all, const struct brick_origin *by, co
                                        : weight  ? BRICK_ADDED
                                                  : brick_fingerprints_add(p, by, slots, left);
         a->no_memory |= added == BRICK_ADDED_NO_MEMORY;
-        if (added == BRICK_ADDED_NOT) /* the next record's start is unknown */
+        if (added == BRICK_ADDED_NOT) /* then the start of the next record is unknown */
             break;
         if (added != BRICK_ADDED || (weight && !add_weight(p, by, slots, left, a)))
             return;
@@ -146,7 +147,7 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
     PyObject *result = NULL;
     struct added a = {0};
     if (worker >= WORKERS_MAX) {
-        PyErr_Format(PyExc_ValueError, "a worker has a number below %d, not %u", WORKERS_MAX, worker);
+        PyErr_Format(PyExc_ValueError, "the worker's number must be below %d, not %u", WORKERS_MAX, worker);
     } else {
         take_lock(&p->mutex);
         add_all(&p->all, &by, records.buf, records.len, &a);
@@ -167,7 +168,7 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
 static PyObject *fingerprints_unlike(PyObject *self, PyObject *unused)
 {
     Fingerprints *p = (Fingerprints *)self;
-    uint64_t waiting[BRICK_UNLIKE_MAX + BRICK_WINDOWS_MAX + 2]; /* at least one per window */
+    uint64_t waiting[BRICK_UNLIKE_MAX + BRICK_WINDOWS_MAX + 2]; /* room for at least one per window */
     size_t count = 0;
     take_lock(&p->mutex);
     for (size_t n = 0; n < p->all.count; n++) {
@@ -300,7 +301,7 @@ static int service_of(PyObject *number, uint32_t *service)
     if (value == (unsigned long)-1 && PyErr_Occurred())
         return 0;
     if (value > UINT32_MAX) {
-        PyErr_Format(PyExc_ValueError, "a service has a number below 2^32, not %lu", value);
+        PyErr_Format(PyExc_ValueError, "the service's number must be below 2^32, not %lu", value);
         return 0;
     }
     *service = (uint32_t)value;
@@ -390,7 +391,7 @@ static PyObject *fingerprints_select(PyObject *self, PyObject *args)
     } else if (whole && (other = fingerprints_made(Py_TYPE(self), PY_SSIZE_T_MAX, 0)) != NULL) {
         uint64_t *ends = calloc(counts[0] + 1, sizeof *ends);
         const struct brick_renumbered r = {taken[0], taken[1], taken[2], counts[0], ends};
-        /* The copy takes long. A thread that adds waits only for this lock, not for the interpreter lock. */
+        /* The copy takes long. Without the interpreter lock, only threads that add fingerprints wait, for this lock. */
         Py_BEGIN_ALLOW_THREADS
         pthread_mutex_lock(&p->mutex);
         whole = ends != NULL;
@@ -439,19 +440,19 @@ static PyObject *fingerprints_drop(PyObject *self, PyObject *number)
 static PyMethodDef fingerprints_methods[] = {
     {"add", fingerprints_add, METH_VARARGS,
      "(bytes taken, records of weights); with `named`, stop before a record whose site or name has no digest."},
-    {"read", fingerprints_read, METH_O, "(worker, its number for the site, slots), or None if it was evicted."},
-    {"group", fingerprints_group, METH_O, "[(worker, output, times, number)] of its group."},
+    {"read", fingerprints_read, METH_O, "(worker, the worker's number for the site, slots), or None if the fingerprint was evicted."},
+    {"group", fingerprints_group, METH_O, "[(worker, output, times, number)] of the fingerprint's group."},
     {"unlike", fingerprints_unlike, METH_NOARGS,
-     "Numbers of fingerprints whose group has another output: a few per site, in turns, each once."},
-    {"forget", fingerprints_forget, METH_O, "Drop the counts of a service's sites; its fingerprints stay."},
+     "Numbers of fingerprints whose group also has another output: a few per site, each returned once."},
+    {"forget", fingerprints_forget, METH_O, "Drop the counts of a service's sites, but keep its fingerprints."},
     {"extent", fingerprints_extent, METH_VARARGS,
-     "(window, first, end) of a service's whole tensors, or of its rows: the counts of evicted fingerprints and of all "
-     "that the window received."},
+     "(window, first, end) of a service's whole tensors, or of its rows; first, end: how many fingerprints the window "
+     "has evicted and received."},
     {"drop", fingerprints_drop, METH_O, "Drop the fingerprints of a service that has separate windows."},
     {"mute", fingerprints_mute, METH_O, "Remove the fingerprints of workers from all groups."},
     {"counts", fingerprints_counts, METH_NOARGS,
-     "[(service, site, fingerprints, bare, met, unlike, gone, stateful)] since the last call, of changed sites; site "
-     "0: all sites without room."},
+     "[(service, site, fingerprints, bare, met, unlike, gone, stateful)] of the sites that changed since the last call; "
+     "site 0 stands for all sites without room."},
     {"births", fingerprints_births, METH_NOARGS,
      "[(service, site, worker, fingerprints, NaN, +Inf, -Inf)] at sites with births: for each kind the first "
      "fingerprint, counted from 1, and the count."},
@@ -462,15 +463,15 @@ static PyMethodDef fingerprints_methods[] = {
      "Whether rounding may explain a difference. 1: in at most one place, like a flipped bit; 2: in several; 0: no, "
      "or evicted."},
     {"contents", fingerprints_contents, METH_VARARGS,
-     "By input, the number of contents at which the workers of these two differ like two numeric classes; below "
-     "CONTENTS_MIN: undecided; 0: not two classes."},
+     "By input: at how many contents the workers of these two fingerprints differ like two numeric classes; below "
+     "CONTENTS_MIN: too few to decide; 0: not two classes."},
     {"row_pairs", fingerprints_row_pairs, METH_VARARGS,
-     "[(one, other, rows, apart, far, unlike_own, newest, differs)] of a service's workers at a site of rows; the last "
-     "four of each of the two (row_pairs.h)."},
+     "[(one, other, rows, apart, far, unlike_own, newest, differs)] for pairs of a service's workers at a site of rows; "
+     "the last four have a value for each worker (row_pairs.h)."},
     {"match", (PyCFunction)(void (*)(void))fingerprints_match, METH_VARARGS | METH_KEYWORDS, "Compare workers."},
     {NULL, NULL, 0, NULL},
 };
-/* The sum over all windows. */
+/* Returns the sum of a number over all windows. */
 static PyObject *fingerprints_sum(PyObject *self, void *of)
 {
     Fingerprints *p = (Fingerprints *)self;
@@ -481,9 +482,9 @@ static PyObject *fingerprints_sum(PyObject *self, void *of)
 }
 
 static PyGetSetDef fingerprints_sums[] = {
-    {"first", fingerprints_sum, NULL, "How many were evicted; in one window, the number of the oldest fingerprint.",
+    {"first", fingerprints_sum, NULL, "The number of evicted fingerprints; with one window, also the number of the oldest one.",
      (void *)BRICK_SUM_FIRST},
-    {"end", fingerprints_sum, NULL, "How many were ever added; in one window, the number of the next one.",
+    {"end", fingerprints_sum, NULL, "The number of fingerprints ever added; with one window, also the number of the next one.",
      (void *)BRICK_SUM_END},
     {"refused", fingerprints_sum, NULL, "Invalid records.", (void *)BRICK_SUM_REFUSED},
     {"unlike_all", fingerprints_sum, NULL,

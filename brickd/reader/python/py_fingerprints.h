@@ -9,13 +9,13 @@ typedef struct {
     PyObject_HEAD
     struct brick_windows all; /* guarded by the lock */
     pthread_mutex_t mutex;
-    int opened; /* the lock exists */
+    int opened; /* 1: the lock exists */
 } Fingerprints;
 
-/* The single window of all services, as in a copy. NULL with an exception if services have windows of their own. */
+/* Returns the only window, as in a copy. Returns NULL with an exception if services have separate windows. */
 struct brick_fingerprints *window_of_all(Fingerprints *p);
 
-/* Reads numbers from a sequence, each below a bound. NULL with an exception. */
+/* Reads numbers from a sequence; each must be below a bound. Returns NULL with an exception on failure. */
 uint64_t *numbers_in(PyObject *sequence, uint64_t below, size_t *count);
 uint32_t *workers_in(PyObject *sequence, size_t *count);
 

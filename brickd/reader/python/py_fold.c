@@ -1,10 +1,10 @@
-/* python/py_fold.c - brickd.shm._reader.Fold: summaries of many workers, added up by row. */
+/* python/py_fold.c - brickd.shm._reader.Fold: adds up summaries of many workers by row. */
 #include "../core/fold.h"
 #include "py_types.h"
 
 #include <math.h>
 
-/* The mean of each worker in a row. */
+/* The means of the workers in a row. */
 struct means {
     double *ns, most;
     Py_ssize_t count, room, whose; /* whose: the worker with the largest mean */
@@ -15,7 +15,7 @@ typedef struct {
     struct brick_row *rows;
     struct means *means; /* per row */
     Py_ssize_t count;
-    double grid_ns; /* the first worker's tick; 0 before that */
+    double grid_ns; /* the tick of the first worker; 0 before it is added */
 } Fold;
 
 static void fold_dealloc(PyObject *self)
@@ -47,7 +47,7 @@ static int fold_grow(Fold *f, Py_ssize_t count)
     return 1;
 }
 
-/* On equal means, the worker with the greater number is the worst, so the order of workers does not matter. */
+/* If means are equal, the worker with the greater number is the worst, so the order of workers has no effect. */
 static int mean_add(struct means *m, double ns, Py_ssize_t whose)
 {
     if (m->count == m->room) {
@@ -208,8 +208,8 @@ static PyObject *fold_sums(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef fold_methods[] = {
-    {"add", fold_add, METH_VARARGS, "Add the summaries of a worker."},
-    {"row", fold_row, METH_O, "The numbers of a row by name."},
+    {"add", fold_add, METH_VARARGS, "Add the summaries of one worker."},
+    {"row", fold_row, METH_O, "The numbers of a row, as a dict."},
     {"histogram", fold_histogram, METH_O, "[spans in each bucket of the first worker's tick]."},
     {"sums", fold_sums, METH_NOARGS, "[(count, self_ns, elements) of each row]."},
     {NULL, NULL, 0, NULL},

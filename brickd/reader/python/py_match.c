@@ -1,4 +1,5 @@
-/* python/py_match.c - brickd.shm._reader.Fingerprints: the methods that compare, and their results as Python objects. */
+/* python/py_match.c - the methods of brickd.shm._reader.Fingerprints that compare, and their results as Python
+ * objects. */
 #include "../core/match.h"
 #include "../core/row_pairs.h"
 #include "py_fingerprints.h"
@@ -35,7 +36,7 @@ static PyObject *site_of(const struct brick_match_site *s)
                          (unsigned long long)s->uncertain, (double)s->error);
 }
 
-/* Returns at most `most` rows, in order. Comparable rows have priority. */
+/* Returns at most `most` rows, in order. Comparable rows are preferred. */
 static PyObject *rows_of(const struct brick_match *m, size_t most)
 {
     size_t comparable = 0, count = 0;
@@ -88,11 +89,11 @@ static int numbers_of_each(PyObject *list, const char *what, size_t count, uint6
     if ((*numbers = numbers_in(list, UINT64_MAX, &found)) == NULL)
         return 0;
     if (found != count)
-        PyErr_Format(PyExc_ValueError, "%zu workers, but %s of %zu", count, what, found);
+        PyErr_Format(PyExc_ValueError, "%zu workers, but '%s' has %zu numbers", count, what, found);
     return found == count;
 }
 
-/* Reads pairs of a site and a worker; NULL: none. NULL with an exception on failure. */
+/* Reads pairs of a site and a worker. Returns NULL if the list is empty; NULL with an exception on failure. */
 static struct brick_named *named_in(PyObject *pairs, size_t *count)
 {
     PyObject *all = pairs != NULL ? PySequence_Tuple(pairs) : PyTuple_New(0);
@@ -158,7 +159,7 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
     return found;
 }
 
-/* Returns the window with both fingerprints, and their numbers there. NULL if there is none. */
+/* Returns the window that has both fingerprints, and their numbers in it. Returns NULL if there is no such window. */
 static struct brick_fingerprints *window_of_both(Fingerprints *p, unsigned long long *one, unsigned long long *other)
 {
     uint64_t first, second;

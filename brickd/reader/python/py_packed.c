@@ -1,15 +1,16 @@
-/* python/py_packed.c - brickd.shm._reader.Packed: a packed array of summaries, unpacked while its buffer is in use. */
+/* python/py_packed.c - brickd.shm._reader.Packed: a compressed array of summaries, unpacked while its buffer is in
+ * use. */
 #include "../core/summary_codec.h"
 #include "py_types.h"
 
-/* The largest number of rows in a reading: each path, and one more per path with bounded times. */
+/* The largest number of rows in a reading: one for each path, and one more for each path with bounded times. */
 #define ROWS_MAX (2 * (int64_t)BRICK_NUMBERS_MAX)
 
 enum { WORDS = sizeof(struct brick_summary) / sizeof(uint64_t) };
 
 typedef struct {
     PyObject_HEAD
-    PyObject *form; /* bytes */
+    PyObject *form; /* the packed bytes */
     Py_ssize_t rows;
 } Packed;
 
@@ -63,7 +64,7 @@ static PyObject *packed_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 static PyObject *packed_from_form(PyObject *type, PyObject *form)
 {
     if (!PyBytes_Check(form))
-        return PyErr_Format(PyExc_TypeError, "a form is bytes, not %s", Py_TYPE(form)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "a form must be bytes, not %s", Py_TYPE(form)->tp_name);
     Py_ssize_t size = PyBytes_GET_SIZE(form);
     int64_t words = brick_packed_words((const uint8_t *)PyBytes_AS_STRING(form), (size_t)size);
     if (words < 0 || words % WORDS != 0 || words / WORDS > ROWS_MAX)
@@ -112,8 +113,8 @@ static PyObject *packed_compare(PyObject *self, PyObject *other, int how)
 static Py_hash_t packed_hash(PyObject *self) { return PyObject_Hash(((Packed *)self)->form); }
 
 static PyMethodDef packed_methods[] = {
-    {"of", packed_from_form, METH_O | METH_CLASS, "The Packed with this form; ValueError: there is none."},
-    {"form", packed_form, METH_NOARGS, "Its packed bytes."},
+    {"of", packed_from_form, METH_O | METH_CLASS, "Create a Packed from its packed bytes; ValueError: they are invalid."},
+    {"form", packed_form, METH_NOARGS, "The packed bytes."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot packed_slots[] = {
@@ -125,7 +126,7 @@ static PyType_Slot packed_slots[] = {
     {Py_sq_length, packed_length},
     {Py_bf_getbuffer, packed_look},
     {Py_bf_releasebuffer, packed_look_away},
-    {Py_tp_doc, "Packed(bytes): a packed array of summary; its buffer is the array."},
+    {Py_tp_doc, "Packed(bytes): a packed array of summaries; its buffer is the unpacked array."},
     {0, NULL},
 };
 PyType_Spec packed_spec = {"brickd.shm._reader.Packed", sizeof(Packed), 0, Py_TPFLAGS_DEFAULT, packed_slots};

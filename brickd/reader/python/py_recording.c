@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define AHEAD (4ll << 20) /* room that is allocated at once */
+#define AHEAD (4ll << 20) /* the bytes allocated at once */
 #define LIMIT_MAX (1ll << 62)
 
 typedef struct {
@@ -28,12 +28,12 @@ static int fit(int fd)
         return 0;
     }
     if (!S_ISREG(status.st_mode))
-        PyErr_SetString(PyExc_ValueError, "a recording needs a regular file, and this is another kind of file");
+        PyErr_SetString(PyExc_ValueError, "a recording needs a regular file, but this is another kind of file");
     else if (status.st_size != 0)
-        PyErr_Format(PyExc_ValueError, "a recording is written to an empty file, and this one has %lld bytes",
+        PyErr_Format(PyExc_ValueError, "a recording needs an empty file, but this file has %lld bytes",
                      (long long)status.st_size);
     else if ((flags & O_ACCMODE) != O_RDWR || (flags & O_APPEND) != 0)
-        PyErr_SetString(PyExc_ValueError, "a recording is written to a file opened O_RDWR, without O_APPEND");
+        PyErr_SetString(PyExc_ValueError, "a recording needs a file opened with O_RDWR and without O_APPEND");
     else
         return 1;
     return 0;
@@ -53,9 +53,9 @@ static PyObject *recording_new(PyTypeObject *type, PyObject *args, PyObject *key
     struct brick_title title = {.number = number, .made_ns = made_ns};
     Recording *self = NULL;
     if (id.len != sizeof title.id)
-        PyErr_Format(PyExc_ValueError, "an id has %zu bytes, not %zd", sizeof title.id, id.len);
+        PyErr_Format(PyExc_ValueError, "an id must have %zu bytes, not %zd", sizeof title.id, id.len);
     else if (limit < 0 || limit > LIMIT_MAX || ahead < 0 || ahead > LIMIT_MAX || spare < 0 || spare > LIMIT_MAX)
-        PyErr_Format(PyExc_ValueError, "limit, room ahead and room to spare are 0 to %lld bytes, not %lld, %lld and %lld",
+        PyErr_Format(PyExc_ValueError, "limit_bytes, ahead_bytes and spare_bytes must be 0 to %lld, not %lld, %lld and %lld",
                      LIMIT_MAX, limit, ahead, spare);
     else if (fit(fd))
         self = (Recording *)type->tp_alloc(type, 0);
@@ -96,7 +96,7 @@ static int enter(Recording *self)
 {
     if (brick_claim32(&self->writing, 0, 1))
         return 1;
-    PyErr_SetString(PyExc_RuntimeError, "another thread writes this recording: only one may write at a time");
+    PyErr_SetString(PyExc_RuntimeError, "another thread is writing this recording: only one may write at a time");
     return 0;
 }
 
@@ -121,7 +121,7 @@ static PyObject *recording_append(PyObject *self, PyObject *args)
         return NULL;
     int fits = kind != 0 && kind != BRICK_CHUNK_END && kind != BRICK_CHUNK_RECORDS && body.len <= (Py_ssize_t)BRICK_BODY_MAX;
     if (!fits)
-        PyErr_Format(PyExc_ValueError, "a chunk of kind %u with %zd bytes: at most %llu, and of a kind that is appended",
+        PyErr_Format(PyExc_ValueError, "a chunk of kind %u with %zd bytes: expected a kind that can be appended, and at most %llu bytes",
                      kind, body.len, (unsigned long long)BRICK_BODY_MAX);
     int entered = fits && enter(recording);
     if (entered) {
@@ -189,10 +189,10 @@ static PyObject *recording_left(PyObject *self, void *unused)
 }
 
 static PyMethodDef recording_methods[] = {
-    {"append", recording_append, METH_VARARGS, "Write a chunk; OSError: it was refused and counted."},
+    {"append", recording_append, METH_VARARGS, "Write a chunk; OSError: the chunk was refused and counted."},
     {"write", recording_write, METH_VARARGS,
-     "Write the spool's records up to the mark, except into the spare room; OSError: the rest stays in the spool."},
-    {"close", recording_close, METH_NOARGS, "Write the end, and truncate the file to its true length."},
+     "Write the spool's records up to the mark, but not into the spare room; OSError: the rest stays in the spool."},
+    {"close", recording_close, METH_NOARGS, "Write the END chunk, and truncate the file to its true length."},
     {NULL, NULL, 0, NULL},
 };
 #define NUMBER(name, field, text)                                                                                          \
@@ -200,10 +200,10 @@ static PyMethodDef recording_methods[] = {
 static PyGetSetDef recording_numbers[] = {
     NUMBER("bytes", at, "Bytes written."),
     NUMBER("chunks", number, "Chunks written."),
-    NUMBER("slots", slots, "Slots of rings written."),
-    {"left_bytes", recording_left, NULL, "The longest body that the limit still allows.", NULL},
+    NUMBER("slots", slots, "The number of ring slots written."),
+    {"left_bytes", recording_left, NULL, "The length of the longest body that the limit still allows.", NULL},
     NUMBER("refused_chunks", refused_chunks, "Chunks refused."),
-    NUMBER("refused_slots", refused_slots, "Slots that spools refused while this file was written."),
+    NUMBER("refused_slots", refused_slots, "The number of slots that spools refused while this file was written."),
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot recording_slots[] = {

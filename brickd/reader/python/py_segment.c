@@ -1,7 +1,7 @@
-/* python/py_segment.c - brickd.shm._reader.SegmentCopier: an open file with a valid header.
+/* python/py_segment.c - brickd.shm._reader.SegmentCopier: copies parts of an open file with a valid header.
  *
- * Each method makes fresh copies, large ones without the interpreter lock. An inconsistency is a ValueError with the
- * reason.
+ * Each method makes new copies; large copies are made without the interpreter lock. An inconsistency raises a
+ * ValueError with the reason.
  */
 #include "brick_removed.h"
 #include "../core/segment_copy.h"
@@ -63,7 +63,7 @@ static PyObject *segment_control(PyObject *self, PyObject *unused)
     return unpacked("control", &control);
 }
 
-/* The last struct and its dict, to reuse: idle lanes are equal. */
+/* The last struct and its dict, which is used again because the lines of idle lanes are equal. */
 struct shown {
     const char *record;
     size_t size;
@@ -71,7 +71,7 @@ struct shown {
     PyObject *dict;
 };
 
-/* A borrowed reference, or NULL. */
+/* Returns the dict of a struct: a borrowed reference, or NULL. */
 static PyObject *show(struct shown *last, const void *bytes)
 {
     if (last->dict == NULL || memcmp(last->bytes, bytes, last->size) != 0) {
@@ -81,7 +81,8 @@ static PyObject *show(struct shown *last, const void *bytes)
     return last->dict;
 }
 
-/* Reads all lane lines and, unless NULL, all consumer lines, for PyMem_Free. Returns 0 with an exception on failure. */
+/* Reads all lane lines and, unless it is NULL, all consumer lines. The caller frees them with PyMem_Free. Returns 0
+ * with an exception on failure. */
 static int read_lines(Segment *s, struct brick_lane **lanes, struct brick_consumer **consumers)
 {
     const size_t count = s->reader.header.lanes;
@@ -341,15 +342,15 @@ static PyMethodDef segment_methods[] = {
     {"process", segment_process, METH_NOARGS, "The fields of the process line."},
     {"control", segment_control, METH_NOARGS, "The fields of the control page."},
     {"lanes", segment_lanes, METH_NOARGS, "[(number, lane line, consumer line)] of all lanes used so far."},
-    {"removed", segment_removed, METH_VARARGS, "The record to append before its removal."},
+    {"removed", segment_removed, METH_VARARGS, "The record to append before the segment is removed."},
     {"sums", segment_sums, METH_NOARGS, "(activity, summarized, event_dropped by kind) of all lanes."},
     {"extent", segment_extent, METH_NOARGS,
-     "(lines, lanes, names, paths, sites, blocks of summaries) of a reading, without holes."},
+     "The size of a reading without holes: (lines, lanes, names, paths, sites, blocks of summaries)."},
     {"names", segment_names, METH_NOARGS, "[(text, category), or None if it is not ready]."},
     {"paths", segment_paths, METH_NOARGS, "[(parent or -1, name, layer or -1, unit), or None if it is not ready]."},
     {"sites", segment_sites, METH_NOARGS, "[(name, layer or -1, unit), or None if it is not ready]."},
     {"summaries", segment_summaries, METH_VARARGS, "(array of summary, odd, moving)."},
-    {"ring", segment_ring, METH_VARARGS, "(number of the first slot, slots)."},
+    {"ring", segment_ring, METH_VARARGS, "(position of the first slot, slots)."},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef segment_members[] = {

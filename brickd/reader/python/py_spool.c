@@ -2,7 +2,7 @@
 #include "../core/record_queue.h"
 #include "py_types.h"
 
-/* Room for a quarter of a second at a million records per second. */
+/* The default size: room for a quarter of a second at a million records per second. */
 #define BYTES (16ll << 20)
 #define BYTES_MAX (1ll << 40)
 
@@ -50,7 +50,7 @@ struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char 
         return NULL;
     if (Py_IS_TYPE(spool, state->spool))
         return inner(spool);
-    PyErr_Format(PyExc_TypeError, "a %s, expected %s", Py_TYPE(spool)->tp_name, wanted);
+    PyErr_Format(PyExc_TypeError, "got a %s, expected %s", Py_TYPE(spool)->tp_name, wanted);
     return NULL;
 }
 
@@ -58,7 +58,7 @@ int spool_enter(struct brick_spool *spool)
 {
     if (brick_claim32(&spool->consuming, 0, 1))
         return 1;
-    PyErr_SetString(PyExc_RuntimeError, "another thread takes from this spool: only one may do so at a time");
+    PyErr_SetString(PyExc_RuntimeError, "another thread is taking records from this spool: only one may do so at a time");
     return 0;
 }
 
@@ -66,7 +66,7 @@ void spool_leave(struct brick_spool *spool) { brick_store_release32(&spool->cons
 
 /* ---- contents --------------------------------------------------------------- */
 
-/* The workers of the pieces below `end`. */
+/* Returns the workers of the pieces below `end`. */
 static PyObject *workers(const struct brick_spool *s, uint64_t end)
 {
     PyObject *found = PySet_New(NULL);
@@ -104,7 +104,7 @@ static PyObject *spool_clear(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* The spool stays locked: no producer or consumer enters again. */
+/* Ends the spool. It stays locked, so that no producer or consumer uses it again. */
 static PyObject *spool_end(PyObject *self, PyObject *unused)
 {
     Spool *spool = (Spool *)self;
@@ -120,7 +120,7 @@ static PyObject *spool_end(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* Returns its redactor; NULL with an exception after the end of the spool. */
+/* Returns the redactor; NULL with an exception after the end of the spool. */
 static const struct brick_redactor *redactor(PyObject *self)
 {
     if (((Spool *)self)->begun)
@@ -185,18 +185,18 @@ static PyObject *spool_wait(PyObject *self, PyObject *milliseconds)
 }
 
 static PyMethodDef spool_methods[] = {
-    {"ready", spool_ready, METH_NOARGS, "(mark, numbers of the workers with records below it)."},
-    {"clear", spool_clear, METH_NOARGS, "Refuse all waiting pieces."},
-    {"end", spool_end, METH_NOARGS, "Free its memory and erase its key; it cannot be used any more."},
-    {"key_name", spool_key_name, METH_O, "The name of a key of checksums in the recording; redacting changes it."},
-    {"step", spool_step, METH_O, "The name of a step, or of a named generation, in the recording."},
-    {"tensors", spool_tensors, METH_O, "Tensors as in the recording, three slots each: shape, sums, sketch."},
-    {"wake", spool_wake, METH_NOARGS, "End the wait; from any thread or signal handler."},
-    {"wait", spool_wait, METH_O, "Wait until it is woken, a quarter is used, or the time is over."},
+    {"ready", spool_ready, METH_NOARGS, "(mark, numbers of the workers with records below the mark)."},
+    {"clear", spool_clear, METH_NOARGS, "Discard all waiting pieces, and count their slots as refused."},
+    {"end", spool_end, METH_NOARGS, "Free the memory and erase the key; the spool cannot be used afterwards."},
+    {"key_name", spool_key_name, METH_O, "The name of a key of checksums as the recording has it; redaction changes the name."},
+    {"step", spool_step, METH_O, "The number of a step, or of a named generation, as the recording has it."},
+    {"tensors", spool_tensors, METH_O, "Tensors as the recording has them, three slots each: shape, sums, sketch."},
+    {"wake", spool_wake, METH_NOARGS, "End the wait; any thread or signal handler may call this."},
+    {"wait", spool_wait, METH_O, "Wait until the spool is woken, a quarter of it is used, or the time is over."},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef spool_numbers[] = {
-    {"refused_slots", spool_refused, NULL, "Slots of rings that are in no recording.", NULL},
+    {"refused_slots", spool_refused, NULL, "The number of ring slots that are in no recording.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot spool_slots[] = {
@@ -204,8 +204,8 @@ static PyType_Slot spool_slots[] = {
     {Py_tp_dealloc, spool_dealloc},
     {Py_tp_methods, spool_methods},
     {Py_tp_getset, spool_numbers},
-    {Py_tp_doc, "Spool(bytes=16 MiB, values=True, redacts=False): memory between drains and a recording; neither waits for the\n"
-                 "other. Without values, its records keep only the checksums of tensors; redacts: every record is changed."},
+    {Py_tp_doc, "Spool(bytes=16 MiB, values=True, redacts=False): memory between drains and a recording, so that neither waits\n"
+                "for the other. values=False: of tensors, records keep only the checksums. redacts=True: every record is redacted."},
     {0, NULL},
 };
 PyType_Spec spool_spec = {"brickd.shm._reader.Spool", sizeof(Spool), 0, Py_TPFLAGS_DEFAULT, spool_slots};

@@ -1,4 +1,4 @@
-/* python/py_summaries.c - brickd.shm._reader.Summaries: summaries by path, to which spans and workers are added. */
+/* python/py_summaries.c - brickd.shm._reader.Summaries: adds spans and workers to summaries by path. */
 #include "../core/summary_math.h"
 #include "py_types.h"
 
@@ -36,7 +36,7 @@ static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *key
     Summaries *s = count >= 0 ? (Summaries *)type->tp_alloc(type, 0) : NULL;
     if (s != NULL && !grow(s, count))
         Py_CLEAR(s);
-    for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* empty ones become zeros */
+    for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* empty summaries become zeros */
         brick_summary_add(&s->summaries[i], (const struct brick_summary *)bytes.buf + i);
     if (bytes.buf != NULL)
         PyBuffer_Release(&bytes);
@@ -87,7 +87,7 @@ static PyObject *summaries_merge(PyObject *self, PyObject *args, PyObject *keywo
     const struct brick_summary *summary = other.buf;
     const int32_t *row = rows.buf;
     if (count >= 0 && rows.len != count * (Py_ssize_t)sizeof *row)
-        PyErr_Format(PyExc_ValueError, "%zd summaries need as many rows (int32)", count);
+        PyErr_Format(PyExc_ValueError, "%zd summaries need the same number of rows (int32)", count);
     else if (count >= 0 && !(factor > 0 && isfinite(factor)))
         PyErr_SetString(PyExc_ValueError, "the factor must be a number above 0");
     else if (count >= 0) {
@@ -120,7 +120,7 @@ static PyObject *summaries_subtract(PyObject *self, PyObject *args)
     const int32_t *row = rows.buf;
     int fits = count >= 0 && rows.len == count * (Py_ssize_t)sizeof *row;
     if (count >= 0 && !fits)
-        PyErr_Format(PyExc_ValueError, "%zd summaries need as many rows (int32)", count);
+        PyErr_Format(PyExc_ValueError, "%zd summaries need the same number of rows (int32)", count);
     Py_CLEAR(s->packed);
     for (Py_ssize_t i = 0; fits && i < count; i++)
         if (row[i] >= 0 && row[i] < s->count)
@@ -151,11 +151,11 @@ static Py_ssize_t summaries_length(PyObject *self) { return ((Summaries *)self)-
 static PyMethodDef summaries_methods[] = {
     {"add", summaries_add, METH_VARARGS, "Add a span."},
     {"merge", (PyCFunction)(void (*)(void))summaries_merge, METH_VARARGS | METH_KEYWORDS,
-     "Add each summary to its row, unless below 0, with its times multiplied."},
+     "Add each summary to its row, with its times multiplied; a row below 0 means none."},
     {"subtract", summaries_subtract, METH_VARARGS,
-     "Subtract each summary from its row; min and max become their widest bounds."},
-    {"tobytes", summaries_tobytes, METH_NOARGS, "An array of summary."},
-    {"packed", summaries_packed, METH_NOARGS, "The same, packed; cached until it changes."},
+     "Subtract each summary from its row; min and max are then only bounds."},
+    {"tobytes", summaries_tobytes, METH_NOARGS, "The summaries, as the bytes of an array."},
+    {"packed", summaries_packed, METH_NOARGS, "The summaries as a Packed, cached until they change."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot summaries_slots[] = {
@@ -163,7 +163,7 @@ static PyType_Slot summaries_slots[] = {
     {Py_tp_dealloc, summaries_dealloc},
     {Py_tp_methods, summaries_methods},
     {Py_sq_length, summaries_length},
-    {Py_tp_doc, "Summaries(bytes=b''): an array of summary that grows."},
+    {Py_tp_doc, "Summaries(bytes=b''): an array of summaries that grows."},
     {0, NULL},
 };
 PyType_Spec summaries_spec = {"brickd.shm._reader.Summaries", sizeof(Summaries), 0, Py_TPFLAGS_DEFAULT, summaries_slots};

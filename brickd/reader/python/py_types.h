@@ -48,7 +48,7 @@ PyObject *reader_append_removed(PyObject *module, PyObject *args);
 PyObject *reader_pieces(PyObject *module, PyObject *events);
 PyObject *reader_source_hash(PyObject *module, PyObject *text);
 
-/* The bytes of the last table and its rows: most workers of a service have equal tables. */
+/* The bytes of the last table, and its rows: most workers of a service have equal tables. */
 struct table_rows {
     PyObject *bytes, *rows;
 };
@@ -58,14 +58,15 @@ struct reader_state {
     struct table_rows tables[BRICK_TABLES];
 };
 
-/* A struct as a dictionary, without its reserved fields. */
+/* Returns a struct as a dictionary, without the struct's reserved fields. */
 PyObject *unpacked(const char *record, const void *bytes);
-/* The same with another layout table. */
+/* Does the same with another layout table. */
 PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes);
-/* The bytes of a field's element, by its code in the layout table. */
+/* Returns the number of bytes of a field's element, by its code in the layout table. */
 uint32_t code_size(char code);
 PyObject *number_tuple(const void *elements, char code, uint32_t count);
-/* Each takes over the reference to the item. Each returns 0 and clears the list if the item is NULL or there is no
+/* These functions take over the reference to the item. They return 0 and clear the list if the item is NULL or there is
+ * no
    memory. */
 int list_put(PyObject **list, size_t index, PyObject *item);
 int list_append(PyObject **list, PyObject *item);
@@ -85,11 +86,11 @@ static inline void take_lock(pthread_mutex_t *mutex)
 /* Returns the spool of a Spool of the same module as `sibling`. NULL with an exception that names the `wanted` type. */
 struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char *wanted);
 
-/* Becomes its only consumer. Returns 0 with an exception on failure. */
+/* Makes the caller the only consumer. Returns 0 with an exception on failure. */
 int spool_enter(struct brick_spool *spool);
 void spool_leave(struct brick_spool *spool);
 
-/* Returns the number of summaries in a buffer; -1 with an exception. */
+/* Returns the number of summaries in a buffer; -1 with an exception on failure. */
 Py_ssize_t summaries_in(const Py_buffer *buffer);
 PyObject *packed_of(PyTypeObject *type, const struct brick_summary *summaries, Py_ssize_t count);
 

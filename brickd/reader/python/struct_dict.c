@@ -1,4 +1,4 @@
-/* python/struct_dict.c - the shared structs as dictionaries, by their layout table; numbers and rows as objects. */
+/* python/struct_dict.c - converts shared structs to dictionaries by their layout table; lists of rows. */
 #include "py_types.h"
 
 uint32_t code_size(char code)

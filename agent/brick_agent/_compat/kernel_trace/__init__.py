@@ -1,1 +1,1 @@
-"""KernelTrace: traces as in cbtop, kept in this process and compared with another run."""
+"""KernelTrace: traces as in cbtop, which this process keeps and compares with another run."""

@@ -1,8 +1,8 @@
-"""The comparison of two traces: its verdict, and where a difference was born.
+"""The comparison of two traces: its verdict, and the origin of a difference.
 
 Owns: the verdicts and their rules. Must not know: which traces are compared. Invariants: a value that was not compared
-is never reported as equal; a kernel is the culprit only if its inputs are known to be equal. Words and rules are those
-of `brickd diff --by run`, except that there is no tolerance by default.
+is never reported as equal; a kernel is the culprit only if its inputs are known to be equal. Words and rules are the
+same as in `brickd diff --by run`, except that there is no tolerance by default.
 """
 
 from __future__ import annotations
@@ -20,19 +20,17 @@ CULPRIT, PROPAGATED, UNKNOWN = "culprit", "propagated", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class TracePair:
-    """Two traces, one of each run, of the same kernel, layer, position and occurrence.
+    """Two traces of the same kernel, layer, position and occurrence, one from each run.
 
     Attributes:
-        expected: the reference's trace.
-        actual: the run's trace.
-        occurrence: the number of earlier traces of the same kernel, layer and position.
-        verdict: identical, within, diverged or not_comparable.
-        reason: why it is not comparable.
-        relative_error: the error of the output, estimated from the sketches; 0: equal; None: unknown.
-        blame: the origin of a divergence. culprit: born there, because the inputs were equal, or in state that is not
-            an input; propagated: the inputs differ; unknown.
+        expected: the reference's trace. actual: the run's trace. occurrence: the number of earlier traces of the same
+        kernel, layer and position. verdict: identical, within, diverged or not_comparable. reason: why the pair is not
+        comparable. relative_error: the relative error of the output, estimated from the sketches; 0: equal; None:
+        unknown. blame: the origin of a divergence. culprit: this kernel, because its inputs were equal (or its hidden
+        state, such
+            as a cache); propagated: its inputs already differ; unknown.
         not_finite: the origin of NaN and infinities that only one trace has: born, passed_on or unknown.
-        born: the first culprit before a propagated divergence.
+        born: for a propagated divergence: the first culprit before it.
     """
 
     expected: KernelTrace
@@ -49,7 +47,10 @@ class TracePair:
 def compare_pair(
     expected: KernelTrace, actual: KernelTrace, occurrence: int, rtol: float, born: TracePair | None, uneven: bool
 ) -> TracePair:
-    """Compare two traces; `born`: the first culprit; `uneven`: whether one run has more such traces."""
+    """Compare two traces.
+
+    `born` is the first culprit; `uneven` says whether the runs have unequal numbers of these traces.
+    """
     pair = partial(TracePair, expected, actual, occurrence)
     a, b = expected.output, actual.output
     reason = _incomparable(expected, actual)
@@ -57,7 +58,7 @@ def compare_pair(
         return pair(NOT_COMPARABLE, reason)
     if _same(a, b):
         return pair(IDENTICAL, relative_error=0.0)
-    if uneven:  # it is unknown which traces belong together
+    if uneven:  # then it is unknown which traces belong together
         return pair(NOT_COMPARABLE, "repeats")
     error = relative_error(a, b)
     if rtol > 0 and _is_float(a) and _is_float(b):
@@ -71,7 +72,7 @@ def compare_pair(
 
 
 def _incomparable(expected: KernelTrace, actual: KernelTrace) -> str | None:
-    """Return the reason, in the words of `brickd diff`; None: comparable."""
+    """Return why the traces are not comparable, in the words of `brickd diff`; None: they are comparable."""
     a, b = expected.output, actual.output
     if a is None or b is None:
         return "unchecked"
@@ -94,7 +95,7 @@ def _same(a: Fingerprint, b: Fingerprint) -> bool:
 
 
 def _is_float(of: Fingerprint) -> bool:
-    return "float" in of.dtype  # bfloat16 too
+    return "float" in of.dtype  # this includes bfloat16
 
 
 def _not_finite_counts(of: Fingerprint) -> tuple[int, int, int]:
@@ -102,7 +103,7 @@ def _not_finite_counts(of: Fingerprint) -> tuple[int, int, int]:
 
 
 def relative_error(a: Fingerprint, b: Fingerprint) -> float | None:
-    """Return the tensors' distance, relative to the first one's norm; None: unknown."""
+    """Return the distance of two tensors, relative to the norm of the first; None: unknown."""
     if _same(a, b):
         return 0.0
     if a.elements != b.elements or _not_finite_counts(a) != _not_finite_counts(b):

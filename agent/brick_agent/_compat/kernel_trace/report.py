@@ -1,8 +1,8 @@
 """TraceReport: the result of a comparison of two runs, and its diagnosis as a sentence.
 
-Owns: the report and its words. Must not know: how a verdict is reached. Invariants: expected values have the
-reference's name, actual values the run's; no name breaks a line or a terminal; each verdict says how much was compared,
-and how much was not.
+Owns: the report and its words. Must not know: how a verdict is reached. Invariants: expected values are shown under the
+reference's name, actual values under the run's name; no name breaks a line or a terminal; each verdict says how much
+was compared, and how much was not.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _REASONS = {
     "unchecked": "without an output checksum",
     "key": "fingerprinted under another key",
-    "shape": "of another shape",
-    "valid": "with another number of valid rows",
-    "params": "with other params",
-    "dtype": "of another dtype",
+    "shape": "with a different shape",
+    "valid": "with a different number of valid rows",
+    "params": "with different params",
+    "dtype": "with a different dtype",
     "repeats": "recorded a different number of times",
-    "range": "of numbers too large for a sketch",
+    "range": "with numbers too large for a sketch",
 }
 
 
@@ -43,9 +43,9 @@ class TraceReport:
         kernels_compared: the number of compared pairs.
         divergences: the pairs that differ, in the order of execution.
         within: the number of pairs that differ by at most the tolerance.
-        not_comparable: the pairs that could not be compared, each with the reason.
-        missing, extra: the traces that only the reference has, or only the run.
-        dropped: the number of traces without room in the runs.
+        not_comparable: the pairs that could not be compared, with the reason of each.
+        missing, extra: the traces that only the reference has; the traces that only the run has.
+        dropped: the number of traces that were dropped because a run was full.
     """
 
     __module__ = "brick_agent"  # the path in pickles, independent of this file's path
@@ -63,7 +63,7 @@ class TraceReport:
 
     @property
     def matched(self) -> bool:
-        """Whether both runs were compared completely, and are equal or within the tolerance."""
+        """Whether both runs were compared completely and agree, exactly or within the tolerance."""
         return self.verdict in (IDENTICAL, WITHIN)
 
     @property
@@ -73,12 +73,12 @@ class TraceReport:
 
     @property
     def expected_trace(self) -> KernelTrace | None:
-        """The reference's trace of that kernel."""
+        """The reference's trace of the first kernel that differs."""
         return self.divergences[0].expected if self.divergences else None
 
     @property
     def actual_trace(self) -> KernelTrace | None:
-        """The run's trace of that kernel."""
+        """The run's trace of the first kernel that differs."""
         return self.divergences[0].actual if self.divergences else None
 
     @property
@@ -136,7 +136,7 @@ def _difference(pair: TracePair, run: str, reference: str) -> str:
 
 
 def _kind(of: KernelTrace, other: KernelTrace) -> str:
-    """Name the backend and the dtype, each if the other trace has a different one."""
+    """Name the backend if it differs from the other trace's, and the dtype likewise."""
     kind = "" if of.backend == other.backend else f", on {printable(of.backend or 'an unknown backend')}"
     if of.output is not None and other.output is not None and of.output.dtype != other.output.dtype:
         kind += f", in {of.output.dtype}"
@@ -150,14 +150,14 @@ def _born(pair: TracePair) -> str:
         case "propagated" if pair.born is not None:
             return f"passed on: its inputs differ; born at {_place(pair.born.actual, pair.born.occurrence)}"
         case "propagated":
-            return "passed on: its inputs already differ, but no trace shows from where"
+            return "passed on: its inputs already differ, but no trace shows their origin"
     if not (pair.expected.inputs and pair.actual.inputs):
         return "its origin is unknown: its inputs were not recorded"
-    return "its origin is unknown: its inputs differ, too, within the tolerance"
+    return "its origin is unknown: its inputs also differ, within the tolerance"
 
 
 def _not_compared(of: TraceReport, run: str, reference: str) -> list[str]:
-    """Say which traces were not compared, and why."""
+    """Describe which traces were not compared, and why."""
     clauses = []
     for traces, lacks, has in ((of.missing, run, reference), (of.extra, reference, run)):
         if traces:
@@ -168,12 +168,12 @@ def _not_compared(of: TraceReport, run: str, reference: str) -> list[str]:
         if pairs:
             clauses.append(f"{_many(len(pairs), 'kernel')} {words} ({_why(pairs[0], reason, run, reference)})")
     if of.dropped:
-        clauses.append(f"{_many(of.dropped, 'trace')} had no room")
+        clauses.append(f"{_many(of.dropped, 'trace')} dropped, because the run was full")
     return clauses
 
 
 def _why(pair: TracePair, reason: str, run: str, reference: str) -> str:
-    """Describe the place of a pair that was not compared for this reason, and both values."""
+    """Describe a pair that was not compared for this reason: its place, and both values."""
     where = _place(pair.actual, pair.occurrence)
     if reason == "unchecked":
         lacks = [name for name, trace in ((reference, pair.expected), (run, pair.actual)) if trace.output is None]

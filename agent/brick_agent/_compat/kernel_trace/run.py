@@ -5,13 +5,13 @@
     report = run.compare_and_mark(TraceRun.from_json(open("cpu.json").read()))
     print(report.diagnosis)
 
-Owns: the traces, their limit, and whether the run is marked. Must not know: how runs are compared, the form of JSON.
-Invariants: recording raises nothing (except with BRICKD_STRICT=1): arguments that are not traces, and traces without
-room, are counted; later changes of a trace do not affect the run; clear() keeps only the id.
+Owns: the traces, their limit, and whether the run is marked as diverged. Must not know: how runs are compared, the form
+of JSON. Invariants: recording raises nothing (except with BRICKD_STRICT=1): arguments that are not traces are counted,
+as are traces without room; later changes of a trace do not affect the run; clear() keeps only the id.
 
 An added trace is also recorded like a `checksum`, at its kernel and layer. So `brickd diff` and `brickd.diff` also
-compare it: across many workers, live or recorded, with steps, ranks and a majority. A run is for one process, for two
-processes that did the same work, and for JSON.
+compare it: across many workers, live or recorded, with steps, ranks and a majority. A run is for use within one
+process, between two processes that did the same work, and as JSON.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ TRACES_MAX = 16_384
 class TraceRun:
     """The traces of one run, at most 16,384 (48 MB with one input each).
 
-    cbtop calls it BrickProfiler. A tensor that is also recorded is read twice, because the segment's fingerprints use
-    the service's key. If nothing is recorded, as with BRICKD=0, runs still keep and compare traces.
+    In cbtop, this class is BrickProfiler. A tensor that is also recorded is read twice, because the segment's
+    fingerprints use the service's key. If nothing is recorded, as with BRICKD=0, runs still keep and compare traces.
 
     >>> from array import array
     >>> base, new = brick.TraceRun("base"), brick.TraceRun("new")
@@ -52,13 +52,13 @@ class TraceRun:
     ('diverged', 'scale', 'culprit')
 
     Attributes:
-        run_id: its name.
+        run_id: the name of the run.
         diverged: whether the last compare_and_mark found a divergence.
-        divergence_diagnosis: its diagnosis, unless all matched.
-        traces_dropped: the number of traces without room.
+        divergence_diagnosis: the diagnosis of the last compare_and_mark, unless all traces matched.
+        traces_dropped: the number of traces that were dropped because the run was full.
     """
 
-    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+    __module__ = "brick_agent"  # pickles name this module, not this file
 
     def __init__(self, run_id: str = "") -> None:
         self._local = LocalTotals()
@@ -75,7 +75,7 @@ class TraceRun:
         return f"TraceRun({self.run_id!r}, {many}{', diverged' if self.diverged else ''})"
 
     def __reduce__(self) -> tuple[Callable[[str], TraceRun], tuple[str]]:
-        """Copy and pickle as JSON: a copy shares nothing with the run."""
+        """Copy and pickle as JSON, so that a copy shares nothing with the run."""
         return type(self).from_json, (self.to_json(),)
 
     def is_diverged(self) -> bool:
@@ -89,8 +89,9 @@ class TraceRun:
     def add_trace(self, trace: KernelTrace) -> None:
         """Keep a copy of a trace, and record it once, even if it is added to several runs.
 
-        A tensor given as a fingerprint is compared only here, a result of `take` only in the segment. In the segment, a
-        trace without a layer gets the surrounding one, and a trace without a position gets its occurrence in the step.
+        A tensor given as a fingerprint is compared only here; a result of `take` is compared only in the segment. In
+        the segment, a trace without a layer gets the surrounding layer, and a trace without a position gets its
+        occurrence in the step.
 
         >>> brick.TraceRun("base").add_trace(brick.KernelTrace("rope", 3, 17))
         """
@@ -107,7 +108,7 @@ class TraceRun:
             _record(trace, taken, inputs)
 
     def clear(self) -> None:
-        """Forget everything except the id.
+        """Delete everything except the id.
 
         >>> brick.TraceRun("base").clear()
         """
@@ -140,7 +141,7 @@ class TraceRun:
         return [each for each in self.traces if each.kernel == kernel]
 
     def traces_for_layer(self, layer: SupportsIndex | None) -> list[KernelTrace]:
-        """The traces of a layer; None: those outside of the layers.
+        """The traces of a layer; None: the traces without a layer.
 
         >>> brick.TraceRun("base").traces_for_layer(3)
         []
@@ -148,11 +149,12 @@ class TraceRun:
         return [each for each in self.traces if each.layer == layer]
 
     def compare(self, reference: TraceRun, *, rtol: float = 0.0) -> TraceReport:
-        """Compare with a reference: traces of the same kernel, layer and position, in order.
+        """Compare this run with a reference: traces of the same kernel, layer and position, in order.
 
-        rtol: the tolerated relative error of whole tensors, estimated from the sketches; 0: they must be equal to the
-        last bit. (`brickd diff --by run` knows which errors rounding explains.) A different backend or float dtype is
-        compared and reported; traces with a different shape, params, valid rows or key are not compared.
+        rtol: the tolerated relative error of whole tensors, estimated from the sketches; 0: all bits must be equal.
+        (`brickd diff --by run` also knows which errors rounding explains.) Traces with a different backend or float
+        dtype are compared, and the report says so; traces with a different shape, params, valid rows or key are not
+        compared.
 
         Raises:
             TypeError: the reference is not a run.
@@ -168,7 +170,7 @@ class TraceRun:
         return compare(self._snapshot(), reference._snapshot(), rtol)
 
     def compare_and_mark(self, reference: TraceRun, *, rtol: float = 0.0) -> TraceReport:
-        """Compare, and store in this run whether it diverged, and the diagnosis of a mismatch.
+        """Compare with a reference, and store in this run whether it diverged, and the diagnosis.
 
         >>> from array import array
         >>> base, new = brick.TraceRun("base"), brick.TraceRun("new")
@@ -185,7 +187,7 @@ class TraceRun:
         return report
 
     def to_json(self) -> str:
-        """Return the run as JSON; it reveals as much about tensors as a recording with `--values`.
+        """Return the run as JSON, which reveals as much about tensors as a recording with `--values`.
 
         >>> '"schema_version": 1' in brick.TraceRun("base").to_json()
         True
@@ -204,7 +206,7 @@ class TraceRun:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TraceRun:
-        """Read the output of to_json, without recording it.
+        """Read the output of to_json; the traces are not recorded in the segment.
 
         Raises:
             ValueError: the text is not such a document.
@@ -229,7 +231,7 @@ class TraceRun:
 
 
 def _record(trace: KernelTrace, output: Taken, inputs: tuple[Taken | None, ...]) -> None:
-    """Record a trace like any checksum, but only if it has all inputs."""
+    """Record a trace as a checksum, but only if it has all inputs."""
     known = tuple(each for each in inputs if each is not None)
     checksum(
         trace.kernel,

@@ -1,8 +1,8 @@
 """Writes and reads runs of traces as JSON.
 
 Owns: the form of the document. Must not know: how a trace is made, comparisons. Invariants: reading reverses writing,
-including NaN and infinities; an invalid document is refused completely: the message gives the place, the value seen and
-the value expected; reading has the same limits as recording.
+including NaN and infinities; an invalid document is refused completely, with a message that gives the place, the value
+seen and the value expected; reading has the same limits as recording.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SCHEMA_VERSION = 1
 _DIGITS = frozenset("0123456789abcdef")
 _COUNTS = ("elements", "bytes", "nan", "pos_inf", "neg_inf")
 _FIGURES = ("min", "max", "mean", "l2")
-# In the order of a Fingerprint.
+# The fields in the order of a Fingerprint.
 _FIELDS = ("checksum", "dtype", "elements", "bytes", *_FIGURES, "nan", "pos_inf", "neg_inf", "sketch", "fnv1a")
 # The members of a trace that JSON can represent directly.
 _PLAIN = ("kernel", "layer", "position", "backend", "params", "time_ns", "key", "shape", "valid")
@@ -63,7 +63,7 @@ def _finite(value: Any) -> Any:
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# ---- in --------------------------------------------------------------------------------------------------------------
+# ---- read ------------------------------------------------------------------------------------------------------------
 
 
 def from_json(text: str | bytes, traces_max: int) -> tuple[dict[str, Any], list[KernelTrace]]:

@@ -6,8 +6,8 @@
 
 Owns: a trace and its limits. Must not know: runs, comparisons, JSON documents. Invariants: no call raises (except with
 BRICKD_STRICT=1), even if a host's object raises: an invalid argument is omitted, and `refused` describes it without
-texts or numbers of a tensor; a call reads a tensor and keeps no reference; a checksum covers every byte, the length and
-the dtype. The predecessor's FNV-1a is also shown, but never compared.
+texts or numbers of a tensor; a call reads a tensor and keeps no reference to it; a checksum covers every byte, the
+length and the dtype. A trace also shows the predecessor's FNV-1a, but never compares it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, SupportsFloat, SupportsIndex
 
 INPUTS_MAX = 64
-TEXT_MAX = 4096  # characters of each text
+TEXT_MAX = 4096  # the largest number of characters of each text
 POSITION_MIN, NUMBER_MAX = -(1 << 63), (1 << 64) - 1
 TIME_MAX_NS = (1 << 63) - 1
 
@@ -34,13 +34,13 @@ _mistakes = LocalTotals()
 class KernelTrace:
     """The inputs and the output of one call of a kernel.
 
-    kernel: its name, or a handle. layer: None outside of the layers. position: a number or a string, for example a
-    token's. backend: a name. key: the key of the fingerprints, as in `fingerprint`; only fingerprints with the same key
+    kernel: a name, or a handle. layer: None outside of the layers. position: a number or a string, for example of a
+    token. backend: a name. key: the key of the fingerprints, as for `fingerprint`; only fingerprints with the same key
     can be compared.
 
     Every with_… changes the trace and returns it. A trace reveals as much of a tensor as a recording with `--values`:
-    embeddings, logits and tokens reveal text of customers. It stays in this process until it is written as JSON; in the
-    segment, such kernels are off.
+    embeddings, logits and tokens reveal text of customers. A trace stays in this process until it is written as JSON;
+    the segment does not record such kernels.
 
     >>> from array import array
     >>> trace = brick.KernelTrace("rope", 3, 17, "cpu").with_output_checksum(array("f", [1, 2, 3]))
@@ -48,18 +48,18 @@ class KernelTrace:
     ('78bae40d05ce2a1b', '1de40d89811fe258')
 
     Attributes:
-        kernel, layer, position, backend: as above.
-        key: identifies the key without revealing it.
+        kernel, layer, position, backend: the arguments.
+        key: a text that identifies the key without revealing it.
         inputs: the fingerprints of the inputs; empty: unknown.
         output: the fingerprint of the output; None: unknown.
         shape: the shape of the output; None: unknown.
         valid: the number of valid rows; None: all.
         params: other parameters, as JSON.
         time_ns: how long the kernel took; None: unknown.
-        refused: the arguments that were refused, each with the reason.
+        refused: the refused arguments, with the reason of each.
     """
 
-    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+    __module__ = "brick_agent"  # pickles name this module, not this file
 
     __slots__ = (
         "_inputs_taken",
@@ -101,7 +101,7 @@ class KernelTrace:
         try:
             self.key = fingerprint(b"", key=key).checksum
             self._key = operator.index(key)
-        except Exception as error:  # a host's object may raise anything; also below
+        except Exception as error:  # a host's object may raise anything
             self._refuse("key", f"a key must be an integer from 0 to 2^128-1, not {_shown(key)}", error)
         self.inputs: tuple[Fingerprint, ...] = ()
         self.output: Fingerprint | None = None
@@ -121,9 +121,9 @@ class KernelTrace:
     def with_input_checksum(self, data: Any, *, valid: SupportsIndex | None = None) -> KernelTrace:
         """Fingerprint the inputs, before the kernel runs and may overwrite them.
 
-        data: a tensor, as in `fingerprint`; a fingerprint with the trace's key; a result of `take`, which is only for
-        the segment; or a list or a tuple of these. valid: the number of valid rows, in each input that has as many rows
-        as the first.
+        data: a tensor, as for `fingerprint`; a fingerprint with the trace's key; a result of `take`, which is used only
+        in the segment; or a list or a tuple of these. valid: the number of valid rows, for each input that has as many
+        rows as the first.
 
         >>> from array import array
         >>> x, positions = array("f", [1, 2]), array("i", [7])
@@ -135,12 +135,12 @@ class KernelTrace:
         self.inputs, self._inputs_taken = (), ()
         self.refused.pop("inputs", None)
         if len(tensors) > INPUTS_MAX:
-            self._refuse("inputs", f"a kernel's inputs must be {INPUTS_MAX} at the most, not {len(tensors)}")
+            self._refuse("inputs", f"a kernel has at most {INPUTS_MAX} inputs, not {len(tensors)}")
             return self
         rows = _rows_of(tensors[0]) if tensors and valid is not None else None
         results = [self._fingerprint("inputs", each, valid if _rows_of(each) == rows else None) for each in tensors]
         fingerprints = tuple(each for each, _ in results if each is not None)
-        # All inputs or none: a part of them explains nothing.
+        # Keep all inputs or none, because some of the inputs explain nothing.
         self.inputs = fingerprints if len(fingerprints) == len(tensors) else ()
         self._inputs_taken = tuple(taken for _, taken in results)
         return self
@@ -148,7 +148,7 @@ class KernelTrace:
     def with_output_checksum(self, data: Any, *, valid: SupportsIndex | None = None) -> KernelTrace:
         """Fingerprint the output.
 
-        data: as in with_input_checksum, but only one. valid: the number of valid rows.
+        data: one tensor, as for with_input_checksum. valid: the number of valid rows.
 
         >>> from array import array
         >>> a, b = array("f", [1] * 64), array("f", [1] * 65)
@@ -164,7 +164,7 @@ class KernelTrace:
         return self
 
     def with_params(self, params: Any) -> KernelTrace:
-        """Set other parameters: JSON text, or a value for `json`; the order of members is ignored.
+        """Set other parameters: JSON text, or a value for `json`; the order of members has no effect.
 
         >>> brick.KernelTrace("rope").with_params('{"scale": 2, "base": 1e4}').params
         '{"base":10000.0,"scale":2}'
@@ -210,7 +210,7 @@ class KernelTrace:
 
     @property
     def time_us(self) -> float | None:
-        """How long it took, in microseconds."""
+        """The time of the kernel in microseconds."""
         return None if self.time_ns is None else self.time_ns / 1e3
 
     @property
@@ -220,7 +220,7 @@ class KernelTrace:
 
     @property
     def input_checksum(self) -> str | None:
-        """The checksums of the inputs, joined by +; None: unknown."""
+        """The checksums of the inputs, separated by +; None: unknown."""
         return "+".join(each.checksum for each in self.inputs) or None
 
     @property
@@ -244,7 +244,7 @@ class KernelTrace:
         return here, take(self.kernel, tensor, valid=valid, layer=self.layer)
 
     def _hand_over(self) -> tuple[Taken | None, tuple[Taken | None, ...]]:
-        """Return the tensors to record; the second call returns none, so a trace is recorded once."""
+        """Return the tensors to record; only the first call returns any, so that a trace is recorded once."""
         taken, inputs = self._output_taken, self._inputs_taken
         self._output_taken, self._inputs_taken = None, ()
         return taken, inputs
@@ -272,7 +272,7 @@ class KernelTrace:
 
 
 def _shown(value: object) -> str:
-    """Show a refused number; for other values only the type, because a text may be a customer's."""
+    """Return the repr of a refused number, but only the type of other values: a text may be a customer's."""
     is_short = value is None or type(value) is float or (type(value) is int and abs(value) <= NUMBER_MAX)
     return repr(value) if is_short else f"a value of type {type(value).__name__}"
 
@@ -286,7 +286,7 @@ def _why(error: Exception) -> str:
 
 
 def _shape_of(tensor: Any) -> tuple[int, ...] | None:
-    """Return the sizes of a tensor's dimensions; None: unknown."""
+    """Return the shape of a tensor; None: unknown."""
     try:
         sizes: Any = tensor.shape if hasattr(tensor, "shape") else memoryview(tensor).shape
         return tuple(int(each) for each in sizes)
@@ -295,6 +295,6 @@ def _shape_of(tensor: Any) -> tuple[int, ...] | None:
 
 
 def _rows_of(tensor: Any) -> int | None:
-    """Return the number of rows of a tensor that has a dimension."""
+    """Return the number of rows of a tensor; None: it has no dimension."""
     shape = _shape_of(tensor)
     return shape[0] if shape else None

@@ -1,1 +1,1 @@
-"""BrickProfiler: the predecessor's names, over this process's segment."""
+"""BrickProfiler: the names of the predecessor's profiler; the records are in this process's segment."""

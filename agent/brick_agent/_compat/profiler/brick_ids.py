@@ -21,7 +21,7 @@ class BrickCategory(IntEnum):
     <BrickCategory.Norm: 0>
     """
 
-    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+    __module__ = "brick_agent"  # pickles name this module, not this file
 
     Norm = 0
     Attention = 1
@@ -40,7 +40,7 @@ class BrickId(IntEnum):
     (15, 'Sampling')
     """
 
-    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+    __module__ = "brick_agent"  # pickles name this module, not this file
 
     if TYPE_CHECKING:
         COUNT: ClassVar[int]
@@ -106,12 +106,12 @@ _CATEGORIES = (
     *(BrickCategory.FFN,) * 4,
     *(BrickCategory.Other,) * 3,
 )
-# The agent's names.
+# The agent's names of the categories.
 AGENT_CATEGORIES = {each: None if each is BrickCategory.Other else each.name.lower() for each in BrickCategory}
 
 
 def category_of(name: str, declared: str | None) -> str:
-    """Return the category of a brick: one of the four, or a declared one."""
+    """Return the category of a brick: one of the four known ones, or a declared one."""
     known = BrickId.from_name(name)
     if known is not None:
         return known.category.name

@@ -1,14 +1,16 @@
 """The critical path: the longest chain of work that had to run one after another.
 
 Owns: which pieces of work follow each other, which may run in parallel, the longest chain, and the slack of each piece.
-Must not know: bricks, paths, screens. Invariants: a piece's time counts once at any depth; the times on the path add up
-to its length; the order of pieces decides only between equals; cycles are reported; depth and length have no limit.
+Must not know: bricks, paths, screens. Invariants: the time of a piece counts once at any depth; the times on the path
+add up to its length; the order of pieces has an effect only if chains are equally long; cycles are reported; depth and
+length have no limit.
 
-Pieces contain each other as spans do. A thread runs a piece's own time and the pieces directly in it one after another,
-with two exceptions. Device work runs in parallel to the thread, one piece after another. And pieces that need each
-other's results are ordered only by these needs: two pieces without a need between them could have run in parallel.
+Pieces contain each other as spans do. A thread runs a piece's own time and the pieces directly inside it one after
+another, with two exceptions. Device work runs in parallel to the thread, one piece after another. And the order of
+pieces that need each other's results depends only on these needs: without a need between them, two pieces could run in
+parallel.
 
-Pieces that need each other in a cycle cannot be ordered: they count as one piece, which takes as long as all of them.
+Pieces that need each other in a cycle cannot be ordered. They count as one piece, which takes as long as all of them.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ class Piece(NamedTuple):
     """A piece of work.
 
     Attributes:
-        parent: the number of the piece that contains it, which comes before it.
-        own_ns: its time without that of the pieces in it.
-        aside: whether a device ran it, in parallel to the piece that contains it.
-        needs: the numbers of the pieces whose results it needs, anywhere in the tree.
+        parent: the number of the piece that contains this one; the parent comes first in the sequence.
+        own_ns: the time of the piece without the time of the pieces inside it.
+        aside: whether a device ran the piece, in parallel to the piece that contains it.
+        needs: the numbers of the pieces whose results this piece needs, anywhere in the tree.
     """
 
     parent: int | None
@@ -40,9 +42,10 @@ class Critical:
     """The longest chain, and the slack of the other pieces.
 
     Attributes:
-        path: the pieces whose own times add up to it, in a possible order; a piece comes before those in it.
+        path: the pieces of the longest chain, in a possible order; their own times add up to its length. A piece comes
+            before the pieces inside it.
         slack_ns: how much longer each piece may take before the longest chain grows.
-        cycles: pieces that need each other in a cycle, directly or through the pieces in them.
+        cycles: pieces that need each other in a cycle, directly or through the pieces inside them.
     """
 
     length_ns: float = 0.0
@@ -56,14 +59,14 @@ _TOP = -1  # the number of the level that contains all pieces
 
 @dataclass(slots=True)
 class _Level:
-    """The pieces directly in one piece, and their total length.
+    """The pieces directly inside one piece, and their total length.
 
     Attributes:
         length_ns: the length, including the own time of the containing piece.
         own_first: whether the containing piece's own time is part of the longest chain.
-        chain: the pieces here on the longest chain, in order.
-        slack_ns: how much longer each piece here may take before the level grows; the containing piece's own time is
-            `_TOP`.
+        chain: the pieces of this level on the longest chain, in order.
+        slack_ns: how much longer each piece of this level may take before the level takes longer; `_TOP` is the key of
+            the containing piece's own time.
     """
 
     length_ns: float
@@ -85,7 +88,7 @@ def critical(pieces: Sequence[Piece]) -> Critical:
     lengths = [0.0] * len(pieces)
     levels: dict[int, _Level] = {}
     cycles: list[list[int]] = []
-    # A piece comes after the one that contains it, so this visits pieces before their containers.
+    # A piece comes after the piece that contains it, so this loop visits a piece before its container.
     for number in range(len(pieces) - 1, _TOP - 1, -1):
         own_ns = pieces[number].own_ns if number != _TOP else 0.0
         level, circles = _level(own_ns, inside[number], pieces, lengths, needs)
@@ -97,22 +100,22 @@ def critical(pieces: Sequence[Piece]) -> Critical:
 
 
 def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
-    """Return the siblings that each piece waits for; a need applies to the containing siblings."""
+    """Return the siblings that each piece waits for; a need also holds for the siblings that contain the two pieces."""
     around = _Around(pieces)
     lifted: dict[int, set[int]] = defaultdict(set)
     for number, piece in enumerate(pieces):
         for needed in piece.needs:
             one, other = around.beside(number, needed)
-            # A piece cannot wait for a piece around it or inside it.
+            # A piece cannot wait for a piece that contains it, or for a piece inside it.
             if one != other or number == needed:
                 lifted[one].add(other)
     return lifted
 
 
 class _Around:
-    """The ancestors of each piece, with skip links, to find a common ancestor in a few steps.
+    """The ancestors of each piece, with skip links that find a common ancestor in a few steps.
 
-    Numbers are those of pieces plus 1; 0 contains all pieces.
+    The numbers here are those of the pieces plus 1; number 0 contains all pieces.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -120,14 +123,14 @@ class _Around:
         for piece in pieces:
             above = 0 if piece.parent is None else piece.parent + 1
             far = self._far[above]
-            # The link covers the next two links if these have the same length; otherwise it leads to the parent.
+            # If the next two links are equally long, this link covers both; otherwise it leads to the parent.
             again = self._depths[above] - self._depths[far] == self._depths[far] - self._depths[self._far[far]]
             self._above.append(above)
             self._far.append(self._far[far] if again else above)
             self._depths.append(self._depths[above] + 1)
 
     def beside(self, number: int, needed: int) -> tuple[int, int]:
-        """Return the two siblings that contain these pieces; equal ones if one contains the other."""
+        """Return the two siblings that contain these pieces; both are equal if one piece contains the other."""
         one, other = number + 1, needed + 1
         depth = min(self._depths[one], self._depths[other])
         one, other = self._up(one, depth), self._up(other, depth)
@@ -153,7 +156,7 @@ def _level(
     free = [number for number in here if number not in bound and not pieces[number].aside]
     aside = [number for number in here if number not in bound and pieces[number].aside]
     plan = _planned(waits, lengths)
-    # A sum of floats depends on the order: sort, so that the order of pieces does not matter.
+    # The sum of floats depends on their order, so `_sum` sorts them: then the order of pieces has no effect.
     host_ns = _sum([own_ns, *(lengths[number] for number in free)]) + plan.length_ns
     aside_ns = _sum(lengths[number] for number in aside)
     length_ns = max(host_ns, aside_ns)
@@ -177,7 +180,7 @@ class _Plan(NamedTuple):
 
 
 def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[float]) -> _Plan:
-    """Plan groups in a possible order; each has the groups that it waits for."""
+    """Plan groups in a possible order; each entry has a group and the groups that it waits for."""
     took = [_sum(lengths[number] for number in group) for group, _ in waits]
     ends: list[float] = []
     last: list[int | None] = []
@@ -207,16 +210,16 @@ def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[floa
 def _condensed(
     here: Sequence[int], edges: Mapping[int, Sequence[int]]
 ) -> tuple[list[tuple[list[int], set[int]]], list[list[int]]]:
-    """Return Tarjan's strongly connected components, each after those that it needs, and cycles.
+    """Return Tarjan's strongly connected components, each after the components that it needs; and the cycles.
 
-    Without recursion, because a chain may contain all pieces.
+    The function does not use recursion, because a chain may contain all pieces.
     """
     order: dict[int, int] = {}
     low: dict[int, int] = {}
     group_of: dict[int, int] = {}
     groups: list[list[int]] = []
     stack: list[int] = []
-    places: dict[int, int] = {}  # the place of each piece on the stack
+    places: dict[int, int] = {}  # the position of each piece on the stack
     for root in here:
         if root in order:
             continue
@@ -264,7 +267,7 @@ def _path(levels: Mapping[int, _Level]) -> list[int]:
 
 
 def _slack(pieces: Sequence[Piece], levels: Mapping[int, _Level]) -> list[float]:
-    """Return the slack of each piece: among its siblings, plus that of its containing piece."""
+    """Return the slack of each piece: its slack among its siblings, plus the slack of its containing piece."""
     around: list[float] = []
     for number, piece in enumerate(pieces):
         parent = _TOP if piece.parent is None else piece.parent

@@ -1,4 +1,4 @@
-"""The execution graph of this process, without a daemon: the predecessor's reports on it.
+"""The predecessor's reports on the execution graph of this process, without a daemon.
 
 Owns: the reports on the graph. Must not know: how a graph is recorded, which rows of the segment become one node
 (`graph_nodes`). Invariants: nodes have the order and the keys of `brickd tree --json`; nothing in the segment changes.
@@ -39,7 +39,7 @@ def _peak(name: str, value: float) -> float:
 
 
 class ExecutionGraph:
-    """The recorded nodes of this process, and reports on them.
+    """The recorded nodes of this process, and reports on these nodes.
 
     `nodes` have the keys of `brickd tree --json`.
 
@@ -89,7 +89,7 @@ class ExecutionGraph:
         return [node for node in self.nodes if node["kernel"] is not None]
 
     def critical_path(self) -> tuple[list[int], int]:
-        """The ids of the nodes on the critical path that have a time, and its length in ns."""
+        """Return the ids of the timed nodes on the critical path, and the length of the path in ns."""
         return [number for number in self._critical.path if self._own_ns[number]], round(self._critical.length_ns)
 
     def compute_slack(self) -> dict[int, int]:
@@ -111,7 +111,7 @@ class ExecutionGraph:
         return "".join(f"{line}\n" for line in lines)
 
     def roofline_distance(self, peak_tflops: float, bandwidth_gb_s: float) -> dict[int, float]:
-        """Return each kernel's distance from the roofline, 0 (on it) to 1, by id."""
+        """Return each kernel's distance from the roofline by id, from 0 (on the roofline) to 1."""
         peak_tflops = _peak("peak_tflops", peak_tflops)
         bandwidth_gb_s = _peak("bandwidth_gb_s", bandwidth_gb_s)
         distances = {}

@@ -8,18 +8,19 @@
 
 Owns: the records of a call, and refusals. Must not know: the form of the graph (`execution_graph`), which scopes are
 open in a thread or task (`scopes`). A node is identified by its name and path: a million launches of one kernel at one
-path are one node that counts them.
+path are one node, which counts them.
 
 A node and its time are marks (brick_graph.h), and no statistics include marks, here or in brickd. So a brick that was
 also timed counts once, and a graph changes no total, in any mode of the profiler.
 
-Differences from the predecessor. A scope of a brick, a function or a task without a given time has the time for which
-it is open, unless the mode is Off. A kernel recorded after a brick in the same scope, span and layer counts as launched
-by that brick; in the predecessor, they are siblings. Ids are names. Calling and containing are one relation. The order
-creates no edges, because it has no meaning if work repeats; graph_add_dependency() adds edges.
+Differences from the predecessor: Unless the mode is Off, a scope of a brick, a function or a task without a given time
+has the time for which it is open. A kernel recorded after a brick in the same scope, span and layer counts as launched
+by that brick; in the predecessor, the two are siblings. Ids are names. The relations "calls" and "contains" are one
+relation. The order of records creates no edges, because it has no meaning if work repeats; graph_add_dependency() adds
+edges.
 
 Invariants: while the graph is disabled, nothing is recorded and calls return None; no call raises (except with
-BRICKD_STRICT=1); a refused call leaves no scope open; each thread and each task has separate scopes.
+BRICKD_STRICT=1); a refused call leaves no scope open; each thread and each task has its own scopes.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Graphed(GraphRecords):
     # ---- scopes ------------------------------------------------------------------------------------------------------
 
     def graph_push_scope(self, node: Node) -> str | None:
-        """Open a scope: records are below this node until it is popped; return its name.
+        """Open a scope and return its name; records go below this node until the scope is popped.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -76,7 +77,7 @@ class Graphed(GraphRecords):
         return scope.name
 
     def graph_pop_scope(self) -> str | None:
-        """Close the last pushed scope and return its name; if none is open, count this, return None.
+        """Close the last pushed scope and return its name; if no scope is open, count this and return None.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.graph_pop_scope() is None
@@ -86,7 +87,7 @@ class Graphed(GraphRecords):
         if scope is None:
             if self._graphing:
                 self._local.refuse(
-                    "scopes popped twice", "a scope is popped by the thread or task that pushed it, once"
+                    "scopes popped twice", "a scope must be popped once, by the thread or task that pushed it"
                 )
             return None
         set_scopes(others)
@@ -102,7 +103,7 @@ class Graphed(GraphRecords):
         return not any(each.owner is self for each in scopes_here().open)
 
     def graph_clear(self) -> None:
-        """Pop all scopes of this context, and begin a new graph; records stay in the segment.
+        """Pop all scopes of this context and begin a new graph; the segment keeps earlier records.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()
@@ -112,7 +113,7 @@ class Graphed(GraphRecords):
         >>> profiler.graph_is_scope_balanced()
         True
         """
-        with ExitStack() as ends:  # if one end raises (in strict mode), the others still run
+        with ExitStack() as ends:  # if one scope raises at its end (in strict mode), the other scopes still end
             ends.callback(self._graphed.begin)
             for scope in scopes_here().open:
                 if scope.owner is self:
@@ -178,7 +179,7 @@ class Graphed(GraphRecords):
         return of.name
 
     def _launch(self, scope: Scope, node: ExecutionNode.Kernel) -> str | None:
-        """Record a launch; its node stays open."""
+        """Record a launch, and leave its node open."""
         if not isinstance(node.name, str):
             self._local.refuse("node names", f"a kernel's name is a text, not {shown(node.name)}")
             return None
@@ -213,9 +214,9 @@ class Graphed(GraphRecords):
     def graph_record_kernel(
         self, name: str, ptx_hash: int | None, grid: Extent, block: Extent, shared_mem: SupportsIndex = 0
     ) -> str | None:
-        """Record the launch of a kernel by the brick last recorded here, or else by the open scope or span.
+        """Record the launch of a kernel by the last brick recorded here, or else by the open scope or span.
 
-        Returns its name. ptx_hash 0 or None: unknown.
+        Returns the name of the kernel. A ptx_hash of 0 or None means unknown.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.graph_record_kernel("rmsnorm_kernel", None, (16, 1, 1), (256, 1, 1)) is None  # not enabled

@@ -1,9 +1,9 @@
-"""Marks: facts other than times, such as the shape of a launch or the moved bytes.
+"""Marks: facts other than times, such as the shape of a launch or the number of moved bytes.
 
 Owns: the facts about a launched kernel, a transfer, a function, a task; how the texts of shapes and of transfers' ends
 are parsed. Must not know: paths, trees, screens; brickd links to this file. Invariants: a text is a shape only if the
-writer would format that shape so (brick_shm.h); any other text stays as it is; counts add up to the launches, with or
-without a shape.
+writer would format that shape in the same way (brick_shm.h); any other text is kept unchanged; the counts of all
+shapes, including the unknown shape, add up to the launches.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Shape(NamedTuple):
     """How a kernel is launched.
 
     Attributes:
-        grid: the grid of blocks; None: this and `block` are unknown.
+        grid: the grid of blocks; None: the grid and the block are unknown.
         block: the block of threads.
-        source: the hash of its source, in hex; None: unknown.
+        source: the hash of the kernel's source, in hex; None: unknown.
     """
 
     grid: Extent | None
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
     source: str | None
 
     def __str__(self) -> str:
-        """The text that the writer writes."""
+        """The text of the shape as the writer formats it."""
         launched = ""
         if self.grid is not None and self.block is not None:
             grid = "x".join(map(str, _without_ones(self.grid, 1)))
@@ -82,7 +82,7 @@ def shape(text: str) -> Shape | None:
 
 
 def ends(text: str) -> tuple[str, str] | None:
-    """Return the two ends in the name of a transfer; None if they are ambiguous.
+    """Return the two ends in the name of a transfer; None if the name is ambiguous.
 
     >>> ends("tokens→gpu0"), ends("a→b→c"), ends("→gpu0")
     (('tokens', 'gpu0'), None, None)
@@ -99,7 +99,7 @@ class KernelMark:
     shapes: Counter[str] = field(default_factory=Counter)
 
     def source(self) -> str | None:
-        """The hash of the source of most launches; None: unknown."""
+        """The hash of the source with the most launches; None: unknown."""
         sources = Counter[str]()
         for text, launches in self.shapes.items():
             if (known := shape(text)) is not None and known.source is not None:
@@ -121,7 +121,7 @@ class KernelMark:
 
 
 def ranked(counts: Counter[str]) -> list[tuple[str, int]]:
-    """Return texts with a count above 0, the most frequent first, then by text."""
+    """Return texts with a count above 0: the most frequent text first, equal counts in alphabetical order."""
     return sorted(((text, n) for text, n in counts.items() if n), key=lambda each: (-each[1], each[0]))
 
 
@@ -143,8 +143,8 @@ class TransferMark:
 
     Attributes:
         direction: H2D, D2H or D2D.
-        couple: both ends, as the writer's text.
-        returned: transfers that moved the same data back immediately.
+        couple: both ends, as the writer formats them.
+        returned: the number of transfers that moved the same data back immediately.
     """
 
     direction: str
@@ -170,7 +170,7 @@ class TransferMark:
 
 
 class Definition(NamedTuple):
-    """Where a function is defined; None if it is unknown."""
+    """The file and line of a function's definition; None: unknown."""
 
     file: str | None
     line: int | None
@@ -185,9 +185,9 @@ class Task:
     """A brick whose spans are polls of tasks; `ended` counts the last poll of each task.
 
     Attributes:
-        traced: whether its spans are polls.
-        polls: the number stated by a host, for tasks that were not recorded.
-        yields: like `polls`.
+        traced: whether the brick's spans are polls of tasks.
+        polls: the number of polls that a host states, for tasks that were not recorded.
+        yields: the number of yields that a host states, as for `polls`.
     """
 
     traced: bool = False
@@ -204,7 +204,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A host's figures for a node that it draws; they are not in measured totals."""
+    """The figures that a host states for a node; measured totals do not include them."""
 
     count: int
     total_ns: int

@@ -1,9 +1,9 @@
 """The needs of the nodes in a call tree, and the critical path.
 
 Owns: which node a needed name means, how nodes become pieces of work. Must not know: paths, screens, what is shown;
-brickd links to this file. Invariants: a name means the nearest node: a sibling of the node that needs it (of the same
-layer first), otherwise a sibling of its parent, and so on, otherwise the first in the tree; the time is linear in the
-length of chains and the number of needs.
+brickd links to this file. Invariants: a name means the nearest node of that name; the time is linear in the length of
+chains and the number of needs. The nearest node is a sibling of the node that needs it (first a sibling of the same
+layer), otherwise a sibling of its parent, and so on, otherwise the first node in the tree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .tree_node import TreeNode
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A needed name: the number of its node (None: none has it), and how often it was recorded."""
+    """A needed name: the number of its node (None: no node has this name), and how often it was recorded."""
 
     name: str
     place: int | None
@@ -30,8 +30,8 @@ class GraphNeeds:
     """The dependencies of nodes, which are in preorder.
 
     Attributes:
-        needs: for each node, what it needs. own_ns: for each node, its time without that of the nodes below it. Device
-            work does not reduce it.
+        needs: for each node, the nodes that it needs. own_ns: for each node, its time without the time of the nodes
+            below it; device work below it is not subtracted.
     """
 
     def __init__(self, order: Sequence[TreeNode[Any]]) -> None:
@@ -51,7 +51,7 @@ class GraphNeeds:
         return self._order[number].row is not None
 
     def parent(self, number: int) -> int | None:
-        """The number of the node above a node."""
+        """The number of a node's parent."""
         above = self._order[number].above
         return None if above is None else self.number(above)
 
@@ -60,7 +60,7 @@ class GraphNeeds:
         return sorted({need.place for need in self.needs[number] if need.place is not None})
 
     def _needs(self) -> list[list[Need]]:
-        # A level is the number of the nearest node above that is not a layer, or -1.
+        # A node's level is the number of its nearest ancestor that is not a layer, or -1.
         levels: list[int] = []  # the level of each node
         layers: list[int | None] = []  # the layer of each node
         first: dict[str, int] = {}
@@ -78,9 +78,9 @@ class GraphNeeds:
                 nearest.setdefault((level, node.name), number)
                 same_layer.setdefault((level, node.name, layer), number)
                 names[level].add(node.name)
-        # During the walk: the levels around the current node that have a node of this name.
+        # During the walk: for each name, the enclosing levels that have a node of this name.
         around: dict[str, list[int]] = defaultdict(list)
-        inside: list[tuple[int, int]] = []  # the current levels, and the end of each
+        inside: list[tuple[int, int]] = []  # the enclosing levels, and the end of each
 
         def enter(level: int, end: int) -> None:
             inside.append((level, end))
@@ -106,7 +106,7 @@ class GraphNeeds:
         return found
 
     def _pieces(self) -> list[Piece]:
-        """Make pieces; device work does not reduce the own time of the brick that launched it."""
+        """Make the pieces. Device work does not reduce the own time of the brick that launched it."""
         pieces = []
         for number, node in enumerate(self._order):
             own_ns = 0.0

@@ -1,10 +1,11 @@
-"""The nodes of a call tree, made of rows; a row adds up the paths with one name, layer and unit in one place.
+"""Makes the nodes of a call tree from rows. A row adds up the paths with the same name, layer, unit and place.
 
 Owns: which paths are one row, which rows are one node, which mark belongs to which node, totals while spans are open.
-Must not know: where rows come from, what is shown. brickd links to this file: its rows are those of many workers, the
-agent's those of its own segment. Invariants: the self times of nodes add up to the recorded time; launches add up to
-those of the marks; a time is in the same node as the mark of its work, if only one mark is possible; an unknown time
-stays unknown; neither separate layers nor the order of rows change a sum; the walk uses no recursion.
+Must not know: where rows come from, what is shown. brickd links to this file: its rows come from many workers, the
+agent's rows from its own segment. Invariants: the self times of nodes add up to the recorded time; the launches of
+nodes add up to the launches of the marks; a time is in the same node as the mark of its work, if only one mark is
+possible; an unknown time stays unknown; neither separate layers nor the order of rows change a sum; the walk uses no
+recursion.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ _GIVEN = (NS, BOUND)
 _TIMES = (TICKS, *_GIVEN)
 _LAUNCHED_OR_MOVED = (LAUNCHED, *DIRECTIONS)
 _PLACES = (*_TIMES, *_LAUNCHED_OR_MOVED, NODE)
-_OTHER = "other"  # the name of number 0: an unknown file
+_OTHER = "other"  # the name with the number 0; for a file, it means unknown
 _OF_BRICKS = (NEEDS, DEFINED, ENDED, TASK)
 
 
 class RowKey(NamedTuple):
-    """Paths with the same key are one row; `above` is the number of the row above it, or -1."""
+    """The key of a row: paths with the same key are one row. `above` is the number of the parent row, or -1."""
 
     above: int
     name: str
@@ -53,9 +54,9 @@ class RowKey(NamedTuple):
 
 
 def key_of(keys: Sequence[RowKey], above: int, name: str, layer: int | None, unit: int) -> RowKey:
-    """The key of a path below the row `above`; a span in a drawn node of its name is that node.
+    """Return the key of a path below the row `above`. A span inside a drawn node of the same name is that node.
 
-    A device measured the times of deferred work.
+    Times of deferred work count as times that a device measured.
     """
     unit = NS if unit == DEFERRED else unit
     if unit in _TIMES and above >= 0 and keys[above][1:] == (name, layer, NODE):
@@ -65,13 +66,13 @@ def key_of(keys: Sequence[RowKey], above: int, name: str, layer: int | None, uni
 
 @dataclass(slots=True)
 class TreeRow(Generic[F]):
-    """A row, which comes after the one above it.
+    """A row; its parent row comes first in the sequence.
 
     Attributes:
-        first: its place in the order in which a worker first reached all paths; of several workers, the smallest.
+        first: its position in the order in which a worker first reached all paths; with several workers, the smallest.
         layers: all layers of its paths.
-        node: None: it is a mark.
-        there: whether it, or something below it, was recorded.
+        node: the node of the row; None: the row is a mark.
+        there: whether the row, or a row below it, was recorded.
     """
 
     key: RowKey
@@ -83,11 +84,11 @@ class TreeRow(Generic[F]):
 
 
 class GraphNodes(Generic[F]):
-    """All nodes of these rows; `layers`: with a node for each layer.
+    """All nodes of these rows; `layers`: whether there is a node for each layer.
 
     Attributes:
-        order: the nodes in preorder, the largest first.
-        stray: the number of marks at paths where they have no meaning; our writers set none.
+        order: the nodes in preorder, with the largest children first.
+        stray: the number of marks at paths where a mark has no meaning; our writers set no such marks.
     """
 
     def __init__(self, rows: Sequence[TreeRow[F]], *, layers: bool) -> None:
@@ -109,10 +110,7 @@ class GraphNodes(Generic[F]):
         self.order = _preorder(top)
 
     def _make(self) -> None:
-        """Make nodes; a time and the mark of its work share a node.
-
-        A brick's given time and its span also share a node.
-        """
+        """Make nodes: a time and the mark of its work share a node, as do a brick's given time and its span."""
         rows = self._rows
         around_times = {row.key.above for row in rows if row.key.unit in _TIMES}
         for number, row in enumerate(rows):
@@ -124,7 +122,7 @@ class GraphNodes(Generic[F]):
             unit = {number: rows[number].key.unit for number in numbers}
             counted = [number for number in numbers if rows[number].totals["count"]]
             marks = [number for number in numbers if unit[number] in _LAUNCHED_OR_MOVED]
-            # In a window a time may belong to a launch before the window.
+            # In a window of time, a time may belong to a launch before the window.
             marks = [number for number in marks if number in counted] or marks
             given = [number for number in counted if unit[number] in _GIVEN]
             empty = [number for number in numbers if unit[number] == TICKS and number not in counted]
@@ -141,7 +139,7 @@ class GraphNodes(Generic[F]):
                 rows[number].node = node
 
     def _find(self) -> None:
-        """Find the rows with records; a node that has only a need counts, too."""
+        """Find the rows with records; a node that only needs another node also counts."""
         for row in reversed(self._rows):
             row.there |= row.key.unit in _PLACES and row.totals["count"] > 0
             if row.there and row.key.above >= 0:
@@ -158,7 +156,7 @@ class GraphNodes(Generic[F]):
         return mark.key.unit in _OF_BRICKS and above >= 0 and self._rows[above].key.unit in (*_TIMES, NODE)
 
     def _marked(self, mark: TreeRow[F]) -> TreeNode[F] | None:
-        """The node of a mark: the node of its path if that has records, else one of another unit at the same place."""
+        """Return a mark's node: its path's node if that has records, else another unit's node at the same place."""
         above = mark.key.above
         numbers = (above, *self._at_place[self._rows[above].key[:3]])
         return next((self._rows[number].node for number in numbers if self._rows[number].there), None)
@@ -180,7 +178,7 @@ class GraphNodes(Generic[F]):
 
     def _joined(self) -> TreeNode[F]:
         top = TreeNode[F]("", None, None)
-        homes: list[TreeNode[F] | None] = []  # the node of each row, or the nearest one above
+        homes: list[TreeNode[F] | None] = []  # the node of each row, or of its nearest ancestor with a node
         joined: set[int] = set()
         for row in self._rows:
             node, above = row.node, homes[row.key.above] if row.key.above >= 0 else None
@@ -211,7 +209,7 @@ def _node(row: TreeRow[F]) -> TreeNode[F]:
 
 
 def _shared(node: TreeNode[F], drawn: TreeNode[F]) -> TreeNode[F]:
-    """A node that the host also draws, with the host's figures unless it has a measured time."""
+    """Return a node that the host also draws, with the figures that the host states unless it has a measured time."""
     node.stated, node.layers = drawn.stated, node.layers | drawn.layers
     node.first = min(node.first, drawn.first)
     if node.row is None and drawn.row is not None:
@@ -275,7 +273,7 @@ def _add_up(order: Sequence[TreeNode[F]]) -> None:
             node.stated_ns = stated_ns + node.self_ns
         elif node.row is None:
             node.stated_ns = stated_ns
-        else:  # times that a host states inside a span are not self time
+        else:  # times that a host states inside a span are not self times
             node.self_ns = max(0.0, node.row["self_ns"] - stated_ns)
         node.ended_ns = node.self_ns + sum(each.ended_ns for each in node.below if not each.given)
         if node.unit is None or (node.drawn and node.row is None):
@@ -287,7 +285,7 @@ def _add_up(order: Sequence[TreeNode[F]]) -> None:
         elif node.row is not None and node.given:
             node.total_ns = total_ns
         elif node.row is not None:
-            # An open span has not added to its own total, but the ended spans below it have added to theirs.
+            # An open span is not yet in its own total, but the ended spans below it are in their totals.
             node.host_ns = node.total_ns = max(total_ns, node.ended_ns)
         node.whole.self_ns = node.self_ns + sum(each.whole.self_ns for each in node.below)
         node.whole.nodes = 1 + sum(each.whole.nodes for each in node.below)

@@ -1,6 +1,6 @@
 """Records of the execution graph that open no scope: transfers, needs, sources.
 
-Owns: whether the graph is recorded, these records. Must not know: scopes, launches. Invariants: as in `graph`.
+Owns: these records, and whether the graph is recorded. Must not know: scopes, launches. Invariants: as in `graph`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _name(of: object) -> str:
-    """Return the name, or the agent's name for an object that is not a string."""
+    """Return a string unchanged; for any other object, return the name of its brick."""
     return of if isinstance(of, str) else f"<{type(of).__name__}>"
 
 
@@ -46,7 +46,7 @@ class GraphRecords(TimedWork):
         self._graphing = True
 
     def disable_graph(self) -> None:
-        """Stop recording the graph; open scopes may still be popped.
+        """Stop recording the graph; open scopes can still be popped.
 
         >>> brick.BrickProfiler().disable_graph()
         """
@@ -89,7 +89,7 @@ class GraphRecords(TimedWork):
         return moved
 
     def graph_add_dependency(self, source: BrickId | int | str, target: BrickId | int | str) -> None:
-        """Record that the second brick, in the open scope, needs the result of the first.
+        """Record that `target`, a brick in the open scope, needs the result of `source`.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable_graph()

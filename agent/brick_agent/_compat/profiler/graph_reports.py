@@ -1,4 +1,4 @@
-"""Reports on the execution graph under the predecessor's names: those of ExecutionGraph.
+"""The reports of ExecutionGraph as methods of a profiler, under the predecessor's names.
 
 Owns: which reports a profiler has. Must not know: how a graph is recorded. Invariant: a report changes nothing.
 """
@@ -10,7 +10,7 @@ from brick_agent._compat.profiler.graph import Graphed
 
 
 class GraphReports(Graphed):
-    """The execution graph as a tree, a picture and figures."""
+    """Reports on the execution graph: a tree, a picture and figures."""
 
     def execution_graph(self) -> ExecutionGraph:
         """Return this process's graph since the profiler's creation or the last graph_clear().
@@ -41,7 +41,7 @@ class GraphReports(Graphed):
         return self.execution_graph().to_dot()
 
     def critical_path(self) -> tuple[list[int], int]:
-        """Return the ids of the nodes on the critical path, and its length in nanoseconds.
+        """Return the ids of the nodes on the critical path, and the length of the path in nanoseconds.
 
         >>> brick.BrickProfiler().critical_path()
         ([], 0)
@@ -65,7 +65,7 @@ class GraphReports(Graphed):
         return self.execution_graph().critical_path_summary()
 
     def roofline_distance(self, peak_tflops: float, bandwidth_gb_s: float) -> dict[int, float]:
-        """Return each kernel's distance from the roofline, 0 to 1, by id.
+        """Return each kernel's distance from the roofline by id, from 0 (on the roofline) to 1.
 
         >>> brick.BrickProfiler().roofline_distance(83.0, 1008.0)
         {}

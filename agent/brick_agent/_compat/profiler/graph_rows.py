@@ -1,6 +1,6 @@
 """The rows of this process's graph: the paths of its own segment, added up by key.
 
-Must not know: which rows become one node (`graph_nodes`), reports. Invariant: the row above another comes before it.
+Must not know: which rows become one node (`graph_nodes`), reports. Invariant: a parent row comes before its children.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def rows_of(paths: Mapping[int, Path]) -> list[TreeRow[Figures]]:
 
 
 def _walked(paths: Mapping[int, Path]) -> list[int]:
-    """Return the paths, each before the paths below it."""
+    """Return the paths in an order in which each path comes before the paths below it."""
     inside: dict[int, list[int]] = defaultdict(list)
     for number in sorted(paths, reverse=True):
         inside[paths[number].parent if paths[number].parent in paths else -1].append(number)

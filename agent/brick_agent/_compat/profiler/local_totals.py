@@ -1,9 +1,9 @@
 """The local state of a profiler: data that is not in the segment.
 
 Owns: figures by name (bounded times, compressed bytes, cycles, labels), pending work, values that a user supplied, the
-time that the profiler was enabled, and the host's mistakes. Must not know: how bricks are timed. Invariants: all of it
-is limited; the lock is held for a few lines of Python and never while waiting; every mistake is counted, the first of a
-kind is logged, and only strict mode raises; a forked child inherits no state.
+time that the profiler was enabled, and the host's mistakes. Must not know: how bricks are timed. Invariants: the size
+of this state is limited; the lock is held for a few lines of Python and never while waiting; every mistake is counted,
+the first of each kind is logged, and only strict mode raises; a forked child inherits no state.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ class LocalTotals:
     """Figures, pending work and mistakes of one profiler."""
 
     def __init__(self) -> None:
-        self.enabled_ns: int | None = None  # when it was enabled; None: it is disabled
-        self._logged: set[str] = set()  # a reset keeps it, so that no mistake is logged twice
+        self.enabled_ns: int | None = None  # when the profiler was enabled; None: it is disabled
+        self._logged: set[str] = set()  # a reset does not clear this, so that no mistake is logged twice
         self.forked()
         _all.add(self)
 
     def forked(self) -> None:
-        """Create new state in a child: the parent may have held the lock."""
-        self.lock = threading.RLock()  # held to change figures or to settle pending work
+        """Create new state in a forked child, because the parent may have held the lock."""
+        self.lock = threading.RLock()  # taken to change figures or to settle pending work
         self.forget()
 
     def forget(self) -> None:
         """Reset everything."""
         self.waiting = Waiting()
         self.named: dict[str, BrickStats] = {}
-        self.supplied: dict[str, object] = {}  # supplied by a user, for the profiler
+        self.supplied: dict[str, object] = {}  # values that a user supplied for the whole profiler
         self._was_enabled_ns = 0
         if self.enabled_ns is not None:
             self.enabled_ns = now_ns()
         self.mistakes: dict[str, int] = {}  # the number of mistakes of each kind
 
     def disable(self, now_ns: int) -> None:
-        """Stop counting the time."""
+        """Stop the count of the enabled time."""
         self._was_enabled_ns, self.enabled_ns = self.passed_ns(now_ns), None
 
     def passed_ns(self, now_ns: int) -> int:
-        """Return the time that it was enabled, up to `now_ns`."""
+        """Return how long the profiler was enabled, up to `now_ns`."""
         return self._was_enabled_ns + (0 if self.enabled_ns is None else now_ns - self.enabled_ns)
 
     def of(self, name: str) -> BrickStats:
@@ -73,14 +73,14 @@ class LocalTotals:
         return self.named.setdefault(name, BrickStats(name))
 
     def amount(self, value: Any) -> int:
-        """Check an amount that the writer does not check; an invalid one is counted and becomes 0."""
+        """Check an amount that the writer does not check; an invalid amount is counted and becomes 0."""
         n = amount(value)
         if n is None:
             self.refuse("amounts", f"an amount must be an integer from 0 to 2^48, not {shown(value)}")
         return n or 0
 
     def refuse(self, kind: str, message: str, cause: BaseException | None = None) -> None:
-        """Count a mistake, also for brickd, and log the first of its kind."""
+        """Count a mistake, here and in the segment, and log the first of its kind."""
         if os.environ.get("BRICKD_STRICT") == "1":
             raise ValueError(f"brick_agent: {message} (BRICKD_STRICT=1)") from cause
         _refused()
@@ -105,7 +105,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def now_ns() -> int:
-    """The machine's monotonic clock."""
+    """Return the time of the machine's monotonic clock."""
     return clock_gettime_ns(CLOCK_MONOTONIC_RAW)
 
 
@@ -126,7 +126,7 @@ def member(of: type[Member], value: object, names: Mapping[str, Member] | None =
 
 
 def shown(value: object) -> str:
-    """Show an argument on one line; only its type if its repr raises."""
+    """Return the repr of an argument on one line; if its repr raises, only its type."""
     try:
         text = repr(value)
     except Exception:

@@ -24,7 +24,7 @@ class TransferDirection(IntEnum):
     'H2D'
     """
 
-    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+    __module__ = "brick_agent"  # pickles name this module, not this file
 
     H2D = 0
     D2H = 1
@@ -38,7 +38,7 @@ class ExecutionNode:
     ExecutionNode.Layer(index=0)
     """
 
-    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+    __module__ = "brick_agent"  # pickles name this module, not this file
 
     @dataclass(frozen=True, slots=True)
     class Layer:
@@ -48,7 +48,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Brick:
-        """A brick. Without a given time, a scope has the time for which it is open."""
+        """A brick. A scope without a given time has the time for which it is open."""
 
         id: BrickId | int | str
         timing_ns: SupportsFloat | SupportsIndex = 0
@@ -56,7 +56,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Kernel:
-        """The launch of a kernel, with its FLOP/byte and the achieved TFLOP/s for a roofline."""
+        """The launch of a kernel; its FLOP/byte and its achieved TFLOP/s are for a roofline."""
 
         name: str
         ptx_hash: int | None = None
@@ -68,12 +68,12 @@ class ExecutionNode:
         achieved_tflops: float | None = None
 
         def __setstate__(self, state: list[object]) -> None:
-            # An older pickle has no values for the last two fields.
+            # Older pickles have no values for the last two fields.
             for each, value in zip(fields(self), [*state, None, None], strict=False):
                 object.__setattr__(self, each.name, value)
 
         def work(self) -> tuple[int, float]:
-            """The bytes and FLOP, calculated from its time and the two rates; 0: unknown."""
+            """Return bytes and FLOP, calculated from the kernel's time and two rates; 0: unknown."""
             try:
                 flops = float(self.achieved_tflops or 0) * 1e3 * float(self.timing_ns or 0)
                 return (round(flops / float(self.arithmetic_intensity)) if self.arithmetic_intensity else 0), flops
@@ -92,7 +92,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Function:
-        """A function, and where it is defined. It has the time for which it is open."""
+        """A function, and the file and line of its definition. Its time is the time for which its scope is open."""
 
         name: str
         file: str | None = None
@@ -100,7 +100,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class AsyncTask:
-        """A task with its polls and yields; total_poll_ns 0: the time for which it is open."""
+        """A task with its polls and yields. If total_poll_ns is 0, its time is that for which its scope is open."""
 
         name: str
         poll_count: SupportsIndex = 0

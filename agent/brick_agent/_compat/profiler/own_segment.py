@@ -1,8 +1,8 @@
 """The totals of this process since a start time, read from its segment without a daemon.
 
 Owns: the start time, the subtraction, the conversion of ticks to nanoseconds. Must not know: the recording, bricks and
-tiles. Invariants: the segment does not change, so other readers see all data; a shortest or longest time is measured or
-marked as a bound; entries that change during the reading are included and counted as torn.
+tiles. Invariants: the segment does not change, so other readers see all data; a shortest or longest time is either
+measured or marked as a bound; entries that change during the reading are included and counted as torn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from brick_agent._compat.profiler.stats import BrickStats
 from brick_agent._core import _totals
 
 _TICKS, _GIVEN = 0, 1  # enum brick_unit
-_OCTAVE, _QUARTERS, _LAST = 5, 4, 127  # a bucket begins at 2^(5 + n/4) ticks; the last has no end
+_OCTAVE, _QUARTERS, _LAST = 5, 4, 127  # bucket n begins at 2^(5 + n/4) ticks; the last bucket has no end
 
 # path, parent, name, category, layer, unit, count, total, child, squares, min, max, elements, bytes, flops, histogram,
 # again
@@ -28,12 +28,12 @@ _Entry = tuple[
 class Path:
     """The totals of one path of the call tree."""
 
-    parent: int  # the number of the path above; -1: none
-    layer: int  # -1: none
-    unit: int  # enum brick_unit: of its time, or the kind of mark
+    parent: int  # the number of the parent path; -1: no parent
+    layer: int  # -1: no layer
+    unit: int  # enum brick_unit: the unit of its time, or the kind of mark
     declared: str | None  # the category that was declared for its name
     stats: BrickStats  # without a category
-    again_ns: int = 0  # the part of its total that is counted twice because it ran in itself
+    again_ns: int = 0  # the part of the total that is counted twice, because the path ran inside itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class OwnTotals:
     """The totals, and the counts of missing data."""
 
     paths: dict[int, Path]  # by number
-    torn: int  # entries whose parts may differ by one span
-    unread: int  # spans whose ticks have an unknown length
-    ledger: dict[str, int]  # spans that are in no total, by reason
+    torn: int  # the number of entries whose fields may differ by one span
+    unread: int  # the number of spans whose ticks have an unknown length
+    ledger: dict[str, int]  # the number of spans that are in no total, by reason
 
 
 class Recorded:
@@ -82,7 +82,7 @@ class Recorded:
 
 
 def _take_off(given: Path, paths: dict[int, Path]) -> None:
-    """A time given inside a span is not the span's own."""
+    """Subtract a time given inside a span from the span's self time."""
     around = paths.get(given.parent)
     while around is not None and around.unit not in (_TICKS, _GIVEN):
         around = paths.get(around.parent)
@@ -98,7 +98,7 @@ def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | Non
     buckets = array("Q", histogram)
     if then is not None and then[6] and then[6] <= count:
         buckets = array("Q", (n - before for n, before in zip(buckets, array("Q", then[15]), strict=True)))
-        if least >= then[10]:  # no shorter time was measured since the start
+        if least >= then[10]:  # then no shorter time was measured since the start
             least, stats.min_exact = max(least, _start(next((n for n, of in enumerate(buckets) if of), 0))), False
         if most <= then[11]:
             last = next((n for n in range(_LAST, -1, -1) if buckets[n]), 0)
@@ -109,7 +109,8 @@ def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | Non
         return BrickStats(name or "other")
     stats.count, stats.total_ns = count, round(total * tick_ns)
     stats.self_ns = stats.total_ns - min(round(child * tick_ns), stats.total_ns)
-    scale = stats.total_ns / total if total else tick_ns  # rounded like the total: no variation by rounding
+    # The same rounding as the total, so that rounding causes no variance.
+    scale = stats.total_ns / total if total else tick_ns
     stats.squares = max(squares, 0.0) * scale * scale
     stats.min_ns, stats.max_ns = round(least * tick_ns), round(most * tick_ns)
     if count == 1:

@@ -1,8 +1,8 @@
-"""Work that one profiler handed to a device, until a common sync ends it.
+"""Work that one profiler has handed to a device, until a common sync ends it.
 
 Owns: the pending starts, and the division of the time up to a sync. Must not know: clocks, devices, segments.
-Invariants: each start is pending, bounded, or counted as refused; each moment is assigned to one start, so the parts
-never add up to more than the elapsed time; the number of pending starts is limited.
+Invariants: each start is pending, bounded, or counted as refused; each moment of time is assigned to one start, so the
+parts never add up to more than the elapsed time; the number of pending starts is limited.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     Start = tuple[int, str, int]  # start_ns by the machine's monotonic clock, the brick's name, elements
-    Part = tuple[str, int, int, int]  # the brick's name, its part of the time, ns from its start to the sync, elements
+    # The brick's name, ns of its part of the time, ns from its start to the sync, elements.
+    Part = tuple[str, int, int, int]
 
 WAITING_MAX = 16_384
 
 
 class Waiting:
-    """Pending starts. Any thread adds them at any time; one thread at a time settles them.
+    """Pending starts. Any thread may add starts at any time; one thread at a time settles them.
 
-    A nested call, for example in a signal handler, settles nothing: its starts stay pending.
+    A nested call of `settle`, for example in a signal handler, settles nothing: its starts stay pending.
     """
 
     def __init__(self) -> None:
@@ -34,17 +35,17 @@ class Waiting:
         return len(self._waiting)
 
     def add(self, start: Start) -> bool:
-        """Add a start; return False without room."""
+        """Add a start; return False if there is no room."""
         if len(self._waiting) >= WAITING_MAX:
             return False
         self._waiting.append(start)
         return True
 
     def settle(self, end_ns: int) -> list[Part]:
-        """Remove the starts up to the sync at that time, and return the part of each.
+        """Remove the starts before the sync at `end_ns`, and return the part of each.
 
-        A part ends at the next start, the last one at the sync. If a start is added only after a sync that came later
-        than the start, it gets only the rest of its part.
+        A part ends at the next start; the last part ends at the sync. If a start is added only after a later sync was
+        settled, its part begins at that sync.
         """
         if self._settling:
             return []

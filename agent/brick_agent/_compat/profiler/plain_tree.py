@@ -1,8 +1,8 @@
 """The plain tree of an execution graph, as in the predecessor's book.
 
-Owns: the glyphs and the order of the tree, the text of a node. Must not know: the origin of the nodes, which have the
-keys of `brickd tree --json`; this file is also `brickd/cli/plain_tree.py`. Invariants: the same nodes give the same
-text; a time stated by the host has priority over a measured one, which differs in each run.
+Owns: the glyphs and the order of the tree, the text of a node. Must not know: where the nodes come from; they have the
+keys of `brickd tree --json`, and this file is also `brickd/cli/plain_tree.py`. Invariants: the same nodes give the same
+text; a time stated by the host has priority over a measured time, which differs in each run.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-_TITLE = "Execution Graph"  # above several roots
-_DRAWN = 64  # indented levels: below them, the depth is before the name of a node
+_TITLE = "Execution Graph"  # the title above several roots
+_DRAWN = 64  # the number of indented levels; on deeper levels, the depth is written before the name of a node
 
 
 def plain_tree(nodes: Sequence[Mapping[str, Any]], escaped: Callable[[str], str]) -> str:
@@ -23,7 +23,7 @@ def plain_tree(nodes: Sequence[Mapping[str, Any]], escaped: Callable[[str], str]
     roots = below[None]
     alone = len(roots) == 1
     lines = [_TITLE] if len(roots) > 1 else []
-    # The text before a node's branch, whether the node is its parent's last child, its depth, and the node.
+    # Each entry: the text before the branch, whether the node is the last child of its parent, its depth, the node.
     to_visit = [("", node is roots[-1], 0 if alone else 1, node) for node in reversed(roots)]
     while to_visit:
         before, last, depth, node = to_visit.pop()

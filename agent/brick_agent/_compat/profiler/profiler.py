@@ -7,25 +7,26 @@
     profiler.finalize()
     print(profiler.summary())
 
-Owns: labels, reports, and the reset of all. Must not know: how time is measured and kept: the profiler records through
-the lanes, so that `brickd` sees it too, and reads its statistics back from them.
+Owns: labels, reports, and the reset. Must not know: how time is measured and kept. The profiler records into the lanes,
+so `brickd` also shows its bricks, and it reads its statistics back from them.
 
 A profiler reports on its process: on every span since its creation or reset, enabled or not, from any source:
 `stats("x")` includes `brick.span("x")`. A reset does not change the segment.
 
 Sync modes need a sync function, which waits for a device. Immediate: each stop calls it before reading the clock.
 PerLayer: work is deferred, and the end of `with profiler.layer(n):` calls it once. Deferred: finalize() calls it. Off
-(None in the predecessor): nothing is timed. Without a sync function, all modes but Off time from start to stop on the
-host.
+(None in the predecessor): nothing is timed. Without a sync function, all modes except Off measure the host's time from
+start to stop.
 
-Work that ends at a common sync is not measured but bounded, and marked as such: each start has the time up to the next
-one, so that the sum is the elapsed time. In the segment, it is deferred work like any other, and a daemon evaluates it.
+Work that ends at a common sync is not measured. It has a bound, and is marked as such: each start gets the time up to
+the next start, so the sum is the elapsed time. In the segment, this is ordinary deferred work, which a daemon
+evaluates.
 
 The methods graph_* are in brick_agent._compat.profiler.graph and graph_reports; `brickd tree` shows their records.
 
-Invariants: no call raises (except with BRICKD_STRICT=1) for wrong options, timers or numbers, or if the sync function
-raises: mistakes are counted and reported; any thread may call any method, but only the thread that started a timer
-stops it; each moment of a thread is in the total once.
+Invariants: no call raises (except with BRICKD_STRICT=1), even with wrong options, timers or numbers, or if the sync
+function raises: mistakes are counted and reported; any thread may call any method, but only the thread that started a
+timer may stop it; each moment of a thread is in the total once.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 class BrickProfiler(ProfilerTotals):
     """Time bricks under the names of the predecessor's profiler; disabled until enable().
 
-    name: the name in its reports. sync: the function that waits for the device; see set_sync_mode for `mode`.
+    name: the name in reports. sync: the function that waits for the device. mode: see set_sync_mode.
 
     >>> profiler = brick.BrickProfiler.enabled()
     >>> timer = profiler.start("rms_norm_of_a_port")
@@ -62,7 +63,7 @@ class BrickProfiler(ProfilerTotals):
     4096
     """
 
-    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+    __module__ = "brick_agent"  # pickles name this module, not this file
 
     def __init__(
         self, name: str = "", *, sync: Callable[[], object] | None = None, mode: SyncMode | str = SyncMode.Deferred
@@ -92,7 +93,7 @@ class BrickProfiler(ProfilerTotals):
     # ---- labels ------------------------------------------------------------------------------------------------------
 
     def set_brick_bottleneck(self, name: str, label: BrickBottleneck | str) -> None:
-        """Set the label for a brick's limit: Unknown, Memory or Compute; shown as supplied.
+        """Set the label for a brick's limit: Unknown, Memory or Compute; reports show it as supplied.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.set_brick_bottleneck("gemm", "Compute")
@@ -106,7 +107,7 @@ class BrickProfiler(ProfilerTotals):
         self._local.of(by_name(name, None).name).bottleneck = known
 
     def set_l2_cache_hit_rate(self, rate: SupportsFloat) -> None:
-        """Set the hit rate of the L2 cache, from 0 to 1; shown as supplied.
+        """Set the hit rate of the L2 cache, from 0 to 1; reports show it as supplied.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.set_l2_cache_hit_rate(1.5)
@@ -123,7 +124,7 @@ class BrickProfiler(ProfilerTotals):
         self._local.supplied["l2_cache_hit_rate"] = min(max(number, 0.0), 1.0)
 
     def l2_cache_hit_rate(self) -> float | None:
-        """Return the supplied hit rate of the L2 cache; None: none was supplied.
+        """Return the supplied hit rate of the L2 cache; None: no rate was supplied.
 
         >>> brick.BrickProfiler().l2_cache_hit_rate() is None
         True
@@ -132,7 +133,7 @@ class BrickProfiler(ProfilerTotals):
         return rate if isinstance(rate, float) else None
 
     def set_zero_copy(self, yes: bool) -> None:
-        """Set whether buffers are shared instead of copied; shown as supplied.
+        """Set whether buffers are shared instead of copied; reports show it as supplied.
 
         >>> brick.BrickProfiler().set_zero_copy(True)
         """
@@ -152,7 +153,7 @@ class BrickProfiler(ProfilerTotals):
     # ---- reports -----------------------------------------------------------------------------------------------------
 
     def summary(self) -> str:
-        """Return the report as text: bricks by their total, categories, tiles.
+        """Return the report as text: bricks in the order of their total, categories, tiles.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("gemm", 12_500, elements=4096)
@@ -206,7 +207,7 @@ class BrickProfiler(ProfilerTotals):
             "tile_profiling": self._tiling,
         }
         lost = reading.ledger | {"torn": reading.torn, "unread": reading.unread}
-        mistakes = dict(self._local.mistakes)  # the segment counts them as wrong amounts
+        mistakes = dict(self._local.mistakes)  # the segment counts these mistakes as wrong amounts
         lost["amounts"] = max(0, lost.get("amounts", 0) - sum(mistakes.values()))
         lost |= {kind: n + lost.get(kind, 0) for kind, n in mistakes.items()}
         wall_ns, supplied = self._local.passed_ns(now_ns()), dict(self._local.supplied)
@@ -216,7 +217,7 @@ class BrickProfiler(ProfilerTotals):
         )
 
     def reset(self) -> None:
-        """Reset everything except the settings and the epoch; pending work is forgotten.
+        """Reset everything except the settings and the epoch, and drop pending work.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("gemm", 12_500)

@@ -1,4 +1,4 @@
-"""The totals that a BrickProfiler answers with: by brick, by category, by level of tiles.
+"""The totals of a BrickProfiler: by brick, by category, by level of tiles.
 
 Owns: which path of the call tree counts for which brick or level. Must not know: reports, how time is measured.
 Invariant: each moment of a thread is in the sum of the totals once.
@@ -24,7 +24,7 @@ CATEGORIES = tuple(category.name for category in BrickCategory)
 
 
 class ProfilerTotals(GraphReports):
-    """Totals since the profiler was made or reset."""
+    """Totals since the profiler was created or reset."""
 
     def __init__(self, sync: Callable[[], object] | None, mode: SyncMode | str) -> None:
         super().__init__(sync, mode)
@@ -43,7 +43,7 @@ class ProfilerTotals(GraphReports):
     stats_for = brick_stats
 
     def stats(self, name: str) -> BrickStats | None:
-        """The totals of a brick of any name, cut after 120 bytes; None: unknown.
+        """The totals of a brick of any name (truncated to 120 bytes); None: unknown.
 
         >>> brick.BrickProfiler().stats("unknown") is None
         True
@@ -64,7 +64,7 @@ class ProfilerTotals(GraphReports):
         return ordered(self._bricks(self._recorded.read()).values())
 
     def brick_names(self) -> list[str]:
-        """The names of all bricks, in the same order.
+        """The names of all bricks, the longest total first.
 
         >>> brick.BrickProfiler().brick_names()
         []
@@ -72,9 +72,9 @@ class ProfilerTotals(GraphReports):
         return [each.name for each in self.all_brick_stats()]
 
     def category_stats(self) -> CategoryTotals:
-        """The totals of each category: the four that always exist, and users' own.
+        """The totals of each category: the four that always exist, and the users' own.
 
-        Found by name, and the four by BrickCategory and by number.
+        Keys are names; for the four, BrickCategory and its numbers also work.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("Softmax", 12_500)
@@ -102,7 +102,7 @@ class ProfilerTotals(GraphReports):
         return sum(each.self_ns for each in self.all_brick_stats())
 
     def total_throughput(self) -> float:
-        """Elements per second of the time in which the profiler was enabled.
+        """Elements per second of the time for which the profiler was enabled.
 
         The predecessor divides by the time in bricks; the JSON has this figure as elements_per_s_in_bricks.
 
@@ -144,7 +144,7 @@ class ProfilerTotals(GraphReports):
         self._tiled.begin()
 
     def _bricks(self, reading: OwnTotals) -> dict[str, BrickStats]:
-        """Totals by name; the time of tiles is their brick's own."""
+        """Return totals by name; the time of tiles counts as self time of their brick."""
         bricks: dict[str, BrickStats] = {}
         for path in reading.paths.values():
             if not path.stats.count:
@@ -162,7 +162,8 @@ class ProfilerTotals(GraphReports):
             else:
                 bricks[name].self_ns += path.stats.self_ns
         with self._local.lock:
-            for name, local in self._local.named.copy().items():  # a signal handler may add one meanwhile
+            # Copied, because a signal handler may add an entry meanwhile.
+            for name, local in self._local.named.copy().items():
                 of = bricks.setdefault(name, BrickStats(name, category_of(name, brick(name).category)))
                 of.add(local)
                 for figure in ("total_compressed_bytes", "bottleneck", "total_cycles", "min_cycles", "max_cycles",

@@ -1,6 +1,6 @@
 """The report of a profiler, as text and as JSON.
 
-Owns: the report as text and as JSON. Must not know: the origin of the figures. Invariants: bricks with the same time
+Owns: the report as text and as JSON. Must not know: where the figures come from. Invariants: bricks with the same time
 are ordered by name; no name breaks a line or a terminal; supplied, bounded and missing values are marked; keys in the
 JSON include units, and the document has a schema_version.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SCHEMA_VERSION = 1
-_ROUNDED_UP = 0.9995  # a figure of three digits above this part of a unit rounds up to the unit
+_ROUNDED_UP = 0.9995  # a figure of three digits above this fraction of the next unit rounds up to that unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +27,18 @@ class ProfilerReport:
     """The contents of a report."""
 
     settings: dict[str, object]
-    wall_ns: int  # the time that the profiler was enabled
-    bricks: list[BrickStats]  # by their time
+    wall_ns: int  # the time for which the profiler was enabled
+    bricks: list[BrickStats]  # the longest total first
     categories: dict[str, CategoryStats]
     tiles: list[TileStats]
-    supplied: dict[str, object]  # supplied by a user, not measured
-    pending: int  # starts that are not covered by a sync yet
-    lost: dict[str, int]  # the losses, by reason
-    columns: tuple[str, ...] = ()  # the requested ones of MORE_COLUMNS
+    supplied: dict[str, object]  # values supplied by a user, not measured
+    pending: int  # the number of starts that no sync has covered yet
+    lost: dict[str, int]  # the number of lost records, by reason
+    columns: tuple[str, ...] = ()  # the requested columns, a part of MORE_COLUMNS
 
     @property
     def total_ns(self) -> int:
-        """The time in all bricks, each moment once."""
+        """The time in all bricks; each moment counts once."""
         return sum(each.self_ns for each in self.bricks)
 
     @property
@@ -84,7 +84,7 @@ def as_json(report: ProfilerReport) -> str:
 
 
 def _members(of: object, names: str) -> dict[str, object]:
-    """Return the members with these names, unchanged."""
+    """Return the object's attributes with these names, unchanged."""
     return {name: getattr(of, name) for name in names.split()}
 
 

@@ -1,7 +1,7 @@
 """The report of a profiler as Markdown and as HTML, and the table of all formats.
 
 Owns: the report as Markdown and as HTML. Must not know: the content of the tables. Invariant: any name is only text in
-its cell: its markup, links, scripts and line breaks have no effect on the page.
+its cell, so markup, links, scripts and line breaks in a name have no effect on the page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MARKUP = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>
 
 
 def as_markdown(report: ProfilerReport) -> str:
-    """Write the report as Markdown, with tables in pipes."""
+    """Write the report as Markdown with pipe tables."""
     parts = [_plain(headline(report))]
     for columns, rows in tables(report):
         lines = ["| " + " | ".join(_plain(each.title) for each in columns) + " |"]
@@ -31,7 +31,7 @@ def _plain(text: str) -> str:
 
 
 def as_html(report: ProfilerReport) -> str:
-    """Write the report as a page of HTML that loads nothing."""
+    """Write the report as an HTML page that loads nothing from elsewhere."""
     from html import escape
 
     def cells(kind: str, values: list[tuple[str, bool]]) -> str:

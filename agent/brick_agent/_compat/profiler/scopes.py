@@ -3,7 +3,7 @@
 Owns: which scopes are open in which thread or task, and which spans and nodes end with a scope. Must not know: kinds of
 nodes, what a host may state. Invariants: a scope ends once, in the context that opened it; a task, a thread or a forked
 child begins without scopes, although it inherits the variables of its parent; a scope that cannot be opened leaves
-nothing open; if the end of one scope raises (in strict mode), the others still end.
+nothing open; if one scope raises at its end (in strict mode), the other scopes still end.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Scope:
 
     owner: object
     name: str = ""
-    timed: Brick | None = None  # the node whose time is the time for which the scope is open
+    timed: Brick | None = None  # the node that gets the time for which the scope is open
     elements: SupportsIndex = 0
-    _since_ns: int | None = None  # None: its time is part of an outer scope's
-    _ends: ExitStack = field(default_factory=ExitStack)  # end the spans and nodes that were opened for it
+    _since_ns: int | None = None  # None: an outer scope's time includes this one's
+    _ends: ExitStack = field(default_factory=ExitStack)  # ends the spans and nodes that were opened for the scope
 
     def enter(self, layer: Layer) -> None:
         """Open a layer."""
@@ -49,12 +49,12 @@ class Scope:
             self._since_ns = None if in_itself and _is_timed(node) else now_ns()
 
     def close(self) -> None:
-        """End what was opened."""
+        """End the opened spans and nodes, without a time."""
         self._ends.close()
 
     def end(self) -> None:
         """End the opened spans and nodes, and record the duration."""
-        timed, self.timed = self.timed, None  # a signal handler may end it in the middle of this
+        timed, self.timed = self.timed, None  # a signal handler may end the same scope during this call
         try:
             self.close()
         finally:
@@ -63,7 +63,7 @@ class Scope:
 
 
 def _is_timed(node: Brick) -> bool:
-    """Whether the time of an open scope of this node is measured."""
+    """Whether an open scope of this node already measures the node's time."""
     return any(each.timed is not None and each.timed.name == node.name for each in scopes_here().open)
 
 
@@ -78,22 +78,22 @@ class Launcher:
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """The open scopes of a context, of all profilers; immutable, because contexts inherit it.
+    """The open scopes of all profilers in one context; immutable, because contexts inherit this object.
 
-    `launchers` has one entry more than `open`: the first is for records outside of scopes.
+    `launchers` has one entry more than `open`: its first entry is for records outside of scopes.
     """
 
     process: int
-    context: ref[Context]  # not the context's address: a later context may have the same address
+    context: ref[Context]  # a reference, not the address: a later context may have the same address
     open: tuple[Scope, ...] = ()
     launchers: tuple[Launcher | None, ...] = (None,)
 
     def pushed(self, scope: Scope) -> Scopes:
-        """Return these scopes and one more."""
+        """Return a copy with one more scope."""
         return replace(self, open=(*self.open, scope), launchers=(*self.launchers, None))
 
     def popped(self, owner: object) -> tuple[Scope | None, Scopes]:
-        """Return the last scope of a profiler, and the others."""
+        """Return the last scope of a profiler, and a copy without that scope."""
         for place in reversed(range(len(self.open))):
             if self.open[place].owner is owner:
                 others = self.open[:place] + self.open[place + 1 :]
@@ -102,12 +102,12 @@ class Scopes:
         return None, self
 
     def launcher(self, owner: object) -> Brick | None:
-        """The brick that launches the next kernels of a profiler; None: the open scope does."""
+        """Return the brick that launches the next kernels of a profiler; None: the open scope launches them."""
         last = self.launchers[-1]
         return last.brick if last is not None and last.owner() is owner and last.place == _place() else None
 
     def launched_by(self, owner: object, brick: Brick | None) -> Scopes:
-        """Return these, with a brick of a profiler that launches its next kernels."""
+        """Return a copy in which `brick` launches the next kernels of a profiler."""
         return replace(self, launchers=(*self.launchers[:-1], None if brick is None else Launcher(ref(owner), brick)))
 
 

@@ -1,13 +1,13 @@
 """The totals of bricks and categories, and figures calculated from them.
 
-Owns: the formulas. Must not know: the origin of the numbers. Invariants: a division by 0 is 0; a value that is not
+Owns: the formulas. Must not know: where the numbers come from. Invariants: a division by 0 gives 0; a value that is not
 measured is marked: a shortest or longest time that is known only by its bucket (`min_exact`, `max_exact`), time up to a
 common sync (`bounded`), a supplied value (`bottleneck`, `cycles`).
 
-These formulas differ from the predecessor's where those mislead. A nested brick is in the `total_ns` of both bricks, as
-in the predecessor; categories and totals add up `self_ns`, which counts no time twice. `throughput` is per time in the
-brick, as in the predecessor; the profiler's `total_throughput` is per elapsed time. The predecessor's "instructions per
-cycle" are elements per cycle.
+Some formulas differ from the predecessor's, if those are misleading. The time of a nested brick is in the `total_ns` of
+both bricks, as in the predecessor; categories and totals add up `self_ns`, which counts no time twice. `throughput` is
+per time in the brick, as in the predecessor; the profiler's `total_throughput` is per elapsed time. The "instructions
+per cycle" of the predecessor are elements per cycle here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PERCENT = 100.0
 _SECOND_NS = 1e9
-# Elements per cycle: the predecessor concludes memory-bound below the first, and compute-bound above the second.
+# Limits of elements per cycle: below _SLOW the predecessor concludes memory-bound, above _FAST compute-bound.
 _SLOW, _FAST = 0.5, 2.0
 
 
@@ -34,13 +34,13 @@ def ratio(of: float, to: float) -> float:
 
 
 class BrickBottleneck(IntEnum):
-    """The limit of a brick, as supplied by its user.
+    """What limits a brick's speed, as supplied by a user.
 
     >>> brick.BrickBottleneck.Memory.name
     'Memory'
     """
 
-    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+    __module__ = "brick_agent"  # pickles name this module, not this file
 
     Unknown = 0
     Memory = 1
@@ -53,17 +53,17 @@ class BrickStats:
 
     Attributes:
         category: Norm, Attention, FFN, Other, or a declared one.
-        count: the number of its runs.
+        count: the number of runs.
         total_ns, self_ns: the time of all runs, with and without nested bricks.
         min_ns: the shortest time; a lower bound unless `min_exact`.
         max_ns: the longest time; an upper bound unless `max_exact`.
         total_elements, total_bytes, total_flops: the amounts of all runs.
         total_compressed_bytes: the bytes after compression.
-        bounded: the number of runs that were not measured but ended at a common sync: each has the time up to the next
+        bounded: the number of runs that were not measured but ended at a common sync. Each has the time up to the next
             start, so that the parts add up to the elapsed time.
-        bounded_ns: their part of `total_ns`.
-        sync_latency_ns: the sum of the times from their starts to the sync; these overlap.
-        bottleneck, total_cycles, min_cycles, max_cycles, cycle_count: as supplied by the user.
+        bounded_ns: the part of `total_ns` in bounded runs.
+        sync_latency_ns: the sum of the times from the starts of bounded runs to their sync; these times overlap.
+        bottleneck, total_cycles, min_cycles, max_cycles, cycle_count: values supplied by a user.
     """
 
     name: str
@@ -121,7 +121,7 @@ class BrickStats:
         return self.avg_ns / 1e3
 
     def gap_factor(self, budget_us: float) -> float:
-        """Return the average time divided by a budget; above 1: exceeded; 0: there is no budget."""
+        """Return the average time divided by a budget; above 1: over the budget; 0: no budget."""
         return ratio(self.avg_us(), max(budget_us, 0.0))
 
     @property
@@ -137,7 +137,7 @@ class BrickStats:
         return ratio(self.std_ns, ratio(self.total_ns - self.bounded_ns, self.count - self.bounded))
 
     def percentile_ns(self, percent: float) -> float | None:
-        """Return a percentile of the times, to 10 %; None: no time was measured."""
+        """Return a percentile of the times, with an error of up to 10 %; None: no time was measured."""
         wanted, seen = sum(self.buckets.values()) * percent / _PERCENT, 0
         for middle, n in sorted(self.buckets.items()):
             seen += n
@@ -147,17 +147,17 @@ class BrickStats:
 
     @property
     def throughput(self) -> float:
-        """Elements per second of its time."""
+        """Elements per second of the brick's time."""
         return ratio(self.total_elements * _SECOND_NS, self.total_ns)
 
     @property
     def gb_per_s(self) -> float:
-        """Gigabytes per second of its time."""
+        """Gigabytes per second of the brick's time."""
         return ratio(self.total_bytes, self.total_ns)
 
     @property
     def gflops(self) -> float:
-        """GFLOP per second of its time."""
+        """GFLOP per second of the brick's time."""
         return ratio(self.total_flops, self.total_ns)
 
     @property
@@ -167,24 +167,24 @@ class BrickStats:
 
     @property
     def avg_cycles(self) -> float:
-        """Supplied cycles for each run."""
+        """Supplied cycles per run."""
         return ratio(self.total_cycles, self.cycle_count)
 
     @property
     def cycles_per_element(self) -> float:
-        """Supplied cycles for each element."""
+        """Supplied cycles per element."""
         return ratio(self.total_cycles, self.total_elements)
 
     @property
     def diagnosis(self) -> str:
-        """The predecessor's conclusion from supplied cycles: a guess: elements are not instructions."""
+        """The predecessor's conclusion from supplied cycles. It is a guess, because elements are not instructions."""
         if not self.total_cycles or not self.total_ns:
             return "insufficient data"
         elements_per_cycle = self.total_elements / self.total_cycles
         if elements_per_cycle < _SLOW:
-            return "memory-bound, to judge by few elements per cycle"
+            return "memory-bound, judging by few elements per cycle"
         if elements_per_cycle > _FAST:
-            return "compute-bound, to judge by many elements per cycle"
+            return "compute-bound, judging by many elements per cycle"
         return "throttled or descheduled" if self.total_ns > self.total_cycles else "balanced"
 
 
@@ -196,31 +196,32 @@ class CategoryStats:
     total_ns: int = 0  # the time in the category's bricks; each moment counts once, for the innermost brick
     total_elements: int = 0
     count: int = 0
-    percentage: float = 0.0  # share of the time in all bricks
-    runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)  # the sum of all its bricks
+    percentage: float = 0.0  # the share of the time in all bricks
+    # The sum over all bricks of the category.
+    runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)
 
     @property
     def avg_ns(self) -> float:
-        """The average time of a run of its bricks."""
+        """The average time of a run of the category's bricks."""
         return ratio(self.total_ns, self.count)
 
     @property
     def cv(self) -> float:
-        """The coefficient of variation of its bricks' runs; nested bricks are included."""
+        """The coefficient of variation of the runs of the category's bricks, including nested bricks."""
         return self.runs.cv
 
     def percentile_ns(self, percent: float) -> float | None:
-        """Return a percentile of the times of these runs, to 10 %; None: no time was measured."""
+        """Return a percentile of the times of the runs, with an error of up to 10 %; None: no time was measured."""
         return self.runs.percentile_ns(percent)
 
     @property
     def throughput(self) -> float:
-        """Elements per second of the time in its bricks."""
+        """Elements per second of the time in the category's bricks."""
         return ratio(self.total_elements * _SECOND_NS, self.total_ns)
 
 
 class CategoryTotals(dict[str, CategoryStats]):
-    """Totals by the category's name; for the four also by BrickCategory or number."""
+    """Totals by the category's name; for the four known categories, also by BrickCategory or its number."""
 
     def __getitem__(self, category: str | int) -> CategoryStats:
         return super().__getitem__(_name(category))
@@ -234,14 +235,14 @@ class CategoryTotals(dict[str, CategoryStats]):
 
 
 def _name(category: Any) -> Any:
-    """The name of one of the four categories; another key as it is."""
+    """Return the name of one of the four known categories; any other key is returned unchanged."""
     if isinstance(category, int) and not isinstance(category, bool) and 0 <= category < len(BrickCategory):
         return BrickCategory(category).name
     return category
 
 
 def by_category(bricks: list[BrickStats], always: tuple[str, ...]) -> CategoryTotals:
-    """Return the totals of each category: those of `always`, then the others by name."""
+    """Return the totals of each category: first the categories in `always`, then the others by name."""
     total = sum(each.self_ns for each in bricks)
     others = sorted({each.category for each in bricks} - set(always))
     categories = CategoryTotals()

@@ -1,4 +1,4 @@
-"""When a BrickProfiler times, and when it waits for the device.
+"""When a BrickProfiler measures time, and when it waits for the device.
 
 Owns: sync modes, the sync function, the epoch. Must not know: what is timed. Invariant: a sync function that calls its
 profiler is not called again.
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal, SupportsIndex
 
-_streams = itertools.count(0x6272_696B_0001)  # a stream for each profiler; unlikely to be the handle of a device
+# The stream number of each profiler; hardly any device uses such a number as a handle.
+_streams = itertools.count(0x6272_696B_0001)
 
 
 class SyncMode(IntEnum):
-    """When a profiler waits for the device. Off (None in the predecessor): nothing is timed.
+    """When a profiler waits for the device; with Off (None in the predecessor), nothing is timed.
 
     >>> brick.SyncMode.Deferred
     <SyncMode.Deferred: 2>
     """
 
-    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+    __module__ = "brick_agent"  # pickles name this module, not this file
 
     Immediate = 0
     PerLayer = 1
@@ -55,7 +56,7 @@ class SyncModes(Timing):
         self.set_sync_mode(mode, sync=sync)
 
     def enable(self) -> None:
-        """Time bricks that are started from now on.
+        """Measure the time of bricks that are started from now on.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.enable()
@@ -68,7 +69,7 @@ class SyncModes(Timing):
             self._settle_mode()
 
     def disable(self) -> None:
-        """Time no more bricks; started ones may still be stopped.
+        """Stop timing bricks; bricks that are already started can still be stopped.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.disable()
@@ -89,12 +90,12 @@ class SyncModes(Timing):
     def set_sync_mode(
         self, mode: SyncMode | str, *, sync: Callable[[], object] | Literal[False] | None = False
     ) -> None:
-        """Set when to wait for the device; `sync`: the function that waits, or None.
+        """Set when to wait for the device.
 
-        mode: Immediate, PerLayer, Deferred, or Off, which the predecessor calls None.
+        mode: Immediate, PerLayer, Deferred or Off (None in the predecessor). sync: the function that waits, or None.
 
         >>> profiler = brick.BrickProfiler.enabled()
-        >>> profiler.set_sync_mode("PerLayer", sync=lambda: None)  # say, torch.cuda.synchronize
+        >>> profiler.set_sync_mode("PerLayer", sync=lambda: None)  # for example torch.cuda.synchronize
         """
         known = member(SyncMode, mode, _MODES)
         if known is None:
@@ -111,7 +112,7 @@ class SyncModes(Timing):
         self._settle_mode()
 
     def sync_mode(self) -> SyncMode:
-        """When the profiler waits for the device.
+        """Return when the profiler waits for the device.
 
         >>> brick.BrickProfiler().sync_mode().name
         'Deferred'
@@ -124,7 +125,7 @@ class SyncModes(Timing):
         self._on = self._enabled and self._mode is not SyncMode.Off
 
     def reset_epoch(self) -> None:
-        """Restart elapsed_ns() at 0; pending work keeps its start.
+        """Restart elapsed_ns() at 0; pending work keeps its start time.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.reset_epoch()
@@ -132,7 +133,7 @@ class SyncModes(Timing):
         self._epoch_ns = now_ns()
 
     def elapsed_ns(self) -> int:
-        """The time since the epoch: since enable() or reset_epoch(); 0 before.
+        """Return the time since the epoch, which is the last enable() or reset_epoch(); 0 before the first.
 
         >>> brick.BrickProfiler().elapsed_ns()
         0
@@ -140,7 +141,7 @@ class SyncModes(Timing):
         return 0 if self._epoch_ns is None else max(0, now_ns() - self._epoch_ns)
 
     def _since_epoch(self, ns: SupportsIndex, what: str) -> int | None:
-        """The clock at a time since the epoch; None: refused, because it is not after the epoch."""
+        """Convert a time since the epoch to the clock; None: refused, because it is not after the epoch."""
         now = now_ns()
         try:
             at = operator.index(ns) + (now if self._epoch_ns is None else self._epoch_ns)

@@ -1,9 +1,9 @@
 """Tiles: the pieces of a kernel's loops, by level.
 
-Owns: the levels, their bricks, and their formulas. Must not know: how a tile is timed. Invariants: a tile is a span
-like any other; its time counts for its level, and also for the innermost surrounding brick, as without tiles. Amounts
-are in 32-bit floats, as in the predecessor, and recorded with their bytes, so that `brickd roofline` shows which
-fraction of a measured peak each level reaches.
+Owns: the levels, their bricks, and their formulas. Must not know: how a tile is timed. Invariants: a tile is recorded
+as a span; its time counts for its level, and also for the innermost surrounding brick. Amounts are numbers of 32-bit
+floats, as in the predecessor. They are recorded with their bytes, so that `brickd roofline` shows which fraction of a
+measured peak each level reaches.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ FLOAT_BYTES = 4
 
 
 class TileLevel(IntEnum):
-    """The memory of a tile's numbers: L3 or device memory, L2 or shared memory, registers.
+    """The memory that holds a tile: L3 or device memory, L2 or shared memory, registers.
 
     >>> brick.TileLevel.Macro
     <TileLevel.Macro: 0>
     """
 
-    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+    __module__ = "brick_agent"  # pickles name this module, not this file
 
     Macro = 0
     Midi = 1
@@ -38,7 +38,7 @@ LEVELS = {name: level for level, name in NAMES.items()}
 
 @dataclass(frozen=True, slots=True)
 class TileStats:
-    """The totals of the tiles of one level; for `min_exact` and `max_exact` see BrickStats."""
+    """The totals of the tiles of one level; BrickStats explains `min_exact` and `max_exact`."""
 
     level: TileLevel
     count: int = 0
@@ -49,15 +49,16 @@ class TileStats:
     max_exact: bool = True
     total_elements: int = 0
     total_flops: float = 0.0
-    runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)  # the tiles' variation and histogram
+    # For the variation and the histogram of the tiles.
+    runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)
 
     @property
     def cv(self) -> float:
-        """The coefficient of variation of the times of its tiles."""
+        """The coefficient of variation of the tiles' times."""
         return self.runs.cv
 
     def percentile_ns(self, percent: float) -> float | None:
-        """Return a percentile of the times of its tiles, to 10 %; None: it has no tiles."""
+        """Return a percentile of the tiles' times, with an error of up to 10 %; None: there are no tiles."""
         return self.runs.percentile_ns(percent)
 
     @property
@@ -76,5 +77,5 @@ class TileStats:
         return ratio(self.total_flops, self.total_elements * FLOAT_BYTES)
 
     def fraction_of_peak(self, peak_gflops: float) -> float:
-        """Return the reached fraction of a peak, at most 1; 0: the peak is unknown."""
+        """Return the fraction of a peak that the tiles reach, at most 1; 0: the peak is unknown."""
         return min(self.gflops / peak_gflops, 1.0) if peak_gflops > 0 else 0.0

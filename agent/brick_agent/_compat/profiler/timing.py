@@ -4,7 +4,7 @@ Owns: deferred work, tiles. Must not know: when the profiler is on, statistics, 
 stop_brick are in agent/src/python/timing.c.
 
 Invariants: while the profiler is disabled or Off, no clock is read and nothing is recorded; spans go through the lanes;
-deferred work has the same start here and in the segment; a timer ends in the mode in which it began.
+deferred work has the same start time here and in the segment; a timer ends in the mode in which it began.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TimedWork(SyncModes):
         input_bytes: SupportsIndex,
         output_bytes: SupportsIndex,
     ) -> None:
-        """Record a brick that compresses, with its bytes before and after.
+        """Record a brick that compresses data, with its bytes before and after compression.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed_with_bytes("zstd", 12_500, 1, 4096, 1024)
@@ -110,7 +110,7 @@ class TimedWork(SyncModes):
     # ---- deferred work -----------------------------------------------------------------------------------------------
 
     def layer(self, index: SupportsIndex) -> LayerScope:
-        """Set the layer of bricks started inside; in mode PerLayer, its end waits for the device.
+        """Set the layer of bricks started inside; in mode PerLayer, the end of the layer waits for the device.
 
         >>> profiler = brick.BrickProfiler.enabled(sync=lambda: None, mode="PerLayer")
         >>> with profiler.layer(3):
@@ -121,7 +121,7 @@ class TimedWork(SyncModes):
         return LayerScope(self, index)
 
     def record_deferred(self, id: BrickId | int, start_ns: SupportsIndex, elements: SupportsIndex = 0) -> None:
-        """Record work that began at that time since the epoch; finalize() ends it.
+        """Record work that began `start_ns` after the epoch; finalize() ends the work.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_deferred(0, profiler.elapsed_ns(), elements=4096)
@@ -155,7 +155,7 @@ class TimedWork(SyncModes):
             self._local.refuse("deferred starts without room", "too much work is deferred: call finalize()")
 
     def finalize(self, end_ns: SupportsIndex | None = None) -> None:
-        """End deferred work: wait for the device, unless the host did at `end_ns` since the epoch.
+        """End deferred work. Waits for the device, unless the host has done so, at `end_ns` after the epoch.
 
         >>> profiler = brick.BrickProfiler.enabled(sync=lambda: None)
         >>> profiler.stop(profiler.start("attention"))
@@ -176,7 +176,7 @@ class TimedWork(SyncModes):
                 self._local.of(name).bound(part_ns, latency_ns, worked_on)
             if not self._local.waiting:
                 _finalize(stream=self._stream)
-        if not settled and end_ns is not None and self._local.waiting:  # no other thread has settled the work
+        if not settled and end_ns is not None and self._local.waiting:  # then no other thread has settled the work
             self._local.refuse("finalizes", "a finalize must not be earlier than all pending work")
 
     def has_pending(self) -> bool:
@@ -205,7 +205,7 @@ class TimedWork(SyncModes):
         self._tiling = True
 
     def disable_tile_profiling(self) -> None:
-        """Time no more tiles.
+        """Stop timing tiles.
 
         >>> brick.BrickProfiler().disable_tile_profiling()
         """
@@ -220,9 +220,9 @@ class TimedWork(SyncModes):
         return self._tiling
 
     def start_tile(self, level: TileLevel | str, row: int = 0, col: int = 0) -> BrickTimer:
-        """Begin a tile of a level: Macro, Midi or Micro, timed by the host's clock without a sync.
+        """Begin a tile of a level (Macro, Midi or Micro), timed by the host's clock without a sync.
 
-        row, col: identify the tile for readers of the code; totals are by level.
+        row, col: identify the tile for readers of the code; they are not recorded.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.enable_tile_profiling()
@@ -236,7 +236,7 @@ class TimedWork(SyncModes):
     def stop_tile(
         self, timer: BrickTimer, elements: SupportsIndex = 0, flops: SupportsFloat | SupportsIndex = 0
     ) -> None:
-        """End a tile, with its 32-bit numbers and its floating-point operations.
+        """End a tile, with its number of 32-bit elements and of floating-point operations.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.enable_tile_profiling()

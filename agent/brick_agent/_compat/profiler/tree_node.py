@@ -1,8 +1,8 @@
-"""A node of the call tree: a brick, a kernel, a transfer, a layer, and its figures.
+"""A node of the call tree (a brick, a kernel, a transfer, a layer), and its figures.
 
 Owns: the units of paths, the fields of a node, its kind, its amounts, the part of its document that brickd and the
 agent have in common. Must not know: paths, how nodes are made, screens; brickd links to this file. Invariant: a kernel
-or a transfer with an unknown time has no row.
+or a transfer whose time is unknown has no row.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 from .graph_marks import SHOWN_MAX, Definition, KernelMark, Stated, Task, TransferMark
 
-# enum brick_unit
+# The values of enum brick_unit.
 TICKS, NS, DEFERRED, BOUND, LAUNCHED, SHAPED = range(6)
 DIRECTIONS = {6: "H2D", 7: "D2H", 8: "D2D"}
 RETURNED, NEEDS, DEFINED, ENDED, NODE, TASK = range(9, 15)
@@ -22,7 +22,7 @@ Kind = Literal["layer", "brick", "function", "task", "kernel", "transfer"]
 
 
 class Figures(TypedDict):
-    """The totals of a row; a row of brickd has more."""
+    """The totals of a row; a row of brickd has further totals."""
 
     count: int
     total_ns: float
@@ -52,7 +52,7 @@ class Amounts(NamedTuple):
 
     @property
     def intensity(self) -> float | None:
-        """In FLOP/byte; None if one of the two is unknown."""
+        """The intensity in FLOP/byte; None if FLOP or bytes are unknown."""
         return round(self.flops / self.size_bytes, 4) if self.flops and self.size_bytes else None
 
 
@@ -65,23 +65,24 @@ class TreeNode(Generic[F]):
 
     Attributes:
         name: the name of the brick, the kernel or the layer; the two ends of a transfer.
-        layer: its layer; None: it has no layer, or layers are not separate.
-        unit: the unit of its times or of its mark; None: a layer.
+        layer: the layer of the node; None: it has no layer, or layers are not separate.
+        unit: the unit of its times, or the kind of its mark; None: the node is a layer.
         below: its children, the largest first.
         layers: all layers of its spans.
-        first: its position in the order in which a worker first reached all nodes; the smallest of several workers.
-        row: the totals of its spans, else its host's figures; None if its own time is unknown.
-        stated: its host's figures.
-        stated_ns: its time, if its row has its host's figures; later, the sum of the self times that the host states
-            for it and for the nodes below it, down to the next spans.
+        first: its position in the order in which a worker first reached all nodes; with several workers, the smallest.
+        row: the totals of its spans, or else the figures that its host states; None if its own time is unknown.
+        stated: the figures that its host states.
+        stated_ns: its time, if its row has the figures of its host; later, the sum of the self times that the host
+            states for it and for the nodes below it, down to the next spans.
         untimed: the amounts of launches without a known time.
-        self_ns: the time in its spans that no other node has.
-        total_ns: the time of its ended spans, and of ended spans below while it is open; of a layer, of all below it.
-        host_ns: the part of that time that is not a device's.
-        ended_ns: the self times of it and all nodes below it, without given times.
-        whole: the size of its subtree, if it is omitted.
+        self_ns: the time in its spans that belongs to no other node.
+        total_ns: the time of its ended spans, and of ended spans below while it is open; for a layer, of all nodes
+            below it.
+        host_ns: the part of total_ns that is the host's time, not a device's.
+        ended_ns: the self times of this node and all nodes below it, without given times.
+        whole: the size of its subtree, if the subtree is omitted.
         task: whether its spans are polls of tasks.
-        needs: how often each name was recorded as needed.
+        needs: for each needed name, how often it was recorded.
     """
 
     name: str
@@ -119,12 +120,12 @@ class TreeNode(Generic[F]):
 
     @property
     def count(self) -> int:
-        """The number of its ended spans, or of its timed launches or transfers."""
+        """The number of ended spans, or of timed launches or transfers, of this node."""
         return 0 if self.row is None else self.row["count"]
 
     @property
     def amounts(self) -> Amounts:
-        """The amounts of all its spans, launches or transfers."""
+        """The amounts of all spans, launches or transfers of this node."""
         if self.transfer is not None:
             return Amounts(size_bytes=self.transfer.size_bytes)
         timed = NOTHING if self.row is None else amounts_of(self.row)
@@ -136,7 +137,7 @@ class TreeNode(Generic[F]):
 
     @property
     def timed_flops(self) -> float:
-        """The FLOP in the known time; for deferred work, the launch records the FLOP."""
+        """The FLOP of the work whose time is known; for deferred work, the launch records the FLOP."""
         if self.row is None:
             return 0.0
         all_timed = self.kernel is None or self.row["count"] >= self.kernel.launches
@@ -149,12 +150,12 @@ class TreeNode(Generic[F]):
 
     @property
     def drawn(self) -> bool:
-        """Whether the host draws this node and none of its time was measured."""
+        """Whether the host draws this node, and no time of it was measured."""
         return self.unit == NODE
 
     @property
     def bounded(self) -> bool:
-        """Whether the node's times are only bounds: parts of the time until a sync."""
+        """Whether the node's times are only bounds, which divide the time until a sync."""
         return self.unit == BOUND
 
     @property
@@ -163,7 +164,7 @@ class TreeNode(Generic[F]):
         return self.row is None and self.unit is not None
 
     def document(self) -> dict[str, Any]:
-        """The part of its JSON document that is the same in brickd and in the agent."""
+        """The part of the node's JSON document that is the same in brickd and in the agent."""
         count, amounts = self.count, self.amounts
         return {
             "kind": self.kind,

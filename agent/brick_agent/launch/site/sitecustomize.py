@@ -1,8 +1,8 @@
 """Starts Python under `brickd run`: imports brick_agent, then the host's sitecustomize.
 
 Owns: this order. Must not know: the work of brick_agent. Invariants: without BRICKD=1 it does nothing; the host starts
-even if a step here fails; the host's sitecustomize keeps its name. Any Python 3 may run this, even one that is too old
-for brick_agent.
+even if a step here fails; the host's sitecustomize keeps its name. Any Python 3 may run this file, even a version that
+is too old for brick_agent.
 """
 
 import os
@@ -12,16 +12,16 @@ import sys
 def _begin() -> None:
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [each for each in sys.path if os.path.abspath(each) != folder]
-    # If one distribution starts the other, both folders are in sys.path.
+    # If the command of one distribution starts the command of the other, both folders are in sys.path.
     if os.environ.get("BRICKD") != "1" or "brick_agent._torch.autoload" in sys.modules:
         return
     try:
         from brick_agent._torch import autoload
     except ImportError as error:
         if os.environ.get("_BRICKD_TOLD") != "told":
-            os.environ["_BRICKD_TOLD"] = "told"  # only once for this process and its descendants
+            os.environ["_BRICKD_TOLD"] = "told"  # print the message only once for this process and its descendants
             fix = "it requires Python 3.11 or later"
-            if sys.version_info >= (3, 11):  # noqa: UP036  (the command's Python, not ours)
+            if sys.version_info >= (3, 11):  # noqa: UP036  (this is the command's Python, not ours)
                 fix = f"install it: {sys.executable} -m pip install brick-agent"
             _log(f"{sys.executable} has no brick_agent ({error}), so nothing is recorded: {fix}")
     else:
@@ -44,6 +44,6 @@ _ours = sys.modules.pop(__name__)
 try:
     import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
 except ImportError as error:
-    sys.modules.setdefault(__name__, _ours)  # the import system expects it there
+    sys.modules.setdefault(__name__, _ours)  # the import system expects this module in sys.modules
     if error.name != "sitecustomize":
         raise
