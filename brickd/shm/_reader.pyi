@@ -314,7 +314,7 @@ class Fingerprints:
             int,
             int,
             int,
-            int,
+            tuple[int, int],
             tuple[int, int],
             tuple[int, int],
             tuple[tuple[int, int], tuple[int, int]],

@@ -146,11 +146,13 @@ static void check_pairs(const struct brick_fingerprints *p)
         exit(2);
     for (size_t i = 0; i < count; i++) {
         const struct brick_row_pair *pair = &pairs[i];
-        if (pair->one >= pair->other || pair->other >= WORKERS || pair->rows == 0 || pair->apart > pair->rows)
+        if (pair->one >= pair->other || pair->other >= WORKERS || pair->rows == 0)
             wrong("a pair of rows that is none");
         for (int side = 0; side < 2; side++) {
-            const int has_case = pair->far[side] > 0 || pair->apart > 0;
-            if (pair->far[side] > pair->rows || pair->unlike_own[side] > pair->rows || has_case != (pair->steps[side] > 0)
+            const int has_case = pair->far[side] > 0 || pair->apart[side] > 0;
+            const uint32_t recent = pair->rows < BRICK_ROWS_RECENT ? pair->rows : BRICK_ROWS_RECENT;
+            if (pair->far[side] > pair->rows || pair->unlike_own[side] > pair->rows || pair->recent_count[side] != recent
+                || pair->apart[side] > recent || (pair->far[side] > 0) != (pair->steps[side] > 0)
                 || (has_case && brick_fingerprints_at(p, pair->newest[side][0])->worker != pair->one)
                 || (has_case && brick_fingerprints_at(p, pair->newest[side][1])->worker != pair->other)
                 || (pair->far[side] > 0 && !brick_rows_far(p, pair->newest[side][0], pair->newest[side][1])))

@@ -14,6 +14,7 @@ from test_watch import TABLES, Service
 from brickd.analysis.numerics import online_codec, watch_round
 from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party, compare
 from brickd.analysis.numerics.evidence import recall
+from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.match import Class
 from brickd.analysis.numerics.online_state import ServiceSite
 from brickd.analysis.numerics.row_verdict import RowPair, judge_pairs, row_pairs
@@ -140,20 +141,20 @@ def test_nan_in_a_row_is_not_counted_as_a_birth_again() -> None:
 # ---- pairs
 
 
-def test_workers_are_apart_only_if_they_have_no_common_output() -> None:
+def test_a_worker_is_apart_at_a_row_if_the_other_never_had_its_newest_output() -> None:
     fleet = Fleet(2)
     fleet.each(0, record((right(1), 1)), record((near(1), 1)), record((right(2), 2)))
     fleet.each(1, record((near(1), 1)), record((far(2), 2)))
-    assert fleet.pairs()[0, 1][2:5] == (2, 1, (1, 1))
+    assert fleet.pairs()[0, 1][2:5] == (2, (1, 1), (1, 1))
 
 
 def test_an_output_is_far_only_if_it_is_far_from_each_output_of_the_other_worker() -> None:
     fleet = Fleet(2)
     fleet.each(0, record((right(1), 1)), record((far(1), 1)))
     fleet.each(1, record((near(1), 1)))
-    assert fleet.pairs()[0, 1][2:6] == (1, 1, (1, 0), (1, 0))
+    assert fleet.pairs()[0, 1][2:6] == (1, (1, 1), (1, 0), (1, 0))
     fleet.each(1, record((far(1), 1)))
-    assert fleet.pairs()[0, 1][2:6] == (1, 0, (0, 0), (1, 1))
+    assert fleet.pairs()[0, 1][2:6] == (1, (0, 0), (0, 0), (1, 1))
 
 
 def test_a_fault_that_begins_later_is_found_although_the_worker_was_right_before() -> None:
@@ -174,7 +175,7 @@ def test_nan_with_other_bits_is_not_far() -> None:
     nothing = replace(right(1), nan=64, l2=0.0)
     fleet.each(0, record((nothing, 1)))
     fleet.each(1, record((replace(nothing, checksum=77), 1)))
-    assert fleet.pairs()[0, 1][2:5] == (1, 1, (0, 0))
+    assert fleet.pairs()[0, 1][2:5] == (1, (1, 1), (0, 0))
 
 
 def test_eight_outputs_of_a_row_are_kept() -> None:
@@ -184,7 +185,7 @@ def test_eight_outputs_of_a_row_are_kept() -> None:
     for expected, output in ((0, outputs[0]), (0, outputs[6]), (1, outputs[7])):
         fleet.each(1, record((output, 1), step=99))
         fleet.numerics.fingerprints.mute([])
-        apart = fleet.pairs()[0, 1].apart
+        apart = fleet.pairs()[0, 1].apart[1]
         assert apart == expected
         fleet.numerics.fingerprints.mute([fleet.workers[1].number])
 
@@ -211,6 +212,53 @@ def differing(rows: int, steps: int, *, equal: int = 0, by: str = "far") -> Iter
     yield fleet
 
 
+def test_a_new_fault_in_coarse_outputs_is_found_although_most_rows_are_older() -> None:
+    fleet = Fleet(2, bytes_max=1 << 24)
+    for row in range(200):
+        for worker in (0, 1):
+            fleet.each(worker, record((coarse(right(row)), row), step=row))
+    wrong = [True] * 16 + [False] * 3
+    for row, (is_wrong, differs) in enumerate(zip(wrong, [False] * 13 + [True] * 5 + [False], strict=True), 200):
+        fleet.each(0, record((coarse((right, near)[is_wrong](row)), row), step=row))
+        fleet.each(1, record((coarse(right(row)), row), step=row))
+        assert fleet.pairs()[0, 1].differs == (differs, differs), row
+
+
+def test_coarse_rows_of_one_step_do_not_differ() -> None:
+    fleet = Fleet(2)
+    for row in range(16):
+        fleet.each(0, record((coarse(near(row)), row), step=1))
+        fleet.each(1, record((coarse(right(row)), row), step=row))
+    assert fleet.pairs()[0, 1].differs == (False, True)
+    fleet.each(0, record((coarse(near(3)), 3), step=2))
+    assert fleet.pairs()[0, 1].differs == (True, True), "one output was repeated in another step"
+
+
+def test_the_case_of_a_pair_is_its_far_row_even_if_it_was_apart_later() -> None:
+    fleet = Fleet(2)
+    for row in range(10):
+        fleet.each(0, record(((far if row == 1 else near)(row), row), step=row))
+        fleet.each(1, record((right(row), row), step=row))
+        case = 2 * min(row, 1)
+        assert fleet.pairs()[0, 1].newest[0] == (case, case + 1)
+
+
+def test_a_worker_that_changes_its_outputs_for_known_rows_is_the_one_that_differs() -> None:
+    """A shared beginning recurs: the worker's earlier outputs are right, and its peers have no others."""
+    fleet = Fleet(3, bytes_max=1 << 24)
+    rows = range(16)
+    for worker in range(3):
+        fleet.each(worker, *(record((coarse(right(row)), row), step=row) for row in rows))
+    fleet.each(0, *(record((coarse(near(row)), row), step=100 + row) for row in rows))
+    assert {of: each.differs for of, each in fleet.pairs().items()} == {
+        (0, 1): (True, False), (0, 2): (True, False), (1, 2): (False, False)
+    }  # fmt: skip
+    (finding,) = fleet.look().findings.values()
+    assert set(finding.outliers) == {"u0"}
+    fleet.each(0, *(record((coarse(right(row)), row), step=200 + row) for row in rows[:3]))
+    assert fleet.pairs()[0, 1].differs == (False, False), "13 of 16 rows are less than seven eighths"
+
+
 @pytest.mark.parametrize(
     ("rows", "steps", "equal", "by", "differ"),
     [
@@ -234,7 +282,8 @@ def test_workers_differ_by_three_far_rows_or_eight_coarse_ones_that_are_apart(
         assert (fleet.compare().diverged > 0) == differ
 
 
-def test_rows_of_one_step_name_no_outlier() -> None:
+def test_rows_of_one_step_name_no_outlier(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_round, "_WAIT_NS", 0)
     with differing(32, 1) as fleet:
         assert [pair.differs for pair in fleet.pairs().values()] == [(False, True), (False, True), (False, False)]
         (finding,) = fleet.look().findings.values()
@@ -263,7 +312,7 @@ def test_an_output_without_values_is_never_far() -> None:
     for row in range(9):
         fleet.each(0, replace(record((far(row), row), step=row), fnv1a=0))
         fleet.each(1, replace(record((right(row), row), step=row), fnv1a=0))
-    assert fleet.pairs()[0, 1][2:5] == (9, 9, (0, 0))
+    assert fleet.pairs()[0, 1][2:5] == (9, (9, 9), (0, 0))
 
 
 def test_each_kind_of_evidence_counts_only_its_own_fingerprints() -> None:
@@ -312,7 +361,7 @@ def test_a_worker_that_computes_right_again_gives_no_new_case() -> None:
         fleet.look()
         fleet.healthy(range(3), range(9))
         assert fleet.look().findings[HERE].cases == 1
-        assert not any(pair.apart for pair in fleet.pairs().values())
+        assert not any(any(pair.apart) for pair in fleet.pairs().values())
 
 
 def test_two_workers_disagree() -> None:
@@ -325,7 +374,10 @@ def test_two_workers_disagree() -> None:
     assert fleet.compare().outlier is None
 
 
-@pytest.mark.parametrize(("others", "wait_ns", "reported"), [(7, 1 << 62, False), (7, 0, True), (8, 1 << 62, True)])
+@pytest.mark.parametrize(
+    ("others", "wait_ns", "reported"),
+    [(1, 1 << 62, False), (40, 1 << 62, False), (40, 0, True), (0, 1 << 62, True)],
+)
 def test_two_workers_disagree_only_when_a_third_one_cannot_tell_or_after_a_while(
     others: int, wait_ns: int, *, reported: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,7 +397,7 @@ def test_two_workers_disagree_only_when_a_third_one_cannot_tell_or_after_a_while
 def pair(one: int, other: int, *far: int, differs: tuple[bool, bool] = (False, False)) -> RowPair:
     of_one, of_other, *_ = (*far, 0, 0)
     numbers = (one, other)
-    return RowPair(one, other, 9, max(of_one, of_other), (of_one, of_other), (0, 0), (numbers, numbers), differs)
+    return RowPair(one, other, 9, (of_one, of_other), (of_one, of_other), (0, 0), (numbers, numbers), differs)
 
 
 BOTH = (True, True)
@@ -362,7 +414,7 @@ def test_an_outlier_is_far_from_two_workers_that_agree() -> None:
 
 def test_a_healthy_worker_that_only_the_outlier_differs_from_is_not_named() -> None:
     """The second worker shares rows with the wrong one alone, and once differs from the third one by rounding."""
-    apart, rounded = pair(0, 1, 9, 9, differs=BOTH), pair(1, 2)._replace(apart=1)
+    apart, rounded = pair(0, 1, 9, 9, differs=BOTH), pair(1, 2)._replace(apart=(1, 0))
     assert not judge_pairs([apart, rounded]).group.outliers
     assert not judge_pairs([apart, rounded, pair(0, 2)]).group.outliers
 
@@ -391,7 +443,8 @@ def test_three_workers_that_all_differ_name_nobody_and_report_nothing() -> None:
     assert judge_pairs(pairs).group.other is None
 
 
-def test_two_against_two_name_no_outlier() -> None:
+def test_two_against_two_name_no_outlier(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_round, "_WAIT_NS", 0)
     fleet = Fleet(4)
     for row in range(8):
         for worker in range(4):
@@ -449,6 +502,19 @@ def test_one_row_of_a_known_outlier_is_enough() -> None:
             assert (compared.diverged, compared.outlier) == (1 - first, None if first else 0)
 
 
+def test_evidence_of_rows_is_recalled_if_rows_were_evicted_and_whole_tensors_were_not() -> None:
+    with differing(9, 9) as fleet:
+        for worker in range(3):
+            fleet.each(worker, CheckedRecord(right(1), (Tensor(1),), flags=_reader.CHECKED_STATELESS))
+        found = fleet.look()
+        assert found.oldest.keys() == {("api", False), ("api", True)}
+        about, shards = Numerics(), dict.fromkeys(("u0", "u1", "u2"), "")
+        recall(about, found, shards)
+        assert about.fingerprints.end == 0, "all of it is still in the window"
+        recall(about, replace(found, oldest={**found.oldest, ("api", True): 1 << 63}), shards)
+        assert about.fingerprints.end > 0
+
+
 def test_too_few_rows_that_differ_are_within_tolerance() -> None:
     with differing(2, 2, equal=5) as fleet:
         found = fleet.compare()
@@ -468,11 +534,11 @@ def test_a_worker_that_differs_only_from_one_outside_of_the_majority_is_no_outli
     assert not judge_pairs([pair(0, 1, 9, 9, differs=BOTH), pair(0, 2, 1), *agreeing]).group.outliers
 
 
-def test_a_third_worker_that_was_far_once_may_soon_tell() -> None:
+def test_a_third_worker_with_equal_rows_may_soon_tell_which_of_two_is_wrong() -> None:
     differing = pair(0, 1, 9, 9, differs=BOTH)
-    assert [judge_pairs([differing, pair(1, 2, *far)]).waits for far in ((1,), (0,))] == [True, False]
-    assert judge_pairs([differing, pair(1, 2)._replace(rows=7)]).waits
-    assert not judge_pairs([differing, pair(2, 3)._replace(rows=7)]).waits, "these two are not involved"
+    assert judge_pairs([differing, pair(1, 2)]).waits
+    assert not judge_pairs([differing, pair(2, 3)]).waits, "these two are not involved"
+    assert not judge_pairs([differing, pair(0, 2, 9, 9, differs=BOTH), pair(1, 2)]).waits, "the outlier is known"
 
 
 @pytest.mark.parametrize(("outlier", "case"), [(0, (20, 10)), (1, (11, 21))])

@@ -199,6 +199,24 @@ def test_a_copy_has_whole_tensors_and_rows_of_a_worker() -> None:
     assert numerics.about({"a"}).fingerprints.end == 2
 
 
+def test_a_worker_has_fingerprints_until_its_newest_ones_of_both_kinds_are_evicted() -> None:
+    numerics = Numerics(BYTES, shares=True)
+    tables = WorkerNames([None, ("k", 0)], [None, (1, 3, 0)])
+    one, other = (numerics.producer(uuid, "api", lambda: tables, "") for uuid in "ab")
+    row = CheckedRecord(Tensor(1), (IN,), position=1, flags=ROWS).slots()
+    one.receive(CheckedRecord(Tensor(1), (IN,)).slots())
+    other.receive(CheckedRecord(Tensor(1), (IN,)).slots())
+    one.receive(row)
+    assert one.newest == (1, 1), "the whole tensor of the other worker does not count"
+    whole = room(BYTES // 2) // SLOTS
+    other.receive(records()[: whole * RECORD_BYTES])
+    assert numerics.extent("api").first > 1
+    assert numerics.holds(one)
+    other.receive(row * whole)
+    assert (numerics.extent("api", rows=True).first, numerics.holds(one), numerics.holds(other)) == (1, False, True)
+    assert numerics.about({"a"}).evicted == numerics.evicted == numerics.extent("api").first + 1
+
+
 def test_a_forgotten_service_loses_the_counts_of_its_rows() -> None:
     window = _reader.Fingerprints(BYTES, True)
     for _ in range(2):

@@ -16,15 +16,14 @@ from brickd.analysis.numerics.place_state import GroupVerdict
 from brickd.shm import _reader
 
 _CONTRADICTS = 3  # rows; two workers also differ from this number on
-_ENOUGH = 8  # rows without a difference that are enough to trust a pair of workers
 
 
 class RowPair(NamedTuple):
-    """Two workers at a site. The last four fields are pairs: one value for each worker.
+    """Two workers at a site. The last five fields are pairs: one value for each worker.
 
     Attributes:
         rows: the number of equal input rows that both workers had.
-        apart: the number of these rows where the workers have no output in common.
+        apart: for each worker, at how many of its newest 16 shared rows its last output is new to the other worker.
         far: for each worker, the number of rows with an output that is far from all outputs of the other worker.
         unlike_own: for each worker, the number of rows with two outputs of its own that are far from each other.
         newest: for each worker, fingerprints of both workers at its last row that was far, or else apart.
@@ -34,7 +33,7 @@ class RowPair(NamedTuple):
     one: int
     other: int
     rows: int
-    apart: int
+    apart: tuple[int, int]
     far: tuple[int, int]
     unlike_own: tuple[int, int]
     newest: tuple[tuple[int, int], tuple[int, int]]
@@ -75,8 +74,8 @@ def judge_pairs(pairs: Sequence[RowPair]) -> RowVerdict:
     """Judge the workers at a site.
 
     >>> none = ((0, 0), (0, 0))
-    >>> same = RowPair(1, 2, 9, 0, (0, 0), (0, 0), none, (False, False))
-    >>> other = [RowPair(0, peer, 9, 9, (9, 9), (0, 0), none, (True, True)) for peer in (1, 2)]
+    >>> same = RowPair(1, 2, 9, (0, 0), (0, 0), (0, 0), none, (False, False))
+    >>> other = [RowPair(0, peer, 9, (9, 9), (9, 9), (0, 0), none, (True, True)) for peer in (1, 2)]
     >>> judge_pairs([same]).group.other, judge_pairs([same, *other]).group.outliers
     (None, frozenset({0}))
     """
@@ -101,14 +100,13 @@ def judge_pairs(pairs: Sequence[RowPair]) -> RowVerdict:
     else:
         most = max(differing, key=_weight)
         outlier = most.one if most.differs[0] else most.other
-    unsure = [pair for pair in pairs if involved & set(pair[:2]) and not any(pair.differs)]
-    waits = not outliers and any(pair.rows < _ENOUGH or not pair.agree for pair in unsure)
+    waits = not outliers and any(involved & set(pair[:2]) and not any(pair.differs) for pair in pairs)
     against, other = most.example(outlier)
     return RowVerdict(nothing._replace(outliers=outliers, against=against, other=other), waits)
 
 
 def _weight(pair: RowPair) -> tuple[int, int]:
-    return sum(pair.far), pair.apart
+    return sum(pair.far), sum(pair.apart)
 
 
 def _majority(workers: Iterable[int], agreeing: Sequence[frozenset[int]]) -> frozenset[int]:

@@ -10,15 +10,11 @@
 
 /* ---- counting ------------------------------------------------------------- */
 
-static int have_common_output(const struct entry *one, size_t ones, const struct entry *other, size_t others)
+static int has_output(const struct entry *e, size_t count, uint64_t output)
 {
-    for (size_t i = 0, k = 0; i < ones && k < others;) { /* both lists are sorted by output */
-        const uint64_t a = one[i].fingerprint->output, b = other[k].fingerprint->output;
-        if (a == b)
+    for (size_t i = 0; i < count; i++)
+        if (e[i].fingerprint->output == output)
             return 1;
-        i += a < b;
-        k += b < a;
-    }
     return 0;
 }
 
@@ -83,7 +79,7 @@ static const struct entry *newest(const struct row_outputs *o)
     return found;
 }
 
-/* Counts the steps of a worker's entries with this output. */
+/* Counts the steps of a worker's entries with this far output. */
 static void count_steps(struct brick_row_pair *pair, int side, const struct entry *e, size_t count, uint64_t output)
 {
     for (size_t i = 0; i < count; i++) {
@@ -100,30 +96,64 @@ static void count_steps(struct brick_row_pair *pair, int side, const struct entr
     }
 }
 
+/* Keeps the fingerprint of a row, if it is one of the newest. */
+static void keep_recent(struct brick_row_pair *pair, int side, uint64_t number, int apart)
+{
+    uint64_t *recent = pair->recent[side];
+    uint32_t n = pair->recent_count[side];
+    if (n == BRICK_ROWS_RECENT && number < recent[n - 1] >> 1)
+        return;
+    if (n < BRICK_ROWS_RECENT)
+        n = ++pair->recent_count[side];
+    for (n--; n > 0 && recent[n - 1] >> 1 < number; n--)
+        recent[n] = recent[n - 1];
+    recent[n] = number << 1 | (uint64_t)apart;
+}
+
 /* Counts a row that two workers had. `counts` are the numbers of their entries, which begin at `of`. */
 static void count_pair(const struct brick_fingerprints *p, struct brick_row_pair *pair, const struct entry *const of[2],
                        const size_t counts[2])
 {
     const struct row_outputs outputs[2] = {outputs_of(of[0], counts[0]), outputs_of(of[1], counts[1])};
-    const int apart = !have_common_output(of[0], counts[0], of[1], counts[1]);
     pair->one = of[0]->worker;
     pair->other = of[1]->worker;
     pair->coarse = (uint32_t)brick_is_coarse(of[0]->fingerprint->dtype);
     pair->rows++;
-    pair->apart += (uint32_t)apart;
     for (int side = 0; side < 2; side++) {
         pair->unlike_own[side] += is_unlike_own(p, &outputs[side]);
-        const struct entry *far = far_output(p, &outputs[side], &outputs[!side]);
-        const struct entry *shown = far != NULL ? far : apart && pair->far[side] == 0 ? newest(&outputs[side]) : NULL;
-        const int is_first = far != NULL ? pair->far[side] == 0 : pair->apart == 1;
-        if (far != NULL || apart)
-            count_steps(pair, side, of[side], counts[side], (far != NULL ? far : newest(&outputs[side]))->fingerprint->output);
+        const struct entry *far = far_output(p, &outputs[side], &outputs[!side]), *last = newest(&outputs[side]);
+        const int apart = !has_output(of[!side], counts[!side], last->fingerprint->output);
+        const struct entry *shown = far != NULL ? far : apart && pair->far[side] == 0 ? last : NULL;
+        const int is_first_far = far != NULL && pair->far[side] == 0;
+        keep_recent(pair, side, last->number, apart);
+        if (far != NULL)
+            count_steps(pair, side, of[side], counts[side], far->fingerprint->output);
         pair->far[side] += far != NULL;
-        if (shown == NULL || (!is_first && shown->number <= pair->newest[side][side]))
+        if (shown == NULL || (!is_first_far && pair->shown[side] && shown->number <= pair->newest[side][side]))
             continue;
+        pair->shown[side] = 1;
         pair->newest[side][side] = shown->number;
         pair->newest[side][!side] = newest(&outputs[!side])->number;
     }
+}
+
+/* Decides whether a worker of a pair differs, after all rows were counted. */
+static void judge(const struct brick_fingerprints *p, struct brick_row_pair *pair, int side)
+{
+    const struct brick_kept_fingerprint *first = NULL;
+    int several = 0; /* steps in which it was apart */
+    for (uint32_t n = 0; n < pair->recent_count[side]; n++) {
+        const struct brick_kept_fingerprint *f = brick_fingerprints_at(p, pair->recent[side][n] >> 1);
+        if ((pair->recent[side][n] & 1) == 0)
+            continue;
+        pair->apart[side]++;
+        first = first != NULL ? first : f;
+        several |= f->steps || brick_fingerprint_step(f) != brick_fingerprint_step(first);
+    }
+    const int is_far = pair->far[side] >= BRICK_ROWS_FAR_MIN && pair->steps[side] > 1;
+    pair->differs[side] = is_far
+                          || (pair->coarse && several && pair->apart[side] >= BRICK_ROWS_APART_MIN
+                              && 8 * pair->apart[side] >= 7 * pair->recent_count[side]);
 }
 
 static struct brick_row_pair *pair_at(struct brick_row_pair *pairs, uint32_t one, uint32_t other)
@@ -131,9 +161,19 @@ static struct brick_row_pair *pair_at(struct brick_row_pair *pairs, uint32_t one
     return &pairs[(size_t)other * (other - 1) / 2 + one]; /* one < other */
 }
 
-/* Counts the entries of a site, sorted by row, context, worker and output. */
-static void count_site(const struct brick_fingerprints *p, struct brick_row_pair *pairs, const struct entry *e, size_t count)
+static size_t pairs_of(size_t workers)
 {
+    const size_t paired = workers < BRICK_ROW_WORKERS_MAX ? workers : BRICK_ROW_WORKERS_MAX;
+    return paired > 0 ? paired * (paired - 1) / 2 : 0;
+}
+
+/* Returns the pairs of workers by the entries of a site, which are sorted by row, context, worker and output. NULL if out of
+ * memory. */
+static struct brick_row_pair *count_site(const struct brick_fingerprints *p, const struct entry *e, size_t count, size_t workers)
+{
+    struct brick_row_pair *pairs = calloc(pairs_of(workers) + 1, sizeof *pairs);
+    if (pairs == NULL)
+        return NULL;
     for (size_t from = 0, end; from < count; from = end) {
         const struct brick_kept_fingerprint *first = e[from].fingerprint;
         for (end = from + 1; end < count && e[end].fingerprint->inputs == first->inputs
@@ -149,12 +189,10 @@ static void count_site(const struct brick_fingerprints *p, struct brick_row_pair
             }
         }
     }
-}
-
-static struct brick_row_pair *room_for(size_t workers)
-{
-    const size_t paired = workers < BRICK_ROW_WORKERS_MAX ? workers : BRICK_ROW_WORKERS_MAX;
-    return calloc(paired * paired / 2 + 1, sizeof(struct brick_row_pair));
+    for (size_t i = 0; i < pairs_of(workers); i++)
+        for (int side = 0; side < 2; side++)
+            judge(p, &pairs[i], side);
+    return pairs;
 }
 
 /* ---- in a comparison ------------------------------------------------------ */
@@ -175,7 +213,7 @@ static int do_differ(const struct brick_match *m, struct brick_row_pair *pairs, 
     if (most >= BRICK_ROW_WORKERS_MAX)
         return 0;
     const struct brick_row_pair *pair = pair_at(pairs, least, most);
-    return brick_row_differs(pair, 0) || brick_row_differs(pair, 1);
+    return pair->differs[0] || pair->differs[1];
 }
 
 /* Compares a row again. A member is within tolerance unless its worker differs from the reference's worker at this
@@ -205,9 +243,8 @@ int brick_rows_settle(struct work *w)
     for (size_t from = 0, i = 1, row = 0, site = 0; i <= w->entries_count; i++) {
         if (i < w->entries_count && w->entries[i].fingerprint->site == w->entries[from].fingerprint->site)
             continue;
-        struct brick_row_pair *pairs = row < m->rows_count && m->rows[row].site == site ? room_for(m->count) : NULL;
-        if (pairs != NULL)
-            count_site(w->p, pairs, w->entries + from, i - from);
+        const int has_rows = row < m->rows_count && m->rows[row].site == site;
+        struct brick_row_pair *pairs = has_rows ? count_site(w->p, w->entries + from, i - from, m->count) : NULL;
         for (; row < m->rows_count && m->rows[row].site == site; row++) {
             if (pairs == NULL)
                 return 0;
@@ -257,18 +294,15 @@ struct brick_row_pair *brick_row_pairs(const struct brick_fingerprints *p, uint3
             e[entries++] = (struct entry){.fingerprint = f, .number = n, .worker = f->worker};
     }
     uint32_t *numbers = e != NULL ? number_workers(e, entries, &workers) : NULL;
-    struct brick_row_pair *pairs = numbers != NULL ? room_for(workers) : NULL;
-    if (pairs != NULL) {
+    if (numbers != NULL)
         qsort(e, entries, sizeof *e, brick_match_by_input);
-        count_site(p, pairs, e, entries);
-        const size_t paired = workers < BRICK_ROW_WORKERS_MAX ? workers : BRICK_ROW_WORKERS_MAX;
-        for (size_t i = 0; i < paired * (paired > 0 ? paired - 1 : 0) / 2; i++) {
-            if (pairs[i].rows == 0)
-                continue;
-            pairs[found] = pairs[i];
-            pairs[found].one = numbers[pairs[i].one];
-            pairs[found++].other = numbers[pairs[i].other];
-        }
+    struct brick_row_pair *pairs = numbers != NULL ? count_site(p, e, entries, workers) : NULL;
+    for (size_t i = 0; pairs != NULL && i < pairs_of(workers); i++) {
+        if (pairs[i].rows == 0)
+            continue;
+        pairs[found] = pairs[i];
+        pairs[found].one = numbers[pairs[i].one];
+        pairs[found++].other = numbers[pairs[i].other];
     }
     free(e);
     free(numbers);

@@ -5,12 +5,13 @@
  * differ by rounding.
  *
  * An output of a worker is far if it differs by more than rounding from each output that the other worker has for the
- * same row. Two workers are apart at a row if they have no output in common.
+ * same row. A worker is apart at a row if the other worker never had its newest output for the row.
  *
  * A worker differs from another worker at a site if it has far outputs at BRICK_ROWS_FAR_MIN or more rows. A second
  * rule applies if the outputs are coarser than the sums of a kernel (bfloat16, float16), because another kernel changes
- * only few such outputs. Then two workers also differ if they are apart at BRICK_ROWS_APART_MIN or more rows, and at
- * seven eighths of the rows that both had. With both rules, the worker must have such rows in two steps.
+ * only few such outputs. It looks at the worker's newest BRICK_ROWS_RECENT rows that the other worker had, too, so rows
+ * before a fault do not hide it. The worker also differs if it is apart at BRICK_ROWS_APART_MIN or more of these rows,
+ * and at seven eighths of them. With both rules, the worker must have such rows in two steps.
  */
 #ifndef BRICKD_ROW_PAIRS_H
 #define BRICKD_ROW_PAIRS_H
@@ -19,28 +20,24 @@
 
 #define BRICK_ROWS_FAR_MIN 3u
 #define BRICK_ROWS_APART_MIN 8u
-#define BRICK_ROW_WORKERS_MAX 256u /* the most workers of a site that are paired; a pair takes 96 bytes */
+#define BRICK_ROWS_RECENT 16u
+#define BRICK_ROW_WORKERS_MAX 256u /* the most workers of a site that are paired; a pair takes 368 bytes */
 
 struct brick_row_pair {
     uint32_t one, other;    /* the two workers, the lower number first */
     uint32_t rows;          /* number of rows that both had */
-    uint32_t apart;         /* number of rows where they are apart */
+    uint32_t apart[2];      /* number of the newest rows where `one`, or `other`, is apart */
     uint32_t far[2];        /* number of rows where `one`, or `other`, has a far output */
     uint32_t unlike_own[2]; /* number of rows where two outputs of the same worker differ by more than rounding */
-    uint32_t steps[2];      /* number of steps in which the worker was far or apart, at most 2 */
+    uint32_t differs[2];    /* whether `one`, or `other`, differs from the other worker */
     uint32_t coarse;        /* whether the outputs are coarser than sums */
-    uint64_t first[2];      /* the first step in which the worker was far or apart */
+    uint32_t steps[2];      /* number of steps in which the worker was far, at most 2 */
+    uint32_t shown[2];      /* whether `newest` is set */
+    uint32_t recent_count[2]; /* number of entries of `recent` */
+    uint64_t first[2];      /* the first step in which the worker was far */
     uint64_t newest[2][2];  /* both fingerprints at the last row where `one`, or `other`, was far (else apart) */
+    uint64_t recent[2][BRICK_ROWS_RECENT]; /* the newest rows, newest first: twice the fingerprint, plus 1 if apart */
 };
-
-/* Returns whether `one` (side 0), or `other`, differs from the other worker. */
-static inline int brick_row_differs(const struct brick_row_pair *pair, int side)
-{
-    const int is_far = pair->far[side] >= BRICK_ROWS_FAR_MIN;
-    const int is_always = pair->coarse && pair->apart >= BRICK_ROWS_APART_MIN
-                          && 8 * (uint64_t)pair->apart >= 7 * (uint64_t)pair->rows;
-    return (is_far || is_always) && pair->steps[side] > 1;
-}
 
 /* Returns whether two outputs for one row differ by more than rounding. */
 int brick_rows_far(const struct brick_fingerprints *p, uint64_t one, uint64_t other);

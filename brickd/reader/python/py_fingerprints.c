@@ -467,7 +467,7 @@ static PyMethodDef fingerprints_methods[] = {
      "CONTENTS_MIN: too few to decide; 0: not two classes."},
     {"row_pairs", fingerprints_row_pairs, METH_VARARGS,
      "[(one, other, rows, apart, far, unlike_own, newest, differs)] for pairs of a service's workers at a site of rows; "
-     "the last four have a value for each worker (row_pairs.h)."},
+     "the last five have a value for each worker (row_pairs.h)."},
     {"match", (PyCFunction)(void (*)(void))fingerprints_match, METH_VARARGS | METH_KEYWORDS, "Compare workers."},
     {NULL, NULL, 0, NULL},
 };

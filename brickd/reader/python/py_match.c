@@ -209,10 +209,10 @@ static PyObject *pair_of(const struct brick_service_window *of, const struct bri
     for (int side = 0; side < 2; side++)
         for (int of_side = 0; of_side < 2; of_side++)
             newest[side][of_side] = brick_windows_number(of, pair->newest[side][of_side]);
-    return Py_BuildValue("(IIII(II)(II)((KK)(KK))(NN))", pair->one, pair->other, pair->rows, pair->apart, pair->far[0],
-                         pair->far[1], pair->unlike_own[0], pair->unlike_own[1], newest[0][0], newest[0][1], newest[1][0],
-                         newest[1][1], PyBool_FromLong(brick_row_differs(pair, 0)),
-                         PyBool_FromLong(brick_row_differs(pair, 1)));
+    return Py_BuildValue("(III(II)(II)(II)((KK)(KK))(NN))", pair->one, pair->other, pair->rows, pair->apart[0], pair->apart[1],
+                         pair->far[0], pair->far[1], pair->unlike_own[0], pair->unlike_own[1], newest[0][0], newest[0][1],
+                         newest[1][0], newest[1][1], PyBool_FromLong((long)pair->differs[0]),
+                         PyBool_FromLong((long)pair->differs[1]));
 }
 
 PyObject *fingerprints_row_pairs(PyObject *self, PyObject *args)
