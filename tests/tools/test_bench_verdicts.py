@@ -376,6 +376,20 @@ def test_a_skipped_cell_runs_again(tmp_path: Path) -> None:
     assert ran == [CELLS[0].key]
 
 
+def by_process(cell: Cell) -> dict[str, Any]:
+    return result() | {"cell": cell.key, "pid": os.getpid()}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_each_job_runs_cells_in_a_process_of_its_own(jobs: int, tmp_path: Path) -> None:
+    kept = begun(tmp_path / "kept", 5)
+    found = command.finish(CELLS, kept, by_process, command.line, jobs)
+    assert [each["cell"] for each in found] == [cell.key for cell in CELLS]
+    pids = {each["pid"] for each in found}
+    assert pids == {os.getpid()} if jobs == 1 else os.getpid() not in pids and len(pids) <= jobs
+    assert resumed(tmp_path / "kept", 5).results.keys() == {cell.key for cell in CELLS}
+
+
 def test_a_file_of_another_run_or_with_other_limits_is_not_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,10 @@ _SHOWN = 3  # texts of a row
 _ROWS = ("faulty_rows", "equal_history_rows", "equal_lineage_rows")
 
 
-def run(place: Workplace, quick: bool, seed: int | None = None, resume: bool = False, only: str = "*") -> Report:
-    """Run all unfinished trials, one after the other."""
+def run(
+    place: Workplace, quick: bool, seed: int | None = None, resume: bool = False, only: str = "*", jobs: int = 1
+) -> Report:
+    """Run all unfinished trials, `jobs` at a time."""
     if (why := not_installed()) is not None:
         row = {"case": "all", "goal": "found", "passed": None, "skipped": why}
         return Report("evidence", machine.facts(), [Table("evidence", "Faults", [row])])
@@ -38,7 +41,7 @@ def run(place: Workplace, quick: bool, seed: int | None = None, resume: bool = F
     cells = drawn(finished.seed, quick=quick, only=only)
     if not cells:
         raise SystemExit(f"--only {only}: no trial has such a name; one is {drawn(0, quick=quick)[0].key}")
-    return report(finish(cells, finished, lambda cell: _tried(cell, quick=quick), line), finished.seed)
+    return report(finish(cells, finished, partial(_tried, quick=quick), line, jobs), finished.seed)
 
 
 def _tried(cell: Cell, *, quick: bool) -> dict[str, Any]:

@@ -10,8 +10,11 @@ import importlib.util
 import secrets
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +39,7 @@ def run(place: Workplace, quick: bool, seed: int | None = None, resume: bool = F
     cells = drawn(finished.seed, quick=quick, only=only)
     if not cells:
         raise SystemExit(f"--only {only}: no cell has such a name; one is {drawn(0, quick=quick)[0].key}")
-    return report(finish(cells, finished, lambda cell: _tried(cell, quick=quick), line), finished.seed)
+    return report(finish(cells, finished, partial(_tried, quick=quick), line), finished.seed)
 
 
 def not_installed() -> str | None:
@@ -67,18 +70,32 @@ def finish(
     finished: FinishedCells,
     tried: Callable[[Cell], dict[str, Any]],
     line: Callable[[Mapping[str, Any]], str],
+    jobs: int = 1,
 ) -> list[dict[str, Any]]:
-    """Return the results of all cells; run unfinished ones. `line`: a result as progress."""
-    results = []
-    for number, cell in enumerate(cells, 1):
-        result = finished.results.get(cell.key)
-        if result is None:
-            progress(f"{number} of {len(cells)}: {cell.key}")
-            result = tried(cell)
-            finished.add(result)
-        progress(f"{number} of {len(cells)}: {cell.key}: {line(result)}")
-        results.append(result)
-    return results
+    """Return the results of all cells; run unfinished ones, `jobs` at a time. `line`: a result as progress."""
+    results = {cell.key: finished.results[cell.key] for cell in cells if cell.key in finished.results}
+    for result in results.values():
+        progress(f"{result['cell']}: {line(result)}")
+    for result in _run([cell for cell in cells if cell.key not in results], tried, jobs):
+        finished.add(result)
+        results[result["cell"]] = result
+        progress(f"{len(results)} of {len(cells)}: {result['cell']}: {line(result)}")
+    return [results[cell.key] for cell in cells]
+
+
+def _run(cells: Sequence[Cell], tried: Callable[[Cell], dict[str, Any]], jobs: int) -> Iterator[dict[str, Any]]:
+    """Yield the results of cells; more than one job: in the order of their ends, each job in a process of its own."""
+    begin = partial(_begun, tried)
+    if jobs == 1:
+        yield from map(begin, cells)
+        return
+    with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+        yield from (each.result() for each in as_completed([pool.submit(begin, cell) for cell in cells]))
+
+
+def _begun(tried: Callable[[Cell], dict[str, Any]], cell: Cell) -> dict[str, Any]:
+    progress(cell.key)
+    return tried(cell)
 
 
 def _tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
