@@ -1,4 +1,4 @@
-"""`scripts/bench agent`: a worker's cost of a span in time, instructions, memory, import."""
+"""`scripts/bench agent`: what a span costs a worker: time, instructions, memory, import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HELP = "spans against the compiled control and against other tools; memory; impo
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure; times first, while no other process of this run works."""
+    """Measure. Times come first, while no other process of this run works."""
     clock = place.ask("clock")
     compile_control(place.folder, clock)
     times = spans.timed(place, clock == cases.TSC, rounds=100 if quick else 400)

@@ -1,7 +1,8 @@
-"""Many queries to brickd in one interpreter: starting a verb takes ten times as long as its answer.
+"""Many queries to brickd in one interpreter, because starting a process takes ten times as long as the answer.
 
 As a module (`python -m benchmarks.asking`) it reads lines from stdin, each a JSON list of command lines, and prints for
-each line the list of their outputs. The verbs are the real ones, from their arguments to the JSON that they print.
+each line the list of their outputs. It runs the complete verbs, from the parsing of their arguments to the JSON that
+they print.
 """
 
 from __future__ import annotations

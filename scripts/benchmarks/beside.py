@@ -1,7 +1,7 @@
 """A valid worker that continuously submits work to a device and counts it.
 
-As a module (`python -m benchmarks.beside`) it prints a line when it records, and the number of starts for each line on
-stdin; it ends when stdin is closed.
+`python -m benchmarks.beside` prints a line when it begins to record. When it gets a line on stdin, it stops and prints
+the number of its deferred starts. It ends when stdin is closed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _STARTS, _PAUSE_SECONDS = 20, 0.01
 
 
 def main() -> None:
-    """Make about 2,000 starts a second: a ring of the usual size is full after two seconds."""
+    """Make about 2,000 deferred starts a second, which fill a ring of the default size in two seconds."""
     import brick_agent as brick
 
     if not brick.init(SERVICE):

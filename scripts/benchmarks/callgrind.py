@@ -1,7 +1,7 @@
 """Instructions per span, counted by callgrind: unlike times, they are repeatable.
 
-The result is the difference of two loop counts, so start and end do not count. It has no goal: it is a strict check
-against a longer record path.
+Each case runs with two loop counts. The result is the difference, so the start and the end of the process do not count.
+The number has no goal: it shows every instruction that is added to the recording of a span.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Our ways to record a span from Python, and the controls.
 
-Every case is defined once; the timed and the counted measurements select cases by name. `span_cases` opens a segment in
-this process and acts as its consumer, because the ring would be full after 4,096 spans. Other tools: `peers`.
+The measurements of time and of instructions select these cases by name. `span_cases` opens a segment in this process
+and consumes its records, because the ring would be full after 4,096 spans. The cases of other tools are in `peers`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ OFF_ENVIRONMENT = "with b: BRICKD=0"
 
 
 class _Consumer:
-    """The consumer of this process's segment."""
+    """Consumes the records of this process's own segment."""
 
     def __init__(self) -> None:
         self._fd = os.open(Path(_reader.DIRECTORY) / _core._segment_name(), os.O_RDWR)
         self._segment = Segment(_core._segment_name(), self._fd)
         self.clock = self._segment.header["clock"]
         self.slots = self._segment.header["span_slots"]
-        self.starts = self._segment.header["event_slots"] * 7 // 8  # the rest is reserved for ends
+        # deferred starts may fill only seven eighths of the event ring
+        self.starts = self._segment.header["event_slots"] * 7 // 8
 
     def make_room(self) -> None:
         """Consume all records in the rings."""
@@ -61,7 +62,7 @@ class _Consumer:
             os.pwrite(self._fd, b"".join(tails), _CONSUMER_OFFSET + 64 * lane)
 
     def ring_on(self) -> None:
-        """Make room in the span ring, and ask for spans in detail."""
+        """Make room in the span ring, and turn span detail on."""
         self.make_room()
         os.pwrite(self._fd, struct.pack("<I", _reader.CONTROL_SPANS), CONTROL_OFFSET)
 
@@ -70,7 +71,7 @@ class _Consumer:
         os.pwrite(self._fd, struct.pack("<I", _reader.CONTROL_OFF), CONTROL_OFFSET)
 
     def usual(self) -> None:
-        """Record without details, the default."""
+        """Record without span detail, as by default."""
         os.pwrite(self._fd, struct.pack("<I", 0), CONTROL_OFFSET)
 
 
@@ -81,7 +82,7 @@ def _opened() -> _Consumer:
 
 
 def agent_clock() -> int:
-    """The clock that the agent selected here: BRICK_CLOCK_*."""
+    """Return the clock that the agent selected on this machine, a BRICK_CLOCK_* number."""
     return _opened().clock
 
 
@@ -90,13 +91,14 @@ def _empty_case() -> Case:
 
 
 def span_cases() -> list[Case]:
-    """Our spans and the controls; the modules of control.c must be importable."""
+    """Return the cases of brickd's spans and the controls; the modules compiled from control.c must be importable."""
     consumer = _opened()
     b, outer = brick.brick("b"), brick.brick("outer")
 
     def started() -> int:
         consumer.make_room()
-        return (b.defer() & (1 << 48) - 1) - 1  # the work's id: the number of deferred starts before it
+        # the id of deferred work contains the number of deferred starts before it
+        return (b.defer() & (1 << 48) - 1) - 1
 
     control: Callable[[], object] = importlib.import_module("control_clock").brick
     return [
@@ -121,7 +123,7 @@ def span_cases() -> list[Case]:
 
 
 def off_cases() -> list[Case]:
-    """The remaining cost if BRICKD=0 was set before Python started."""
+    """Return the cases that measure the remaining cost if BRICKD=0 was set before Python started."""
     if os.environ.get("BRICKD") != "0":
         raise RuntimeError(f"BRICKD is {os.environ.get('BRICKD')!r}, expected '0'")
     return [Case(OFF_ENVIRONMENT, "with b: pass", {"b": brick.brick("b")}), _empty_case()]

@@ -31,7 +31,7 @@ def _anything(_: str) -> str:
 
 @dataclass(frozen=True)
 class Command:
-    """A command and the check of its output; `problem` returns what is wrong, or ""."""
+    """A command and the check of its output; `problem` returns what is wrong with the output, or ""."""
 
     name: str
     arguments: Sequence[str]
@@ -41,14 +41,14 @@ class Command:
 
 
 def names_a_worker(answer: str) -> str:
-    """Check the answer to a completion."""
+    """Check that a completion lists the name of a worker."""
     if any(line.startswith(f"plain,{SERVICE}/") for line in answer.splitlines()):
         return ""
     return f"no worker's name in the answer, expected plain,{SERVICE}/…: {' '.join(answer.split())[:60]!r}"
 
 
 def counts_all(answer: str) -> str:
-    """Check a status."""
+    """Check that a status counts all workers and bricks."""
     live = f"{WORKERS} live"
     return "" if live in answer else f"expected {live!r}: {answer[:60]!r}"
 
@@ -71,7 +71,7 @@ def run(place: Workplace, quick: bool) -> Report:
 
 
 def walls(place: Workplace, commands: Sequence[Command], rounds: int) -> list[dict[str, Any]]:
-    """The rows of commands; each round runs all of them, in a shuffled order."""
+    """Return a row for each command; each round runs all commands in a shuffled order."""
     times: dict[str, list[float]] = {command.name: [] for command in commands}
     problems: dict[str, str] = {}
     environment = {key: value for key, value in place.environment.items() if not key.startswith("PYTHON")}

@@ -1,4 +1,4 @@
-"""Print the clock that the agent selects, BRICK_CLOCK_*: the control must read the same."""
+"""Print the clock that the agent selects (a BRICK_CLOCK_* number): the control must read the same clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which case is compared with which, and the goals of BENCH.md for the ratios."""
+"""The pairs of cases that are compared, and the goal for the ratio of each pair."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ BRICKD = "brickd"
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A case, its reference, and the goal, if there is one."""
+    """A case, the reference case, and the goal for their ratio, if it has one."""
 
     case: str
     reference: str
     goal: Goal | None = None
-    needs_tsc: bool = False  # the goal holds only if the agent reads the time stamp counter
+    needs_tsc: bool = False  # the goal applies only if the agent reads the time stamp counter
     by: str = BRICKD
     note: str = ""
 

@@ -3,8 +3,9 @@
  *   contended SERVICE WORKERS SEED SLOW_WORKER PER_MILLE PINNED_CPU
  *
  * Each worker answers requests that come at random times: four bricks that compute for about 1 to 4 ms each. Each
- * duration is drawn: lognormal, 5 % wide. SLOW_WORKER computes longer by PER_MILLE in the second brick. With a
- * PINNED_CPU of 0 or more, it may use only that processor, and computes as long as the others.
+ * duration is drawn from a lognormal distribution with a width of 5 %. SLOW_WORKER computes longer by PER_MILLE in the
+ * second brick. If PINNED_CPU is 0 or more, SLOW_WORKER computes as long as the others, but may use only that
+ * processor.
  */
 #include "brick_agent.h"
 #include "crew.h"
@@ -20,7 +21,7 @@ static const double WIDTH = 0.05, PAUSE_MS = 60;
 
 static const struct {
     const char *name, *category;
-    double thousands; /* thousands of rounds; a round takes one to three nanoseconds */
+    double thousands; /* Computes for thousands of rounds; a round takes one to three nanoseconds. */
 } BRICKS[] = {{"attention", "Attention", 2000}, {"gemm", "FFN", 3000}, {"mlp", "FFN", 1500}, {"lm_head", "Other", 600}};
 
 enum { MANY = sizeof BRICKS / sizeof *BRICKS };
@@ -32,7 +33,7 @@ static double slowdown;
 static uint64_t seed, state;
 static volatile double sink;
 
-static double uniform(void) /* splitmix64, in (0, 1) */
+static double uniform(void) /* Returns a random number in (0, 1), by splitmix64. */
 {
     uint64_t z = state += UINT64_C(0x9E3779B97F4A7C15);
     z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -43,7 +44,7 @@ static double uniform(void) /* splitmix64, in (0, 1) */
 static void compute(double thousands)
 {
     double normal = sqrt(-2 * log(uniform())) * cos(TWO_PI * uniform());
-    double sum = sink; /* unknown to the compiler */
+    double sum = sink; /* volatile, so that the compiler cannot compute the result */
     for (uint64_t n = (uint64_t)(1000 * thousands * exp(WIDTH * normal)); n > 0; n--)
         sum = sum * 0.999999 + 0.000001;
     sink = sum;

@@ -1,9 +1,9 @@
-"""Workers on busy processors, one of them slow or pinned: does brickd name only this one?
+"""Does brickd name the slow or pinned worker, and no other worker, on busy processors?
 
-Each run is a service of four processes that answer requests at random times. One of them takes 2 × as long or 20 %
-longer in one brick, or may use only one processor, or none is slow. The services of a batch share the processors with
-`load` processes that only compute. Other work on this machine adds to the load, so the report also has the measured
-load.
+Each run is a service of four processes that answer requests at random times. In one kind of run, a worker takes twice
+as long in one brick. In others, it takes 20 % longer, or may use only one processor, or no worker is slow. The services
+of a batch share the processors with `load` processes that only compute. Other work on this machine adds to the load, so
+the report also has the measured load.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _GOALS: dict[tuple[Kind, int], Goal] = {
 }
 _FALSE = Goal(1)
 _PINNED_CPU = min(os.sched_getaffinity(0))
-_ON_PINNED = 4  # more processes that compute on that processor
+_ON_PINNED = 4  # busy processes on the processor of pinned workers
 _AGENT = Path(__file__).resolve().parents[2] / "agent"
 _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-pthread")
 _LOOK_SECONDS = 2.0
@@ -55,7 +55,7 @@ class Run:
     Attributes:
         slow: the number of the slow or pinned worker.
         named_s: the time from its start until it was named, with the right brick.
-        wrong: other reports.
+        wrong: reports that name another worker or brick.
     """
 
     service: str
@@ -71,7 +71,7 @@ class Run:
         return self.named_s is not None and self.named_s <= WITHIN_SECONDS
 
     def note(self, worker: str, brick: str, now: float) -> None:
-        """Record that a worker was named; an empty brick: it waits for a processor."""
+        """Record that a worker was named. An empty brick means that the worker waits for a processor."""
         right = {"pinned": "", "nobody slow": None}.get(self.kind, BRICK)
         if (worker, brick) != (f"{self.service}/{self.slow}", right):
             self.wrong.add(f"{worker} in {brick}" if brick else f"{worker} waits")
@@ -80,7 +80,7 @@ class Run:
 
 
 def table(place: Workplace, daemon: Running, runs: int) -> Table:
-    """Watch `runs` services of each kind at each load, one of each kind at a time."""
+    """Watch `runs` services of each kind at each load. One service of each kind runs at a time."""
     rows = []
     for load in LOADS:
         planned = plan(load, runs)
@@ -95,7 +95,7 @@ def table(place: Workplace, daemon: Running, runs: int) -> Table:
 
 
 def plan(load: int, runs: int) -> list[Run]:
-    """`runs` services of each kind, in turn."""
+    """Return `runs` services of each kind, in alternating order."""
     chance = random.Random(f"{_SEED} {load}")
     return [
         Run(f"load-{load}-{number}-{place}", kind, chance.randrange(WORKERS), chance.randrange(1 << 30))
@@ -122,7 +122,7 @@ def _watch(place: Workplace, daemon: Running, batch: Sequence[Run], load: int) -
 
 @contextmanager
 def _busy(load: int) -> Iterator[None]:
-    """Run `load` processes that compute anywhere, and some on the processor of pinned workers."""
+    """Run `load` busy processes on all processors, and some more on the processor of pinned workers."""
     loop = ("sh", "-c", "while :; do :; done")
     pinned = ("taskset", "-c", str(_PINNED_CPU), *loop)
     processes = [subprocess.Popen(command) for command in (*[loop] * load, *[pinned] * _ON_PINNED)]
@@ -137,7 +137,7 @@ def _busy(load: int) -> Iterator[None]:
 
 @contextmanager
 def _service(place: Workplace, run: Run) -> Iterator[Callable[[], None]]:
-    """The workers of a run; the function starts them."""
+    """Prepare the workers of a run; yield a function that makes them begin."""
     gcc = needs.tool("gcc", "Debian: gcc")
     sources = (Path(__file__).with_suffix(".c"), *sorted((_AGENT / "src").glob("[wf]*/*.c")))
     command: tuple[str | Path, ...] = (gcc, *_FLAGS, f"-I{_AGENT / 'include'}", *sources, "-lm")
@@ -154,7 +154,7 @@ def _service(place: Workplace, run: Run) -> Iterator[Callable[[], None]]:
 
 
 def row(runs: Sequence[Run], kind: Kind, load: int, loads: Sequence[float]) -> dict[str, Any]:
-    """The row of all runs of a kind."""
+    """Return the row of all runs of a kind."""
     named, wrong = sum(run.named for run in runs), sum(bool(run.wrong) for run in runs)
     seconds = [run.named_s for run in runs if run.named_s is not None]
     goal = _GOALS.get((kind, load))

@@ -10,7 +10,7 @@ _SOURCE = Path(__file__).with_name("control.c")
 
 
 def compile_control(folder: Path, clock: int) -> None:
-    """Put the modules `control_clock` and `control_empty` into a folder."""
+    """Compile the modules `control_clock` and `control_empty` into a folder."""
     for name, kind in (("control_clock", clock), ("control_empty", 0)):
         target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
         defined = (f"-DCONTROL_NAME={name}", f"-DCONTROL_CLOCK={kind}")

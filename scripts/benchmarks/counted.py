@@ -1,4 +1,4 @@
-"""Run a case under callgrind: `python -m benchmarks.counted CASE TIMES`; prints the clock."""
+"""The process that callgrind measures: `python -m benchmarks.counted CASE TIMES` runs a case and prints the clock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 /* crew.h - processes that prepare, begin together and end together.
  *
- * Prints how many are ready. They begin at the first byte on stdin, and end with stdin or with the process that forked
- * them.
+ * Prints the number of processes that are ready. They begin when the first byte arrives on stdin. They end when stdin
+ * closes, or when the process that forked them ends.
  */
 #ifndef CREW_H
 #define CREW_H
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Whether they must end; shared by all. */
+/* Tells all processes to end; in shared memory. */
 static atomic_int *over;
 
 /* Runs one process: `prepare` returns whether it is ready, `work` runs until `over`. */
@@ -23,18 +23,19 @@ static int crew_member(uint32_t number, const int ready[2], const int go[2], int
                        void (*work)(uint32_t))
 {
     char byte;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* even while it waits for another process */
+    /* the kernel ends this process with its parent, even while it waits for another process */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(ready[0]);
     close(go[1]);
     if (!prepare(number) || write(ready[1], ".", 1) != 1)
         return 1;
     close(ready[1]);
-    if (read(go[0], &byte, 1) == 0) /* every writer is gone: begin */
+    if (read(go[0], &byte, 1) == 0) /* the end of the pipe: all other processes are ready, so begin */
         work(number);
     return 0;
 }
 
-/* Forks the members, and waits for their end. Returns the exit code, in each process. */
+/* Forks the processes and waits until they end. Returns the exit code, also in each forked process. */
 static int crew(uint32_t members, int (*prepare)(uint32_t), void (*work)(uint32_t))
 {
     int ready[2], go[2];

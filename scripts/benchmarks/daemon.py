@@ -1,4 +1,4 @@
-"""`scripts/bench daemon`: the daemon's cost in time and memory, and that of reading rings."""
+"""`scripts/bench daemon`: the daemon's cost in time and memory, and the cost of reading rings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HELP = "the share of a core that the daemon takes, idle and under load; its memo
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure; the drain first, while no daemon of this run works."""
+    """Measure. The drain comes first, while no daemon of this run works."""
     windows = Windows(3, 1) if quick else Windows(5, 3)
     span = f"{windows.count} windows of {windows.seconds:g} s"
     drain = _drained(place, rounds=30 if quick else 100)

@@ -1,8 +1,8 @@
 """Silent faults in a worker's numbers: in a weight in memory, or in an operator's output.
 
-Owns: the faults, drawn from a seed, each with its truth: its worker, and the first tensor or run of an operator that
-differs. Must not know: brickd, how a fault is found. Invariants: an operator's inputs are never changed, so the
-difference is born in its output; all earlier outputs are equal.
+Owns: the faults, drawn from a seed. Each fault knows its worker, and the first tensor or operator run that differs.
+Must not know: brickd, how a fault is found. Invariants: a fault never changes the inputs of an operator, so the
+difference begins in its output; all earlier outputs are equal.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Kind(StrEnum):
 
 OF_WEIGHTS = (Kind.FLIP, Kind.SCALE, Kind.ZERO, Kind.NAN, Kind.SWAP)
 OF_OPERATORS = tuple(Kind)
-_ONCE = (Kind.FLIP, Kind.NAN)  # a transient fault: it happens in one run of the operator
+_ONCE = (Kind.FLIP, Kind.NAN)  # kinds of damage that happen only in one run of an operator
 
 _BITS = 32
 _FACTORS = (0.5, 0.9, 0.99, 1.01, 1.1, 2.0)
-# The dimension that the heads divide, and the number of complete sets of heads in it.
+# For each tensor with heads: the dimension that the heads divide, and how many sets of all heads it holds.
 _HEADS = {
     "attn.qkv.weight": (1, 3),
     "attn.out.weight": (0, 1),
@@ -64,13 +64,15 @@ class Change(NamedTuple):
 
 
 def flipped(flat: Array, index: int, bit: int) -> None:
-    """Flip a bit of one element in place, of any type; 0 is the lowest."""
+    """Flip one bit of one element in place, for any type of element; bit 0 is the lowest."""
     unsigned = np.dtype(f"u{flat.itemsize}")
     flat.view(unsigned)[index] ^= unsigned.type(1 << bit)
 
 
 def changed(x: Array, change: Change, heads: int, along: tuple[int, int] = (0, 1)) -> Array:
-    """A changed copy of a float32 tensor; `along`: dimension of the heads, repeats of all heads."""
+    """Return a changed copy of a float32 tensor; `along`: the dimension of the heads, and how many sets of heads it
+    holds.
+    """
     random, y = Random(change.seed), x.copy(order="C")
     match change.kind:
         case Kind.FLIP:
@@ -117,15 +119,16 @@ class WeightFault:
 
 @dataclass
 class OperatorFault:
-    """A damaged operator of one worker, once or permanently; a model runs its operators here.
+    """An operator of one worker that is damaged once or permanently. The model runs all its operators through this
+    object.
 
     Attributes:
         worker: its number.
         place: the first damaged run.
         change: the damage to its output.
         heads: the number of the model's heads.
-        born: the first run in which a bit changed, so far.
-        error: the difference there, divided by the length of worker 0's tensor, whichever worker is damaged.
+        born: the first run so far in which a bit changed.
+        error: the difference in that run, divided by the norm of worker 0's tensor.
     """
 
     worker: int
@@ -192,7 +195,7 @@ def drawn_for_a_weight(random: Random, workers: int, weights: Mapping[str, Array
 def drawn_for_an_operator(
     random: Random, workers: int, size: Size, moments: Sequence[tuple[int, int]]
 ) -> OperatorFault:
-    """Draw a fault of an operator with compared tensors, at one of these (step, position) pairs."""
+    """Draw a fault of an operator whose tensors are compared, at one of these (step, position) pairs."""
     change = drawn_change(random, OF_OPERATORS)
     only = {Kind.SWAP: (ROTARY, SCORES, MIX), Kind.SHIFT: (ROTARY,), Kind.DROP: (MLP_ADD,)}
     kernel = random.choice(only.get(change.kind, (*OF_A_LAYER, NORM)))

@@ -1,10 +1,10 @@
 """`scripts/bench divergence`: does brickd find a silent fault and its place?
 
-Also: are there false alarms, and does a recording reveal a server's prompts?
+It also counts false alarms, and tries to recover a server's prompts from recordings.
 
-Each run is a service of its own, whose workers are replicas of a small transformer. In half of the runs, one of them is
-damaged; only this program knows where. Each run of this program draws a new seed and prints it; the same seed draws the
-same damage.
+Each run is a service of its own, whose workers are replicas of a small transformer. In half of the runs, one replica is
+damaged; only this program knows which replica, and where. Each run of this program draws a new seed and prints it; the
+same seed draws the same damage.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from brickd.demo.transformer import OF_A_LAYER, drawn
 
 HELP = "replicas of a transformer, one of them silently damaged: found, located, no false alarms"
 
-RUNS, QUICK_RUNS = 1_000, 16  # damaged services of each class; the same number is healthy
-CONTENTS = 4  # one prompt more than a numeric class needs
-PROMPTS, QUICK_PROMPTS = 5, 1  # per worker: gives more than a million comparisons of healthy workers
+RUNS, QUICK_RUNS = 1_000, 16  # the number of damaged services in each class, and the number of healthy ones
+CONTENTS = 4  # different prompts: one more than brickd needs to learn a numeric class
+PROMPTS, QUICK_PROMPTS = 5, 1  # prompts of each worker, which give more than a million comparisons of healthy workers
 
-_AT_ONCE = 32  # services of two or three workers at a time: the daemon's window has no room for more
-_OF_FOUR = 8  # services of four workers at a time: they have the same number of fingerprints
-_BATCHES = 8  # batches under one daemon
-_CHECKED = SIZE.layers * len(OF_A_LAYER) + 1  # per step
-_COVERED = 0.9  # this share of the healthy workers' records must be compared; otherwise the run proves nothing
+_AT_ONCE = 32  # services of two or three workers at a time: the daemon's memory has no room for more fingerprints
+_OF_FOUR = 8  # services of four workers at a time, which have as many fingerprints
+_BATCHES = 8  # batches of services that one daemon observes
+_CHECKED = SIZE.layers * len(OF_A_LAYER) + 1  # fingerprints of one step
+_COVERED = 0.9  # the share of healthy workers' fingerprints that must be compared; below it, the run proves nothing
 _ERROR_MIN = 1e-6  # the smallest error that a sketch shows
 
 Verdicts = dict[str, list[Verdict]]
 
 
 def run(place: Workplace, quick: bool, seed: int | None = None) -> Report:
-    """Measure all classes; `seed`: None draws one."""
+    """Measure all classes. If `seed` is None, draw one."""
     seed = secrets.randbits(32) if seed is None else seed
     runs, prompts = (QUICK_RUNS, QUICK_PROMPTS) if quick else (RUNS, PROMPTS)
     progress(f"seed {seed}")
@@ -83,7 +83,7 @@ def _operators(place: Workplace, runs: int, prompts: int, seed: int) -> list[dic
         return drawn_for_an_operator(chance, 2, SIZE, MOMENTS)
 
     def ask(services: Sequence[str]) -> Verdicts:
-        # Report the size of any difference, however small.
+        # With no tolerance, brickd reports the size of every difference.
         run = of_kernels(place, services, "--by", "run", "--rtol", "0")
         return {"input": of_kernels(place, services, "--by", "input"), "run": run}
 
@@ -103,8 +103,9 @@ def _operators(place: Workplace, runs: int, prompts: int, seed: int) -> list[dic
 
 
 def _classes(place: Workplace, runs: int, prompts: int, seed: int) -> list[dict[str, Any]]:
-    """Two replicas next to two with another order of addition: these hide no divergence."""
-    least = round(_COVERED * 3 * runs * prompts * len(MOMENTS) * _CHECKED)  # all workers have a third of it
+    """Run services in which two of four replicas add in another order: this must not hide a divergence."""
+    # the required comparisons of the daemon; `brickd diff` must make at least a third of these
+    least = round(_COVERED * 3 * runs * prompts * len(MOMENTS) * _CHECKED)
     cases = {
         "input": ("same input: two replicas and two of another numeric class", Wanted(99.9, 99, least // 3)),
         "online": ("the same while they run; localised: kernel and layer", Wanted(99.9, 99, least)),
@@ -127,7 +128,7 @@ def _classes(place: Workplace, runs: int, prompts: int, seed: int) -> list[dict[
 def _tried(
     place: Workplace, trials: Sequence[Trial], ask: Callable[[Sequence[str]], Verdicts], at_once: int = _AT_ONCE
 ) -> dict[str, list[Trial]]:
-    """The trials with brickd's reports, by the class of evidence."""
+    """Return the trials with brickd's verdicts, by class of evidence."""
     done: dict[str, list[Trial]] = {}
     for several in batches(trials, at_once * _BATCHES):
         with running(place) as daemon:

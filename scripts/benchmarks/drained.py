@@ -1,7 +1,7 @@
 """Drain, record, read and copy a full span ring: `python -m benchmarks.drained ROUNDS TURN`.
 
-Draining 64 MiB takes longer than a time slice on a busy machine. So the times are processor time, with the kernel's
-part, not wall time.
+Draining 64 MiB takes longer than a time slice on a busy machine. So the times are processor time, including kernel
+time, not wall time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRITE_SHM = "record, its own thread: the spool into a file in /dev/shm"
 PREAD = "pread alone"
 MEMCPY = "memcpy"
 
-# Two threads record next to each other: the slower one limits the speed.
+# Two threads make a recording at the same time: the slower thread limits the speed.
 COMPARISONS = (
     Comparison(PREAD, DRAIN, Goal(0.70, at_least=True)),
     Comparison(MEMCPY, DRAIN),
@@ -60,7 +60,7 @@ def _ring(folder: Path) -> tuple[ctypes.CDLL, int]:
 
 @dataclass
 class _Ring:
-    """Drained in each round, with or without a spool that has room for everything."""
+    """A ring that is drained in each round, with or without a spool that has room for all records."""
 
     segment: int
     spool: _reader.Spool | None = None
@@ -88,7 +88,7 @@ class _Ring:
 
 @dataclass
 class _File:
-    """A new recording per round, from a full spool; the file is allocated during the write."""
+    """Writes a new recording in each round, from a full spool; the kernel allocates the file during the write."""
 
     segment: int
     spool: _reader.Spool
@@ -118,7 +118,7 @@ class _File:
 
 
 def cases(folder: Path) -> list[Case]:
-    """The drain, the recording, and their references; each runs once per round."""
+    """Return the cases of the drain and the recording, with their references; each runs once in a round."""
     native, segment = _ring(folder)
     spool = _reader.Spool(BYTES + (1 << 20))
     return [
@@ -132,7 +132,7 @@ def cases(folder: Path) -> list[Case]:
 
 
 def main() -> None:
-    """Measure; print the rows as JSON."""
+    """Measure, and print the rows as JSON."""
     rounds, turn = int(sys.argv[1]), int(sys.argv[2])
     cpu = pin(turn)
     times = measure(cases(Path.cwd()), rounds, seed=turn, clock=time.thread_time_ns)

@@ -11,7 +11,7 @@ HELP = "fingerprints of large and small tensors against reading them, FNV-1a and
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure, until each goal is met in one of three attempts."""
+    """Measure up to three times, until each goal is met in one attempt."""
     rounds = 8 if quick else 30
 
     def attempt(turn: int) -> list[dict[str, object]]:

@@ -1,7 +1,7 @@
 """The daemon's cost of a checksum: `python -m benchmarks.fingerprints_received ROUNDS`.
 
 The times are processor time: on a busy machine no process runs for long. All workers take turns and send the same
-number of fingerprints, into a full window, so each new one evicts another.
+number of fingerprints. The daemon's memory for fingerprints is full, so each new fingerprint evicts another.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ from brickd.analysis.numerics.watch_round import Roll
 from brickd.shm import _reader
 from brickd.shm.sites import WorkerNames
 
-GOAL = Goal(2.0)  # µs
+GOAL = Goal(2.0)  # processor time of one checksum, in µs
 SITES = 1_500
-_DRAINED = 512  # fingerprints of one worker per pass
-_FEW = 32  # rounds per worker, if a group has room for all workers
+_DRAINED = 512  # fingerprints of one worker in a pass
+_FEW = 32  # rounds of each worker, if a group of equal fingerprints has room for all workers
 _OF_A_ROUND = 1 << 15
 _FILLING = WINDOW_BYTES // 512
-_SITE, _OUTPUT, _INPUT = 8, 128, 256  # the positions in a checksum with one input
+_SITE, _OUTPUT, _INPUT = 8, 128, 256  # the byte offsets in the record of a checksum with one input
 
 
 class Case(NamedTuple):
-    """Workers, and the fingerprints of each: a function from a number to input and output."""
+    """The workers of a case, and a function that returns the input and the output of a worker's fingerprint by its
+    number.
+    """
 
     name: str
     workers: int
@@ -69,7 +71,7 @@ def fingerprints_received(place: Workplace, rounds: int) -> Table:
 
 
 def _drained(rounds: int) -> tuple[list[float], bytes]:
-    """The time of a fingerprint from a worker's ring to its reception; and one record."""
+    """Return the time from a worker's ring to the reception of a fingerprint, and one record."""
     x = np.zeros(4, np.float32)
     brick.checksum("k", x, input=x)
     times, records = [], b""
@@ -144,7 +146,7 @@ def _row(case: str, workers: int, drained: float, times: Sequence[float]) -> dic
 
 
 def main() -> None:
-    """Measure; prints the rows as JSON."""
+    """Measure, and print the rows as JSON."""
     rounds = int(sys.argv[1])
     times, record = _drained(rounds)
     rows = [_row(case.name, case.workers, min(times), _timed(case, record, rounds)) for case in CASES]

@@ -1,7 +1,7 @@
 """Many cheap workers: each records its bricks once, then waits for the end of the run.
 
-As a module (`python -m benchmarks.fleet WORKERS BRICKS`) it forks them, and prints how many have recorded when each has
-recorded or failed. They end with its stdin, even if the process that holds it is killed.
+`python -m benchmarks.fleet WORKERS BRICKS` forks the workers. When each has recorded or failed, it prints how many have
+recorded. The workers end when its stdin closes, even if the process at the other end is killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SERVICE = "api"
 
 @contextmanager
 def started(place: Workplace, command: Sequence[str], workers: int) -> Iterator[IO[bytes]]:
-    """Run a command that forks workers, prints their number, and ends with its stdin; yield it."""
+    """Yield the process of a command that forks workers, prints their number, and ends when its stdin closes."""
     process = subprocess.Popen(
         command, env=place.environment, cwd=place.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -64,11 +64,11 @@ def main() -> None:
             os.write(recorded, b".")
             os.close(recorded)
             os.read(0, 1)
-            return  # the regular exit, which removes the segment
+            return  # a normal exit removes the segment
         children.append(child)
     os.close(recorded)
     with open(ready, "rb") as pipe:
-        done = len(pipe.read())  # returns when every writer has ended
+        done = len(pipe.read())  # returns when every worker has closed its end of the pipe
     print(done, flush=True)
     for child in children:
         os.waitpid(child, 0)

@@ -1,7 +1,7 @@
-"""Workers that are forked from the process with the model, and obey commands in pipes.
+"""Workers that are forked from the process with the model, and execute commands from pipes.
 
 Owns: the forks, their pipes, commands and answers as lines of JSON. Must not know: models, what a command means.
-Invariants: a worker ends with its commands; the next command is sent after the answer.
+Invariants: a worker ends when its pipe of commands closes; the next command is sent after the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LINE_BYTES_MAX = 1 << 16
 
 
 def received(commands: int) -> dict[str, Any] | None:
-    """Wait for the next command; None: no further command comes."""
+    """Wait for the next command, and return it; None when the pipe is closed."""
     line = os.read(commands, _LINE_BYTES_MAX)
     command: dict[str, Any] | None = json.loads(line.splitlines()[0]) if line else None
     return command
@@ -30,7 +30,8 @@ def answer(answers: int, content: dict[str, Any]) -> None:
 
 
 def fork(work: Callable[[int, int, int], None], pipes: Sequence[str]) -> NoReturn:
-    """Fork a worker for each `READ,WRITE`; it gets its number and its ends. End with all of them."""
+    """Fork a worker for each `READ,WRITE`, which gets its number and these pipe ends; then wait until all have
+    ended."""
     ends = [(int(read), int(write)) for read, write in (each.split(",") for each in pipes)]
     every = {end for both in ends for end in both}
     children = [_forked(partial(work, number, *own), every - set(own)) for number, own in enumerate(ends)]
@@ -54,6 +55,6 @@ def _forked(work: Callable[[], None], foreign: set[int]) -> int:
 
 
 def _end(status: int) -> NoReturn:
-    """Run all exit handlers (they close the segment) without freeing torch's objects: 10 s."""
+    """Run all exit handlers, which close the segment, but do not free torch's objects, which would take 10 s."""
     atexit._run_exitfuncs()
     os._exit(status)

@@ -17,7 +17,7 @@ _STATUS = cli.COMMANDS[0]
 
 
 def held(place: Workplace, rounds: int) -> list[Table]:
-    """The tables with live workers only, and with as many dead workers."""
+    """Return the tables for live workers only, and for live workers and as many dead ones."""
     workers, bricks = cli.WORKERS, cli.BRICKS
     memory, walls = [], []
     with running(place) as daemon:
@@ -27,7 +27,7 @@ def held(place: Workplace, rounds: int) -> list[Table]:
             with fleet(place, workers, bricks):
                 daemon.drains(workers)
                 walls += [{"case": case} | row for row in cli.walls(place, (_STATUS,), rounds)]
-                memory.append(_memory(case, daemon))  # measured after the queries, which also take memory
+                memory.append(_memory(case, daemon))  # measure memory after the queries, because they also take memory
             daemon.settled()
     return [
         Table("memory", "Memory of the daemon and its checkpoint", memory),

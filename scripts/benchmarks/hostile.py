@@ -1,4 +1,4 @@
-"""`scripts/bench hostile`: the cost of hostile files for a daemon, a verb, an honest worker."""
+"""`scripts/bench hostile`: what hostile files cost a daemon, a verb and an honest worker."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _RESIDENT_MB, _STATUS_S, _LOST, _END_S = Goal(300), Goal(2), Goal(0), Goal(2)
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure; the segments first."""
+    """Measure; hostile segments come first."""
     seconds = 15 if quick else 60
     return Report("hostile", machine.facts(), [_sparse(place, seconds), _strangers(place, seconds)])
 
 
 @contextmanager
 def started(place: Workplace, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a module of ours that ends with its stdin."""
+    """Run a module of this package that ends when its stdin closes."""
     command = [sys.executable, "-m", *arguments]
     with subprocess.Popen(
         command, env=place.environment, cwd=place.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -71,7 +71,7 @@ def _strangers(place: Workplace, seconds: float) -> Table:
 
 
 def _beside(place: Workplace, title: str, seconds: float, then: Callable[[], None]) -> list[dict[str, Any]]:
-    """Measure the daemon's cost and an honest worker's losses, next to existing or new files."""
+    """Measure the daemon's cost and an honest worker's losses while hostile files exist or are created."""
     progress(title)
     with running(place) as daemon, started(place, "benchmarks.beside") as worker:
         _line(worker.stdout)

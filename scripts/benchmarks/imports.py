@@ -1,4 +1,4 @@
-"""The cost of `import brick_agent`: time in a new interpreter, modules it must not load."""
+"""The cost of `import brick_agent`: its time in a new interpreter, and which forbidden modules it loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The daemon's cost of saving while all deferred work changes, with as many dead workers."""
+"""The daemon's cost of saving its checkpoint while all deferred work changes, with as many dead workers as live
+ones."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ from benchmarks.report import Table
 from benchmarks.running import Running, running
 from benchmarks.workplace import Workplace, progress
 
-_RATES = (0, 2_000, 20_000)  # records per second of all workers together; a start and its finalize are two
+# records per second of all workers together; a deferred start and its finalize count as two
+_RATES = (0, 2_000, 20_000)
 _MB = 1_000_000
 
 
 def keeping(place: Workplace, windows: Windows) -> Table:
-    """A row for each rate, with its own daemon."""
+    """Return a row for each rate, measured with its own daemon."""
     rows = [_row(place, rate, windows) for rate in _RATES]
     title = (
         f"The cost of saving: {cli.WORKERS} workers that defer on {cli.BRICKS} bricks each, {cli.WORKERS} dead ones,"

@@ -1,6 +1,7 @@
 """The daemon's share of a core while workers record at a rate, and any loss of records.
 
-A row counts only if every record was read after the end of the workers. Otherwise, the row says how many were not.
+A row counts only if the daemon has read every record after the workers ended. Otherwise, the row shows how many records
+are missing.
 """
 
 from __future__ import annotations
@@ -18,25 +19,28 @@ from benchmarks.workplace import Workplace, progress
 from brickd.base.units import plural
 
 _SETTLES_SECONDS = 2.0
-_RATE_REACHED = 0.95  # share of the intended rate: below it, the machine limits the result, not the daemon
+# the share of the intended rate that must be reached; below it, the machine limits the result, not the daemon
+_RATE_REACHED = 0.95
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The measurement: `count` windows of `seconds`."""
+    """Measures `count` windows of `seconds`."""
 
     count: int
     seconds: float
 
     def of(self, daemon: Running) -> list[float]:
-        """The daemon's share of a core in each window, in percent, after it has settled."""
+        """Return the daemon's share of a core in each window, in percent. The first window begins when the load is
+        steady.
+        """
         time.sleep(_SETTLES_SECONDS)
         return [100 * share for share in daemon.shares(self.count, self.seconds)]
 
 
 @dataclass(frozen=True)
 class Load:
-    """Workers, and what they record."""
+    """The workers of a row, and what they record."""
 
     case: str
     workers: int
@@ -47,7 +51,7 @@ class Load:
 
     @property
     def wanted(self) -> int:
-        """The rate, rounded down to a multiple of the workers."""
+        """Return the rate, rounded down to a multiple of the number of workers."""
         return self.rate // self.workers * self.workers
 
 
@@ -69,14 +73,14 @@ def cost(place: Workplace, load: Load, windows: Windows) -> dict[str, Any]:
 
 
 def written(ledger: dict[str, Any], load: Load) -> int:
-    """The number of records of all workers."""
+    """Return the number of records of all workers."""
     if load.what == "spans":
         return int(ledger["spans"]["summarized"])
     return int(ledger["events"]["consumed"] + sum(ledger["events"]["dropped"].values()))
 
 
 def problem(ledger: dict[str, Any], load: Load) -> str:
-    """Return the losses, or ""."""
+    """Return what was lost as text, or ""."""
     if load.what == "spans" and not load.ring:
         return ""
     stream = ledger["details" if load.what == "spans" else "events"]

@@ -3,9 +3,10 @@
  *   lockstep SERVICE WORKERS SEED SLOW_WORKER SLOW_BRICK PER_MILLE
  *
  * A step is four bricks and a barrier. A brick waits until a deadline, as a host waits for its device, so many workers
- * fit on few processors. Each duration is drawn: lognormal, 3 % wide; one in a hundred is 20 % longer on average.
- * SLOW_WORKER's are longer by PER_MILLE in SLOW_BRICK. Other work on this machine would not delay a real device, so the
- * workers get a high priority if allowed. A worker with a segment is ready: see crew.h.
+ * fit on few processors. Each duration is drawn from a lognormal distribution with a width of 3 %; one in a hundred is
+ * 20 % longer on average. In SLOW_BRICK, the durations of SLOW_WORKER are longer by PER_MILLE. Other work on this
+ * machine would not delay a real device, so the workers get a high priority if allowed. A worker with a segment is
+ * ready: see crew.h.
  */
 #include "brick_agent.h"
 #include "crew.h"
@@ -31,7 +32,7 @@ enum { MANY = sizeof BRICKS / sizeof *BRICKS };
 
 struct shared {
     pthread_barrier_t barrier;
-    int last; /* set by one worker between two barriers, so all see it at the same step */
+    int last; /* One worker sets this between two barriers, so all workers see it at the same step. */
 };
 
 static struct shared *shared;
@@ -41,7 +42,7 @@ static int slow_brick;
 static double slowdown;
 static uint64_t seed, state;
 
-static double uniform(void) /* splitmix64, in (0, 1) */
+static double uniform(void) /* Returns a random number in (0, 1), by splitmix64. */
 {
     uint64_t z = state += UINT64_C(0x9E3779B97F4A7C15);
     z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -67,7 +68,7 @@ static void work(double ms)
     }
 }
 
-/* Whether all workers take another step. */
+/* Returns whether all workers take another step. */
 static int another(uint32_t worker)
 {
     if (worker == 0)

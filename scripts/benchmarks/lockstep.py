@@ -1,4 +1,4 @@
-"""Workers in C that take each step together, at most one slow: runs lockstep.c."""
+"""Workers in C that take each step together; at most one is slow. Runs lockstep.c."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Group:
     Attributes:
         service: its name.
         seed: the seed of the noise in its times.
-        slow: the slow worker, its brick, and the percentage; None: no worker is slow.
+        slow: the slow worker, its brick, and how much slower it is in percent; None: no worker is slow.
     """
 
     service: str
@@ -35,7 +35,7 @@ class Group:
 
 @contextmanager
 def lockstep(place: Workplace, group: Group) -> Iterator[Callable[[], None]]:
-    """The workers of a group; the function starts them."""
+    """Prepare the workers of a group; yield a function that makes them begin."""
     gcc = needs.tool("gcc", "Debian: gcc")
     sources = (Path(__file__).with_suffix(".c"), *sorted((_AGENT / "src").glob("[wf]*/*.c")))
     command: tuple[str | Path, ...] = (gcc, *_FLAGS, f"-I{_AGENT / 'include'}", *sources, "-lm")

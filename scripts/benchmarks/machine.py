@@ -1,4 +1,4 @@
-"""Facts about the machine, which a reader needs to judge the numbers."""
+"""Facts about the machine that a reader needs in order to judge the numbers."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def facts() -> dict[str, object]:
 
 
 def line(of: Mapping[str, object]) -> str:
-    """The facts as a caption of a picture."""
+    """Return the facts as the caption of a picture."""
     return f"{of['cpu_model']}, {of['cpus']} cores; Python {of['python']}, Linux {of['kernel']}."

@@ -1,6 +1,6 @@
 """The memory that a segment commits: the blocks of its file, after a worker has recorded.
 
-As a module it is that worker: `python -m benchmarks.memory THREADS PATHS on|off` prints bytes.
+`python -m benchmarks.memory THREADS PATHS on|off` is that worker, and prints the bytes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def main() -> None:
     if ring == "on":
         os.pwrite(segment, struct.pack("<I", _reader.CONTROL_SPANS), CONTROL_OFFSET)
     bricks = [brick(f"brick {number}") for number in range(paths)]
-    together = threading.Barrier(threads)  # if a thread ended, the next one would take its lane
+    # no thread may end before the others begin, because the next thread would take its lane
+    together = threading.Barrier(threads)
 
     def work() -> None:
         for b in bricks:

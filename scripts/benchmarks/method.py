@@ -1,10 +1,10 @@
-"""How times are compared on a shared machine with a varying speed (BENCH.md, Method).
+"""How times are compared on a shared machine with a varying speed.
 
 All cases run in one process, pinned to one processor, without the garbage collector, in rounds: each round runs a batch
 of each case in a shuffled order. The time of the empty loop in the same round is subtracted from a case's time, except
 for compiled loops, which do not run in the interpreter. Two cases are compared by the ratio of their minima and by the
-median of the rounds' ratios. A case that can count its records must have recorded all of them, because recording
-nothing costs nothing. Must not know: the cases.
+median of the rounds' ratios. If a case can count its records, it is valid only if it recorded all of them, because a
+case that records nothing looks cheap. Must not know: the cases.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A statement, the names it uses, and untimed code around a batch of it."""
+    """A statement, the names that it uses, and untimed code before and after a batch of runs."""
 
     name: str
     statement: str = "pass"
@@ -45,11 +45,11 @@ class Case:
     before: Callable[[], object] = _nothing
     after: Callable[[], object] = _nothing
     batch_max: int = 1 << 20
-    native: Callable[[int], object] | None = None  # instead of the statement: a compiled loop that takes a count
-    recorded: Callable[[], int] | None = None  # the number of records; called once, at the end
+    native: Callable[[int], object] | None = None  # a compiled loop that takes a count, used instead of the statement
+    recorded: Callable[[], int] | None = None  # returns the number of records; called once, at the end
 
     def compiled(self, clock: Clock = time.perf_counter_ns) -> Callable[[int], int]:
-        """A function that runs the statement a number of times and returns the nanoseconds."""
+        """Return a function that runs the statement a number of times and returns the nanoseconds."""
         timed = self._statement(clock) if self.native is None else _timed(self.native, clock)
 
         def run(count: int) -> int:
@@ -68,8 +68,8 @@ class Case:
         return lambda count: batch(itertools.repeat(None, count), clock, *values)
 
     def batch(self, run: Callable[[int], int]) -> int:
-        """The number of runs in a batch."""
-        run(min(1000, self.batch_max))  # the interpreter specializes, and the caches warm up
+        """Return the number of runs in a batch."""
+        run(min(1000, self.batch_max))  # lets the interpreter specialize its bytecode and fills the caches
         trial = min(200, self.batch_max)
         each = min(run(trial) for _ in range(5)) / trial
         return max(1, min(self.batch_max, int(BATCH_NS / each)))
@@ -97,19 +97,19 @@ class Times:
         return [0.0] * len(empty) if name in self._native else empty
 
     def costs(self, name: str) -> list[float]:
-        """The cost in each round, without the loop."""
+        """Return the cost in each round, without the loop."""
         return [ns - loop for ns, loop in zip(self._rounds[name], self._loop(name), strict=True)]
 
     def least(self, name: str) -> float:
-        """The cost in the best round."""
+        """Return the cost in the best round."""
         return min(self._rounds[name]) - min(self._loop(name))
 
     def median(self, name: str) -> float:
-        """The cost in the median round."""
+        """Return the cost in the median round."""
         return statistics.median(self.costs(name))
 
     def ratio_of_min(self, name: str, reference: str) -> float:
-        """The best round divided by the reference's best."""
+        """Return the best round divided by the best round of the reference."""
         return self.least(name) / self.least(reference)
 
     def ratio_median(self, name: str, reference: str) -> float:
@@ -118,7 +118,7 @@ class Times:
 
 
 def pin(turn: int) -> int:
-    """Pin this process to one processor, a different one at each turn; return its number."""
+    """Pin this process to one processor, a different one in each attempt; return its number."""
     allowed = sorted(os.sched_getaffinity(0))
     cpu = allowed[-1 - turn % len(allowed)]
     os.sched_setaffinity(0, {cpu})

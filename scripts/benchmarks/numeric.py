@@ -1,6 +1,6 @@
-"""The fingerprint of float32 in numpy, as fast as possible: a peer of ours.
+"""The fingerprint of float32 in numpy, as fast as possible, to compare with the one in C.
 
-In pieces that fit into a cache; blocks with the same rotation are added up by a matrix product.
+It works on pieces that fit into a cache. A matrix product adds up blocks with the same rotation.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_PIECE = 1 << 16  # elements
+_PIECE = 1 << 16  # elements in a piece
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 _CONSTANTS = (np.cbrt(_PRIMES) % 1 * 2**32).astype(np.uint32)
 _LANES = np.arange(16, dtype=np.uint32)
@@ -21,7 +21,7 @@ Words = npt.NDArray[np.uint64]
 
 
 def splitmix64(x: Words) -> Words:
-    """The mixing function, in place."""
+    """Apply the mixing function splitmix64 in place."""
     x += np.uint64(0x9E3779B97F4A7C15)
     x ^= x >> np.uint64(30)
     x *= np.uint64(0xBF58476D1CE4E5B9)

@@ -2,8 +2,8 @@
  *
  *   paced WORKERS RATE BRICKS spans|deferred
  *
- * RATE: records per second of each worker; deferred: a start and its finalize are two. A worker with a segment is
- * ready: see crew.h.
+ * RATE is the number of records per second of each worker; a deferred start and its finalize count as two records. A
+ * worker with a segment is ready: see crew.h.
  */
 #include "brick_agent.h"
 #include "crew.h"
@@ -15,8 +15,8 @@
 #define SECOND UINT64_C(1000000000)
 #define PERIOD_NS (SECOND / 200)
 
-/* A delayed worker catches up at most this number of bursts: if more made a ring overflow, this would say nothing about
- * its consumer. */
+/* The most bursts that a delayed worker makes at once to catch up. More could make a ring overflow, which would not be
+ * the consumer's fault. */
 #define MADE_GOOD 4u
 
 enum { BRICKS_MAX = 1024 };
@@ -58,14 +58,15 @@ static void work(uint32_t worker)
     for (uint64_t turn = 1; !atomic_load(over); turn++) {
         sleep_until(began + turn * PERIOD_NS);
         uint64_t due = (now() - began) * rate / SECOND, burst = rate * PERIOD_NS / SECOND + 1;
-        if (due > done + MADE_GOOD * burst) /* `done` may exceed `due` by one: a start and its finalize */
+        /* `done` may exceed `due` by one, because a start and its finalize are recorded together */
+        if (due > done + MADE_GOOD * burst)
             done = due - MADE_GOOD * burst;
         while (done < due)
             done += record(number++);
     }
 }
 
-/* Whether there is a segment with all names. */
+/* Returns whether the segment is open and has all names. */
 static int prepare(uint32_t worker)
 {
     char name[16];

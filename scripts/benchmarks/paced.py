@@ -20,7 +20,7 @@ _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-pthread")
 
 @contextmanager
 def paced(place: Workplace, workers: int, rate: int, what: What, bricks: int = BRICKS) -> Iterator[Callable[[], None]]:
-    """Workers that record at a rate, all together; the function starts them."""
+    """Prepare workers that together record at a rate; yield a function that makes them begin."""
     gcc = needs.tool("gcc", "Debian: gcc")
     sources = (Path(__file__).with_suffix(".c"), *sorted((_AGENT / "src").glob("[wf]*/*.c")))
     include = f"-I{_AGENT / 'include'}"

@@ -1,6 +1,6 @@
 """Matrices whose products are added in another order, as by a compiled kernel.
 
-Owns: the order of additions. Must not know: which code multiplies. Invariant: only rounding differs.
+Owns: the order of additions. Must not know: the code that multiplies. Invariant: only rounding differs.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-PART = 16  # rows that are added up at a time
+PART = 16  # the number of rows that are added up at a time
 
 
 class InParts(np.ndarray[Any, Any]):
-    """A matrix that is multiplied a few rows at a time; otherwise a plain array."""
+    """An array whose matrix products are computed a few rows at a time."""
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **how: Any) -> Any:
         plain = [each.view(np.ndarray) if isinstance(each, InParts) else each for each in inputs]
@@ -32,7 +32,7 @@ class InParts(np.ndarray[Any, Any]):
 
 
 def in_parts(weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the same weights; those that multiply rows become InParts."""
+    """Return the same weights, with every matrix that multiplies rows as InParts."""
     return {
         name: weight.view(InParts) if weight.ndim == 2 and not name.startswith("embed") else weight
         for name, weight in weights.items()

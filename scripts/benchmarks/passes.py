@@ -1,8 +1,8 @@
-"""One attempt: forward passes in each sync mode: `python -m benchmarks.passes ROUNDS TURN`.
+"""One attempt to time forward passes in each sync mode: `python -m benchmarks.passes ROUNDS TURN`.
 
-The model is the demo's, in numpy, with its real arithmetic; its own spans are in all passes. There is no device: the
-sync function waits like that of an idle device. So the figures do not include lost overlap between a device and its
-host: a mode that waits often looks cheaper here than it is.
+The model is the demo's model in numpy, with its real arithmetic. All passes include the model's own spans. There is no
+device: the sync function waits as if the device were idle. With a real device, each wait also stops the device, so a
+mode that waits often looks cheaper here than it is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _CONTEXT = 64
 PREFILL, DECODE = "prefill", "decode"
 ROWS = {PREFILL: 64, DECODE: 1}
 NO_SYNC = "no sync"
-# The predecessor's claims, in percent; it does not say of what. Here, even two equal passes differ by some percent.
+# The overhead that the older profiler claims, in percent. Its documentation does not name the load. In this benchmark,
+# even two equal passes differ by some percent.
 _CLAIMS = {"Immediate": 200, "PerLayer": 20, "Deferred": 5, "Off": 0}
 _EQUAL = 0.02
 
@@ -65,7 +66,7 @@ def wait() -> None:
 
 
 class Hooked:
-    """Operators under a profiler: each is a brick, and each layer a scope."""
+    """Runs the model's operators under a profiler: each operator is a brick, and each layer is a scope."""
 
     def __init__(self, profiler: brick.BrickProfiler) -> None:
         self._profiler = profiler
@@ -96,7 +97,7 @@ class Hooked:
 
 
 def cases() -> list[Case]:
-    """Passes without a profiler, and passes in each mode."""
+    """Return the cases: passes without a profiler, and passes in each mode."""
     weights = drawn(SIZE, seed=1)
     made = []
     for kind, rows_ in ROWS.items():
@@ -124,7 +125,7 @@ def _case(name: str, model: Model, rows_: int, hooked: Hooked | None) -> Case:
 
 
 def main() -> None:
-    """Measure; prints the rows as JSON."""
+    """Measure, and print the rows as JSON."""
     rounds, turn = int(sys.argv[1]), int(sys.argv[2])
     cpu = pin(turn)
     times = measure(cases(), rounds, seed=turn)

@@ -1,4 +1,4 @@
-"""The times as a picture: a bar per row, nanoseconds on a logarithmic axis.
+"""A picture of the times: a bar for each row, with nanoseconds on a logarithmic axis.
 
 Must not know: methods of measurement.
 """
@@ -13,7 +13,8 @@ from brickd.cli import svg as drawing
 
 _OURS = "brickd"
 _WIDTH, _ROW, _TOP, _MARGIN = 960, 22, 64, 16
-_BY, _CASE, _LEFT, _RIGHT = 16, 166, 470, 830  # where the columns of text begin, and where the bars begin and end
+# x positions: the two columns of text, and the beginning and the end of the bars
+_BY, _CASE, _LEFT, _RIGHT = 16, 166, 470, 830
 _CAPTION = 18
 
 _STYLE = """
@@ -22,7 +23,7 @@ _STYLE = """
 
 
 def svg(title: str, rows: Sequence[Mapping[str, Any]], facts: Mapping[str, object]) -> str:
-    """The picture, cheapest first; skipped rows are named below it."""
+    """Return the picture, with the cheapest row first; skipped rows are listed below it."""
     measured = sorted((row for row in rows if row["skipped"] is None), key=lambda row: row["ns_min"])
     captions = _captions(title, rows, facts)
     bottom = _TOP + _ROW * len(measured)

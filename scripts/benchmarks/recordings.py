@@ -17,12 +17,12 @@ from brickd.recording.file_index import FileIndex
 from brickd.recording.replay import opened
 from brickd.shm import records
 
-_WEIGHT = 8  # the flag of a weight, which has no kernel
+_WEIGHT = 8  # the flag of a weight's record, which belongs to no kernel
 
 
 @contextmanager
 def recording(place: Workplace, name: str, *options: str) -> Iterator[Path]:
-    """Record the workers during the context; the file is complete at its end."""
+    """Record the workers inside the `with` block; the file is complete at the end of the block."""
     file = place.folder / f"{name}.brick"
     process = subprocess.Popen(
         [sys.executable, "-m", "brickd", "record", "-o", str(file), *options],
@@ -45,7 +45,7 @@ def recording(place: Workplace, name: str, *options: str) -> Iterator[Path]:
 
 
 def checksums(file: Path, name: str) -> list[dict[str, Any]]:
-    """The checksums of a recorded worker, in the order in which they were sent."""
+    """Return the checksums of a recorded worker, in the order in which they were sent."""
     with opened([str(file)]) as world, open_recording(str(file)) as form:
         (worker,) = (each for each in world.survey().workers if each.name == name)
         return [

@@ -1,8 +1,8 @@
 """Try to recover a server's prompts from a recording of its checksums.
 
-The attacker has the same weights, and records the results of each token of the vocabulary: the token nearest to the
-recorded values is the guess. The attack uses all data of a recording about a tensor. For comparison, the table shows
-what equal checksums reveal to an attacker who knows the frequency of each token.
+The attacker has the same weights, and records the results of each token of the vocabulary. The guess is the token whose
+results are nearest to the recorded values. The attack uses all data of a recording about a tensor. For comparison, the
+table shows what equal checksums reveal to an attacker who knows the frequency of each token.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from brickd.demo.transformer import drawn
 
 _TOKENS, _QUICK_TOKENS = 1_024, 256
 _VOCABULARY = range(SIZE.vocabulary)
-_TIMES = 4  # the factor of requests if tokens have their real frequencies
+_TIMES = 4  # the factor for the number of requests if tokens have realistic frequencies
 _WORKS_PERCENT = 95.0
-_DEVIATIONS = 4.0  # beyond chance: one run of thirty thousand
-_PLACES, _NUMBERS, _L2 = 16, 6, 1  # of a sketch; of a tensor's statistics, and the index of its norm
+_DEVIATIONS = 4.0  # standard deviations beyond chance: chance exceeds this in one run of 30,000
+# the numbers in a sketch; the numbers in the statistics of a tensor, and the index of its norm
+_PLACES, _NUMBERS, _L2 = 16, 6, 1
 _EMBEDDED = 1  # the first recorded input: the token's embedding
-_ROUNDED = 2.5e-7  # a place is a float32
+_ROUNDED = 2.5e-7  # the relative rounding error of a sketch's number, which is a float32
 Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The records of requests of one token each, a row per request.
+    """The records of requests of one token each, with a row for each request.
 
     Attributes:
         checksums: the checksums of all tensors, with the service's key.
@@ -71,7 +72,7 @@ class Recorded:
 
 
 def _numbers(tensor: Mapping[str, Any]) -> Sequence[float]:
-    # A hash in two halves: each shows only equality, and an equal half counts as near.
+    # Each hash becomes two numbers. Only equality matters: two equal numbers count as near.
     fnv1a = tensor.get("fnv1a") or 0
     statistics = (tensor[name] or 0.0 for name in ("mean", "l2", "min", "max"))
     return *statistics, fnv1a >> 32, fnv1a & 0xFFFF_FFFF
@@ -91,7 +92,7 @@ def by_sketches(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
 
 
 def by_statistics(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
-    """Return for each request the token with the nearest values that need no key."""
+    """Return for each request the token with the nearest statistics, which need no key."""
     return _nearest(seen.statistics, known.statistics)
 
 
@@ -101,7 +102,7 @@ def by_norms(seen: Recorded, known: Recorded) -> NDArray[np.int64]:
     usable = (found > 0).all(axis=0) & (norms > 0).all(axis=0) & (own > 0).all(axis=0)
     if not usable.any():
         return np.zeros(len(found), np.int64)
-    # The attacker's own sketches show the errors of the estimates, and their correlation.
+    # From the sketches of known tokens, the attacker learns the errors of the estimates and their correlation.
     off = np.log(own[:, usable] / norms[:, usable])
     whitening = np.linalg.cholesky(np.linalg.inv(np.cov(off.T) + 1e-4 * np.eye(off.shape[1])))
     return _closest(np.log(found[:, usable]) @ whitening, (np.log(norms[:, usable]) + off.mean(axis=0)) @ whitening)
@@ -113,10 +114,10 @@ def _sketched(of: Recorded) -> Matrix:
 
 
 def by_any_key(seen: Recorded, _: Recorded) -> NDArray[np.int64]:
-    """Return for each request the token whose embedding best explains the first sketch; any key.
+    """Return for each request the token whose embedding best explains the first sketch, under any key.
 
-    A place is the sum of one element of each block, with any sign. So a sum over two of the four blocks must equal one
-    over the other two.
+    Each number of a sketch is the sum of one element of each block, with unknown signs. So a sum of elements of two of
+    the four blocks must equal the number minus a sum of elements of the other two.
     """
     sketches = seen.sketches[:, _PLACES * _EMBEDDED : _PLACES * (_EMBEDDED + 1)]
     sums = [_sums_of_halves(embedding) for embedding in drawn(SIZE, SEED)["embed_tokens.weight"].astype(np.float64)]
@@ -129,7 +130,7 @@ def _sums_of_halves(embedding: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _made_of(places: Matrix, some: Matrix, others: Matrix) -> int:
-    """Return the number of places before the first one that is no sum of one number of each."""
+    """Return how many numbers come before the first that is not the sum of one number from each set."""
     for number, place in enumerate(places):
         wanted = place - some
         at = np.searchsorted(others, wanted)
@@ -140,7 +141,7 @@ def _made_of(places: Matrix, some: Matrix, others: Matrix) -> int:
 
 
 def by_frequency(seen: Recorded, commonest: Sequence[int]) -> NDArray[np.int64]:
-    """Return for each request a token that is as frequent as its checksums."""
+    """Return for each request a token that is as frequent as the request's checksums."""
     found, which, counts = np.unique(seen.checksums[:, _EMBEDDED], return_inverse=True, return_counts=True)
     rank = np.empty(len(found), np.int64)
     rank[np.argsort(-counts, kind="stable")] = np.arange(len(found))
@@ -149,7 +150,7 @@ def by_frequency(seen: Recorded, commonest: Sequence[int]) -> NDArray[np.int64]:
 
 def _nearest(seen: Matrix, known: Matrix) -> NDArray[np.int64]:
     spread = known.std(axis=0)
-    usable = spread > 0  # values that are equal for all tokens distinguish none
+    usable = spread > 0  # values that are equal for all tokens do not distinguish tokens
     return _closest(seen[:, usable] / spread[usable], known[:, usable] / spread[usable])
 
 
@@ -167,7 +168,7 @@ _KEYLESS: dict[str, Attack] = {
 
 
 def recovery(place: Workplace, quick: bool, seed: int) -> Table:
-    """Attack recordings that users make or share, and one with all sites and a known key."""
+    """Attack recordings that users make or share, and a recording with all sites and a known key."""
     chance = random.Random(seed)
     asked = [chance.randrange(SIZE.vocabulary) for _ in range(_QUICK_TOKENS if quick else _TOKENS)]
     theirs, ours = (_with(place, BRICKD_STATE_DIR=str(place.folder / whose)) for whose in ("theirs", "ours"))
@@ -191,7 +192,9 @@ def recovery(place: Workplace, quick: bool, seed: int) -> Table:
 
 
 def _of_a_skewed_corpus(place: Workplace, chance: random.Random, requests: int, seed: int) -> list[dict[str, Any]]:
-    """The recovery if the n-th token has frequency 1/n: inevitable, so without a goal."""
+    """Attack recordings in which the n-th token has frequency 1/n; this recovery cannot be prevented, so it has no
+    goal.
+    """
     commonest = chance.sample(_VOCABULARY, SIZE.vocabulary)
     shares = [1 / rank for rank in range(1, SIZE.vocabulary + 1)]
     asked = chance.choices(commonest, shares, k=_TIMES * requests)
@@ -237,6 +240,6 @@ def _row(case: str, recovered: int, tried: int, *, works: bool, seed: int) -> di
 
 
 def at_chance(recovered: int, tried: int, vocabulary: int) -> bool:
-    """Return whether guessing would be right as often."""
+    """Return whether random guesses would be right as often."""
     expected = tried / vocabulary
     return recovered <= expected + _DEVIATIONS * math.sqrt(expected) + 1

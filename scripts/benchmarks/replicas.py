@@ -1,8 +1,8 @@
 """Services of forked replicas of a small transformer; at most one replica has a fault.
 
-As a module (`python -m benchmarks.replicas PLAN REPORTS`) it forks the workers of the services in the file PLAN, lets a
-few work at a time, and prints how many have finished. Afterwards, the file REPORTS has the result of each worker. The
-workers run until stdin closes.
+`python -m benchmarks.replicas PLAN REPORTS` forks the workers of the services in the file PLAN, lets a few work at a
+time, and prints how many have finished. Then it writes the result of each worker into the file REPORTS. The workers run
+until stdin closes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SEED = 1  # the seed of the weights, which all services share
 PROMPT, STEPS = 16, 5
 MOMENTS = [(0, 0), *((step, PROMPT - 1 + step) for step in range(1, STEPS))]
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_STEP_SLOTS = 512  # one step needs at most this number of slots
+_STEP_SLOTS = 512  # the most slots that one step needs
 _LOOK_SECONDS = 0.002
 
 
@@ -45,9 +45,9 @@ class Service:
         name: the name of the service.
         workers: their number.
         prompts: the prompts of each worker, one after the other.
-        steps: per answer.
+        steps: the number of steps for each answer.
         fault: the fault of one worker.
-        split: the workers that add up each product of matrices in parts.
+        split: the workers that add up each matrix product in parts.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Report(NamedTuple):
         service: its service.
         worker: its number.
         struck: whether its fault changed a bit, and the first change was at the planned place.
-        error: the error of the operator there, divided by the length of worker 0's tensor.
+        error: the error of the operator there, divided by the norm of worker 0's tensor.
         tokens: its answers.
     """
 
@@ -78,7 +78,7 @@ class Report(NamedTuple):
 
 @contextmanager
 def replicas(place: Workplace, services: Sequence[Service]) -> Iterator[list[Report]]:
-    """Run the workers of some services; yields when all have finished, and keeps them alive."""
+    """Run the workers of some services; yield when all have finished, and keep them alive."""
     plan, reports = place.folder / "plan", place.folder / "reports"
     plan.write_bytes(pickle.dumps(list(services)))
     reports.write_bytes(b"")
@@ -89,12 +89,12 @@ def replicas(place: Workplace, services: Sequence[Service]) -> Iterator[list[Rep
 
 
 def read(content: bytes) -> list[Report]:
-    """The reports in the file, by service and worker."""
+    """Return the reports in the file, by service and worker."""
     return sorted((Report(*json.loads(line)) for line in content.splitlines()), key=lambda report: report[:2])
 
 
 class _Files(NamedTuple):
-    """Pipes of the children: a worker takes a byte from `turns` for its turn, and returns it."""
+    """The pipes of the children. A worker takes a byte from `turns` before it works, and returns it afterwards."""
 
     turns: int
     taken: int
@@ -108,7 +108,7 @@ class _Room:
     def __init__(self, segment: _reader.SegmentCopier) -> None:
         self._segment = segment
         slots = segment.header()["event_slots"]
-        self._most = slots - slots // 8 - _STEP_SLOTS  # an eighth is reserved for other records
+        self._most = slots - slots // 8 - _STEP_SLOTS  # an eighth of the ring is reserved for other records
 
     def wait(self) -> None:
         while self._waiting() > self._most:
@@ -182,11 +182,11 @@ def main() -> None:
                     _child(service, worker, weights, files)
                 except BaseException:
                     traceback.print_exc()
-                os._exit(0)  # an interpreter takes longer to exit than all of the work
+                os._exit(0)  # skip the interpreter's exit, which takes longer than all of the work
             children.append(child)
     os.close(done)
     with open(ready, "rb") as pipe:
-        finished = len(pipe.read())  # ends when every writer has ended
+        finished = len(pipe.read())  # returns when every worker has closed its end of the pipe
     print(finished, flush=True)
     for child in children:
         os.waitpid(child, 0)

@@ -1,7 +1,7 @@
 """The results of a sub-command: tables for people, JSON for machines.
 
-A row is a dictionary with the names of the JSON as keys, units included. `passed` is True, False, or None without a
-goal or a measurement: then `skipped` says why. Must not know: what is measured.
+A row is a dictionary with the names of the JSON as keys, units included. `passed` is True or False; it is None if the
+row has no goal or was skipped, and `skipped` then has the reason. Must not know: what is measured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORDS = {True: "yes", False: "NO", None: "-"}
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of one kind; `note` gives the reason for no rows, or a remark.
+    """Rows of one kind; `note` is a remark, or the reason why the table is empty.
 
     If rows come from several attempts, the JSON has each attempt in full.
     """
@@ -80,7 +80,7 @@ class Report:
     command: str
     machine: dict[str, object]
     tables: Sequence[Table]
-    picture: str = ""  # the SVG, if any
+    picture: str = ""  # the picture as SVG, or ""
 
     @property
     def passed(self) -> bool:

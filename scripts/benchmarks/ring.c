@@ -1,7 +1,7 @@
-/* ring.c - a segment with a full span ring, and the references of its drain.
+/* ring.c - a segment with a full span ring, and two references for the speed of its drain.
  *
- * The reference of the reading half is pread in pieces of the same size, into
- * memory that stays; another is memcpy of the same amount.
+ * One reference is pread in pieces of the same size into memory that stays allocated. The other is memcpy of the same
+ * number of bytes.
  */
 #include "core/drain.h"
 
@@ -26,7 +26,8 @@ static uint64_t random64(void) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-/* Fills in spans of the paths in random order: durations over twelve octaves, those of one path over two. */
+/* Fills the ring with spans of the paths in random order. All durations span twelve octaves; those of one path span
+ * two. */
 static void spans_make(struct brick_span *spans, uint32_t paths)
 {
     for (uint64_t i = 0; i < slots; i++) {
@@ -45,7 +46,7 @@ static void spans_make(struct brick_span *spans, uint32_t paths)
     }
 }
 
-/* Makes a segment without a name, with memory allocated as by a worker; the descriptor, or -1. */
+/* Makes a segment without a name, with memory allocated as by a worker. Returns the descriptor, or -1. */
 int make_segment(const char *path, uint32_t span_slots, uint32_t paths)
 {
     struct brick_header header = {.magic = BRICK_MAGIC,
@@ -96,6 +97,6 @@ void copy_ring(uint64_t times)
 {
     for (; times > 0; times--) {
         memcpy(target, source, slots * sizeof *source);
-        __asm__ volatile("" : : "r"(target) : "memory"); /* keep the copy */
+        __asm__ volatile("" : : "r"(target) : "memory"); /* keeps the compiler from removing the copy */
     }
 }

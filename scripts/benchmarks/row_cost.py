@@ -1,7 +1,7 @@
 """The cost of a call whose rows are recorded: `python -m benchmarks.row_cost ROUNDS ROWS COLUMNS...`.
 
-The module does nothing, and is watched for rows only. Needs no daemon: the consumer's tail moves after each batch,
-because without room no rows are taken. A case counts only if every record was made.
+The module does nothing, and is watched only for rows. No daemon is needed: this process moves the ring's tail after
+each batch, because no rows are recorded without room. A case counts only if every record was made.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class _NothingRMSNorm(torch.nn.Module):  # type: ignore[misc]
 
 
 class _Ring:
-    """The event ring of this thread: counts its records, and gives its slots back."""
+    """The event ring of this thread; counts its records, and frees its slots."""
 
     def __init__(self) -> None:
-        # Stays open: a process that closes its own segment gives its lock back.
+        # Stays open, because a process that closes its own segment loses its lock.
         self._segment = ExitStack().enter_context(open_segment(_core._segment_name()))
         ((offset,),) = [row[2:3] for row in _reader.layout() if row[:2] == ("consumer", "event")]
         self._tail = 2 * _reader.CONTROL + offset  # the consumer's page follows the control page
@@ -101,7 +101,7 @@ def main() -> None:
     pin(0)
     torch.set_num_threads(1)
     brick_agent.init(service="rows")
-    brick_agent.checksum("warm", b"1")  # this thread gets its lane, and the process its key
+    brick_agent.checksum("warm", b"1")  # the first checksum opens the lane of this thread and the key of the process
     ring = _Ring()
     ring.consume()
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""A daemon of the run: a real `brickd up`, queried by its verbs, measured from outside."""
+"""The daemon of a run: a real `brickd up` that is queried with verbs and measured from outside."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.workplace import Workplace
 
 _PATIENCE_SECONDS = 60
 _LOOK_SECONDS = 0.001
-_RESTED_NS = 100_000  # a thread with less processor time since the last look also waited for something else
+_RESTED_NS = 100_000  # a thread that used less processor time than this in a sample has paused
 
 
 class Running:
@@ -41,18 +41,19 @@ class Running:
         return self._ask("status")
 
     def stragglers(self) -> list[dict[str, Any]]:
-        """The slow workers, from `brickd stragglers`."""
+        """Return the slow workers, from `brickd stragglers`."""
         found: list[dict[str, Any]] = self._ask("stragglers", ends=(0, 1))["stragglers"]
         return found
 
     def named(self) -> list[tuple[str, str, str]]:
-        """Return service, worker and brick of each slow worker; without a brick if it waits."""
+        """Return service, worker and brick of each slow worker; the brick is empty if the worker waits for a
+        processor."""
         document = self._ask("stragglers", ends=(0, 1))
         found = [(each["service"], each["worker"], each["brick"]) for each in document["stragglers"]]
         return found + [(each["service"], each["worker"], "") for each in document["waiting"]]
 
     def drains(self, workers: int, *, spans: bool = False) -> None:
-        """Wait until it drains all workers, and has turned span detail on or off in each."""
+        """Wait until the daemon drains all workers and has turned span detail on or off in each."""
         self.until(
             lambda: self._ask("set", SERVICE, "--spans", "on" if spans else "off")["workers"] == workers,
             f"{workers} workers are not drained",
@@ -73,10 +74,10 @@ class Running:
 
     @staticmethod
     def until(reached: Callable[[], bool], problem: str) -> None:
-        """Wait until `reached` holds.
+        """Wait until `reached` returns true.
 
         Raises:
-            RuntimeError: it does not hold after a long time; `problem` is the text.
+            RuntimeError: it does not after a long time; `problem` is the text.
         """
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not reached():
@@ -85,14 +86,14 @@ class Running:
             time.sleep(0.1)
 
     def processor_ns(self) -> Mapping[str, int]:
-        """Return the processor time of each of its threads so far, including kernel time."""
+        """Return the processor time of each of the daemon's threads so far, including kernel time."""
         return {
             thread.name: int((thread / "schedstat").read_text().split()[0])
             for thread in (self._process / "task").iterdir()
         }
 
     def shares(self, windows: int, seconds: float) -> list[float]:
-        """Return its share of one core in each of `windows` windows."""
+        """Return the daemon's share of one core in each of `windows` windows."""
         found = []
         for _ in range(windows):
             began, before = time.monotonic_ns(), self.processor_ns()
@@ -127,7 +128,7 @@ class Running:
 
 @contextmanager
 def running(place: Workplace) -> Iterator[Running]:
-    """Start a daemon, yield it when it answers, then remove it, its segments and its state."""
+    """Start a daemon, and yield it when it answers; then end it, and remove its segments and its state."""
     process = subprocess.Popen(
         [sys.executable, "-m", "brickd", "up"],
         env=place.environment,

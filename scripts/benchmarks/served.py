@@ -1,7 +1,7 @@
 """The server of a small transformer: `python -m benchmarks.served ARM`.
 
-The server prints its port when it answers, and ends when its stdin closes. It calls brickd only if an arm needs more
-than `brickd run` does.
+The server prints its port when it answers, and ends when its stdin closes. An arm is one way to run the server. The
+server calls brickd only if its arm needs more than `brickd run` does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PATIENCE_SECONDS = 3_600
 
 
 def model() -> Any:
-    """Return the model, the same in every process."""
+    """Return the model, which is the same in every process."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
     config = LlamaConfig(
@@ -79,7 +79,7 @@ def application(whole: Any) -> Starlette:
         return tokens
 
     async def generate(request: Request) -> JSONResponse:
-        async with turn:  # an engine runs one step after the other
+        async with turn:  # like an engine, the server runs one step after the other
             return JSONResponse(await asyncio.to_thread(generated, int(request.query_params["seed"])))
 
     return Starlette(routes=[Route("/generate", generate)])

@@ -1,8 +1,8 @@
 """`scripts/bench server`: the cost of starting a server of torch models with `brickd run`.
 
 Two questions: how much longer an instrumented module takes, and whether the server answers as many requests, as fast.
-Servers of all arms run at the same time. Each round loads them one after the other, in a shuffled order, and compares
-each with the plain one.
+The servers of all settings (arms) run at the same time. Each round sends requests to one after the other, in a shuffled
+order, and compares each with the plain server.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _CONNECTIONS = 2
 _RESAMPLED = 2_000
 _SEED = 2026
 _WANTED = ("torch", "transformers")
-MODULE = Goal(0.5)  # µs
-UNWANTED = Goal(0.15)  # µs
+MODULE = Goal(0.5)  # what an instrumented module may add, in µs
+UNWANTED = Goal(0.15)  # what a module may add in a step without rows, in µs
 
 
 class Arm(NamedTuple):
-    """A kind of server that is compared with the plain one."""
+    """A server with certain settings, which is compared with the plain server."""
 
     name: str
     arm: str
@@ -59,7 +59,7 @@ ARMS = (
 )
 _ROWS = 4
 _COLUMNS = (64, 1024, 4096)
-_ROOMY = {"BRICKD_EVENTS": "1048576"}  # in a smaller ring, records are dropped, which costs nothing
+_ROOMY = {"BRICKD_EVENTS": "1048576"}  # a large ring, because dropped records would make the server look fast
 
 
 def run(place: Workplace, quick: bool) -> Report:
@@ -104,7 +104,7 @@ def _rows(place: Workplace, rounds: int) -> Table:
     progress("a module that is watched for rows")
     found = []
     for columns, recorded, least, median, refused in place.ask("row_cost", rounds, _ROWS, *_COLUMNS, **_ROOMY):
-        # 1 µs, 0.5 µs for each row, and 0.2 µs for each KiB: input rows count, too.
+        # The goal is 1 µs for the call, 0.5 µs for each row with its input row, and 0.2 µs for each KiB of both.
         goal = Goal(1 + 2 * _ROWS * (0.5 + 0.2 * columns * 4 / 1024)) if recorded else UNWANTED
         found.append(
             {
@@ -123,7 +123,7 @@ def _rows(place: Workplace, rounds: int) -> Table:
 
 
 class Turn(NamedTuple):
-    """One server in one round: requests per second, and the time of each."""
+    """One server in one round: its requests per second, and the time of each request."""
 
     rate: float
     seconds: Sequence[float]

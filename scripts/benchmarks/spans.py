@@ -1,7 +1,7 @@
-"""The times of spans: up to three fresh processes, until each goal is met in one of them.
+"""The times of spans, measured in up to three fresh processes, until each goal is met in one of them.
 
-A row shows the attempt that met its goal, else the nearest one; without a goal, the first. If this machine lacks
-something, the case is skipped with the reason, and its goal is neither met nor missed.
+A row shows the attempt that met its goal, or else the attempt that came nearest. A row without a goal shows the first
+attempt. If this machine lacks something, the case is skipped with the reason, and its goal is neither met nor missed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def rated(each: Comparison, row: dict[str, Any], tsc: bool) -> dict[str, Any]:
 
 
 def better(new: dict[str, Any], old: dict[str, Any] | None) -> bool:
-    """Return whether a row replaces that of an earlier attempt."""
+    """Return whether a row replaces the row of an earlier attempt."""
     if old is None:
         return True
     if new["skipped"] is not None:
@@ -44,7 +44,7 @@ Rows = list[dict[str, Any]]
 def attempted(
     comparisons: Sequence[Comparison], attempt: Callable[[int], Rows], tsc: bool = True
 ) -> tuple[Rows, list[Rows]]:
-    """Return the rows to show, and those of every attempt."""
+    """Return the rows to show, and the rows of every attempt."""
     best: dict[tuple[str, str], dict[str, Any]] = {}
     attempts: list[Rows] = []
     for turn in range(ATTEMPTS):

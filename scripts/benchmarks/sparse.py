@@ -1,7 +1,7 @@
 """Segments with the highest possible numbers in their headers, and almost no content.
 
-As a module (`python -m benchmarks.sparse COUNT`) it creates them, prints their memory in bytes, holds a worker's lock
-on each, and ends when its stdin closes.
+`python -m benchmarks.sparse COUNT` creates them, prints their memory in bytes, holds a worker's lock on each, and ends
+when its stdin closes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _template() -> tuple[bytes, int]:
 
 
 def _sealed(page: bytes) -> bytes:
-    """Return the header with a new uuid and its new checksum."""
+    """Return the header with a new uuid and the checksum that belongs to it."""
     made = bytearray(page)
     _put(made, "header", "uuid", os.urandom(16))
     magic = bytes(made[:8])
@@ -59,7 +59,7 @@ def _sealed(page: bytes) -> bytes:
 
 
 def _made(name: str, page: bytes, size: int) -> int:
-    """Create a file in which every lane was used once, and take its worker's lock."""
+    """Create a file in which every lane was used once, and take the lock that its worker would hold."""
     process, lane = bytearray(_size("process")), bytearray(_size("lane"))
     for field in ("names", "paths"):
         _put(process, "process", field, NUMBERS)

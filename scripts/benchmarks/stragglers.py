@@ -1,7 +1,7 @@
-"""`scripts/bench stragglers`: how soon does a daemon name the slow one of eight workers?
+"""`scripts/bench stragglers`: how soon does a daemon name the slow worker of eight?
 
 Each run is a service of eight processes that take their steps together; in half of the runs one of them is slightly
-slow in one brick. A run is good if that worker and brick are named, and no other worker or brick.
+slow in one brick. A run is good if brickd names that worker and brick, and nothing else.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from benchmarks.workplace import Workplace, progress
 
 HELP = "eight processes in lockstep, one of them slow in one brick: whether and how soon brickd names only this one"
 
-RUNS, QUICK_RUNS = 100, 6  # runs with a slow worker; the same number has none
+RUNS, QUICK_RUNS = 100, 6  # the number of runs with a slow worker, and of runs without
 SLOW_PERCENT, QUICK_SLOW_PERCENT = 3.0, 10.0
 WITHIN_SECONDS = 60.0
 NAMED = Goal(95, at_least=True)
 FALSE = Goal(1)
 
-_AT_ONCE = 12  # services under one daemon
+_AT_ONCE = 12  # services that one daemon observes at a time
 _SNAPSHOT_SECONDS = 10.0  # the starts of the services are spread over this time
 _LOOK_SECONDS = 2.0
 _SEED = 2026
@@ -42,7 +42,7 @@ class Run:
     Attributes:
         group: the service.
         named_s: the time from its start until the slow worker was named.
-        wrong: other reports.
+        wrong: reports that name another worker or brick.
         began: the time of its start.
     """
 
@@ -68,13 +68,13 @@ def run(place: Workplace, quick: bool, runs: int | None = None) -> Report:
     """Watch services of each kind, a few at a time, then services on busy processors."""
     percent = QUICK_SLOW_PERCENT if quick else SLOW_PERCENT
     planned = plan(runs or (QUICK_RUNS if quick else RUNS), percent, _SEED)
-    beyond = 0.0 if quick else _SNAPSHOT_SECONDS  # a late report may also be wrong
+    beyond = 0.0 if quick else _SNAPSHOT_SECONDS  # continue for a while, to see wrong reports that come late
     with running(place) as daemon:
         for number, batch in enumerate(batches(planned)):
             done = planned[: number * _AT_ONCE]
             progress(f"{len(done)} of {len(planned)} services were watched; {'; '.join(_remarks(done)) or 'all good'}")
             watch(place, daemon, batch, WITHIN_SECONDS + beyond)
-        # One run at each load would take minutes and prove nothing.
+        # The quick run omits busy processors: one run at each load would take minutes and prove nothing.
         busy = [] if quick else [contended.table(place, daemon, runs or RUNS)]
     rows = [row([each for each in planned if bool(each.group.slow) == slow], percent) for slow in (True, False)]
     title = f"{WORKERS} processes in lockstep, named within {WITHIN_SECONDS:g} s, {_AT_ONCE} services at a time"
@@ -97,7 +97,7 @@ def batches(planned: Sequence[Run]) -> Iterator[Sequence[Run]]:
 
 
 def watch(place: Workplace, daemon: Running, batch: Sequence[Run], seconds: float) -> None:
-    """Run services in parallel for `seconds`; each begins at any time between two snapshots."""
+    """Run services in parallel for `seconds`; each begins at a random time between two snapshots."""
     by_service = {each.group.service: each for each in batch}
     with ExitStack() as stack:
         begins = [stack.enter_context(lockstep(place, each.group)) for each in batch]

@@ -1,4 +1,6 @@
-"""`scripts/bench sync`: BrickProfiler's sync modes in a forward pass, and older claims."""
+"""`scripts/bench sync`: the cost of BrickProfiler's sync modes in a forward pass, next to the claims of the older
+profiler.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
 
 static const struct brick_fingerprint_key none;
 static float *data;
-static volatile uint64_t sink; /* keeps the results in use */
+static volatile uint64_t sink; /* keeps the compiler from removing code whose result is not used */
 
 /* Returns float32 values of similar size, without special values; NULL without memory. */
 float *tensor_make(uint64_t elements)
@@ -23,7 +23,7 @@ float *tensor_make(uint64_t elements)
 int tensor_has(const char *variant) { return brick_kernel_named(variant) != NULL; }
 const char *tensor_chosen(void) { return brick_kernel_choose()->name; }
 
-/* Returns the checksum of `elements` whose words have this sum. */
+/* Returns the checksum of `elements` elements whose words have this sum. */
 uint64_t tensor_checksum(uint32_t dtype, uint64_t elements, uint64_t sum)
 {
     return brick_siphash(none.words, (const uint64_t[]){sum, elements * 4, dtype}, 3);

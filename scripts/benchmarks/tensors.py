@@ -1,4 +1,4 @@
-"""Fingerprints of many and few floats, peers: `python -m benchmarks.tensors ROUNDS TURN`.
+"""The time of fingerprints of many and few floats, and of other methods: `python -m benchmarks.tensors ROUNDS TURN`.
 
 A pass over 64 MiB takes longer than a time slice on a busy machine, so the times are processor time.
 """
@@ -27,7 +27,7 @@ from benchmarks.timed import rows
 
 LARGE, SMALL, TINY = 1 << 24, 4096, 64
 BYTES = 4 * LARGE
-_FLOAT32 = 12  # the number of this dtype
+_FLOAT32 = 12  # the number of the dtype float32 in the agent's interface
 
 VARIANTS = ("avx512", "avx2", "sse2", "generic")
 READ = f"reading {BYTES >> 20} MiB"
@@ -60,7 +60,8 @@ COMPARISONS = (
     Comparison(FEWER_PYTHON, FEWER),
 )
 _ROOT = Path(__file__).resolve().parents[2] / "agent"
-_FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-Wno-psabi")  # the agent's code, without warnings
+# compiles the agent's code, without warnings
+_FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-Wno-psabi")
 
 
 def _library(folder: Path) -> ctypes.CDLL:
@@ -77,7 +78,7 @@ def _library(folder: Path) -> ctypes.CDLL:
 
 @dataclass
 class _Right:
-    """Count the correct fingerprints."""
+    """Counts the correct fingerprints."""
 
     count: int = 0
 
@@ -90,7 +91,7 @@ class _Right:
 
 @dataclass
 class _Tensor:
-    """The elements, in C and in numpy."""
+    """The elements of a tensor, for C and for numpy."""
 
     native: ctypes.CDLL
     array: npt.NDArray[np.float32] = field(init=False)

@@ -25,7 +25,7 @@ _FIGURES: dict[str, Callable[[Times, Comparison], float]] = {
 def rows(
     times: Times, comparisons: Iterable[Comparison], turn: int, cpu: int, skipped: Mapping[str, str]
 ) -> list[dict[str, object]]:
-    """The result of each comparison, or why it was skipped."""
+    """Return the result of each comparison, or why it was skipped."""
     found: list[dict[str, object]] = []
     for each in comparisons:
         why = skipped.get(each.case, skipped.get(each.reference))

@@ -1,8 +1,8 @@
-"""Runs with a known truth, and their outcome.
+"""Runs whose faults are known, and their outcome.
 
-Owns: how runs are drawn, when a run is good, the result of a class of runs. Must not know: the tool and how it is
-queried. Invariants: half of the runs are healthy; a run whose damage changed nothing is reported but not counted; if
-too little was compared, nothing is good.
+Owns: how runs are drawn, when a run is good, the result of a class of runs. Must not know: brickd, and how it is
+queried. Invariants: half of the runs are healthy; a run whose damage changed no bit is reported but not counted; if too
+little was compared, the result of the class is never good.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.replicas import PROMPT, SIZE, Report, Service
 from benchmarks.verdicts import UNKNOWN, Verdict
 
 FACTOR = 2.0  # the highest factor by which an estimated error may be wrong
-_SHOWN = 3  # failures that are listed
+_SHOWN = 3  # the most failures that are listed
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Trial:
     """A service, and brickd's verdict on it.
 
     Attributes:
-        service: the service, with its truth.
-        struck: whether its damage changed anything.
-        error: the size of the damage, divided by the length of worker 0's tensor.
+        service: the service, with its known fault.
+        struck: whether the damage changed a bit.
+        error: the size of the damage, divided by the norm of worker 0's tensor.
         verdict: brickd's verdict.
     """
 
@@ -39,12 +39,12 @@ class Trial:
 
     @property
     def found(self) -> bool:
-        """Return whether a difference was reported."""
+        """Return whether brickd reported a difference."""
         return self.verdict.differs is True
 
     @property
     def localised(self) -> bool:
-        """Return whether the exact place was reported."""
+        """Return whether brickd reported the exact place."""
         fault = self.service.fault
         assert fault is not None
         if isinstance(fault, WeightFault):
@@ -53,7 +53,7 @@ class Trial:
 
     @property
     def near(self) -> bool:
-        """Return whether the right operator and layer were reported."""
+        """Return whether brickd reported the right operator and layer."""
         fault, first = self.service.fault, self.verdict.first
         assert isinstance(fault, OperatorFault)
         return self.found and first is not None and first[:2] == fault.place[:2]
@@ -82,7 +82,7 @@ def drawn_trials(
     prompts: int,
     split: frozenset[int] = frozenset(),
 ) -> list[Trial]:
-    """Return `runs` trials with a fault and as many without; `split`: in two numeric classes."""
+    """Return `runs` trials with a fault and as many without; with `split`, the workers form two numeric classes."""
     chance = random.Random(seed)
     faults: list[Fault | None] = [*(fault(chance) for _ in range(runs)), *[None] * runs]
     chance.shuffle(faults)
@@ -97,7 +97,7 @@ def drawn_trials(
 
 
 def batches(trials: Sequence[Trial], size: int) -> Iterator[Sequence[Trial]]:
-    """Split them into groups that run at the same time."""
+    """Split the trials into groups that run at the same time."""
     for first in range(0, len(trials), size):
         yield trials[first : first + size]
 
@@ -107,10 +107,10 @@ class Wanted:
     """The required result of a class of runs, in percent of them.
 
     Attributes:
-        found: the minimum of found faults.
-        localised: the minimum of localised faults, of those that can be localised; in the run class, of those with an
-            estimated error within a factor of two.
-        comparisons: the minimum of healthy runs (a damaged worker soon has no counterparts).
+        found: the minimum share of faults that are found.
+        localised: the minimum share of faults that are localised, of those that can be; in the run class, the minimum
+            share of errors estimated within a factor of two.
+        comparisons: the minimum number of comparisons in healthy runs (a damaged worker soon has no counterparts).
     """
 
     found: float
@@ -136,7 +136,7 @@ def row(
         trials: its trials.
         wanted: the required result.
         seed: the seed of its trials.
-        good: whether a found damage is also localised.
+        good: whether a damage that was found is also localised.
         fit: whether a damage can be localised; every damage must be found.
     """
     damaged = [each for each in trials if each.service.fault is not None and each.struck]

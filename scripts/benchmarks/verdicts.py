@@ -1,6 +1,6 @@
-"""brickd's verdicts on services with a known truth.
+"""brickd's verdicts on services whose faults are known.
 
-Owns: which verbs are queried, and where the verdicts are in their answers. Must not know: the truth.
+Owns: which verbs are queried, and where the verdicts are in their answers. Must not know: the faults.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ class Verdict(NamedTuple):
     """One verdict on a service.
 
     Attributes:
-        differs: whether its workers differ; None: unknown, for any reason.
-        first: the place where they differ first: a run of an operator, or a worker and its tensor.
+        differs: whether the workers differ; None: brickd does not know.
+        first: the place where they differ
+        first: a run of an operator, or a worker and its tensor.
         error: the estimated difference; None: not given.
         comparisons: the number of comparisons.
         text: the original text.
@@ -45,7 +46,7 @@ def absent(verb: str) -> str | None:
 
 
 def of_kernels(place: Workplace, services: Iterable[str], *how: str) -> list[Verdict]:
-    """Get verdicts from `brickd diff` over the two workers of each service."""
+    """Get verdicts from `brickd diff` of the two workers of each service."""
     questions = [("diff", f"{service}/0", f"{service}/1", *how) for service in services]
     return [kernels(document) for document in asked(place, questions)]
 
@@ -72,7 +73,7 @@ def _number(value: str | int) -> int:
 
 
 def of_services(place: Workplace, services: Iterable[str], *how: str) -> list[Verdict]:
-    """Get verdicts from `brickd diff` over all workers of each service."""
+    """Get verdicts from `brickd diff` of all workers of each service."""
     return [kernels(document) for document in asked(place, [("diff", service, *how) for service in services])]
 
 
@@ -82,7 +83,7 @@ def of_findings(place: Workplace, services: Iterable[str]) -> list[Verdict]:
 
 
 def findings(document: Mapping[str, Any]) -> Verdict:
-    """Return the verdict in the answer to `coverage`, whose example is a random run of the operator."""
+    """Return the verdict in the answer of `coverage`; it shows a random run of the operator as an example."""
     if "error" in document:
         return Verdict(None, text=document["error"])
     found = [each for each in document["findings"] if each["evidence"] == "input"]
@@ -97,12 +98,13 @@ def findings(document: Mapping[str, Any]) -> Verdict:
 
 
 def of_weights(place: Workplace, services: Sequence[str]) -> list[Verdict]:
-    """Get verdicts from `brickd weights` over all workers of each service."""
+    """Get verdicts from `brickd weights` of all workers of each service."""
     return [weights(document) for document in asked(place, [("weights", service) for service in services])]
 
 
 def weights(document: Mapping[str, Any]) -> Verdict:
-    """Return the verdict in the answer to `weights`; it has a place only if one tensor of one worker differs."""
+    """Return the verdict in the answer of `weights`. It has a place only if exactly one tensor of one worker
+    differs."""
     if "error" in document:
         return Verdict(None, text=document["error"])
     rows, where = document["differing"], None

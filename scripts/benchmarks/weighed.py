@@ -1,4 +1,4 @@
-"""The daemon's cost of a drained weight fingerprint, with 64 workers and 1,000 tensors."""
+"""The daemon's cost to receive the fingerprint of a weight, with 64 workers and 1,000 tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ WORKERS, TENSORS = 64, 1_000
 
 
 class Case(NamedTuple):
-    """The records of each tensor; `before`: sent once and not timed; `own`: differs by worker."""
+    """The records of each tensor. Those in `before` are sent once and not timed. With `own`, each worker has its own
+    values.
+    """
 
     name: str
     generation: int
@@ -35,7 +37,7 @@ CASES = (
 
 
 def timed(case: Case, rounds: int) -> list[float]:
-    """Return the nanoseconds of a record, by round."""
+    """Return the nanoseconds of a record in each round."""
     tables = WorkerNames([("other", 0), ("w", 0)], [None, *((1, layer, 0) for layer in range(TENSORS))])
     before = [_records(1, 1)] * WORKERS
     records = [_records(case.generation, case.ticks, case.own * worker * TENSORS) for worker in range(WORKERS)]
@@ -74,7 +76,7 @@ def _records(generation: int, ticks: int, checksum: int = 0) -> bytes:
 
 
 def _struct(name: str) -> np.dtype[np.void]:
-    """A struct of one slot; of an array only its first element."""
+    """Return a ctypes struct of one slot, with only the first element of each array."""
     names, offsets, _, codes = zip(*fields_of(name), strict=True)
     formats = [f"<{code}" for code in codes]
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": SLOT_BYTES})

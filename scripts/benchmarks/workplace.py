@@ -23,24 +23,25 @@ from brickd.shm.segment_files import find
 _SCRIPTS = Path(__file__).resolve().parent.parent
 SHM = Path("/dev/shm")
 _BURIAL_SECONDS, _LOOK_SECONDS = 30, 0.01
-_FOREIGN = ("BRICKD", "LTTNG", "OTEL", "PROMETHEUS", "PYTHON")  # settings of the measured tools
+# the prefixes of variables that would change the measured tools
+_FOREIGN = ("BRICKD", "LTTNG", "OTEL", "PROMETHEUS", "PYTHON")
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """A folder, and the environment of its processes."""
+    """The folder of a run, and the environment of its processes."""
 
     folder: Path
     environment: dict[str, str]
 
     @property
     def runtime(self) -> Path:
-        """The runtime directory of the run's daemon and its clients."""
+        """Return the runtime directory of the run's daemon and its clients."""
         return Path(self.environment["BRICKD_RUNTIME_DIR"])
 
     @contextmanager
     def seen_here(self) -> Iterator[None]:
-        """Let this process see the segments and the checkpoint of the run, too."""
+        """Let this process also see the segments and the checkpoint of the run."""
         before = dict(os.environ)
         os.environ |= {name: value for name, value in self.environment.items() if name.startswith("BRICKD")}
         try:
@@ -50,7 +51,7 @@ class Workplace:
             os.environ |= before
 
     def await_burial(self) -> None:
-        """Wait until the reader has seen all workers end, and has removed their segments."""
+        """Wait until the daemon has noticed the end of all workers and removed their segments."""
         until = time.monotonic() + _BURIAL_SECONDS
         while (left := find(self.environment["BRICKD_SHM_PREFIX"])) and time.monotonic() < until:
             time.sleep(_LOOK_SECONDS)
@@ -69,14 +70,14 @@ class Workplace:
         variables: Mapping[str, str] = MappingProxyType({}),
         ends: tuple[int, ...] = (0,),
     ) -> subprocess.CompletedProcess[str]:
-        """Run this Python with arguments, under another command if given, and return the output.
+        """Run this Python with arguments, under another command if one is given, and return the output.
 
-        `ends`: the exit statuses of success.
+        `ends`: the exit statuses that mean success.
         """
         done = subprocess.run(
             [*under, sys.executable, *arguments],
             env=self.environment | dict(variables),
-            cwd=self.folder,  # searched by Python before all installed packages
+            cwd=self.folder,  # Python searches this folder before all installed packages
             capture_output=True,
             text=True,
             check=False,

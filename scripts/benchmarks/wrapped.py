@@ -1,7 +1,7 @@
 """The cost of an instrumented module: `python -m benchmarks.wrapped ROUNDS`.
 
-The modules of the model do nothing. It is called plain, with empty wrappers, and instrumented. Each call gets the next
-of many inputs, so that the right steps are sampled.
+The modules of the model do nothing. The model is called plain, with empty wrappers, and instrumented. Each call gets
+the next of many inputs, because the input decides whether a step is sampled.
 """
 
 from __future__ import annotations

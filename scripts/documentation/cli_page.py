@@ -14,7 +14,7 @@ PAGE = "reference/cli.md"
 
 
 def filled(text: str) -> str:
-    """The page with the commands instead of its marker."""
+    """Return the page, with the commands in place of the marker."""
     return text.replace(MARKER, "\n".join(_lines(commands())))
 
 

@@ -1,6 +1,6 @@
 """The commands of brickd, as data for the CLI reference and the manual pages.
 
-Owns: the data read from click. Must not know: Markdown, roff. Invariant: each text is that of `--help`.
+Owns: the data read from click. Must not know: Markdown, roff. Invariant: each text is the text that `--help` prints.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brickd.query.verbs import VERBS
 
 
 class Paragraph(NamedTuple):
-    """A paragraph of a help text; `literal`: its lines are not filled."""
+    """A paragraph of a help text; if it is `literal`, its lines keep their breaks."""
 
     text: str
     literal: bool
@@ -32,12 +32,12 @@ class Command(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The first sentence, without its full stop."""
+        """Return the first sentence, without its full stop."""
         return self.paragraphs[0].text.partition(". ")[0].rstrip(".")
 
 
 def commands() -> Iterator[Command]:
-    """`brickd` itself, then each verb in the order of `brickd --help`."""
+    """Return `brickd` itself, then each verb in the order of `brickd --help`."""
     context = click.Context(group, info_name="brickd", **group.context_settings)
     yield _command(group, context)
     for name in VERBS:
@@ -47,12 +47,12 @@ def commands() -> Iterator[Command]:
 
 
 def verbs() -> dict[str, str]:
-    """Each verb and its line in `brickd --help`."""
+    """Return each verb and its line in `brickd --help`."""
     return {name: verb.help for name, verb in VERBS.items()}
 
 
 def paragraphs(help_text: str) -> list[Paragraph]:
-    r"""Return the paragraphs of a help text; click's `\b` marks those that keep their lines.
+    r"""Return the paragraphs of a help text; click's `\b` marks a paragraph that keeps its line breaks.
 
     >>> paragraphs("Show\nit.\n\n\b\nExamples:\n  brickd status")
     [Paragraph(text='Show it.', literal=False), Paragraph(text='Examples:\n  brickd status', literal=True)]

@@ -1,7 +1,7 @@
 """The links of the README and of the pages under docs/.
 
-Owns: the forms of links and anchors, which links are broken. Must not know: mkdocs. Invariants: text in code is not a
-link; an anchor is the same on GitHub and on the site.
+Owns: the syntax of links and anchors, and the check for broken links. Must not know: mkdocs. Invariants: text in code
+is not a link; an anchor is the same on GitHub and on the site.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 
 def pages(root: Path) -> list[Path]:
-    """Every page whose links are checked."""
+    """Return every page whose links are checked."""
     return sorted([*root.glob("*.md"), *root.glob("agent/*.md"), *root.glob("docs/**/*.md")])
 
 
 def read(path: Path) -> str:
-    """A page as its readers see it, with generated parts."""
+    """Return a page as its readers see it, with generated parts."""
     text = path.read_text()
     return filled(text) if path.as_posix().endswith(f"docs/{PAGE}") else text
 
 
 def links(text: str) -> Iterator[re.Match[str]]:
-    """The links outside code: group 1 is the text, group 2 the target."""
+    """Return the links outside of code: group 1 is the text, group 2 is the target."""
     blank = _CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
     for found in _LINK.finditer(blank):
         original = _LINK.match(text, found.start())
@@ -41,7 +41,7 @@ def links(text: str) -> Iterator[re.Match[str]]:
 
 
 def anchors(text: str) -> list[str]:
-    """The anchors of a page's headings.
+    """Return the anchors of a page's headings.
 
     >>> anchors("# A `b_c` [d](e.md), f\\n```\\n# no\\n```\\n## G")
     ['a-b_c-d-f', 'g']
@@ -51,7 +51,7 @@ def anchors(text: str) -> list[str]:
 
 
 def broken(root: Path) -> list[str]:
-    """Each broken link, and each duplicate anchor of a page, as 'page: what is wrong'."""
+    """Return each broken link and each duplicate anchor of a page, as 'page: what is wrong'."""
     found = []
     for path in pages(root):
         text, name = read(path), path.relative_to(root)

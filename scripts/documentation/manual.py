@@ -1,6 +1,7 @@
 """The manual pages: brickd.1, and one page for each verb.
 
-Owns: the form of a command in roff. Must not know: click. Invariant: roff never reads a command's text as a request.
+Owns: the form of a command in roff. Must not know: click. Invariant: roff never takes the text of a command as an
+instruction to roff.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _list(rows: Sequence[tuple[str, str]]) -> Iterable[str]:
 
 
 def _text(text: str) -> str:
-    r"""A line of text, escaped for roff.
+    r"""Return a line of text, escaped for roff.
 
     >>> print(_text("-o FILE"), _text(".it"), _text("a\\b"))
     \-o FILE \&.it a\eb

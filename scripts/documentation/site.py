@@ -13,7 +13,8 @@ from pathlib import Path
 
 def build(root: Path) -> bool:
     """Build root/site; return whether mkdocs had no warning."""
-    # Material announces other releases of mkdocs at each build. -P: use the installed brickd, which is compiled.
+    # Material prints advertisements for other versions of mkdocs, unless NO_MKDOCS_2_WARNING is set. -P: use the
+    # installed brickd, because it is compiled.
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     # Never --quiet: mkdocs would not count its warnings, and strict mode would find none.
     command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--clean", "--config-file", "mkdocs.yml"]

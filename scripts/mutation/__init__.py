@@ -1,1 +1,1 @@
-"""Mutants of brickd: finds faults that the tests do not detect."""
+"""Mutants of brickd: deliberate faults, to find those that the tests do not detect."""

@@ -1,5 +1,5 @@
-/* Selects the mutant that runs: the number in MUTANT_CHOSEN, 0: none. MUTANTS_REACHED names a file with a byte for
- * each mutant, in which every mutant that the code reaches is marked. */
+/* Selects the mutant that runs, by its number in MUTANT_CHOSEN; 0 selects none. MUTANTS_REACHED names a file with a
+ * byte for each mutant. The code marks each mutant that it reaches in this file. */
 #ifndef BRICK_MUTANT_H
 #define BRICK_MUTANT_H
 

@@ -1,8 +1,8 @@
-"""Changes of C sources: one text has all changes of a file; a number selects one.
+"""Changes of C sources: one text contains all changes of a file, and a number selects a change.
 
 Owns: the operators, and the places where they do not apply. Must not know: the draw, tests, compilers. A changed
 expression becomes `(BRICK_MUTANT(number) ? (changed) : (original))`; a removed statement becomes `{ if
-(!BRICK_MUTANT(number)) statement }`. The compiler finds changes that are not valid C.
+(!BRICK_MUTANT(number)) statement }`. The compiler finds the changes that are not valid C.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SWAPPED = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
     "+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|",
 }  # fmt: skip
-# Places that must be constant for the compiler, or that it treats as text.
+# Nodes that must stay unchanged: the compiler needs a constant or a text there.
 _CONSTANT = frozenset(
     {
         "sizeof_expression", "alignof_expression", "offsetof_expression", "array_declarator", "enumerator",
@@ -30,7 +30,7 @@ _CONSTANT = frozenset(
 )  # fmt: skip
 _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|\d+)[uUlL]*")
 _ONE = re.compile(r"1[uUlL]*")
-# Calls that exist only in the tests' builds: in releases they are empty, so removing one has no effect.
+# Calls that exist only in the builds of the tests. In releases they are empty, so removing one has no effect.
 _OF_TESTS = frozenset({"BRICK_POINT"})
 _REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PARSER = Parser(Language(tree_sitter_c.language()))
@@ -42,7 +42,7 @@ def _text(node: Node) -> str:
 
 
 def _changes(node: Node) -> Iterator[str]:
-    """The changes of an expression."""
+    """Return the changes of an expression."""
     if node.type == "binary_expression":
         left, operator, right = (node.child_by_field_name(name) for name in ("left", "operator", "right"))
         assert left is not None
@@ -58,12 +58,14 @@ def _changes(node: Node) -> Iterator[str]:
         assert argument is not None
         yield _text(argument)
     elif node.type == "number_literal" and _WHOLE.fullmatch(_text(node)):
-        # Most ones are truth values, for which two means the same; for a number, one less is as wrong as one more.
+        # Most ones are truth values, and two would also be true. For a number, one less is as wrong as one more.
         yield "0" if _ONE.fullmatch(_text(node)) else f"{_text(node)} + 1"
 
 
 def _chooses_one_side(comparison: Node) -> bool:
-    """Whether it belongs to a minimum or maximum, `a < b ? a : b`: on equality, both are right."""
+    """Return whether a comparison belongs to a minimum or a maximum, `a < b ? a : b`: if a equals b, both sides are
+    right.
+    """
     above = comparison.parent
     while above is not None and above.type == "parenthesized_expression":
         above = above.parent
@@ -84,7 +86,7 @@ def _is_removable(node: Node) -> bool:
 
 
 def _is_swapped_whole(condition: Node) -> bool:
-    """Whether the only change of a condition is its negation."""
+    """Return whether the only change of a condition is its negation."""
     (test,) = condition.named_children[-1:]
     operator = test.child_by_field_name("operator")
     return operator is not None and _text(operator) in ("==", "!=", "!")
@@ -101,7 +103,7 @@ class _Walk:
         return self._chosen.get(site.place)
 
     def text(self, node: Node, inside: bool = False) -> str:
-        """The node's new text; `inside`: it is in a function, where code runs."""
+        """Return the new text of a node; `inside`: it is in a function, where code runs."""
         raw = _text(node)
         if node.type in _CONSTANT or (node.type == "declaration" and re.match(r"\s*static\b", raw)):
             return raw
@@ -145,23 +147,24 @@ def sites(file: str, text: str) -> list[Site]:
 
 
 def changed(file: str, text: str, chosen: Mapping[int, int]) -> str:
-    """The source with these changes, each with its number.
+    """Return the source with these changes, each with its number.
 
     Args:
-        file: its name.
+        file: the name of the source.
         text: the source.
-        chosen: numbers of mutants, by place of their sites.
+        chosen: the numbers of the mutants, by the place of their sites.
     """
     source = text.encode()
     root = _PARSER.parse(source).root_node
     found = source[: root.start_byte].decode() + _Walk(file, source, chosen).text(root)
-    # Insert before the first function with a change, because includes above it may have to come first.
+    # Insert the header before the first function with a change, because some includes may have to come before the
+    # header.
     first = found[: found.index("BRICK_MUTANT(")]
     place = max(_beginnings(found, len(first)), default=0)
     return f'{found[:place]}#include "brick_mutant.h"\n{found[place:]}'
 
 
 def _beginnings(text: str, before: int) -> Iterator[int]:
-    """Where functions begin before a position: a line with a name, after an empty line or brace."""
+    """Return where functions begin before a position: at a line with a name, after an empty line or a brace."""
     for match in re.finditer(r"(?m)(?:\A|^\s*\n|^\}\n|\*/\n|^#[^\n]*[^\\\n]\n)(?=[A-Za-z_])", text[:before]):
         yield match.end()

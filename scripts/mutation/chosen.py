@@ -1,6 +1,6 @@
-"""Selects the mutant that runs: the number in MUTANT_CHOSEN, 0: none.
+"""Selects the mutant that runs, by its number in MUTANT_CHOSEN; 0 selects none.
 
-MUTANTS_REACHED names a file with a byte for each mutant, in which every mutant that the code reaches is marked.
+MUTANTS_REACHED names a file with a byte for each mutant. The code marks each mutant that it reaches in this file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _Marking:
-    """An object that equals no number, and marks each number that it is compared with."""
+    """An object that is equal to no number, and marks each number with which it is compared."""
 
     __hash__ = None  # type: ignore[assignment]
 

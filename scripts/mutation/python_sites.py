@@ -1,4 +1,4 @@
-"""Changes of Python sources: one text has all changes of a file; a number selects one.
+"""Changes of Python sources: one text contains all changes of a file, and a number selects a change.
 
 Owns: the operators, and the places where they do not apply. Must not know: the draw, tests. A changed expression
 becomes `changed if MUTANT == number else original`; a removed statement becomes `if MUTANT != number: statement`.
@@ -41,7 +41,7 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 
 
 def _expressions(node: ast.expr) -> Iterator[ast.expr]:
-    """The changes of an expression."""
+    """Return the changes of an expression."""
     match node:
         case ast.Compare(ops=ops):
             for place, one in enumerate(ops):
@@ -64,7 +64,7 @@ def _expressions(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _is_swapped_whole(test: ast.expr) -> bool:
-    """Whether the only change of a condition is its negation."""
+    """Return whether the only change of a condition is its negation."""
     match test:
         case ast.Compare(ops=[ast.Eq() | ast.NotEq() | ast.Is() | ast.IsNot() | ast.In() | ast.NotIn()]):
             return True
@@ -92,9 +92,11 @@ class Changed(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> Any:
         """Change a node if it is selected, after its children."""
-        if isinstance(node, ast.JoinedStr | ast.pattern):  # cannot contain all expressions
+        # not every expression is allowed inside an f-string or a pattern
+        if isinstance(node, ast.JoinedStr | ast.pattern):
             return node
-        if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip: correct code never violates it
+        # the argument `strict` of zip: correct code never violates it
+        if isinstance(node, ast.keyword) and node.arg == "strict":
             return node
         if isinstance(node, ast.While) and isinstance(node.test, ast.Constant):
             node.body = self._statements(node.body)
@@ -173,16 +175,16 @@ def sites(file: str, text: str) -> list[Site]:
 
 
 def changed(file: str, text: str, chosen: Mapping[int, int]) -> str:
-    """The source with these changes, each with its number.
+    """Return the source with these changes, each with its number.
 
     Args:
-        file: its name, whose first part is the package that gets the module `_mutant`.
+        file: the path of the source; its first part is the package that gets the module `_mutant`.
         text: the source.
-        chosen: numbers of mutants, by place of their sites.
+        chosen: the numbers of the mutants, by the place of their sites.
     """
     tree = Changed(file, chosen).visit(ast.parse(text))
     package = "brick_agent" if "brick_agent" in file else "brickd"
-    # After the docstring and statements that must be first.
+    # Insert the import after the docstring and the statements that must be first.
     place = 1 if ast.get_docstring(tree) is not None else 0
     while place < len(tree.body) and getattr(tree.body[place], "module", None) == "__future__":
         place += 1

@@ -1,7 +1,8 @@
-"""A pytest plugin: records which mutants each test reaches, and how long it takes.
+"""A pytest plugin that records which mutants each test reaches, and how long the test takes.
 
-Each process of pytest-xdist has a file in which all processes of its tests mark the mutants that they reach. At the end
-each test's mutants, seconds and result go to `<file>.json`. Mutants reached by imports count for each test.
+Each process of pytest-xdist has a file. All processes of its tests mark the mutants that they reach in this file. At
+the end, `<file>.json` has the mutants, the seconds and the result of each test. Mutants that an import reaches count
+for each test.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import pytest
 _FOLDER, _COUNT = Path(os.environ["MUTANTS_FOLDER"]), int(os.environ["MUTANTS_COUNT"])
 _MARKS = _FOLDER / f"marks-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
 _MARKS.write_bytes(bytes(_COUNT))
-# Before brickd is imported.
+# Set before brickd is imported.
 os.environ["MUTANTS_REACHED"] = str(_MARKS)
 _found: dict[str, dict[str, object]] = {}
 _failed: set[str] = set()
 _skipped: set[str] = set()
-_imported: set[int] = set()  # reached by imports before the first test: each test may depend on them
+_imported: set[int] = set()  # mutants that imports reached before the first test: each test may depend on these
 
 
 @pytest.hookimpl(wrapper=True)
@@ -54,7 +55,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Record failed tests, which show nothing about a mutant, and skipped ones."""
+    """Record failed tests, which show nothing about a mutant, and skipped tests."""
     if report.failed:
         _failed.add(report.nodeid)
     elif report.skipped:

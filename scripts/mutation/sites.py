@@ -1,6 +1,6 @@
-"""Places where a source can be changed, and the draw of some of them.
+"""Places where a source can be changed, and a random sample of them.
 
-Owns: the form of a site, the sources of the draw, the draw. Must not know: languages, tests. Invariant: the same
+Owns: the form of a site, the sources to sample from, the sampling. Must not know: languages, tests. Invariant: the same
 sources, seed and number give the same mutants in the same order.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-# The sources whose mutants matter most: those that write, read, count, keep, judge and answer.
+# The sources whose faults matter most: they write, read, count, keep, compare and answer.
 SOURCES = (
     "agent/src/writer/*.[ch]",
     "agent/src/fingerprint/*.[ch]",
@@ -41,10 +41,10 @@ class Site(NamedTuple):
     """A possible change.
 
     Attributes:
-        file: relative to the tree.
-        place: its index in the file, in the order of the walk.
-        line: its line.
-        change: a description.
+        file: the path, relative to the repository.
+        place: the index of the site in the file.
+        line: the line of the site.
+        change: a description of the change.
     """
 
     file: str
@@ -54,7 +54,7 @@ class Site(NamedTuple):
 
 
 def sources(tree: Path, module: str | None = None) -> list[Path]:
-    """The sources to draw from: the default ones, or those whose name ends in this module.
+    """Return the default sources, or the sources whose name ends in this module.
 
     Raises:
         LookupError: no source has that name.
@@ -69,7 +69,7 @@ def sources(tree: Path, module: str | None = None) -> list[Path]:
 
 
 def draw(sites: Sequence[Site], sample: int | None, seed: int) -> list[Site]:
-    """A sample of the sites, in the order of the files; None: all."""
+    """Return a random sample of the sites in the order of the files; None returns all."""
     if sample is None or sample >= len(sites):
         return sorted(sites)
     return sorted(random.Random(seed).sample(sorted(sites), sample))

@@ -1,6 +1,6 @@
-"""A copy of the repository with all drawn mutants, installed into its own environment.
+"""A copy of the repository with all selected mutants, installed into its own environment.
 
-Owns: the copy and the installation. Must not know: the draw, tests.
+Owns: the copy and the installation. Must not know: how mutants are selected, tests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def find(tree: Path, paths: Sequence[Path]) -> list[Site]:
 
 
 def copy(tree: Path, to: Path) -> None:
-    """Copy what a build and the tests need."""
+    """Copy the files that a build and the tests need."""
     shutil.copytree(tree, to, ignore=_LEFT_OUT, symlinks=True)
     for package in ("brickd", "agent/brick_agent"):
         shutil.copy(HERE / "chosen.py", to / package / "_mutant.py")
@@ -47,7 +47,7 @@ def change(tree: Path, to: Path, mutants: Mapping[int, Site]) -> list[int]:
         mutants: the mutants, by number.
 
     Returns:
-        The numbers of those that are not valid C.
+        The numbers of the mutants that are not valid C.
     """
     by_file: dict[str, dict[int, int]] = defaultdict(dict)
     for number, site in mutants.items():

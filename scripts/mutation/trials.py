@@ -1,6 +1,7 @@
-"""The tests of mutants.
+"""Runs the tests of each mutant.
 
-Owns: which tests a mutant gets, their time limit, and the meaning of their end. Must not know: how mutants are made.
+Owns: which tests a mutant gets, their time limit, and the meaning of their exit status. Must not know: how mutants are
+made.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-COLLECT_SECONDS = 3.0  # until the first test runs
-FIRST_SECONDS = 3.0  # tests that run before the others are collected
-BUDGET_SECONDS = 60.0  # seconds of tests for one mutant, by their times without a mutant
+COLLECT_SECONDS = 3.0  # the time until the first test runs
+FIRST_SECONDS = 3.0  # the seconds of tests that run before the others are collected
+BUDGET_SECONDS = 60.0  # the seconds of tests for one mutant, measured without a mutant
 _SLOWER = 4.0
 _PATIENCE_SECONDS = 30.0
 _FAILED, _NO_TESTS = 1, 5
-_THOSE = ("-m", "not slow and not nightly")  # the fast tests, and some slower ones
+_THOSE = ("-m", "not slow and not nightly")  # the fast tests, and the tests marked `ci`
 _UNNAMED = f"pytest ended with {_FAILED}"
 
 
@@ -30,12 +31,12 @@ class End(StrEnum):
 
     KILLED = "killed"
     SURVIVED = "survived"
-    UNREACHED = "unreached"  # no test reaches the mutant, so it survived
+    UNREACHED = "unreached"  # the mutant survived, because no test reaches it
 
 
 @dataclass
 class Known:
-    """The tests without a mutant.
+    """The results of the tests without a mutant.
 
     Attributes:
         seconds: the time of each test that passes.
@@ -48,7 +49,7 @@ class Known:
     failed: list[str] = field(default_factory=list)
 
     def of(self, number: int, file: str) -> list[str]:
-        """Return the tests for a mutant within the budget: those named like its module come first."""
+        """Return the tests for a mutant within the budget, the tests named like its module first."""
         words = _words(file)
 
         def rank(test: str) -> tuple[int, float]:
@@ -85,8 +86,8 @@ class Trial:
 
     Attributes:
         end: the outcome.
-        tests: the largest number of tests run against it.
-        reaching: the number of tests that reach it.
+        tests: the most tests that ran with the mutant.
+        reaching: the number of tests that reach the mutant.
         by: the test that failed.
     """
 
@@ -97,9 +98,9 @@ class Trial:
 
 
 def isolated(command: Iterable[str | Path]) -> list[str]:
-    """A command with its own /dev/shm and processes, which end with it, if the user may."""
+    """Return a command that runs with its own /dev/shm and process namespace, if the user may create these."""
     own = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    # No exec: the test must not become process 1, which hosts never are.
+    # Without exec: otherwise the test would be process 1, and a worker is never process 1.
     mount = 'mount -t tmpfs -o size=1g,mode=1777 brickd-mutants /dev/shm && "$@"; exit $?'
     line = [*map(str, command)]
     if shutil.which("unshare") and subprocess.run([*own, "true"], capture_output=True, check=False).returncode == 0:
@@ -129,7 +130,7 @@ def measure(tree: Path, python: Path, count: int, processes: int, files: Sequenc
 
 
 def tests_of(found: Mapping[str, Mapping[str, object]]) -> Known:
-    """The results of the plugin."""
+    """Return the results of the plugin."""
     tests = Known()
     for name, outcome in found.items():
         reached, seconds = outcome["reached"], outcome["seconds"]
@@ -154,13 +155,13 @@ def attempt(tree: Path, python: Path, tests: Known, number: int, file: str) -> T
 
 
 def _sure_killer(tree: Path, python: Path, part: Mapping[str, float], number: int) -> str | None:
-    """Like `_killer`, but try again if the end was neither a named test nor a crash."""
+    """Do the same as `_killer`, but try again if no named test failed and nothing crashed."""
     by = _killer(tree, python, part, number)
     return _killer(tree, python, part, number) if by == _UNNAMED else by
 
 
 def _killer(tree: Path, python: Path, part: Mapping[str, float], number: int) -> str | None:
-    """Return the first test that fails with a mutant, or how the tests ended; None: all pass."""
+    """Return the first test that fails with a mutant, or how the tests ended; None if all pass."""
     with tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "tests"
         names.write_text("\n".join(part))

@@ -1,8 +1,8 @@
-"""The schedule, drawn from the seed, and its execution, while processes report over pipes.
+"""Draws a schedule from the seed and executes it, while processes report over pipes.
 
-In the first half of the time, daemons are killed; in the second half, one daemon runs, so its growth can be judged. A
-worker is asked to end only while a daemon consumes its segment, and no daemon is killed while a worker ends. Otherwise
-its totals would be lost by design, and could not be compared.
+In the first half of the time, daemons are killed. In the second half, one daemon runs all the time, so that its growth
+can be measured. A worker is asked to end only while a daemon consumes its segment, and no daemon is killed while a
+worker ends. Otherwise, the worker would remove its segment, and its totals could not be compared.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from soaking.population import Life, Population
 from soaking.samples import Samples
 
 SAMPLE_S = 3.0
-_GONE_MAX = 32  # workers that may end between two looks: brickd shows 64 dead ones separately
-SECOND_HALF = 0.5  # after this part of the time, no daemon is killed
-_BIRTHS_MAX = 8  # workers that are ordered at once
-_DEAD_MAX = 32  # dead segments without a daemon: in a small /dev/shm a new worker would remove more
-_LATEST_S = 0.1  # the interval of checks whether workers may end
+_GONE_MAX = 32  # workers that may end between two samples: brickd lists at most 64 dead workers one by one
+SECOND_HALF = 0.5  # no daemon is killed after this share of the time
+_BIRTHS_MAX = 8  # the most workers that are started at once
+_DEAD_MAX = 32  # the most dead segments without a daemon: with more, a new worker might remove some to get room
+_LATEST_S = 0.1  # the interval between checks whether workers may end
 _PATIENCE_S = 120.0
 _REST_S = 0.2
 _HURRY_S = 0.02
-_TURN_S = 1.0  # workers may end for this time before the next daemon is killed, even if kills are due more often
+_TURN_S = 1.0  # workers get at least this time to end before the next daemon is killed, even if a kill is due earlier
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Wanted:
 
 
 class Churn:
-    """The execution of the schedule."""
+    """Executes the schedule."""
 
     def __init__(self, wanted: Wanted, population: Population, daemon: Daemon, samples: Samples) -> None:
         self._wanted, self._population, self._daemon, self._samples = wanted, population, daemon, samples
@@ -77,7 +77,7 @@ class Churn:
             self._at(now_s + of.stopped_after_s + of.stopped_s, lambda: self._population.go_on(life))
         self._at(now_s + of.lives_s, (lambda: self._kill(life)) if of.killed else (lambda: self._end(life)))
 
-    # ---- what happens
+    # ---- actions
 
     def _kill(self, life: Life) -> None:
         if not self._daemon.ready and self._has_many_dead():
@@ -97,16 +97,16 @@ class Churn:
         self._kill_due = True
 
     def _look(self) -> None:
-        """Take a sample regularly, and before more workers have ended than brickd shows separately."""
+        """Take a sample at intervals, and before more workers have ended than brickd lists one by one."""
         if self._samples.now_s >= self._look_at_s or self._population.went >= _GONE_MAX:
             self._population.went = 0
             self._samples.take(self._population, self._daemon)
             self._look_at_s = self._samples.now_s + SAMPLE_S
 
     def _replace_daemon(self) -> None:
-        """Kill the daemon at any time, and start another one immediately.
+        """Kill the daemon at a random time, and start another one immediately.
 
-        A daemon that does not answer yet is also killed, but not two in sequence: on a slow machine, no daemon would
+        A daemon may be killed before it answers, but never two daemons in a row: on a slow machine, no daemon would
         ever answer.
         """
         if (self._daemon.ready or not self._killed_unready) and not self._has_many_dead():
@@ -117,15 +117,15 @@ class Churn:
             self._daemon.start()
 
     def _ask_for_details(self) -> None:
-        """When a service is known, record all its spans: the setting survives each daemon."""
+        """As soon as brickd knows the service, turn its span detail on: the setting survives each daemon."""
         living = self._population.living
         if self._daemon.ready and any(life.plan.service == DETAILED and life.is_consumed() for life in living):
             self._detailed = self._daemon.ask("set", DETAILED, "--spans", "on")["spans"] == "on"
 
-    # ---- the course of it
+    # ---- the main loop
 
     def run(self, progress: Callable[[str], None]) -> None:
-        """Run until the last worker has ended and everything is read."""
+        """Run until the last worker has ended and brickd has read everything."""
         self._daemon.start()
         while not self._daemon.ready:
             self._pass(_LATEST_S)
@@ -182,7 +182,7 @@ class Churn:
                 self._turn_until_s = time.monotonic() + _TURN_S
 
     def _finish(self, progress: Callable[[str], None]) -> None:
-        """End all workers while a daemon sees it, and wait until the daemon has nothing left to do."""
+        """End all workers while a daemon runs, and wait until the daemon has nothing left to do."""
         progress("all workers end")
         population, daemon = self._population, self._daemon
         population.close()

@@ -1,4 +1,4 @@
-"""Counters that brickd shows, and that never decrease, whichever process dies."""
+"""Counters that brickd shows and that must never decrease, even when processes die."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from soaking.plan import KERNEL
 
-_ANY = 0  # any daemon: data in the segments and in every checkpoint
+_ANY = 0  # the key for counters that are valid across daemons, because segments and checkpoints keep them
 
 
 class Counters:
@@ -21,7 +21,7 @@ class Counters:
 
         Args:
             status: the document of `brickd status`.
-            life: the number of the daemon, from 1; None: none answered.
+            life: the number of the daemon, from 1; None: no daemon answered.
         """
         now: Counter[tuple[int, str]] = Counter()
         for entry in status["workers"]:
@@ -32,7 +32,8 @@ class Counters:
                 now[_ANY, f"{service}: {stream} dropped"] += sum(ledger[stream]["dropped"].values())
             if life is None:
                 continue
-            # The next daemon reads unsaved records again, so these count only within a daemon's life.
+            # These counters are compared only within the life of one daemon, because the next daemon reads unsaved
+            # records again.
             details = ledger["details"]
             now[life, f"{service}: details read"] += details["consumed"] + details["lost_with_daemon"]
             now[life, f"{service}: events consumed"] += ledger["events"]["consumed"]

@@ -18,7 +18,7 @@ from brickd.shm.segment_files import find
 
 @dataclass(frozen=True)
 class Weight:
-    """The memory and files of a daemon and the segments."""
+    """The memory and the number of files of a daemon, and the memory of the segments."""
 
     rss_bytes: int
     fds: int
@@ -30,8 +30,8 @@ class Daemon:
     """The current daemon, running or not.
 
     Attributes:
-        ready: it runs, and has reported that it answers.
-        life: its number.
+        ready: whether the daemon runs and has reported that it answers.
+        life: the number of the daemon.
         kills: how often a daemon was killed.
     """
 
@@ -56,16 +56,16 @@ class Daemon:
 
     @property
     def fd(self) -> int:
-        """Readable when it reports that it answers, and when it has ended."""
+        """Return a descriptor that becomes readable when the daemon reports that it answers, and when it has ended."""
         assert self._process is not None
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
     def receive(self) -> None:
-        """Read its report that it answers, or its unexpected end.
+        """Read the daemon's report that it answers.
 
         Raises:
-            RuntimeError: it ended by itself.
+            RuntimeError: the daemon ended by itself.
         """
         if b"the daemon runs" not in os.read(self.fd, 1 << 12):
             raise RuntimeError(f"brickd up {'ended by itself' if self.ready else 'did not start'}:\n{self.log()}")
@@ -98,7 +98,7 @@ class Daemon:
         return status
 
     def end(self) -> int:
-        """End it like an operator; return its exit status."""
+        """End the daemon as an operator would; return its exit status."""
         self.ask("down")
         return self._over()
 
@@ -110,15 +110,15 @@ class Daemon:
         self._log.close()
 
     def ask(self, verb: str, *arguments: str) -> Any:
-        """The answer of a verb, with a daemon or without."""
+        """Return the answer of a verb, with a daemon or without."""
         return json.loads(self._place.python("-m", "brickd", verb, *arguments, "--json").stdout)
 
     def log(self) -> str:
-        """The log of all daemons."""
+        """Return the log of all daemons."""
         return (self._place.folder / "daemon.log").read_text(errors="replace")
 
     def weighed(self) -> Weight | None:
-        """The daemon's memory and files; None if it does not run."""
+        """Return the daemon's memory and files; None if it does not run."""
         if self._process is None:
             return None
         process = psutil.Process(self._process.pid)

@@ -1,4 +1,4 @@
-"""Detects growth of a daemon while a constant number of workers starts and ends."""
+"""Detects whether a daemon grows while workers start and end at a constant rate."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from soaking.daemon import Weight
 from soaking.judgement import Check
 from soaking.samples import Sample
 
-# The first third of the last daemon's time is skipped, because it fills up to its limits (64 dead workers, a thousand
-# events). After that, the largest value of the second third is compared with that of the last one. Memory for an answer
-# or a checkpoint occasionally grows Python's heap by some MB, at a random time. Descriptors are not judged here: at the
-# end, there must be as many as before the first worker.
+# The first third of the last daemon's time is skipped, because the daemon still fills up to its limits (64 dead
+# workers, 1,000 events). The largest value of the second third is compared with the largest value of the last third.
+# Single values do not count, because the memory for an answer or a checkpoint sometimes grows Python's heap by some MB.
+# Descriptors are checked elsewhere: at the end, there must be as many as before the first worker.
 GROWTH_MAX = 1.15
-_LOOKS_MIN = 5  # looks in each third: with fewer, chance decides
+_LOOKS_MIN = 5  # the fewest samples in each third: with fewer, chance decides
 _WHAT = ("rss_bytes", "fds", "shm_files", "shm_bytes")
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The growth of one amount: first with workers, at the end without any, and the maximum."""
+    """The growth of one amount: its value before the first worker, its value at the end, and its maximum."""
 
     what: str
     first: int
@@ -29,7 +29,7 @@ class Growth:
 
 
 def growth(samples: Sequence[Sample], end: Weight) -> list[Growth]:
-    """The growth of all amounts."""
+    """Return the growth of all amounts."""
     weights = [each.weight for each in samples if each.weight is not None]
     result = []
     for what in _WHAT:
@@ -39,7 +39,7 @@ def growth(samples: Sequence[Sample], end: Weight) -> list[Growth]:
 
 
 def ratio(samples: Sequence[Sample], ends_at_s: float) -> float | None:
-    """The growth of the last daemon's memory until the last worker came; None: too few looks."""
+    """Return the growth of the last daemon's memory until the last worker was started; None: too few samples."""
     sizes = [
         each.weight.rss_bytes
         for each in samples
@@ -50,7 +50,7 @@ def ratio(samples: Sequence[Sample], ends_at_s: float) -> float | None:
 
 
 def judge(grown: float | None) -> list[Check]:
-    """Judge whether the daemon's memory stays constant."""
+    """Check whether the daemon's memory stays constant."""
     if grown is None:
         return []
     return [Check("growth of the last daemon's memory", f"{grown:.3f}", f"at most {GROWTH_MAX}", grown <= GROWTH_MAX)]

@@ -1,7 +1,7 @@
-"""The storm's workers, seen from outside: ordered, killed, asked to end, and their counts.
+"""Starts, kills and ends the workers of the storm, and reads their counts.
 
 Owns: the workers' processes and the folder of their accounts. Must not know: daemons, brickd's numbers. Invariant: a
-signal goes to the process that reported its pid, never to another one that has the pid now.
+signal goes to the process that reported its pid, never to a later process with the same pid.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from soaking.storm_worker import BRICKS
 
 
 class Herd:
-    """All workers.
+    """All workers of the storm.
 
     Attributes:
-        living: by pid, the pidfds of the workers that reported it.
-        ordered: the number of ordered workers, without forks and execs.
-        came: the number of ordered workers that have reported.
+        living: the pidfd of each live worker that has reported, by pid.
+        ordered: the number of workers that were started here, without forks and execs.
+        came: the number of these workers that have reported.
         spawned: the number of forks and execs that have reported.
     """
 
@@ -49,7 +49,7 @@ class Herd:
         )
 
     def order(self, service: str, seed: int) -> None:
-        """Order a worker."""
+        """Start a worker."""
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(f"{service} {seed}\n".encode())
         self._nursery.stdin.flush()
@@ -62,7 +62,7 @@ class Herd:
                 signal.pidfd_send_signal(self.living[pid], number)
 
     def wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Record new and ended workers for `seconds` or until `until`; return whether it is true."""
+        """Record new and ended workers for `seconds`, or until `until` returns true; return its result."""
         assert self._nursery.stdout is not None
         output_fd, deadline_s = self._nursery.stdout.fileno(), time.monotonic() + seconds
         while not until():
@@ -88,7 +88,7 @@ class Herd:
             self.came += how == b"ordered"
             self.spawned += how == b"spawned"
             pid = int(number)
-            if pid not in self.living:  # if not, the worker became another program
+            if pid not in self.living:  # a known pid means that the worker has become another program by exec
                 with contextlib.suppress(ProcessLookupError):
                     self.living[pid] = os.pidfd_open(pid)
 

@@ -1,7 +1,7 @@
 """The comparison of the workers' accounts with brickd's numbers at the end.
 
-Must not know: how either is made. A `Check` has the value seen and the value expected; for an exact amount also the
-unexplained part.
+Must not know: how accounts and numbers are made. A `Check` has the value seen and the value expected. If the amount is
+exact, it also has the unexplained part.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Check:
     """A condition that must be true.
 
     Attributes:
-        unexplained: the number of records too many or too few; 0 if nothing is counted.
+        unexplained: how many records are missing or surplus; 0 if the check does not count records.
     """
 
     name: str
@@ -33,26 +33,26 @@ class Check:
 
 
 def within(name: str, found: int, bounds: Bounds) -> Check:
-    """Check an amount against bounds."""
+    """Check that an amount is within bounds."""
     off = bounds.off(found)
     wanted = f"{bounds.low:,}" if bounds.low == bounds.high else f"{bounds.low:,} to {bounds.high:,}"
     return Check(name, f"{found:,}", wanted, not off, off)
 
 
 def equal(name: str, found: int, wanted: int) -> Check:
-    """Check an exact amount."""
+    """Check that an amount has exactly this value."""
     return within(name, found, Bounds(wanted, wanted))
 
 
 @dataclass
 class Found:
-    """brickd's numbers of some workers together.
+    """The sums of brickd's numbers over some workers.
 
     Attributes:
-        attempts: the attempts to record span details and events, by the writers' own counters.
-        finalized: the number of finalizes that were read.
-        counts: the count of each brick, with bounds counted separately.
-        measured_ns: the sum of measurements.
+        attempts: the attempts to record span details and events, by the counters in the segments.
+        finalized: the number of finalizes that the daemon read.
+        counts: the count of each brick, separately for bounds.
+        measured_ns: the sum of the measured times.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
@@ -63,7 +63,7 @@ class Found:
 
     @classmethod
     def of(cls, workers: Iterable[Worker]) -> Found:
-        """Add up some workers."""
+        """Return the sums over some workers."""
         found, workers = cls(), list(workers)
         for worker in workers:
             found.ledger.add(worker.ledger)
@@ -81,10 +81,10 @@ def judge(service: str, done: Mapping[str, Bounds], cut_lanes: int, found: Found
     """Check the numbers of a service against the accounts of its workers.
 
     Args:
-        service: its name.
-        done: the work, by kind.
-        cut_lanes: lanes in which a kill may have interrupted a write: each misses at most one record.
-        found: brickd's numbers about it, when nothing is left to read.
+        service: the name of the service.
+        done: the work that was done, by kind.
+        cut_lanes: the number of lanes in which a kill may have interrupted a write; each may miss one record.
+        found: brickd's numbers of the service, when nothing is left to read.
     """
     ledger, cut = found.ledger, Bounds(0, cut_lanes)
     spans, deferred, dropped = ledger.spans, ledger.deferred, ledger.events_dropped

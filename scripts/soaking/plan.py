@@ -1,4 +1,4 @@
-"""The work of one worker, drawn from the seed and its number."""
+"""The work of one worker, drawn from the seed and the number of the worker."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, replace
 
 from soaking.account import ROWS
 
-REQUEST, WORK, LEFT, KERNEL = "request", "work", "left", "kernel"  # bricks; the last one is only deferred
+# the names of the bricks; the last brick is only deferred
+REQUEST, WORK, LEFT, KERNEL = "request", "work", "left", "kernel"
 MEASURED_NS = 7  # the value of each measurement
-# The service whose spans are all recorded in detail: see `Churn`.
+# `Churn` turns on span detail for all workers of this service.
 DETAILED = "detailed"
 SERVICES = ("api", "batch", DETAILED)
-_NAMES = 12  # declared names per service: fewer than workers, so they are used again
+_NAMES = 12  # the number of declared worker names in a service: fewer than workers, so that names are used again
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,10 @@ class Plan:
         threads: the number of threads that record at the same time; each batch has new threads.
         spans: the number of spans of each thread in a batch.
         defers: deferred starts in a batch.
-        flood: after this number of batches, it records more than a ring has room for; 0: never.
-        leaves_open: its threads end with a span open.
-        rests_s: between two batches.
-        forks: after this many batches; 0: never.
+        flood: after this number of batches, the worker records more than a ring has room for; 0: never.
+        leaves_open: whether its threads end with an open span.
+        rests_s: the pause between two batches.
+        forks: the worker forks after this number of batches; 0: never.
         pauses_s: the length of one long pause.
     """
 
@@ -48,7 +49,7 @@ class Plan:
     pauses_s: float
 
     def json(self) -> str:
-        """The plan in one line."""
+        """Return the plan as one line."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -57,7 +58,7 @@ class Plan:
         return cls(**json.loads(line))
 
     def child(self) -> Plan:
-        """The plan of its child: the same work under the same name, without a child."""
+        """Return the plan of the worker's child: the same work under the same name, without a child of its own."""
         return replace(self, number=self.number + "c", forks=0)
 
 
@@ -67,9 +68,9 @@ class Fate:
 
     Attributes:
         lives_s: its lifetime.
-        killed: otherwise it ends when asked.
-        stopped_after_s: SIGSTOP; None: never.
-        stopped_s: until SIGCONT, or until SIGKILL if its lifetime ends before.
+        killed: whether the worker is killed; otherwise it ends by SIGTERM.
+        stopped_after_s: when the worker gets SIGSTOP; None: never.
+        stopped_s: the time until SIGCONT, or until SIGKILL if the lifetime ends earlier.
     """
 
     lives_s: float
@@ -79,7 +80,7 @@ class Fate:
 
 
 def plan(seed: int, number: int) -> Plan:
-    """The plan of the worker with this number."""
+    """Return the plan of the worker with this number."""
     draw = random.Random(f"plan {seed} {number}")
     return Plan(
         number=str(number),
@@ -98,9 +99,10 @@ def plan(seed: int, number: int) -> Plan:
 
 
 def fate(seed: int, number: str) -> Fate:
-    """The end of the worker with this number: four of five live for a short time."""
+    """Return the end of the worker with this number; four of five workers live for a short time."""
     draw = random.Random(f"fate {seed} {number}")
     lives_s = draw.uniform(0.0, 3.0) if draw.random() < 0.8 else draw.uniform(10.0, 60.0)
     stopped_after_s = draw.uniform(0.0, lives_s) if draw.random() < 0.15 else None
-    # Longer than the daemon's wait before a worker without a lock counts as dead, or much shorter.
+    # A stop lasts longer than the time after which the daemon would declare a worker without a lock dead, or is much
+    # shorter.
     return Fate(lives_s, draw.random() < 0.5, stopped_after_s, draw.choice([0.05, 0.5, 8.0]))

@@ -1,4 +1,4 @@
-"""The workers: started, stopped, ended or killed, and the work of each."""
+"""Starts, stops, ends and kills the workers, and reads the account of each."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class Life:
     """One worker.
 
     Attributes:
-        pidfd: readable when its process has ended; -1: this was recorded.
-        wants_to_end: it will be asked to end when its segment is consumed: otherwise its totals would be lost.
+        pidfd: readable when the process of the worker has ended; -1: the end was recorded.
+        wants_to_end: whether the worker gets SIGTERM as soon as a daemon drains its segment; without a daemon, it would
+            remove its totals.
         done: the last values of its account, by kind.
     """
 
@@ -45,11 +46,11 @@ class Life:
     done: dict[str, Bounds] | None = None
 
     def read(self, kind: str) -> Bounds:
-        """The worker's work so far."""
+        """Return the work of the worker so far."""
         return self.account.read(kind) if self.done is None else self.done[kind]
 
     def is_consumed(self) -> bool:
-        """Whether a daemon drains the worker's segment."""
+        """Return whether a daemon drains the worker's segment."""
         try:
             with open_segment(self.segment) as segment:
                 return segment.consumer() is not None
@@ -58,20 +59,20 @@ class Life:
 
     @property
     def cut_lanes(self) -> int:
-        """The number of lanes in which a write may have been cut off."""
+        """Return the number of lanes in which a kill may have interrupted a write."""
         return min(self.plan.lanes, ROWS) if self.state == "killed" else 0
 
 
 class Population:
-    """All workers.
+    """All workers of a run.
 
     Attributes:
         born: the workers by segment, in the order of their reports.
-        living: those whose process exists.
-        counts: the number of each action on workers.
-        went: how many are gone since this was set to 0.
+        living: the workers whose process exists.
+        counts: how often each action was done to workers.
+        went: the number of workers that ended since this was set to 0.
         problems: forbidden behaviour of workers.
-        listening: a worker that has not reported may exist.
+        listening: whether a worker may exist that has not reported yet.
     """
 
     def __init__(self, place: Workplace) -> None:
@@ -98,13 +99,13 @@ class Population:
 
     @property
     def awaited(self) -> int:
-        """How many ordered workers have not reported yet."""
+        """Return how many started workers have not reported yet."""
         return len(self._plans)
 
-    # ---- they come
+    # ---- workers start
 
     def order(self, plan: Plan) -> None:
-        """Order a worker."""
+        """Start a worker."""
         self._plans[plan.number] = plan
         self._send(plan.json())
 
@@ -114,7 +115,7 @@ class Population:
         self._nursery.stdin.flush()
 
     def receive(self) -> list[Life]:
-        """The workers that report now; call this when `fd` is readable."""
+        """Return the workers that have just reported; call this when `fd` is readable."""
         received = os.read(self.fd, 1 << 16)
         self.listening = bool(received)
         *lines, self._rest = (self._rest + received).split(b"\n")
@@ -122,7 +123,7 @@ class Population:
 
     def _begin(self, number: str, pid: str, segment: str) -> Life:
         plan = self._plans.pop(number, None)
-        if plan is None:  # a child, which has its parent's plan
+        if plan is None:  # a child of a worker has the plan of its parent
             plan = next(life.plan for life in self.born.values() if life.plan.number + "c" == number).child()
             self.counts["forks"] += 1
         self.counts["started"] += 1
@@ -131,7 +132,7 @@ class Population:
         self.living.append(life)
         return life
 
-    # ---- actions on them
+    # ---- actions on workers
 
     def stop(self, life: Life) -> None:
         """Send SIGSTOP."""
@@ -147,7 +148,7 @@ class Population:
             life.stopped = False
 
     def hurry(self, life: Life) -> None:
-        """Let the worker work without a rest: otherwise it would rarely be killed at work."""
+        """Make the worker work without pauses: otherwise, a kill would rarely interrupt its work."""
         if life.state == "lives":
             self._signal(life, signal.SIGUSR1)
 
@@ -159,7 +160,7 @@ class Population:
             self.counts["kills"] += 1
 
     def end_consumed(self) -> None:
-        """Ask workers to end that want to and whose segments are consumed; a few at a time."""
+        """Send SIGTERM to a few workers that are due to end and whose segments a daemon drains."""
         ending = sum(life.state == "ending" for life in self.living)
         for life in self.living:
             if ending < _ENDING_MAX and life.wants_to_end and life.state == "lives" and life.is_consumed():
@@ -174,10 +175,10 @@ class Population:
         except ProcessLookupError:
             self.problems.append(f"worker {life.plan.number} has ended without an order or a kill")
 
-    # ---- they go
+    # ---- workers end
 
     def gone(self, life: Life) -> None:
-        """Record that its process has ended, with the last values of its account."""
+        """Record that the process of a worker has ended, with the last values of its account."""
         os.close(life.pidfd)
         life.pidfd = -1
         self.living.remove(life)
@@ -193,7 +194,7 @@ class Population:
         (self._folder / life.plan.number).unlink()
 
     def close(self) -> None:
-        """Order no more workers; existing ones still report until `listening` ends."""
+        """Start no more workers. Existing workers still report, until `listening` is false."""
         self._send("")
 
     def leave(self) -> None:
@@ -208,12 +209,12 @@ class Population:
             os.close(life.pidfd)
 
     def pids(self) -> set[int]:
-        """The processes that must not exist in the end."""
+        """Return the processes that must not exist at the end."""
         return {life.pid for life in self.living} | ({self._nursery.pid} if self._nursery.poll() is None else set())
 
 
 def done(lives: Iterable[Life], kind: str) -> Bounds:
-    """The work of some workers together."""
+    """Return the sum of the work of some workers."""
     together = Bounds(0, 0)
     for life in lives:
         together = together.plus(life.read(kind))

@@ -21,13 +21,13 @@ class Report:
     """The result of one run.
 
     Attributes:
-        counts: the number of each action on workers.
-        spans: the number that the workers began, by their own accounts.
-        ledger: the sum of brickd's numbers of all workers.
+        counts: how often each action was done to workers.
+        spans: the number of spans that the workers began, by their own accounts.
+        ledger: the sum of brickd's ledgers of all workers.
         daemon_growth: the growth of the last daemon's memory, if it lived long enough.
-        leaks: what remains, by kind.
-        worker_checks: how often one worker's spans were compared with its account, during or after its life.
-        workers_compared: the number of workers for which this was done after their end.
+        leaks: the processes and files that remain, by kind.
+        worker_checks: how often the spans of a worker were compared with its account, during or after its life.
+        workers_compared: the number of workers that were compared after their end.
     """
 
     wanted: Wanted
@@ -46,7 +46,7 @@ class Report:
 
     @property
     def failed(self) -> list[Check]:
-        """The failed checks."""
+        """Return the failed checks."""
         return [check for check in self.checks if not check.passed]
 
     @property
@@ -54,7 +54,7 @@ class Report:
         return not self.failed
 
     def figures(self) -> dict[str, Any]:
-        """The figures that are single numbers."""
+        """Return the figures that are single numbers."""
         return {
             "seed": self.wanted.seed,
             "seconds": self.wanted.seconds,

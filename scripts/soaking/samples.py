@@ -1,7 +1,7 @@
-"""brickd's numbers in a run: no counter decreases, no worker is missing, all accounts agree.
+"""Checks brickd's numbers during a run: no counter decreases, no worker is missing, all accounts agree.
 
-A worker's account is read before the query for the lower bound, and after it for the upper one: the answer must be
-between them at any time, for live and dead workers, with a daemon or without.
+The account of a worker is read twice: before the query for the lower bound, and after the query for the upper bound.
+The answer must always be between these bounds, for live and dead workers, with a daemon or without.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from soaking.counters import Counters
 from soaking.daemon import Daemon, Weight
 from soaking.population import Life, Population
 
-# A daemon logs these events only after failures, and this run has no such failures.
+# A daemon logs these events only after failures that do not happen in this run.
 _UNWANTED = (
     "blind",
     "break",
@@ -32,13 +32,13 @@ _UNWANTED = (
 
 @dataclass(frozen=True)
 class Sample:
-    """One look.
+    """brickd's numbers at one time.
 
     Attributes:
-        at_s: on the clock of the run.
-        life: the number of the daemon; None: none answered.
-        weight: None: no daemon ran.
-        settled: no worker lives, and nothing is left to read or remove.
+        at_s: the time on the clock of the run.
+        life: the number of the daemon; None: no daemon answered.
+        weight: the memory and files of the daemon; None: no daemon ran.
+        settled: whether no worker is live, and nothing is left to read or remove.
     """
 
     at_s: float
@@ -48,14 +48,14 @@ class Sample:
 
 
 class Samples:
-    """All looks.
+    """All samples.
 
     Attributes:
         first: the first daemon's memory and files before the first worker.
         falls: counters that decreased.
-        problems: all forbidden observations, including falls.
+        problems: everything that must not happen, including falls.
         worker_checks: how often a worker's account was compared.
-        ends_at_s: no worker comes after this time.
+        ends_at_s: no worker starts after this time.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Samples:
         self.problems: list[str] = []
         self.worker_checks = 0
         self.ends_at_s = float("inf")
-        self._compared: set[str] = set()  # the segments of those that were gone
+        self._compared: set[str] = set()  # the segments of compared workers that had ended
         self.status: Any = None
         self._counters = Counters()
         self._newest_event = 0
@@ -73,12 +73,12 @@ class Samples:
 
     @property
     def workers_compared(self) -> int:
-        """The number of workers whose account was compared after their end."""
+        """Return the number of workers whose account was compared after their end."""
         return len(self._compared)
 
     @property
     def now_s(self) -> float:
-        """The time on the clock of the run."""
+        """Return the time on the clock of the run."""
         return time.monotonic() - self._began_s
 
     def take(self, population: Population, daemon: Daemon) -> Sample:

@@ -21,7 +21,7 @@ from soaking.population import Life, Population, done
 from soaking.report import Report
 from soaking.samples import Samples
 
-_SHOWN_MAX = 20  # problems; the others are counted
+_SHOWN_MAX = 20  # the most problems that are shown; further problems are counted
 
 
 def run(place: Workplace, wanted: Wanted, progress: Callable[[str], None]) -> Report:
@@ -83,7 +83,7 @@ def _settle(place: Workplace, wanted: Wanted, population: Population, daemon: Da
 
 
 def _leaks(place: Workplace, population: Population, lives: list[Life]) -> dict[str, int]:
-    """Return what should not exist after the end."""
+    """Return the processes and files that should not exist after the end."""
     population.leave()
     children = psutil.Process().children(recursive=True)
     usual = {"lock", "checkpoint"}

@@ -1,7 +1,7 @@
-"""A storm: many workers die at the same time, under a stopped, killed, or missing daemon.
+"""A storm: many workers die at the same time, while the daemon is stopped, killed or absent.
 
 Owns: the schedule, drawn from the seed, and when brickd is queried. Must not know: a worker's work, the checks.
-Invariants: bounded in time and in the number of workers; no processes or files are left, even after a failure.
+Invariants: the time and the number of workers are limited; no process or file is left, even after a failure.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from soaking.judgement import Check, equal
 from soaking.report import as_json, as_text
 from soaking.storm_balance import Seen, failures, judge, sum_of
 
-WORKERS_MAX = 10_000  # for a run of three minutes on two cores; without forks and execs
-MANY = 64  # dead segments at once: before 1.7 a new worker removed the oldest above this number
+WORKERS_MAX = 10_000  # the most workers in a run of three minutes on two cores, without forks and execs
+MANY = 64  # the fewest dead segments at once: before format 1.7, a new worker removed the oldest dead segments above 64
 _SERVICES = 24
 _PATIENCE_S = 120.0
 _PROBLEMS_MAX = 20
@@ -39,8 +39,8 @@ class Wanted:
     """The options of a run.
 
     Attributes:
-        workers: the number that are alive at the same time.
-        busy: processes that only use processor time.
+        workers: the number of workers that are live at the same time.
+        busy: the number of processes that only use processor time.
     """
 
     seed: int
@@ -54,9 +54,9 @@ class Report:
     """The result of a run.
 
     Attributes:
-        counts: the number of each action.
-        dead_most: the most segments of dead workers at once.
-        totals: the counted and the shown numbers of the last look.
+        counts: how often each action was done.
+        dead_most: the most segments of dead workers at the same time.
+        totals: the numbers that workers counted and that brickd showed in the last comparison.
     """
 
     wanted: Wanted
@@ -70,7 +70,7 @@ class Report:
         return all(check.passed for check in self.checks)
 
     def figures(self) -> dict[str, Any]:
-        """The figures that are single numbers."""
+        """Return the figures that are single numbers."""
         wanted = self.wanted
         asked = {"seed": wanted.seed, "seconds": wanted.seconds, "workers": wanted.workers, "busy": wanted.busy}
         return asked | dict(sorted(self.counts.items())) | {"dead_at_once": self.dead_most} | self.totals
@@ -103,7 +103,7 @@ class _Storm:
         self._problems: list[str] = []
         self.report = Report(wanted)
 
-    # ---- what happens
+    # ---- the schedule
 
     def run(self, progress: Callable[[str], None]) -> Report:
         """Run the storm."""
@@ -125,7 +125,7 @@ class _Storm:
         self._ask_to_end(self._draw.uniform(0.2, 0.8))
 
     def _stopped(self) -> None:
-        """Stop the daemon while crowds die; then it continues, or is killed."""
+        """Stop the daemon while many workers die; then let the daemon continue, or kill it."""
         self._daemon.pause()
         self._count("daemon_stops")
         self._crowds()
@@ -137,14 +137,14 @@ class _Storm:
             self._start_daemon()
 
     def _killed(self) -> None:
-        """Kill the daemon while workers record; another one starts while they die."""
+        """Kill the daemon while workers record; start another daemon while workers die."""
         self._bear()
         self._kill_daemon()
         self._crowds()
         self._start_daemon()
 
     def _absent(self) -> None:
-        """End the daemon: crowds die, others end by themselves, and brickd is queried without it."""
+        """End the daemon; then many workers die, others end by themselves, and brickd is queried without a daemon."""
         self._bear()
         self._count("daemon_ends")
         if status := self._daemon.end():
@@ -155,7 +155,7 @@ class _Storm:
         self._start_daemon()
 
     def _crowds(self) -> None:
-        """Twice kill all workers and start others; then more than MANY segments belong to dead workers."""
+        """Twice kill all workers and start others, so that more than MANY segments belong to dead workers."""
         for _ in range(2):
             self._bear()
             self._work()
@@ -176,7 +176,7 @@ class _Storm:
         self._herd.wait(self._draw.uniform(0.1, 0.6))
 
     def _strike(self, share: float) -> None:
-        """Send SIGKILL, and wait until these are gone: then their locks are free."""
+        """Send SIGKILL, and wait until the workers have ended: then their locks are free."""
         struck = self._some(share)
         self._herd.signal(struck, signal.SIGKILL)
         self._count("worker_kills", len(struck))
@@ -184,14 +184,14 @@ class _Storm:
             self._problems.append("killed workers are not gone")
 
     def _ask_to_end(self, share: float) -> None:
-        """Send SIGTERM without waiting, so some are killed while they end."""
+        """Send SIGTERM without waiting, so that some workers are killed while they end."""
         asked = self._some(share)
         self._herd.signal(asked, signal.SIGTERM)
         self._count("worker_ends", len(asked))
         self._herd.wait(self._draw.uniform(0.0, 0.3))
 
     def _some(self, share: float) -> Sequence[int]:
-        """The pids of a random share of the live workers."""
+        """Return the pids of a random share of the live workers."""
         living = list(self._herd.living)
         return self._draw.sample(living, min(len(living), round(share * len(living))))
 
@@ -206,7 +206,7 @@ class _Storm:
         self._daemon.kill()
         self._count("daemon_kills")
 
-    # ---- what brickd shows
+    # ---- brickd's numbers
 
     def _look(self) -> list[Check]:
         """Compare brickd's numbers with the workers' counts."""
@@ -230,7 +230,7 @@ class _Storm:
         return checks
 
     def _settle(self, progress: Callable[[str], None]) -> Report:
-        """End all workers, let the daemon read the rest; then query brickd with and without it."""
+        """End all workers, and let the daemon read the rest; then query brickd with and without the daemon."""
         progress("all workers end")
         self._ask_to_end(0.5)
         while self._herd.living:

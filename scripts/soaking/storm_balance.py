@@ -1,12 +1,13 @@
-"""The storm's balance: compares the workers' counts with brickd's numbers, worker by worker.
+"""Compares the counts of the storm's workers with brickd's numbers, worker by worker.
 
-Owns: the rule. Must not know: processes, how either count is made. A worker counts each of its spans twice, in a file
-outside of brickd: before it begins and after it has ended. So for each worker, matched by its segment's uuid:
+Owns: the rule of the comparison. Must not know: processes, how the numbers are made. A worker counts each of its spans
+twice, in a file outside of brickd: before it begins and after it has ended. So for each worker, matched by its
+segment's uuid:
 
     counted after <= shown + removed <= counted before
 
-and for each brick: shown <= counted before. brickd does not show the workers in an aggregate separately, so these are
-compared together, by service. brickd's numbers of a worker must never decrease: this raises the lower bound.
+and for each brick: shown <= counted before. brickd does not list merged dead workers one by one, so these are compared
+together, by service. brickd's numbers of a worker must never decrease, so an earlier number raises the lower bound.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ class Counted:
     """The counts of one worker.
 
     Attributes:
-        service: its service.
+        service: the service of the worker.
         pid: the pid of its process.
-        bricks: spans of each brick: at least those that have ended, at most those announced.
+        bricks: the bounds of each brick's spans: at least the spans that have ended, at most the spans that were
+            announced.
     """
 
     service: str
@@ -38,11 +40,11 @@ class Counted:
 
     @property
     def spans(self) -> Bounds:
-        """The sum of all bricks."""
+        """Return the sum over all bricks."""
         return sum_of(self.bricks.values())
 
     def since(self, earlier: Counted | None) -> Counted:
-        """The counts, with the lower bounds of an earlier reading: numbers shown since are within."""
+        """Return these counts with the lower bounds of an earlier reading: all numbers shown since then are within."""
         low = {brick: bounds.low for brick, bounds in earlier.bricks.items()} if earlier else {}
         return replace(self, bricks={brick: Bounds(low.get(brick, 0), b.high) for brick, b in self.bricks.items()})
 
@@ -52,11 +54,11 @@ class Seen:
     """brickd's numbers.
 
     Attributes:
-        workers: spans of each worker that it shows separately, by uuid.
-        removed: spans of each removed worker that are in no total, by uuid.
-        sums: the spans of workers in aggregates, by service, removed workers included.
-        added: the number of these workers, by service.
-        bricks: spans of each brick, over all workers.
+        workers: the spans of each worker that brickd lists alone, by uuid.
+        removed: the spans of each removed worker that are in no total, by uuid.
+        sums: the spans of merged workers, by service, including removed workers.
+        added: the number of merged workers, by service.
+        bricks: the spans of each brick, over all workers.
     """
 
     workers: Mapping[str, int] = field(default_factory=dict)
@@ -76,7 +78,7 @@ class Seen:
                 added[each["service"]] += each["together"]
         removed: Counter[str] = Counter()
         for each in workers.get("removed", ()):
-            if each["uuid"] is None:  # several of a service, merged into one record
+            if each["uuid"] is None:  # one record of several merged workers of a service
                 sums[each["service"]] += each["spans"]
                 added[each["service"]] += each["together"]
             else:
@@ -87,7 +89,7 @@ class Seen:
         return cls(alone, removed, sums, added, counts)
 
     def spans_of(self, uuid: str) -> int:
-        """The shown and removed spans of one worker."""
+        """Return the sum of the shown and the removed spans of one worker."""
         return self.workers.get(uuid, 0) + self.removed.get(uuid, 0)
 
 
@@ -109,7 +111,7 @@ def judge(counted: Mapping[str, Counted], seen: Seen, shown: Mapping[str, int]) 
     Args:
         counted: the counts of each worker, by uuid.
         seen: brickd's numbers.
-        shown: the largest number that it has shown of each worker, including removed spans.
+        shown: the largest number that brickd has shown for each worker, including removed spans.
     """
     apart = {uuid for uuid in counted if uuid in seen.workers or uuid in seen.removed}
     wanted = {uuid: Bounds(max(each.spans.low, shown.get(uuid, 0)), each.spans.high) for uuid, each in counted.items()}
@@ -141,7 +143,7 @@ def judge(counted: Mapping[str, Counted], seen: Seen, shown: Mapping[str, int]) 
 def _all_within(
     name: str, wanted: Mapping[str, Bounds], found: Callable[[str], int], called: Callable[[str], str]
 ) -> Check:
-    """One check of many amounts, which names the worst one."""
+    """Return one check of many amounts, which names the worst."""
     off = {key: far for key, bounds in wanted.items() if (far := bounds.off(found(key)))}
     if not off:
         return Check(name, f"{len(wanted):,} within", "all within", True)
@@ -154,5 +156,5 @@ def _all_within(
 
 
 def failures(checks: Sequence[Check]) -> list[str]:
-    """The checks that do not hold, one line each."""
+    """Return the failed checks, one line each."""
     return [f"{check.name}: {check.seen}" for check in checks if not check.passed]

@@ -1,9 +1,10 @@
-"""The workers of the storm, and the process that forks them; it does not load brickd.
+"""The workers of the storm, and the process that forks them. It does not load brickd.
 
-`python -m soaking.storm_worker FOLDER` reads lines "SERVICE SEED" from stdin and forks a worker for each. Every worker,
-including those forked or started by exec in a worker, counts in a file "SERVICE,PID,SEGMENT" in the folder, and then
-writes a line "PID ordered" or "PID spawned" on stdout. It counts each span before it begins and after it has ended.
-SIGTERM asks it to end. All workers end with the process that forks them, which ends with its stdin.
+`python -m soaking.storm_worker FOLDER` reads lines "SERVICE SEED" from stdin and forks a worker for each. A worker may
+fork or exec another worker. Each worker creates a file "SERVICE,PID,SEGMENT" in the folder for its counts, and then
+writes a line "PID ordered" or "PID spawned" to stdout. It counts each span before the span begins and after it has
+ended. SIGTERM makes a worker end. All workers end when the process that forked them ends, and this process ends when
+its stdin closes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from brick_agent import _core
 from soaking.account import ROWS, Account
 
 BRICKS = ("request", "attention", "mlp", "spawn")
-_BECOMES, _FORKS, _BATCHES = 0.1, 0.15, 20  # the shares of workers that exec and fork, within this number of batches
+# the shares of workers that exec and that fork, within this number of batches
+_BECOMES, _FORKS, _BATCHES = 0.1, 0.15, 20
 _PR_SET_CHILD_SUBREAPER = 36
 
 handles = [brick.brick(name) for name in BRICKS]
@@ -39,7 +41,7 @@ def _record(account: Account, row: int, spans: int) -> None:
 
 
 def _spawn(account: Account, draw: random.Random, service: str, folder: Path, leash: int) -> None:
-    """Fork, or exec another program, in the middle of a span."""
+    """Fork, or exec another worker, in the middle of a span."""
     seed = str(draw.randrange(1 << 30))
     with account.about_to(0, BRICKS[3], 1), handles[3]:
         if draw.random() < _BECOMES / (_BECOMES + _FORKS):
@@ -52,7 +54,7 @@ def _spawn(account: Account, draw: random.Random, service: str, folder: Path, le
 
 
 def _work(folder: Path, service: str, seed: int, leash: int, how: str) -> None:
-    """Work until SIGTERM or the other end of the leash closes; `how`: the worker's origin."""
+    """Work until SIGTERM, or until the pipe `leash` is closed at its other end; `how` is the origin of the worker."""
     draw = random.Random(seed)
     os.environ["BRICKD_SERVICE"] = service
     if not brick.init():
@@ -78,13 +80,13 @@ def _work(folder: Path, service: str, seed: int, leash: int, how: str) -> None:
 
 
 def main() -> None:
-    """Fork the workers, or be one after an exec."""
+    """Fork the workers; after an exec, be a worker."""
     folder = Path(sys.argv[1])
     signal.signal(signal.SIGTERM, lambda *_: end.set())
     if len(sys.argv) > 2:
         _work(folder, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), "spawned")
         return
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # children of killed workers become this process's
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # children of killed workers become children of this process
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     leash, held = os.pipe()
     for line in sys.stdin:

@@ -1,10 +1,10 @@
-"""The workers, and the process that forks them; it loads the agent but not brickd.
+"""The workers, and the process that forks them. It loads the agent, but not brickd.
 
 `python -m soaking.worker FOLDER` reads plans from stdin, one per line, and forks a worker for each. Every worker,
-including a worker's child, writes a line "NUMBER PID SEGMENT" on stdout when it records; its account is the file NUMBER
-in the folder. SIGTERM ends it; SIGUSR1 makes it work without a rest before it is killed. An empty line ends the plans.
-If stdin ends without an empty line, the parent is gone, and all workers are killed. They also end if the process that
-forks them is gone.
+including the child of a worker, writes a line "NUMBER PID SEGMENT" to stdout when it begins to record. Its account is
+the file NUMBER in the folder. SIGTERM ends a worker. SIGUSR1 makes it work without pauses, before it is killed. An
+empty line ends the plans. If stdin ends without an empty line, the parent has died, and all workers are killed. The
+workers also end if the process that forked them ends.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from brick_agent import _core
 from soaking.account import Account
 from soaking.plan import KERNEL, LEFT, MEASURED_NS, REQUEST, WORK, Plan
 
-_CHUNK = 64  # spans that are announced together: the uncertainty of a killed worker's account
-_FLOOD = 6_000  # more than the room of a ring
-_HURRIED = 50  # batches without a rest, at most
+_CHUNK = 64  # spans that are announced together; the account of a killed worker is uncertain by this number
+_FLOOD = 6_000  # more records than a ring has room for
+_HURRIED = 50  # the most batches without a pause
 _PR_SET_CHILD_SUBREAPER = 36
 
 request, work, left = (brick.brick(name) for name in (REQUEST, WORK, LEFT))
@@ -46,14 +46,14 @@ def _record(account: Account, row: int, plan: Plan, spans: int) -> None:
 
 
 def _defer(account: Account, stream: int, starts: int) -> None:
-    """Hand work to a device and wait for it; for some of it the device reports the time."""
+    """Defer work and finalize it; some of the work has a measured time."""
     ids: list[int] = []
     for begun in range(0, starts, _CHUNK):
         chunk = min(_CHUNK, starts - begun)
         with account.about_to(0, "defer", chunk):
             ids += [kernel.defer(stream=stream) for _ in range(chunk)]
     given = [id for id in ids if id]
-    if given:  # if not, there is nothing to finalize or record
+    if given:  # without accepted work, there is nothing to finalize or to measure
         durations = dict.fromkeys(given[::4], MEASURED_NS)
         with account.about_to(0, "measured", len(durations)), account.about_to(0, "finalize", 1):
             brick.finalize(stream=stream, durations=durations)
@@ -72,7 +72,7 @@ def _batch(account: Account, number: int, plan: Plan) -> None:
 
 
 def _work(plan: Plan, folder: Path, leash: int) -> None:
-    """Work until SIGTERM, or until the other end of the leash is closed."""
+    """Work until SIGTERM, or until the pipe `leash` is closed at its other end."""
     account = Account(folder / plan.number)
     order_read, order_written = os.pipe()
     for end in (order_read, order_written):
@@ -83,7 +83,8 @@ def _work(plan: Plan, folder: Path, leash: int) -> None:
     os.environ |= {"BRICKD_SERVICE": plan.service, "BRICKD_WORKER": plan.worker, "BRICKD_LANES": str(plan.lanes)}
     if not brick.init():
         raise RuntimeError("no segment could be opened: see the line that brick_agent wrote")
-    with account.about_to(0, "spans", 1), work:  # opens a lane: without one, the thread's events count among the spans
+    # opens a lane: without a lane, the events of the thread would count as spans
+    with account.about_to(0, "spans", 1), work:
         pass
     os.write(1, f"{plan.number} {os.getpid()} {_core._segment_name()}\n".encode())
 
@@ -115,8 +116,9 @@ def _work(plan: Plan, folder: Path, leash: int) -> None:
 def main() -> None:
     """Fork the workers, and wait until all have ended."""
     folder = Path(sys.argv[1])
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # children of killed workers become this process's
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the exit statuses of the workers are not needed
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # children of killed workers become children of this process
+    # the kernel removes ended workers at once, because nothing needs their exit status
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     leash, held = os.pipe()
     line = ""
     for line in sys.stdin:
@@ -125,8 +127,8 @@ def main() -> None:
         if os.fork() == 0:
             os.close(held)
             _work(Plan.of(line), folder, leash)
-            return  # the regular end, which removes a segment without a consumer
-    os.close(1)  # the reader gets the end of the pipe when the last worker has ended
+            return  # a normal end removes a segment that no daemon drains
+    os.close(1)  # close stdout here, so that the reader sees the end of the pipe when the last worker has ended
     if line != "\n":
         os.killpg(0, signal.SIGKILL)
     try:

@@ -1,7 +1,7 @@
 """Real model architectures with seeded weights, small enough for three workers on two cores.
 
-Owns: how each is built, one request to it, the names of its layers and operators. Must not know: brickd, faults.
-Invariant: the same seed and the same request give the same bits in every worker.
+Owns: how each architecture is built, one request to it, the names of its layers and operators. Must not know: brickd,
+faults. Invariant: the same seed and the same request give the same bits in every worker.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Architecture(NamedTuple):
     """One architecture.
 
     Attributes:
-        build: the model, from torch's random state.
-        request: answers the request with a number; the tensors of the answer.
-        layers: the name of a layer with {} for its number.
+        build: builds the model from torch's random state.
+        request: answers the request with this number, and returns the tensors of the answer.
+        layers: the name of a layer, with {} in place of its number.
         operators: the names, within a layer, of the modules with most of the work.
     """
 
@@ -73,7 +73,7 @@ def _tokens(number: int) -> Any:
 
 
 def _generated(whole: Any, number: int) -> Iterable[Any]:
-    """Run a prefill, and a few tokens with a cache."""
+    """Run a prefill, then generate a few tokens with a cache."""
     cache = "cache" if "cache" in inspect.signature(type(whole).forward).parameters else "past_key_values"
     found = whole(_tokens(number), use_cache=True)
     yield found.logits
@@ -105,7 +105,7 @@ def _llama() -> Any:
 
 def _quantized() -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch announces that this will move to another package
+        warnings.simplefilter("ignore")  # torch warns that dynamic quantization will move to another package
         return torch.ao.quantization.quantize_dynamic(_llama().eval(), {nn.Linear}, dtype=torch.qint8)
 
 
@@ -144,7 +144,7 @@ class _Attention(nn.Module):  # type: ignore[misc]
 
 
 class _Block(nn.Module):  # type: ignore[misc]
-    """A level of the U-Net."""
+    """A level of the U-Net: convolutions and an attention."""
 
     def __init__(self, wide_in: int, wide: int, time: int) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class _Block(nn.Module):  # type: ignore[misc]
 
 
 class _UNet(nn.Module):  # type: ignore[misc]
-    """A small U-Net with attention at each level, like a diffusion model's."""
+    """A small U-Net with attention at each level, as in a diffusion model."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,9 +21,11 @@ from benchmarks.faulty.frozen import HEALTHY, WANTED
 ARCHITECTURES = ("llama_fp32", "llama_bf16", "llama_int8", "mixtral", "vit", "unet", "bert")
 EQUAL, UNIQUE = "equal", "unique"
 _QUICK = (("llama_fp32", "weight_bit", EQUAL), ("llama_bf16", "rare_nan", EQUAL), ("bert", HEALTHY, UNIQUE))
-_LONG = "leak"  # only for one architecture: this fault is the same in all, and takes as long as ten other cells
+# tested with one architecture only: this fault does not depend on the model, and takes as long as ten other cells
+_LONG = "leak"
 _INT8 = "llama_int8"
-_NOT_INT8 = ("weight_bit", "rare_nan")  # a quantized operator refuses NaN, so its server ends
+# faults that an int8 model cannot have: a quantized operator refuses NaN, and the server ends
+_NOT_INT8 = ("weight_bit", "rare_nan")
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Cell:
     Attributes:
         architecture: one of ARCHITECTURES.
         fault: one of WANTED, or HEALTHY.
-        traffic: whether all workers get equal prompts, or different ones.
+        traffic: equal prompts for all workers, or different prompts.
         seed: selects the worker, the place and the prompts.
     """
 
@@ -49,7 +51,7 @@ class Cell:
 
 
 def drawn(seed: int, *, quick: bool = False, only: str = "*") -> list[Cell]:
-    """The cells of a run, in the order of execution; `only`: a pattern of their keys."""
+    """Return the cells of a run in the order of execution; `only` is a pattern of their keys."""
     kinds = list(_QUICK if quick else _every())
     random.Random(seed).shuffle(kinds)
     cells = [Cell(*kind, random.Random(f"{seed} {'/'.join(kind)}").getrandbits(32)) for kind in kinds]
@@ -66,7 +68,7 @@ def _every() -> Iterable[tuple[str, str, str]]:
             yield architecture, fault, EQUAL
         yield architecture, HEALTHY, EQUAL
         yield architecture, HEALTHY, UNIQUE
-    yield ARCHITECTURES[0], "eps", UNIQUE  # without a counterpart, the service is unproven instead of healthy
+    yield ARCHITECTURES[0], "eps", UNIQUE  # with unique prompts, brickd must report the service as unproven
 
 
 class FinishedCells:
@@ -78,7 +80,7 @@ class FinishedCells:
 
     @classmethod
     def begun(cls, file: Path, seed: int, *, quick: bool, limits: Mapping[str, Any]) -> FinishedCells:
-        """Begin a file; replaces an existing one."""
+        """Begin a file, and replace an existing one."""
         file.parent.mkdir(parents=True, exist_ok=True)
         head = {"brickd": version("brickd"), "seed": seed, "quick": quick, "limits": limits}
         file.write_text(json.dumps(head) + "\n", encoding="utf-8")
@@ -90,10 +92,10 @@ class FinishedCells:
     ) -> FinishedCells:
         """Continue a file; drop an incomplete last line.
 
-        Each result must have the key `has`, which older results lack.
+        Each result must have the key `has`: results of older versions do not have it.
 
         Raises:
-            RuntimeError: there is no such file, or it belongs to another run.
+            RuntimeError: the file does not exist, or belongs to another run.
         """
         if not file.exists():
             raise RuntimeError(f"{file} does not exist: nothing to resume")

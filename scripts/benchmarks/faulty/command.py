@@ -1,6 +1,6 @@
 """`scripts/bench verdicts`: inject and remove faults in fleets of real architectures.
 
-Each cell is a fleet of three workers under its own daemon. Only this program knows the truth about it. Finished cells
+Each cell is a fleet of three workers under its own daemon. Only this program knows the injected fault. Finished cells
 are saved in build/verdicts, so `--resume` continues an interrupted run with its seed.
 """
 
@@ -28,7 +28,7 @@ HELP = "fleets of real models with injected and removed faults: found, worker, p
 
 KEPT = Path(__file__).resolve().parents[3] / "build" / "verdicts"
 _WANTED = ("torch", "transformers")
-_SHOWN = 3  # texts of a row
+_SHOWN = 3  # the most texts that a row shows
 
 
 def run(place: Workplace, quick: bool, seed: int | None = None, resume: bool = False, only: str = "*") -> Report:
@@ -43,7 +43,7 @@ def run(place: Workplace, quick: bool, seed: int | None = None, resume: bool = F
 
 
 def not_installed() -> str | None:
-    """Return why no model can run here; None: models run."""
+    """Return why no model can run on this machine, or None."""
     missing = [name for name in _WANTED if importlib.util.find_spec(name) is None]
     return f"no {' and '.join(missing)} in .venv: .venv/bin/pip install {' '.join(missing)}" if missing else None
 
@@ -109,7 +109,7 @@ def _tried(cell: Cell, *, quick: bool) -> dict[str, Any]:
 
 
 def line(result: Mapping[str, Any]) -> str:
-    """One line about a result, as progress."""
+    """Format a result as one line of progress."""
     if result.get("skipped"):
         return f"skipped: {result['skipped']}"
     named, wrong = result["named_s"], [*result["false_before"], *result["wrong_during"], *result["false_after"]]
@@ -123,9 +123,10 @@ def line(result: Mapping[str, Any]) -> str:
 
 
 def outcome(result: Mapping[str, Any]) -> str:
-    """The outcome: named, found, unproven, missed; without a fault: quiet, unproven, silent.
+    """Return the outcome: named, found, unproven or missed; without a fault: quiet, unproven or silent.
 
-    `found`: reported without the right worker. `silent`: nothing was compared, and no report said so.
+    `found`: brickd reported the fault, but not the right worker. `silent`: brickd compared nothing, and did not report
+    that.
     """
     if result["named_s"] is not None:
         return "named"
@@ -157,7 +158,7 @@ def _skipped(why: str, **case: Any) -> dict[str, Any]:
 
 
 def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The row of all results of a fault, an architecture and a kind of traffic."""
+    """Return the row of all results of a fault, an architecture and a kind of traffic."""
     one = results[0]
     tried = [each for each in results if not each.get("skipped")]
     count = len(tried)
@@ -190,7 +191,7 @@ def row(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The notes below the tables."""
+    """Return the notes below the tables."""
     found = []
     for each in results:
         if (word := outcome(each)) in ("missed", "found", "silent"):
@@ -205,7 +206,7 @@ def remarks(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def healthy(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The row of all healthy stretches, judged if they are long enough."""
+    """Return the row of all healthy stretches; it passes or fails only if they are long enough."""
     tried = [each for each in results if not each.get("skipped")]
     minutes = sum(each["healthy_s"] for each in tried) / 60
     numeric, stragglers = (sum(each[name] for each in tried) for name in ("false_numeric", "false_stragglers"))

@@ -1,6 +1,6 @@
-"""A cell's fleet, driven over pipes: workers take turns, so each has a processor.
+"""The workers of a cell, commanded over pipes. They take turns, so that each has a processor.
 
-Owns: the processes, their pipes, which of them do not answer. Must not know: brickd's verdicts, faults. Invariant:
+Owns: the processes, their pipes, which workers do not answer. Must not know: brickd's verdicts, faults. Invariant:
 every wait has a limit.
 """
 
@@ -21,7 +21,7 @@ from benchmarks.workplace import Workplace
 SERVICE = "fleet"
 _START_SECONDS, _ANSWER_SECONDS, _END_SECONDS = 120.0, 4.0, 30.0
 _LINE_BYTES_MAX = 1 << 16
-# Threads of torch that spin for each other on a busy machine make a step of 10 ms take seconds.
+# On a busy machine, torch's threads would spin while they wait for each other: a step of 10 ms would take seconds.
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
 
@@ -31,7 +31,7 @@ class Worker:
     def __init__(self, commands: int, answers: int) -> None:
         self._commands, self._answers = commands, answers
         self.pid = 0
-        self._owed = 0  # answers that have not arrived yet
+        self._owed = 0  # the number of answers that have not arrived yet
         self._rest = b""
 
     @property
@@ -48,7 +48,7 @@ class Worker:
         return found if self._owed == 0 else None
 
     def _collect(self, seconds: float) -> dict[str, Any] | None:
-        """Return the last pending answer; wait at most this long for each.
+        """Return the last pending answer; wait at most `seconds` for each answer.
 
         Raises:
             RuntimeError: the worker has ended.
@@ -75,9 +75,10 @@ class Worker:
 def fleet(
     place: Workplace, server: Sequence[str], first: dict[str, Any], *, threads: int = 1, recorded: bool = True
 ) -> Iterator[Sequence[Worker]]:
-    """The workers of one service, each of which has answered the first command, with its `number`.
+    """Start the workers of one service; yield them when each has answered its first command with its `number`.
 
-    `server`: a module that forks them, and its arguments before the pipes. `recorded`: whether under `brickd run`.
+    `server`: the module that forks the workers, and its arguments before the pipes. `recorded`: start it under `brickd
+    run`.
     """
     workers, theirs, count = [], [], str(threads)
     for _ in range(WORKERS):

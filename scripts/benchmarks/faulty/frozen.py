@@ -24,8 +24,8 @@ class Wanted:
     Attributes:
         within_s: the time from the injection until the fault counts as missed.
         kinds: the kinds of problem that report it.
-        words: the text must contain one of these; empty: any text.
-        also: more kinds that are a true consequence of it.
+        words: the text must contain one of these words; empty: any text.
+        also: more kinds of problems that the fault really causes.
     """
 
     within_s: float
@@ -57,7 +57,7 @@ class Lengths:
         before_s: the healthy stretch before the fault.
         after_s: the healthy stretch after the fault was removed.
         healthy_s: the length of a cell without a fault.
-        fault_s: the longest wait for a fault; None: as in `Wanted`.
+        fault_s: the longest time until the fault must be found; None: as in `Wanted`.
     """
 
     before_s: float
@@ -69,13 +69,13 @@ class Lengths:
 FULL = Lengths(before_s=45, after_s=30, healthy_s=120)
 QUICK = Lengths(before_s=12, after_s=8, healthy_s=20, fault_s=30)
 
-SAMPLING = "1/8"  # more than by default, because a cell lasts only minutes
-ROUNDS_PER_S = 4.0  # the highest rate; in a round, each worker in turn gets one prompt
+SAMPLING = "1/8"  # the rate of fingerprints: more than the default of 1/64, because a cell lasts only minutes
+ROUNDS_PER_S = 4.0  # the highest rate of rounds; in a round, each worker gets one prompt
 LOOK_S = 2.0
 SETTLED_S = 45.0  # the longest wait until all workers are compared by weights
-NAN_CALLS = 20  # one of this many calls of an operator returns NaN
-LEAK_BYTES = 1 << 18  # per request
-NOISE = 0.01  # the error of a stale layer's weights, as a share of their standard deviation
+NAN_CALLS = 20  # one call of this many returns NaN
+LEAK_BYTES = 1 << 18  # bytes that a worker leaks with each request
+NOISE = 0.01  # the noise in the weights of a stale layer, as a share of their standard deviation
 
 HEALTHY_MINUTES_MIN = 60.0
 FALSE_NUMERIC_MAX = 0
@@ -83,7 +83,7 @@ FALSE_STRAGGLERS_MAX = 1
 
 
 def table() -> dict[str, Any]:
-    """All limits, for a file of results."""
+    """Return all limits, for a file of results."""
     plain = {name: {key: _plain(each) for key, each in asdict(wanted).items()} for name, wanted in WANTED.items()}
     return {
         "workers": WORKERS,

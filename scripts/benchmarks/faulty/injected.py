@@ -1,7 +1,7 @@
 """Removable faults of a running worker: in a weight, an operator, its time, its memory.
 
-Owns: how each is injected and removed, and its truth. Must not know: brickd, which worker it is. Invariants: removal
-restores the model's bits; each place of a fault depends only on the seed.
+Owns: how each fault is injected and removed, and which modules it makes wrong. Must not know: brickd, which worker it
+is in. Invariants: removal restores the bits of the model; the place of a fault depends only on the seed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.faulty.frozen import LEAK_BYTES, NAN_CALLS, NOISE
 
 _FRACTION_BITS = {torch.float32: 23, torch.bfloat16: 7}
 _AS_INTEGERS = {torch.float32: torch.int32, torch.bfloat16: torch.int16}
-_EPS, _OTHER_EPS = 1e-5, 1e-6  # often confused: the defaults of two classes
+_EPS, _OTHER_EPS = 1e-5, 1e-6  # the default epsilons of two norm classes, which are often confused
 
 
 class Injected(NamedTuple):
@@ -52,7 +52,7 @@ class Injector:
         method: Callable[[Random], Injected] = getattr(self, f"_{fault}")
         return method(Random(seed))
 
-    # ---- places
+    # ---- places of faults
 
     def _layers(self) -> Iterator[str]:
         names = {name for name, _ in self._model.named_modules()}
@@ -68,7 +68,7 @@ class Injector:
         return f"{self._layer(random)}.{random.choice(self._of.operators)}"
 
     def _packed(self, layer: str) -> list[tuple[str, Any]]:
-        """The quantized linear operators of a layer."""
+        """Return the quantized linear operators of a layer."""
         inside = self._model.get_submodule(layer).named_modules()
         packed = [(name, each) for name, each in inside if hasattr(each, "set_weight_bias")]
         return [(f"{layer}.{name}", each) for name, each in packed if hasattr(each, "in_features")]
@@ -149,7 +149,8 @@ class Injector:
         name = self._operator(random)
 
         def around(plain: Callable[[], Any]) -> Any:
-            select.select([self._commands], [], [])  # wait for the next command, which removes the fault
+            # the operator hangs until the next command arrives, which removes the fault
+            select.select([self._commands], [], [])
             return plain()
 
         return Injected([name], "never returns", self._around([name], around))
@@ -219,7 +220,7 @@ def _requantized(values: Any, like: Any) -> Any:
 
 
 def _with_nan(result: Any) -> Any:
-    """The result with one NaN in its first tensor."""
+    """Return the result with one NaN in its first tensor."""
     if isinstance(result, tuple):
         return (_with_nan(result[0]), *result[1:])
     wrong = result.clone(memory_format=torch.contiguous_format)

@@ -1,6 +1,6 @@
-"""The reports of brickd about a cell, and whether they are true.
+"""Judges the reports of brickd about a cell: which are true, and which are false.
 
-Owns: the position of verdicts in a status, when a fault counts as found, which alarms are false. Must not know:
+Owns: where verdicts are in a status document, when a fault counts as found, which alarms are false. Must not know:
 processes, models. Invariants: a problem is false if it names a worker without a fault, or if the fault does not explain
 its kind.
 """
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from benchmarks.faulty.frozen import ALARMS, HEALTHY, NUMERIC, TIMING, WANTED, Wanted
 
 BEFORE, DURING, AFTER = "before", "during", "after"
-_TEXTS = (  # the texts of versions of brickd whose problems have no kind
+_TEXTS = (  # finds the kind of a problem from its text, for versions of brickd whose problems have no kind
     ("weights", re.compile(r"^weights: ")),
     ("straggler", re.compile(r" slow since | waits for a processor ")),
     ("stuck", re.compile(r"\bstuck\b")),
@@ -28,7 +28,7 @@ _PLACE = re.compile(r"([\w*]+(?:\.[\w*]+)+)(?: \(?layer (\d+))?")
 
 
 class Site(NamedTuple):
-    """A place: a brick, operator or tensor, without the number of its layer, and that number."""
+    """A place: the name of a brick, operator or tensor without its layer number, and the layer number."""
 
     name: str
     layer: int | None
@@ -69,8 +69,8 @@ class Truth:
         worker: the name of the worker with the fault.
         scope: the qualified names of the wrong modules or tensors.
         detail: the description of the fault.
-        differs: whether the worker gave an answer that differs from the others'.
-        wanted: what must be reported; None: as in WANTED.
+        differs: whether an answer of the worker differed from the others.
+        wanted: what brickd must report; None: as in WANTED.
     """
 
     fault: str
@@ -88,18 +88,18 @@ class Verdict:
     Attributes:
         found_s: the time from the injection until the fault was reported, for any worker.
         named_s: the time from the injection until only the right worker was named; None: never.
-        text: the first problem that named it.
-        kinds: the kinds of those problems.
-        right_place: whether a wrong place was named; None: the fault has no place, or was not found.
+        text: the first problem that named the worker.
+        kinds: the kinds of the problems that named it.
+        right_place: whether every named place is right; None: the fault has no place, or was not found.
         false_before: problems before the fault, each once.
-        wrong_during: problems during the fault that it does not explain.
+        wrong_during: problems during the fault that the fault does not explain.
         false_after: problems after its removal.
         false_numeric: the number of false problems before and after that are about numbers.
         false_stragglers: the number of these problems that are about time.
         other_problems: the texts of all problems that are not about a worker's work.
         compared: the number of comparisons by inputs until the removal.
         compared_weights: the number of comparisons by weights until the removal.
-        unproven: whether outputs were reported as unproven; None: this brickd does not report that.
+        unproven: whether outputs were reported as unproven; None: this version of brickd cannot report that.
     """
 
     found_s: float | None = None
@@ -119,7 +119,7 @@ class Verdict:
 
 
 def kind(problem: Mapping[str, Any]) -> str:
-    """The kind of a problem; for an older brickd, from its text."""
+    """Return the kind of a problem; for an older version of brickd, find it from the text."""
     said = problem.get("kind")
     if said is not None:
         return str(said)
@@ -127,7 +127,7 @@ def kind(problem: Mapping[str, Any]) -> str:
 
 
 def alarms(status: Mapping[str, Any]) -> list[Alarm]:
-    """The problems that are verdicts on workers."""
+    """Return the problems that are verdicts on workers."""
     return [
         Alarm(kind(each), _named(each, status), each["text"]) for each in status["problems"] if kind(each) in ALARMS
     ]
@@ -141,7 +141,7 @@ def _named(problem: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[str, 
 
 
 def site(qualified: str) -> Site:
-    """The place of a module or a tensor: "model.layers.17.mlp" is "model.layers.*.mlp" at 17."""
+    """Return the place of a module or a tensor: "model.layers.17.mlp" is "model.layers.*.mlp" at layer 17."""
     words = qualified.split(".")
     at = next((number for number, word in enumerate(words) if word.isdecimal()), None)
     if at is None:
@@ -150,7 +150,7 @@ def site(qualified: str) -> Site:
 
 
 def within(found: Site, scope: Iterable[str]) -> bool:
-    """Whether a place is in the scope, or part of it, or the nearest layer around it."""
+    """Return whether a place is in the scope, is inside a module of the scope, or is the nearest layer around one."""
     for each in map(site, scope):
         if found.layer not in (None, each.layer):
             continue
@@ -163,17 +163,18 @@ def within(found: Site, scope: Iterable[str]) -> bool:
 
 
 def exactly(found: Site, scope: Iterable[str]) -> bool:
-    """Whether a place is one of these modules or tensors."""
+    """Return whether a place is one of these modules or tensors."""
     return any(found.layer == each.layer and _words(found.name) == _words(each.name) for each in map(site, scope))
 
 
 def _words(name: str) -> list[str]:
     words = name.split(".")
-    return words[1:] if words[0] == "model" and len(words) > 1 else words  # brickd omits it from an operator's name
+    # brickd omits a leading `model` from an operator's name
+    return words[1:] if words[0] == "model" and len(words) > 1 else words
 
 
 def sites(status: Mapping[str, Any], worker: str) -> list[Site]:
-    """Where the worker differs, by weights, then by inputs; the bricks in which it is slow."""
+    """Return where the worker differs, by weights, then by inputs, and the bricks in which it is slow."""
     found = []
     for key in ("weights", "diverged"):
         about = [each for each in status.get(key) or () if list(each["outliers"]) == [worker]]
@@ -183,13 +184,13 @@ def sites(status: Mapping[str, Any], worker: str) -> list[Site]:
 
 
 def compared(status: Mapping[str, Any], evidence: str) -> int:
-    """How much was compared by weights or by inputs."""
+    """Return how much was compared by weights or by inputs."""
     parts = [each[evidence] for each in status["numerics"] or () if each[evidence] is not None]
     return sum(each["compared"] for each in parts)
 
 
 def unproven(status: Mapping[str, Any], evidence: str = "input") -> bool | None:
-    """Whether a class of evidence is reported as unproven; None: this brickd does not report that."""
+    """Return whether a class of evidence is reported as unproven; None: this version of brickd cannot report that."""
     said = status.get("evidence")
     return None if said is None else any((each["evidence"], each["verdict"]) == (evidence, "unproven") for each in said)
 
@@ -246,7 +247,9 @@ def _found(verdict: Verdict, alarm: Alarm, truth: Truth, look: Look) -> None:
 
 
 def _places(alarm: Alarm) -> list[Site]:
-    """The places in its text. If an alarm about numbers names a kernel of many layers, its layer must be known."""
+    """Return the places in the text of an alarm. If an alarm about numbers names a kernel of many layers, it must name
+    the layer.
+    """
     found = [Site(name, int(layer) if layer else None) for name, layer in _PLACE.findall(alarm.text)]
     return [each for each in found if alarm.kind not in NUMERIC or each.layer is not None or "*" not in each.name]
 

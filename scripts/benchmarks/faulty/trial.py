@@ -38,8 +38,9 @@ class _Traffic:
     unique: bool
     random: Random
     rounds: int = 0
-    compared: Counter[bool] = field(default_factory=Counter)  # rounds in which all answers were equal, or not
-    odd: set[int] = field(default_factory=set)  # workers whose answer differed from most
+    # the number of rounds in which all answers were equal (True) or not (False)
+    compared: Counter[bool] = field(default_factory=Counter)
+    odd: set[int] = field(default_factory=set)  # workers with an answer that differed from most answers
     seconds: dict[tuple[str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def round(self, phase: str) -> None:
@@ -60,7 +61,8 @@ class _Traffic:
             self.odd |= {number for number, digest in digests.items() if digest != usual}
 
     def times_slower(self, number: int) -> float | None:
-        """The factor by which a worker's answers were slower with a fault; None: nothing to compare."""
+        """Return the factor by which a worker's answers were slower with a fault; None if there is nothing to
+        compare."""
         before, during = self.seconds[BEFORE, number], self.seconds[DURING, number]
         return statistics.median(during) / statistics.median(before) if before and during else None
 
@@ -81,7 +83,7 @@ class _Cell:
         return self._ask([("status", SERVICE)])[0]
 
     def settle(self) -> None:
-        """Wait until all workers are compared by weights, or the time limit."""
+        """Wait until all workers are compared by weights, or until the time limit."""
         until = time.monotonic() + frozen.SETTLED_S
         while time.monotonic() < until:
             self.traffic.round("")
@@ -91,7 +93,7 @@ class _Cell:
             time.sleep(1 / frozen.ROUNDS_PER_S)
 
     def stretch(self, phase: str, seconds: float, ends: Callable[[], bool] = lambda: False) -> None:
-        """Send requests and look for `seconds`, or until `ends` holds at the end of a look."""
+        """Send requests and query brickd for `seconds`, or until `ends` is true after a query."""
         began = last = time.monotonic()
         while (now := time.monotonic()) < began + seconds:
             self.traffic.round(phase)
@@ -108,7 +110,7 @@ class _Cell:
             self.healthy_s += time.monotonic() - began
 
     def names(self) -> dict[int, str]:
-        """The workers' names by pid."""
+        """Return the workers' names by pid."""
         return {each["pid"]: each["name"] for each in self.status()["workers"]}
 
 
@@ -157,7 +159,7 @@ def _with_fault(running_cell: _Cell, cell: Cell, lengths: frozen.Lengths) -> Tru
     """Inject the fault, wait until it is found, and remove it; return the truth.
 
     Raises:
-        RuntimeError: the worker does not obey, or answers that must be equal differ.
+        RuntimeError: the worker does not inject the fault, or answers that must be equal differ.
     """
     victim, wanted = running_cell.workers[running_cell.victim], frozen.WANTED[cell.fault]
     if running_cell.traffic.odd:

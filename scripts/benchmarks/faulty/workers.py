@@ -1,7 +1,7 @@
-"""The workers of a cell; one command at a time.
+"""The workers of a cell. Each executes one command at a time.
 
-As a module, under `brickd run`: `python -m benchmarks.faulty.workers ARCHITECTURE SEED READ,WRITE...` with the two ends
-of pipes for each worker.
+It is a module that runs under `brickd run`: `python -m benchmarks.faulty.workers ARCHITECTURE SEED READ,WRITE...`, with
+the descriptors of two pipes for each worker.
 """
 
 from __future__ import annotations

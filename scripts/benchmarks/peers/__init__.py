@@ -1,8 +1,8 @@
-"""Other tools for the same work, measured in the same rounds as ours: one module per peer.
+"""Other tools for the same work, measured in the same rounds as brickd; each tool (peer) has a module.
 
-A module has `BY` (the name of the tool), `HOW` (its cases, and how each is measured) and `cases(folder)`, called in the
-timed process, which raises `AbsentError` if this machine lacks the peer. Importing a module is cheap: only `cases`
-imports, compiles and starts heavy parts. A peer's hooks in the process exist only around its batches.
+A module has `BY` (the name of the tool), `HOW` (its cases, and how each is measured) and `cases(folder)`. The timed
+process calls `cases`, which raises `AbsentError` if this machine lacks the peer. Importing a module is cheap: only
+`cases` imports, compiles and starts heavy parts. A peer's hooks in the process exist only around its batches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Peer(Protocol):
     def HOW(self) -> Mapping[str, str]: ...  # noqa: N802
 
     def cases(self, folder: Path) -> list[Case]:
-        """The cases, ready to run; the folder belongs to the run."""
+        """Return the cases, ready to run; they may use the folder."""
 
 
 PEERS: tuple[Peer, ...] = (

@@ -1,4 +1,4 @@
-/* lttng.c - a span as two LTTng tracepoints: the loops, and the provider. */
+/* lttng.c - the loops that record a span as two LTTng tracepoints, and the tracepoint provider. */
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
 #include "lttng_events.h"

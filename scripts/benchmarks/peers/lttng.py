@@ -1,7 +1,7 @@
 """Pairs of LTTng-UST tracepoints from C, recorded by a session of their own.
 
-A disabled tracepoint costs nothing, and one without room costs little. So the trace is read at the end: it must contain
-every event. `lttng_daemon` was started before this process.
+A disabled tracepoint costs nothing, and a tracepoint whose buffer is full costs little. So the trace is read at the
+end, and must contain every event. `lttng_daemon` was started before this process.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _DEBIAN = "Debian: liblttng-ust-dev lttng-tools"
 _SOURCE = Path(__file__).with_name("lttng.c")
 _MARK = 0x9E3779B97F4A7C15  # each event contains this number once
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", f"-DMARK=UINT64_C({_MARK:#x})", f"-I{_SOURCE.parent}")
-_BUFFERS = ("--subbuf-size=512K", "--num-subbuf=4")  # the buffers of a processor; a batch fills 150 KiB
+_BUFFERS = ("--subbuf-size=512K", "--num-subbuf=4")  # the size of one processor's buffers; a batch fills 150 KiB
 _CHANNELS = (("bare", "brickd_bench:begin,brickd_bench:end", ()), ("task", "brickd_bench:task_*", ("vpid", "vtid")))
-_PACKET = struct.Struct("<I16sIQQQQQ")  # CTF: magic, uuid, stream, instance, begin, end, bits of content, bits in all
+# the header of a CTF packet: magic, uuid, stream, instance, begin, end, bits of content, bits in all
+_PACKET = struct.Struct("<I16sIQQQQQ")
 _MAGIC = 0xC1FC1FC1
 
 
@@ -57,7 +58,7 @@ class _Session:
                 raise needs.AbsentError(problem)
 
     def pairs(self, channel: str) -> int:
-        """The number of pairs in the channel; ends the session."""
+        """End the session, and return the number of pairs in the channel."""
         if not self._streams:
             _lttng("stop", self._name)
             self._streams = {name: _events(self._trace, name) for name, _, _ in _CHANNELS}
@@ -74,14 +75,15 @@ def _lttng(*arguments: str) -> str:
 
 
 def cases(folder: Path) -> list[Case]:
-    """A span as two events, and as two events with their process and thread."""
+    """Return two cases: a span as two events, and as two events with their process and thread."""
     for name in TOOLS:
         needs.tool(name, _DEBIAN)
     if HOME not in os.environ:
         output = (folder / LOG).read_text().strip().splitlines() or ["it printed nothing"]
         raise needs.AbsentError(f"lttng-sessiond did not start: {output[-1]}")
     session = _Session(folder / f"brickd-bench-{os.getpid()}")
-    # Only now: the library's constructor registers this process with the daemon, and waits until the events are on.
+    # Load the library only now: its constructor registers this process with the daemon and waits until the events are
+    # on.
     events = needs.library(folder / "liblttng_events.so", ("gcc", *_FLAGS, _SOURCE, "-llttng-ust", "-ldl"), _DEBIAN)
     return [
         Case(PAIR, native=needs.loop(events.batch), recorded=lambda: session.pairs("bare")),
@@ -94,7 +96,7 @@ def _events(trace: Path, channel: str) -> int:
 
 
 def marks(stream: Path) -> int:
-    """The number of our events in a stream of a trace."""
+    """Return the number of this benchmark's events in a stream of a trace."""
     if stream.stat().st_size == 0:
         return 0
     with stream.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -102,11 +104,11 @@ def marks(stream: Path) -> int:
 
 
 def _packets(data: mmap.mmap) -> Iterator[tuple[int, int]]:
-    """Yield the content of each packet, without its rest, which may be older data."""
+    """Yield the content of each packet, without the padding behind it, which may be older data."""
     at = 0
     while at + _PACKET.size <= len(data):
         magic, _, _, _, _, _, content_bits, bits = _PACKET.unpack_from(data, at)
         if magic != _MAGIC or not 0 < content_bits <= bits:
-            return  # an invalid packet counts as not recorded
+            return  # the events of an invalid packet count as not recorded
         yield at, at + content_bits // 8
         at += bits // 8

@@ -1,7 +1,7 @@
-"""An LTTng session daemon for one run, started before any timed process, by their parent.
+"""An LTTng session daemon for one run. The parent starts it before any timed process.
 
-The daemon's files are in the run's folder, except those with a fixed path: for root the run directory, for every user
-one or two pages of shared memory. New files are removed at the end. If this process is killed, the kernel ends the
+The daemon's files are in the folder of the run, except files with a fixed path: its run directory if it runs as root,
+and one or two pages of shared memory. New files are removed at the end. If this process is killed, the kernel ends the
 daemon.
 """
 
@@ -25,7 +25,7 @@ _PATIENCE_S = 15
 
 @contextmanager
 def daemon(place: Workplace) -> Iterator[dict[str, str]]:
-    """The variables by which an application finds the daemon; {} if it could not be started."""
+    """Yield the variables by which an application finds the daemon; {} if it could not be started."""
     if any(shutil.which(tool) is None for tool in TOOLS):
         yield {}
         return

@@ -1,7 +1,7 @@
-/* lttng_events.h - the two events of a span, with the data of a span; each event's header has the time.
+/* lttng_events.h - the two events of a span, with the data of a span. The header of each event has the time.
  *
- * Twice: `begin` and `end` without a context, `task_begin` and `task_end` with their process and thread. LTTng includes
- * this file several times. MARK is in each event, so that events can be counted in a trace.
+ * Both exist twice: `begin` and `end` have no context, `task_begin` and `task_end` have their process and thread. LTTng
+ * includes this file several times. MARK is in each event, so that events can be counted in a trace.
  */
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER brickd_bench

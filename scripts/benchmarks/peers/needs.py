@@ -1,6 +1,6 @@
-"""The needs of a peer: a package, a tool, a compiled file. Its rows say if they are missing.
+"""What another tool (peer) needs: a package, a command, a compiled file. A missing need is reported in the row.
 
-Nothing here installs anything.
+This module installs nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ BENCH = "extra `bench` in pyproject.toml"
 
 
 class AbsentError(Exception):
-    """This machine lacks a need of a peer; the text names it, and where to get it."""
+    """This machine lacks something that a peer needs; the text names it, and where to get it."""
 
 
 def package(name: str, whence: str) -> Any:
-    """Import a module, untyped: the type checker may run without the peer."""
+    """Import a module as an untyped object, because the type checker may run without the peer."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -33,7 +33,7 @@ def package(name: str, whence: str) -> Any:
 
 
 def tool(name: str, whence: str = "") -> str:
-    """The path of a command."""
+    """Return the path of a command."""
     found = shutil.which(name)
     if found is None:
         raise AbsentError(f"{name} not found" + _from(whence))
@@ -60,7 +60,7 @@ def library(target: Path, command: Sequence[str | Path], whence: str = "") -> ct
 
 
 def loop(function: Any) -> Callable[[int], object]:
-    """A function of a library that takes a count."""
+    """Return a function of a library that takes a count."""
     function.argtypes = [ctypes.c_uint64]
     function.restype = None
     return cast(Callable[[int], object], function)

@@ -1,7 +1,7 @@
-"""An OpenTelemetry SDK span: sampled, in a BatchSpanProcessor, to an exporter that drops it.
+"""A sampled span of the OpenTelemetry SDK, with a BatchSpanProcessor and an exporter that drops all spans.
 
-The queue is emptied after each batch, untimed, so the processor's thread sleeps during the rounds. The time is the
-span's cost for its thread.
+The queue is emptied after each batch, outside of the timed part, so the thread of the BatchSpanProcessor sleeps during
+the rounds. The time is what a span costs its own thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchmarks.peers import needs
 BY = "OpenTelemetry SDK"
 SPAN = "with tracer.start_as_current_span(name):"
 HOW = {SPAN: "sampled, batch processor; export is not counted"}
-_QUEUE = 1024  # spans per batch; the processor's queue has room for 2,048
+_QUEUE = 1024  # spans in a batch; the queue of the BatchSpanProcessor has room for 2,048
 
 
 class _Discarding:

@@ -1,4 +1,4 @@
-"""prometheus_client in multiprocess mode; PROMETHEUS_MULTIPROC_DIR is set before the start."""
+"""prometheus_client in multiprocess mode; PROMETHEUS_MULTIPROC_DIR is set before the process starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOW = dict.fromkeys((TIME, OBSERVE, INC), "multiprocess mode")
 
 
 def cases(_: Path) -> list[Case]:
-    """A span, and its two halves."""
+    """Return the cases: a timed block, and its two parts."""
     client = needs.package("prometheus_client", needs.BENCH)
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         raise RuntimeError("PROMETHEUS_MULTIPROC_DIR is not set, expected prometheus_client in multiprocess mode")

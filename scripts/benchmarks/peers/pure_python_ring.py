@@ -1,7 +1,7 @@
 """A solution without C: spans into a ring in shared memory, with only struct and mmap.
 
-A peer written for speed: one record of 64 bytes and a head per span; bound methods and constants are stored where
-access is cheap.
+It is written for speed: a span writes one record of 64 bytes and the head, and bound methods and constants are stored
+where access is cheap.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Ring:
 
 
 class Span:
-    """A handle of a name: `with span:` writes one record."""
+    """A handle for one name: `with span:` writes one record."""
 
     __slots__ = ("_began", "_number", "_ring")
 

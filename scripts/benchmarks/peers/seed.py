@@ -1,4 +1,4 @@
-"""The hot path of brickd's predecessor, recreated in Rust (seed.rs)."""
+"""The path that records a span in the older Rust profiler from which brickd grew, rebuilt in seed.rs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""torch's record_function, if torch is installed: it is too large to install for this."""
+"""torch's record_function. It is measured only if torch is installed, because torch is too large to install for
+this."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class _Profile:
 
 
 def cases(_: Path) -> list[Case]:
-    """One span, with and without a profiler."""
+    """Return the cases: one span with and without a profiler."""
     profiler = needs.package("torch.profiler", "pip install torch, into .venv")
     profile = _Profile(profiler)
     names = {"record_function": profiler.record_function, "name": "b"}

@@ -15,7 +15,7 @@ _ENTRIES = 100_000
 
 
 class _Tracing:
-    """A tracer whose hooks are in the interpreter only between the two calls."""
+    """A tracer whose hooks are active in the interpreter only between the two calls."""
 
     def __init__(self, tracer: Any) -> None:
         self.tracer = tracer

@@ -1,6 +1,6 @@
-"""Our writer as used by an engine in C, without Python; measured like the peers in C.
+"""brickd's writer as an engine in C uses it, without Python; measured like the other tools in C.
 
-This writer runs next to the one inside brick_agent, with its own segment and prefix.
+This writer has its own segment and prefix, next to the writer inside brick_agent.
 """
 
 from __future__ import annotations
