@@ -1,7 +1,8 @@
 """Shared fixtures: a prefix of segments per test, worker processes, the compiled writer.
 
-A worker is a Python program in its own process. It takes turns with its test over pipes: the program sends JSON with
-`report(value)` and waits with `pause()`; the test reads the report with `next_report()` and resumes it with `go()`.
+A worker is a Python program in its own process. It takes turns with its test over pipes. The program sends JSON with
+`report(value)` and waits in `pause()`. The test reads a report with `next_report()` and resumes the program with
+`go()`.
 """
 
 from __future__ import annotations
@@ -40,23 +41,25 @@ from brickd.shm.segment_files import find
 if TYPE_CHECKING:
     from serving import Daemon
 
-# By default the same few examples in each run, some more before a change lands; at night many, drawn by
-# --hypothesis-seed.
+# By default, each run tries the same few examples. Before a change lands, a run tries some more. At night, it tries
+# many that --hypothesis-seed selects.
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
 settings.register_profile("landing", derandomize=True, deadline=None, max_examples=25)
-SHRUNK = [phase for phase in Phase if phase != Phase.explain]  # explaining can take longer than all examples
+# without the phase `explain`, which can take longer than all examples
+SHRUNK = [phase for phase in Phase if phase != Phase.explain]
 settings.register_profile("nightly", derandomize=False, deadline=None, max_examples=250, phases=SHRUNK, print_blob=True)
 settings.load_profile(os.environ.get("TESTS_PROFILE", "quick"))
 
-# A shell's background jobs and programs under nohup ignore these; every process of the tests would inherit that.
+# The background jobs of a shell and programs under nohup ignore these signals, and every process of the tests would
+# inherit that. So restore the default.
 for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(ignored) is signal.SIG_IGN:
         signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Session fixtures, and everything that runs between tests, have their own places, too."""
-    if not hasattr(config, "workerinput"):  # the process that distributes the tests, or runs all of them
+    """Give session fixtures, and code that runs between tests, directories and a prefix of their own, too."""
+    if not hasattr(config, "workerinput"):  # this is the process that distributes the tests, or that runs all of them
         config.pluginmanager.register(Untouched(users_places()))
     base = ExitStack()
     base.callback(sandbox.remove_unused)
@@ -66,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collected objects live until the end: never search them for garbage."""
+    """Exclude the collected tests from garbage collection, because they live until the end."""
     gc.disable()
     try:
         return (yield)
@@ -147,7 +150,7 @@ class Worker:
         return self.process.wait()
 
 
-# Modules that are slow to load, and the text by which a program is known to need them.
+# Modules that are slow to load, and the text in a program which shows that it needs them.
 _LOADED = {
     "torch": "import torch",
     "numpy": "import numpy",
@@ -164,10 +167,11 @@ def _loads(program: str) -> str:
 
 @contextmanager
 def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
-    """Starts workers: `start(program, **environment)`; kills those that still run at the end.
+    """Starts workers: `start(program, **environment)`; kills the workers that still run at the end.
 
-    `before` is the start of the command, `python` the options of its interpreter. With these, with an environment that
-    a loader or an interpreter reads, or if it must not be forked, a worker is started as a command.
+    `before` is the beginning of the command, and `python` the options of its interpreter. A worker is usually forked.
+    It is started as a command if one of these is given, if its environment changes the loader or the interpreter, or if
+    it must not be forked.
     """
     started: list[Worker] = []
 
@@ -200,21 +204,23 @@ def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
 
 @pytest.fixture(autouse=True)
 def isolated(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Each test has its own places. A module whose tests share processes overrides the scope."""
+    """Give each test its own directories and prefix. A module whose tests share processes overrides the scope of this
+    fixture.
+    """
     with apart() as name:
         yield name
-        if request.node.stash.get(_FAILED, False):  # a passed test has ended its processes
+        if request.node.stash.get(_FAILED, False):  # only a failed test may have left processes
             for pid in started_in(name):
                 with suppress(ProcessLookupError):
                     process = os.pidfd_open(pid)
                     signal.pidfd_send_signal(process, signal.SIGKILL)
-                    select.select([process], [], [])  # wait for its end
+                    select.select([process], [], [])  # wait until the process has ended
                     os.close(process)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tell the fixtures of a test its result."""
+    """Store the result of a test for its fixtures."""
     report = yield
     item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
     return report
@@ -235,15 +241,16 @@ def worker(prefix: str, request: pytest.FixtureRequest) -> Iterator[Callable[...
 
 @pytest.fixture
 def daemon(prefix: str) -> Iterator[Daemon]:
-    """A daemon at the address that the environment has."""
-    # Loaded late: most tests need no server.
+    """A daemon that uses the socket and the prefix in the environment."""
+    # Imported late, because most tests need no server.
     from serving import serving
 
     with serving(runtime().socket) as serves:
         yield serves
 
 
-# A user who may not enter a home cannot run an interpreter in it. In its own mounts, only the interpreter is left.
+# Another user cannot run an interpreter below a home directory that is closed to them. So the command gets a mount
+# namespace in which this directory has only the interpreter.
 _HOME = """
 mount --bind "$1" /mnt && mount -t tmpfs -o mode=755 home "$2" && mkdir -p "$1" && mount --move /mnt "$1" && shift 2
 exec "$@"
@@ -251,7 +258,7 @@ exec "$@"
 
 
 def another_user(uid: int, *groups: int) -> list[str]:
-    """The start of a command that runs as another user, who is a member only of these groups."""
+    """The beginning of a command that runs as another user, who is a member of only these groups."""
     member = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
     command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", member]
     if os.geteuid() != 0 or shutil.which(command[0]) is None:
@@ -272,12 +279,12 @@ def _runs_brickd(*command: str) -> bool:
 
 @pytest.fixture
 def nobody() -> list[str]:
-    """The start of a command that runs as another user than ours."""
+    """The beginning of a command that runs as another user than the tests."""
     return another_user(65534)
 
 
 def readings(prefix: str) -> list[Reading]:
-    """A reading of each segment of a test, oldest first."""
+    """One reading of each segment of a test, the oldest segment first."""
     result = []
     for file in find(prefix):
         with open_segment(file) as segment:
@@ -297,7 +304,7 @@ WRITER = tuple(
 INCLUDES = ("-I", str(ROOT / "agent" / "include"), "-I", str(ROOT / "agent" / "src"))
 
 
-# Next to the installed packages: compiling is slow, and the results seldom change.
+# Compiled files are kept next to the installed packages, because compiling is slow and they seldom change.
 KEPT = ROOT / ".venv" / "kept"
 _KEPT_SECONDS = 7 * 86_400
 
@@ -326,7 +333,7 @@ def _forget_old() -> None:
 
 
 def contents(files: Iterable[Path]) -> Iterator[bytes]:
-    """The names of files and their contents."""
+    """Return the names of files and their contents."""
     return (content for file in files for content in (file.name.encode(), file.read_bytes()))
 
 
@@ -338,10 +345,11 @@ def version(tool: str) -> bytes:
 
 @pytest.fixture(scope="session")
 def compiled() -> Callable[..., Path]:
-    """Compiles C: `compiled(name, sources, *flags)`; each source only once, also across runs."""
+    """Compiles C: `compiled(name, sources, *flags)`. Compiles each source only once, even in several runs."""
     assert shutil.which("gcc") is not None, "the tests need gcc, as the installation does"
     _forget_old()
-    # Objects fit into programs and libraries: most of the code is the writer, which both contain.
+    # All objects are compiled with -fPIC, so that programs and libraries can share them: both consist mostly of the
+    # writer.
     warnings = ("-Wall", "-Wextra", "-Werror")
     common: tuple[str | Path, ...] = (
         "gcc",
@@ -356,17 +364,20 @@ def compiled() -> Callable[..., Path]:
     agents = sorted(path for folder in ("include", "src") for path in (ROOT / "agent" / folder).rglob("*.h"))
 
     def preprocessed(source: Path, flags: tuple[str, ...]) -> bytes | None:
-        """The compiler's input; None if it cannot be preprocessed: a pragma changes definitions."""
+        """Return the preprocessed source; None if a pragma in it changes definitions, because that cannot be
+        preprocessed.
+        """
         done = subprocess.run([*common, *flags, "-E", source], capture_output=True, check=False)
         return done.stdout if done.returncode == 0 else None
 
-    @functools.cache  # reading all of it takes longer than most programs run
+    @functools.cache  # cached, because reading all sources takes longer than most programs run
     def compiled_alone(source: Path, flags: tuple[str, ...]) -> Path:
         made_of = tuple(contents(dict.fromkeys((*agents, *sorted(source.parent.glob("*.h")), source))))
         others = tuple(flag for flag in flags if not flag.startswith("-D"))
 
         def make(target: Path) -> None:
-            # Most sources stay the same with any definitions.
+            # Most sources are the same after preprocessing, whatever the definitions are. So the object is shared by
+            # this text.
             text = preprocessed(source, flags)
             what = (others, text) if text is not None else (flags, b"".join(made_of))
             by = (version("gcc"), repr((common, what[0])).encode(), what[1])

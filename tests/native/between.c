@@ -1,4 +1,4 @@
-/* between.c - a reader that calls its test before each read, so that the test can change the file. */
+/* between.c - a reader that calls the test before each read, so that the test can change the file. */
 #include "core/segment_copy.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static int opened(struct brick_reader *r, int fd, void (*before)(void))
     return 1;
 }
 
-/* As brick_reader_summaries. A refusal is copied to `reason`, which has 200 bytes. */
+/* Does the same as brick_reader_summaries, and copies the reason of a refusal to `reason`, which has 200 bytes. */
 int between_summaries(int fd, void (*before)(void), uint32_t count, struct brick_summary *into, struct brick_doubt *doubt,
                       char *reason);
 int between_summaries(int fd, void (*before)(void), uint32_t count, struct brick_summary *into, struct brick_doubt *doubt,
@@ -35,7 +35,7 @@ int between_summaries(int fd, void (*before)(void), uint32_t count, struct brick
     return whole;
 }
 
-/* As brick_reader_ring of lane 0. */
+/* Does the same as brick_reader_ring, for lane 0. */
 int64_t between_ring(int fd, void (*before)(void), int events, struct brick_record *to, uint64_t *first, char *reason);
 int64_t between_ring(int fd, void (*before)(void), int events, struct brick_record *to, uint64_t *first, char *reason)
 {

@@ -1,4 +1,4 @@
-/* bucket.c - the format's histogram, for tests of its bucket boundaries. */
+/* bucket.c - the histogram of the format, for tests of the boundaries of its buckets. */
 #include "brick_shm.h"
 
 uint32_t bucket(uint64_t ticks);

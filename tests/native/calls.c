@@ -1,4 +1,4 @@
-/* calls.c - the capsule's calls as functions of Python, for tests that begin and end in any order.
+/* calls.c - makes the calls of the capsule available to Python, for tests that begin and end spans in any order.
  *
  * A task is a number: the result of task(), or 0 for the thread itself. Calls that need no interpreter lock are made
  * without it. */
@@ -17,7 +17,7 @@ static PyObject *task(PyObject *module, PyObject *unused) { return PyLong_FromVo
 
 static PyObject *is_off(PyObject *module, PyObject *unused) { return PyBool_FromLong(brick->is_off()); }
 
-/* Calls with a name, a task and one number. */
+/* Calls that take a name, a task and one number. */
 static PyObject *call(PyObject *args, void (*function)(struct brick_handle *b, const void *task, uint64_t number))
 {
     const char *name;
@@ -102,8 +102,8 @@ static PyObject *wants(PyObject *module, PyObject *args)
     return PyBool_FromLong(brick->wants(brick->brick(name, "native"), KEY(key), NULL));
 }
 
-/* checksum(name, task, dtype, output, input, group=None, step=0): records one-dimensional tensors; returns None, or why
- * the output could not be read. */
+/* checksum(name, task, dtype, output, input, group=None, step=0): records one-dimensional tensors; returns None, or the
+ * reason why the output could not be read. */
 static PyObject *checksum(PyObject *module, PyObject *args)
 {
     const char *name, *group = NULL, *refused;
@@ -135,7 +135,7 @@ static PyObject *checksum(PyObject *module, PyObject *args)
     return Py_BuildValue("z", refused);
 }
 
-/* ---- threads that Python knows nothing of ------------------------------- */
+/* ---- threads that Python does not know ------------------------------- */
 
 static struct brick_handle *thread_brick;
 
@@ -162,7 +162,8 @@ static void *run_errand(void *argument)
     return NULL;
 }
 
-/* threads(many, spans, function=None): each thread's spans, each around a call of the function if there is one. */
+/* threads(many, spans, function=None): starts `many` threads, which record `spans` spans each. If a function is given,
+ * each span contains a call of it. */
 static PyObject *threads(PyObject *module, PyObject *args)
 {
     pthread_t started[64];
@@ -179,7 +180,7 @@ static PyObject *threads(PyObject *module, PyObject *args)
     return PyLong_FromUnsignedLong(n);
 }
 
-/* launched(kernel, task, blocks), moved(task, bytes), needs(task): for the open brick. */
+/* launched(kernel, task, blocks), moved(task, bytes), needs(task): record a mark for the open brick. */
 static PyObject *launched(PyObject *module, PyObject *args)
 {
     const char *name;

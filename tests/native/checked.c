@@ -1,6 +1,6 @@
-/* checked POINT PASS: twenty checksums, killed at the PASS-th time at POINT.
+/* checked POINT PASS: records twenty checksums, and is killed when it reaches POINT for the PASS-th time.
  *
- * Alternately without an input and with two.
+ * The checksums have no input and two inputs, alternately.
  */
 #include "dies.h"
 

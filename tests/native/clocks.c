@@ -1,6 +1,6 @@
-/* clocks FILE: a span of a millisecond, where FILE names the kernel's clocksource.
- * clocks back: a span during which the clock goes back by a second, and one of 100 ns after it.
- * Its clock_gettime replaces the C library's. Waits at the end. */
+/* clocks FILE: records a span of 1 ms; FILE contains the name of the kernel's clocksource. clocks back: records a span
+ * during which the clock goes back by 1 s, then a span of 100 ns. Its own clock_gettime replaces that of the C library.
+ * Both wait at the end. */
 #include "writer/clock.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Preloaded: counts how often the process reads the kernel's clock, which is used without the TSC. */
+/* Preloaded into a program. Counts how often the process reads the kernel's clock, which the agent uses if it cannot
+ * use the TSC. */
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,6 +1,6 @@
-/* deferred POINT PASS: ten rounds of deferred work, killed at the PASS-th time at POINT.
+/* deferred POINT PASS: does ten rounds of deferred work, and is killed when it reaches POINT for the PASS-th time.
  *
- * Each round is four events: two starts, one measurement, a finalize.
+ * Each round has four events: two starts, a measurement and a finalize.
  */
 #include "dies.h"
 

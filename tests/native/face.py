@@ -1,4 +1,4 @@
-"""The Python program of scripts/sanitize: reading during recording, forwards, peaks."""
+"""The Python program of scripts/sanitize: it reads while threads record, makes forward calls, and measures peaks."""
 
 import contextlib
 import gc
@@ -15,7 +15,7 @@ ROUNDS = 1000
 
 
 def record(profiler: brick.BrickProfiler, number: int) -> None:
-    """The repeated work of a thread."""
+    """Do the work of a thread, again and again."""
     for turn in range(ROUNDS):
         with profiler.layer(turn % 5):
             outer = profiler.start(f"brick {number} {turn % 40}", "mine")
@@ -27,7 +27,7 @@ def record(profiler: brick.BrickProfiler, number: int) -> None:
 
 
 def totals() -> None:
-    """Read while four threads record and end."""
+    """Read totals while four threads record and end."""
     profiler = brick.BrickProfiler.enabled()
     profiler.enable_tile_profiling()
     threads = [threading.Thread(target=record, args=(profiler, number)) for number in range(4)]
@@ -43,11 +43,11 @@ def totals() -> None:
 
 
 class Module:
-    """The owner of a forward."""
+    """A module whose `forward` is watched."""
 
 
 def watched() -> None:
-    """Make calls with any number of arguments, calls that raise, and calls of a deleted module."""
+    """Call a watched module with any number of arguments, with calls that raise, and after the module was deleted."""
 
     def forward(*args: object, **names: object) -> object:
         if names.get("fails"):

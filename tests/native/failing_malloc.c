@@ -1,12 +1,12 @@
-/* Preloaded into a program: makes one library run out of memory, and counts its blocks. A write beyond the end of a
+/* Preloaded into a program. Makes one library run out of memory, and counts its blocks. A write beyond the end of a
  * block ends the program.
  *
  * allocations_watch(FROM, TO)  counts calls of malloc, calloc and realloc by code at these addresses
- * allocations_fail(N)          the N-th of them from now on fails, from 1; 0: none
- * allocations_failed()         whether that happened
- * allocations_held()           how many blocks they made that are not freed
+ * allocations_fail(N)          makes the N-th such call from now on fail (1 is the next); 0: no call fails
+ * allocations_failed()         returns whether that call has failed
+ * allocations_held()           returns the number of blocks that are not freed
  *
- * One thread at a time may allocate under watch.
+ * Only one thread at a time may allocate between these calls.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define HELD_MAX 65536u
-#define BEHIND "behind!" /* stands behind each block */
+#define BEHIND "behind!" /* written behind each block, to detect writes beyond its end */
 
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);

@@ -1,18 +1,18 @@
-/* Preloaded into a program: it dies, or gets a disk error, at one of its effects on files.
+/* Preloaded into a program, which then dies or gets a disk error at one of its effects on files.
  *
- * BRICKD_TEST_FAULT=ACTION:N selects what happens at the N-th effect, from 1:
- *   kill-before, kill-after   SIGKILL
+ * BRICKD_TEST_FAULT=ACTION:N selects what happens at the N-th effect (1 is the first):
+ *   kill-before, kill-after   SIGKILL before or after the effect
  *   kill-half                 SIGKILL after half of a write; before any other effect
  *   short                     half of a write is done and returned; any other effect succeeds
- *   enospc, eio               this error, once
- *   enospc-on, eio-on         this error, from then on
- * A lock never fails, and a full disk refuses no unlink.
+ *   enospc, eio               the effect fails with this error
+ *   enospc-on, eio-on         this effect and all later ones fail with this error
+ * A lock never fails, and unlink succeeds even with enospc.
  * BRICKD_TEST_FAULT_UNDER=PATH:PATH...  only effects on files below these paths; otherwise on all regular files
- * BRICKD_TEST_FAULT_OF=NAME   only effects of this name count for N; all are logged
- * BRICKD_TEST_FAULT_LOG=FD    gets a line for each effect when it begins: number, name, path
+ * BRICKD_TEST_FAULT_OF=NAME   only effects with this name count for N; all effects are logged
+ * BRICKD_TEST_FAULT_LOG=FD    this descriptor gets a line when an effect begins: its number, its name, the path
  *
- * Each process counts separately; a forked child continues its parent's count. Examining files, mapping them and
- * creating directories are no effects; those inside glibc (shm_open, stdio) are not seen.
+ * Each process counts separately; a forked child continues the count of its parent. Reading the metadata of files,
+ * mapping files and creating directories do not count as effects. Calls inside glibc (shm_open, stdio) are not seen.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -91,7 +91,7 @@ __attribute__((constructor)) static void read_the_environment(void)
 
 /* ---- one effect -------------------------------------------------------- */
 
-/* By the number of its system call: glibc has several names for most. */
+/* Effects are identified by the number of their system call, because glibc has several functions for most of them. */
 struct effect {
     const char *name;
     long call;
@@ -153,7 +153,7 @@ static long effect(struct effect it, const char *path)
     return result;
 }
 
-/* ---- on which file ----------------------------------------------------- */
+/* ---- the file of an effect ----------------------------------------------------- */
 
 static void path_of(const char *link, char *path)
 {
@@ -190,7 +190,7 @@ static long on_path(int directory, const char *name, struct effect it)
     return effect(it, whole);
 }
 
-/* ---- what programs call ------------------------------------------------ */
+/* ---- the replaced functions ------------------------------------------------ */
 
 #define P(pointer) ((long)(intptr_t)(pointer))
 
@@ -225,7 +225,7 @@ int unlinkat(int directory, const char *name, int flags)
 }
 int unlink(const char *name) { return unlinkat(AT_FDCWD, name, 0); }
 
-/* As glibc's: a daemon removes segments with it. */
+/* Works like glibc's shm_unlink, with which a daemon removes segments. */
 int shm_unlink(const char *name)
 {
     char path[PATH_MAX];
@@ -242,7 +242,7 @@ static int open_at(int directory, const char *name, int flags, mode_t mode)
     return (int)(flags & (O_CREAT | O_TRUNC) ? on_path(directory, name, it) : perform(it));
 }
 
-/* The mode is present only if the flags require it; otherwise it is undefined, and the kernel ignores it. */
+/* If the flags do not require a mode, the argument is undefined, and the kernel ignores it. */
 #define OPEN(directory)                                                                                                 \
     va_list more;                                                                                                       \
     va_start(more, flags);                                                                                              \

@@ -8,7 +8,7 @@
 
 static const struct brick_fingerprint_key none;
 
-/* "" if done; NULL without such a variant on this machine; otherwise the reason of a refusal. */
+/* Returns "" on success, NULL if this machine does not have the variant, or the reason of a refusal. */
 const char *fingerprint_by(const char *variant, const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                            struct brick_fingerprint *fingerprint);
 const char *fingerprint_by(const char *variant, const struct brick_tensor *tensor, struct brick_fingerprint_key key,
@@ -21,7 +21,7 @@ const char *fingerprint_by(const char *variant, const struct brick_tensor *tenso
     return refused != NULL ? refused : "";
 }
 
-/* The same in pieces of these sizes, alternately. */
+/* Does the same in pieces; the list of sizes is repeated. */
 const char *fingerprint_in_pieces(const char *variant, const struct brick_tensor *tensor,
                                   struct brick_fingerprint_key key, const uint64_t *bytes, uint64_t turns,
                                   struct brick_fingerprint *fingerprint);
@@ -30,7 +30,7 @@ const char *fingerprint_in_pieces(const char *variant, const struct brick_tensor
                                   struct brick_fingerprint *fingerprint)
 {
     static struct {
-        char odd; /* unaligned for vectors */
+        char odd; /* an address that is not aligned for vectors */
         struct brick_pieces pieces;
     } held;
     const struct brick_kernel *kernel = brick_kernel_named(variant);
@@ -46,7 +46,7 @@ const char *fingerprint_in_pieces(const char *variant, const struct brick_tensor
     return now == BRICK_PIECES_DONE ? "" : "it has moved";
 }
 
-/* The result of continuing with `other` after `tensor` was begun. */
+/* Begins with `tensor`, continues with `other`, and returns the result. */
 int moved(const struct brick_tensor *tensor, const struct brick_tensor *other);
 int moved(const struct brick_tensor *tensor, const struct brick_tensor *other)
 {
@@ -54,7 +54,7 @@ int moved(const struct brick_tensor *tensor, const struct brick_tensor *other)
     return brick_pieces_begin(&pieces, tensor, none) == NULL ? (int)brick_pieces_add(&pieces, other, 1) : -1;
 }
 
-/* "" if done, with modes and flags unchanged. */
+/* Returns "" if the fingerprint was made and the modes and flags of the floating-point unit are unchanged. */
 const char *fingerprint_under(unsigned modes, const struct brick_tensor *tensor, struct brick_fingerprint *fingerprint);
 const char *fingerprint_under(unsigned modes, const struct brick_tensor *tensor, struct brick_fingerprint *fingerprint)
 {
@@ -73,6 +73,6 @@ const char *fingerprint_under(unsigned modes, const struct brick_tensor *tensor,
     return refused != NULL ? refused : "";
 }
 
-/* As fingerprint/fingerprint.c and the reader's redact.c compute it. */
+/* Computes SipHash as fingerprint/fingerprint.c and the reader's redact.c do. */
 uint64_t siphash(const uint64_t *key, const uint64_t *words, uint32_t count);
 uint64_t siphash(const uint64_t *key, const uint64_t *words, uint32_t count) { return brick_siphash(key, words, count); }

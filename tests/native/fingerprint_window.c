@@ -1,7 +1,7 @@
 /* fingerprint_window.c - valid and invalid fingerprints, received and compared: fingerprints SEED SECONDS
  *
- * Every fingerprint is in one row, every comparison in one class, and groups hold
- * what a walk through all fingerprints finds. Sanitizers check the rest.
+ * Checks that every fingerprint is counted in one row and every comparison in one class, and that each group holds the
+ * fingerprints that a search through all finds. Sanitizers find memory errors.
  */
 #include "core/match.h"
 #include "core/row_pairs.h"
@@ -39,7 +39,7 @@ static void *block(size_t bytes)
     return p;
 }
 
-/* A record in a block of exactly its size; sometimes with random bits. */
+/* Returns a record in a block of exactly its size; it sometimes has random bits. */
 static struct brick_record *record(size_t *slots)
 {
     const uint32_t inputs = (uint32_t)below(4);
@@ -64,20 +64,21 @@ static struct brick_record *record(size_t *slots)
         float *places = (float *)(void *)&r[3 + 2 * n];
         *s = (struct brick_tensor_sums){.checksum = below(3), .elements = below(3), .l2 = (double)below(3),
                                         .dtype = (uint8_t)(below(30) == 0 ? 0 : 12)};
-        places[0] = places[below(16)] = (float)s->checksum * (below(4) == 0 ? 1 : 1e-9f); /* mostly within rounding */
+        /* most sketches differ only by rounding */
+        places[0] = places[below(16)] = (float)s->checksum * (below(4) == 0 ? 1 : 1e-9f);
     }
     if (below(10) == 0)
         for (uint64_t n = below(6); n > 0; n--)
             ((uint8_t *)r)[below(*slots * sizeof *r)] = (uint8_t)random64();
     if (below(50) == 0)
-        *slots = 1 + below(*slots); /* truncated */
+        *slots = 1 + below(*slots); /* sometimes the record is truncated */
     struct brick_record *exact = block(*slots * sizeof *r);
     memcpy(exact, r, *slots * sizeof *r);
     free(r);
     return exact;
 }
 
-static uint64_t muted_from[WORKERS]; /* no fingerprint of a worker below this number is current */
+static uint64_t muted_from[WORKERS]; /* fingerprints of a worker below this number are not current any more */
 
 static void check_group(const struct brick_fingerprints *p)
 {
@@ -120,7 +121,7 @@ static void mute(struct brick_fingerprints *p)
     free(workers);
 }
 
-/* In blocks of exactly their size. */
+/* Takes all results, in blocks of exactly their size. */
 static void take_all(struct brick_fingerprints *p)
 {
     struct brick_site_count *counts = block(p->changed_count * sizeof *counts);

@@ -1,6 +1,6 @@
-/* first THREADS: threads that start at the same time; the first one opens the segment. Each thread gets the number of a
- * name and tries spans with it, until it has tried a thousand spans with the segment open. Prints the number of tried
- * spans, and the number of threads that got another number than the first thread; then waits. */
+/* first THREADS: threads start at the same time, and the first one opens the segment. Each thread gets the number of a
+ * name and begins spans with it, until it has begun a thousand spans while the segment is open. Prints the number of
+ * spans that were begun, and the number of threads that got another number than the first thread. Then waits. */
 #include "brick_agent.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 static pthread_barrier_t together;
 static uint32_t numbers[64];
-static uint64_t tried; /* atomic */
+static uint64_t tried; /* accessed atomically */
 
 static void *run(void *which)
 {

@@ -1,6 +1,5 @@
-/* forks intern ROUNDS: forks while two threads intern and record as fast as they can.
- * forks vfork ROUNDS: this number of vforks and posix_spawns.
- * Prints how many spans this process itself recorded, then waits. */
+/* forks intern ROUNDS: forks while two threads add names and record as fast as they can. forks vfork ROUNDS: calls
+ * vfork and posix_spawn this number of times. Both print how many spans the process itself recorded, then wait. */
 #include "writer/common.h"
 
 #include <pthread.h>
@@ -12,7 +11,7 @@
 #include <unistd.h>
 
 static uint32_t known;
-static uint64_t started, allowed, stop; /* atomic */
+static uint64_t started, allowed, stop; /* accessed atomically */
 
 static void record(uint32_t brick, int many)
 {
@@ -22,7 +21,7 @@ static void record(uint32_t brick, int many)
     }
 }
 
-/* As many names as are allowed so far; then the known ones again. */
+/* Adds as many names as are allowed so far, then uses the known names again. */
 static void *intern(void *which)
 {
     char text[32];
@@ -51,7 +50,8 @@ static int while_interning(int rounds, uint64_t *spans)
     int well = 1;
     pthread_create(&threads[0], NULL, intern, (void *)(uintptr_t)"left");
     pthread_create(&threads[1], NULL, intern, (void *)(uintptr_t)"right");
-    while (brick_load_acquire(&started) < 2) /* each process adds one in every round until more is allowed */
+    /* each process adds one name in every round, until more names are allowed */
+    while (brick_load_acquire(&started) < 2)
         ;
     for (int round = 0; round < rounds; round++) {
         brick_fetch_add(&allowed, 50);

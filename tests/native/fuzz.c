@@ -1,10 +1,9 @@
 /* fuzz.c - the reader on changed segments: fuzz IMAGE SEED SECONDS
  *
- * First every byte of the image with all its bits flipped, then random changes
- * until the time is over: extreme words, moved ranges, truncations; every other
- * header gets a correct checksum. Whatever the reader accepts must give finite
- * numbers, and its recording complete chunks. Sanitizers check the rest: the file
- * is read from a block of exactly its size.
+ * First inverts each byte of the image in turn. Then makes random changes until the time is over: extreme words, moved
+ * ranges, truncations. Every second header gets a correct checksum. Everything that the reader accepts must give finite
+ * numbers, and a recording of it must have complete chunks. The file is read from a block of exactly its size, so that
+ * sanitizers find every access outside of it.
  */
 #include "core/drain.h"
 #include "core/fold.h"
@@ -75,7 +74,7 @@ static void add_up(const struct brick_summary *s, uint32_t paths)
         wrong("a sum is no number");
 }
 
-/* Everything that the daemon reads; 1 if all of it was accepted. */
+/* Reads everything that the daemon reads; returns 1 if all of it was accepted. */
 static int digest(struct brick_reader *r)
 {
     struct brick_process process;
@@ -93,7 +92,7 @@ static int digest(struct brick_reader *r)
     believed &= (uint32_t)brick_reader_lanes(r, lines, consumers);
     believed &= (uint32_t)brick_reader_names(r, texts, names);
     believed &= (uint32_t)brick_reader_keys(r, BRICK_PATHS, keys, paths, r->header.names);
-    for (uint32_t n = 0; believed && n < paths; n++) { /* like a screen, walk from each path to its root */
+    for (uint32_t n = 0; believed && n < paths; n++) { /* walks from each path to its root, as a screen does */
         uint32_t at = n;
         for (uint32_t steps = 0; at != BRICK_ROOT && (keys[at] & BRICK_KEY_READY) != 0; steps++) {
             if (steps > paths)
@@ -114,7 +113,7 @@ static int digest(struct brick_reader *r)
         if (count > (int64_t)slots)
             wrong("more records than slots");
         for (int64_t i = 0; i < count; i++)
-            if (records[i].kind == 0xFFFF) /* touch them all */
+            if (records[i].kind == 0xFFFF) /* reads every byte of them */
                 whole &= 1;
         free(records);
     }
@@ -144,7 +143,7 @@ static int is_event(uint16_t kind)
 #define KIND(NAME, number, name, record) case BRICK_KIND_##NAME:
         BRICK_EVENT_KINDS(KIND)
 #undef KIND
-        return kind != BRICK_KIND_CHECKED; /* checksums are kept separately */
+        return kind != BRICK_KIND_CHECKED; /* checksums have their own buffer */
     default:
         return 0;
     }
@@ -180,7 +179,8 @@ static void check_cursors(const struct brick_drain *d)
     }
 }
 
-/* The writes to be made: none may be outside of the consumer's lines, and no tail beyond its head. */
+/* Checks the writes that the drain requests: none may be outside of the consumer's lines, and no tail may be beyond its
+ * head. */
 static void check_tails(struct brick_drain *d)
 {
     uint32_t lanes = d->reader.header.lanes;
@@ -196,7 +196,7 @@ static void check_tails(struct brick_drain *d)
     free(halfway);
 }
 
-/* A recording of what is drained, with a small spool and a small file. */
+/* Records what is drained, with a small spool and a small file. */
 static void recorder_begin(struct brick_recorder *to, struct brick_spool *spool)
 {
     struct brick_title title = {.made_ns = 1};
@@ -209,8 +209,7 @@ static void recorder_begin(struct brick_recorder *to, struct brick_spool *spool)
         wrong("no recording");
 }
 
-/* A recording ends with END, after complete chunks of at most the existing
- * slots. */
+/* Checks that a recording ends with END, after complete chunks that have at most as many slots as were drained. */
 static void check_recording(struct brick_recorder *from)
 {
     int fd = dup(from->fd);
@@ -239,7 +238,8 @@ static void check_recording(struct brick_recorder *from)
     brick_recorder_free(from);
 }
 
-/* Passes until the segment is refused, with changes in between if `changes`; 1: none refused it. */
+/* Makes passes until one refuses the segment; with `changes`, changes the segment between passes. Returns 1 if no pass
+ * refused it. */
 static int drained(struct image *image, int changes)
 {
     static struct brick_scratch scratch;
@@ -296,7 +296,7 @@ static uint64_t strange(void)
     return random64() % 3 != 0 ? values[random64() % (sizeof values / sizeof *values)] : random64();
 }
 
-/* Most of a segment is zeros: three of four changes hit other bytes. */
+/* Most of a segment is zeros, so three of four changes are made at nonzero bytes. */
 static uint64_t somewhere(const struct image *image)
 {
     uint64_t at = random64() % image->size;
@@ -317,7 +317,7 @@ static void change(struct image *image)
     uint64_t at = somewhere(image), value = strange(), lane = random64() % 2, events = random64() % 2;
     uint64_t area = golden_layout.first + lane * golden_layout.stride;
     switch (random64() % 10) {
-    case 0: { /* one range over another */
+    case 0: { /* copy one range over another */
         uint64_t from = somewhere(image), length = random64() % 256;
         uint64_t last = at > from ? at : from;
         length = length < image->size - last ? length : image->size - last;
@@ -328,24 +328,24 @@ static void change(struct image *image)
         image->bytes[at] ^= (uint8_t)(1u << random64() % 8);
         break;
     case 2:
-    case 3: /* a sum of one of the first paths, all of which are checked */
+    case 3: /* change a sum of one of the first paths; all of these are checked */
         put(image, area + golden_layout.summaries + random64() % 16 * sizeof(struct brick_summary) + random64() % 9 * 8,
             8, value);
         break;
-    case 4: /* a head */
+    case 4: /* change the head of a ring */
         put(image,
             golden_layout.lanes + lane * sizeof(struct brick_lane)
                 + (events ? offsetof(struct brick_lane, event_head) : offsetof(struct brick_lane, span_head)),
             8, random64() % 24);
         break;
-    case 5: /* a record */
+    case 5: /* change a record */
         put(image, area + (events ? golden_layout.event_ring : golden_layout.span_ring) + random64() % 128 * 4, 4,
             value);
         break;
     default:
         put(image, at, UINT64_C(1) << random64() % 4, value);
     }
-    if (random64() % 4 == 0) { /* counts of the header */
+    if (random64() % 4 == 0) { /* change the counts in the header */
         uint64_t field = offsetof(struct brick_header, minor) + random64() % 12 * 4;
         put(image, field, random64() % 2 ? 4 : 2, value);
     }
@@ -378,7 +378,8 @@ int main(int argc, char **argv)
 
     uint64_t flipped = 0, refused = 0, changed = 0, believed = 0;
     for (uint64_t i = 0; i < golden.size && seconds_now() < flips_end; i++) {
-        /* A stride prime to the size: when the time is over, tried bytes are spread over the whole file. */
+        /* A stride that is coprime to the size, so that the bytes tried so far are always spread over the whole file.
+         * */
         uint64_t at = i < sizeof(struct brick_header) ? i : i * 7919 % golden.size;
         golden.bytes[at] ^= 0xFF;
         refused += !judge(&golden) || !drained(&golden, 0);

@@ -1,10 +1,9 @@
 /* golden.c - makes a golden segment: golden OUTPUT.
  *
- * Run it once for each minor version of the format. Its output has every field
- * of that version. Tests only decode the output. Time advances only by `at`, so every duration is
- * known. The copy is taken inside the change of a summary: one entry is odd, and a
- * span is between two counters. Bytes that depend on this machine, process or
- * time are overwritten.
+ * Run it once for each minor version of the format. Its output has every field of that version. Tests only decode the
+ * output. Time advances only by `at`, so every duration is known. The copy is taken while a summary changes, so one
+ * sequence number is odd, and one span is between two counters. Bytes that depend on this machine, process or time are
+ * overwritten.
  *
  *   gcc -std=c11 -D_GNU_SOURCE -DBRICK_TEST_POINTS -pthread -I agent/include -I agent/src
  *       tests/native/golden.c agent/src/writer/[a-z]*.c agent/src/fingerprint/[a-z]*.c -o golden && ./golden segment.bin
@@ -34,7 +33,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 
 static void at(uint64_t ticks) { now = UINT64_C(1000000000) + ticks; }
 
-/* As a consumer sets and consumes: by pwrite. */
+/* Writes settings and tails as a consumer does, by pwrite. */
 static void put(uint64_t offset, const void *value, size_t length)
 {
     if (pwrite(brick_segment_fd(), value, length, (off_t)offset) != (ssize_t)length)
@@ -43,7 +42,7 @@ static void put(uint64_t offset, const void *value, size_t length)
 
 static void ask(uint32_t flags) { put(brick_agent.segment->layout.control, &flags, sizeof flags); }
 
-/* Since 1.7: as a consumer that attaches. Since 1.8: and that gives an epoch. */
+/* Since 1.7, sets the flag that a consumer has attached. Since 1.8, also writes an epoch. */
 static void attach(void)
 {
     const uint64_t reserved = brick_agent.segment->layout.control + offsetof(struct brick_control, reserved);
@@ -102,13 +101,14 @@ static void *second_thread(void *unused)
     at(20040);
     brick_end(strange, NULL, 0, 0);
     brick_end(strange, NULL, 0, 0); /* unmatched */
-    brick_begin(block, NULL, NULL); /* abandoned with its thread */
+    brick_begin(block, NULL, NULL); /* this span is abandoned when its thread ends */
     at(20050);
     brick_defer(strange, NULL, 5, NULL, 0, 0, NULL);
     return unused;
 }
 
-/* Since 1.2: starts of two streams, one of them measured, all finalized, and more than fit. */
+/* Since 1.2: deferred starts in two streams, one of them measured, all finalized; then more starts than the ring holds.
+ * */
 static void defer(uint32_t brick, uint64_t time)
 {
     const uint64_t stream = 5, step = 9;
@@ -127,7 +127,7 @@ static void defer(uint32_t brick, uint64_t time)
     brick_finalize(&stream);
     consume(0, EVENTS, read);
     put(brick_agent.segment->layout.consumers + offsetof(struct brick_consumer, events_read), &read, sizeof read);
-    for (int n = 0; n < 12; n++) { /* one too many for 16 slots, two of which are reserved for ends */
+    for (int n = 0; n < 12; n++) { /* one start too many: 2 of the 16 slots are reserved for ends */
         at(time + 60);
         brick_defer(brick, NULL, 0, NULL, 0, 0, NULL);
     }
@@ -135,8 +135,8 @@ static void defer(uint32_t brick, uint64_t time)
     brick_finalize(NULL);
 }
 
-/* Since 1.3: a checksum with all its metadata, at a site of the open layer; and one of a site that is off. Since 1.4 not
- * of each step, and not of a site that the consumer excludes. */
+/* Since 1.3: a checksum with all its metadata, at a site of the open layer, and a checksum of a site that is off. Since
+ * 1.4: checksums of only some steps, and none of a site that the consumer excludes. */
 static void check(uint32_t kernel, uint64_t time)
 {
     const uint32_t every = BRICK_RATE_ALL, own = UINT32_C(1) << 26;
@@ -164,7 +164,7 @@ static void check(uint32_t kernel, uint64_t time)
     brick_layer_end(2, NULL);
 }
 
-/* Since 1.11: rows of a call with two equal rows; the consumer has read all earlier records. */
+/* Since 1.11: rows of a call that has two equal rows; the consumer has read all earlier records. */
 static void rows(uint32_t kernel, uint64_t time)
 {
     static const float numbers[2][3] = {{1, -2, 3}, {1, -2, 3}}, results[2][2] = {{2, 6}, {2, 6}};
@@ -185,7 +185,7 @@ static void rows(uint32_t kernel, uint64_t time)
     brick_rows_record(kernel, NULL, &place, &output, &chosen); /* a ring of 16 slots has room for one pair, not for two */
 }
 
-/* Since 1.9: nested graph nodes with and without a time, around a span, a kernel and a dependency. */
+/* Since 1.9: nested nodes of the execution graph, with and without a time, around a span, a kernel and a dependency. */
 static void draw(uint32_t brick, uint64_t time)
 {
     const uint32_t decode = name("decode_drawn", NULL), request = name("request", NULL);
@@ -206,8 +206,8 @@ static void draw(uint32_t brick, uint64_t time)
     brick_node_end(decode, NULL); /* unmatched */
 }
 
-/* Since 1.6: a kernel launched in a valid and an impossible shape; bytes sent and returned; a dependency; a function; a
- * task; more marks than half of 64 paths; a source. */
+/* Since 1.6: a kernel that is launched in a valid and in an impossible shape, bytes that are sent and returned, a
+ * dependency, a function, a task, a source, and more marks than half of the 64 paths may hold. */
 static void graph(uint32_t brick, uint64_t time)
 {
     const uint64_t elapsed = 1500;
@@ -246,7 +246,7 @@ static enum brick_held unreadable(void *host, uint64_t number, struct brick_tens
     return BRICK_UNREADABLE;
 }
 
-/* Since 1.10: weights that are reread each hour, one of them at load only. */
+/* Since 1.10: weights that are read again every hour, of which one is read only at load. */
 static void watch(uint64_t time)
 {
     static struct brick_weight each[2];
@@ -259,7 +259,7 @@ static void watch(uint64_t time)
     brick_weights_load(&weights);
 }
 
-/* A fixed key. */
+/* A fixed key for checksums. */
 static void key_file(char *path, size_t size)
 {
     static const char text[] = "0123456789abcdef" "8796a5b4c3d2e1f0" "fedcba9876543210";
@@ -292,9 +292,10 @@ int main(int argc, char **argv)
         at(time += 100);
         brick_begin(attention, NULL, NULL);
         at(time += 1000 * (layer + 1));
-        brick_end_of(attention, NULL, &(struct brick_amounts){64, 4096, layer == 2 ? -1 : 1e15}); /* since 1.5: flops */
+        /* since 1.5: floating-point operations */
+        brick_end_of(attention, NULL, &(struct brick_amounts){64, 4096, layer == 2 ? -1 : 1e15});
         brick_begin(ffn, NULL, NULL);
-        at(time += 31 + layer); /* around the boundary of the first bucket */
+        at(time += 31 + layer); /* durations around the upper boundary of the first bucket */
         brick_end(ffn, NULL, 128, layer == 2 ? BRICK_BAD_AMOUNT : 8192);
         at(time += 1);
         brick_end(block, NULL, 0, 0);
@@ -304,12 +305,12 @@ int main(int argc, char **argv)
     at(time += 50);
     brick_begin(ffn, NULL, NULL);
     at(time += 9);
-    brick_begin(ffn, NULL, NULL); /* a recursion */
+    brick_begin(ffn, NULL, NULL); /* the brick calls itself */
     at(time += 5);
     brick_end(ffn, NULL, 0, 0);
     at(time += 7);
     brick_end(ffn, NULL, 0, 0);
-    uint32_t decode = name("decode", "step"); /* since 1.1: a step, a given time */
+    uint32_t decode = name("decode", "step"); /* since 1.1: a step, and a time that the host gives */
     consume(0, SPANS, 5);
     at(time += 3);
     brick_begin(decode, NULL, &step);
@@ -330,7 +331,7 @@ int main(int argc, char **argv)
     ask(0);
     watch(29000);
     at(30000);
-    brick_begin(block, NULL, NULL); /* stays open */
+    brick_begin(block, NULL, NULL); /* this span stays open */
     at(30500);
     brick_begin(attention, NULL, NULL);
     at(31000);
@@ -338,6 +339,6 @@ int main(int argc, char **argv)
     brick_test_point = copy_out;
     brick_end(attention, NULL, 1, 1);
     unlink(key);
-    shm_unlink(brick_segment_name()); /* a consumer has attached: the writer keeps it */
+    shm_unlink(brick_segment_name()); /* a consumer has attached, so the writer leaves the segment in place */
     return 0;
 }

@@ -1,8 +1,8 @@
-/* graph ROUNDS: three threads launch kernels, make transfers, dependencies, definitions and nodes in shared and own paths
- * until shapes, transfers and paths run out, and send the same sources; a thread reads names and paths meanwhile; then
- * a child does the same. The counts must equal the calls.
+/* graph ROUNDS: three threads record launches, transfers, dependencies, definitions and nodes, in shared paths and in
+ * paths of their own, until no room is left. They also send the same sources. Meanwhile, a fourth thread reads names
+ * and paths. Then a forked child does the same. The counts must equal the calls.
  *
- * Prints how many marks were requested and how many of them did not fit. */
+ * Prints how many marks were requested, and how many of these had no room. */
 #include "writer/lifecycle.h"
 
 #include "brick_graph.h"
@@ -31,7 +31,7 @@ static uint32_t turn(uint64_t *state, uint32_t below)
     return (uint32_t)(*state >> 33) % below;
 }
 
-/* How many of its marks did not fit; its caller counts those requested. */
+/* Returns how many marks had no room; the caller counts the requested marks. */
 static void one(uint64_t *state, uint64_t *asked)
 {
     static const char text[] = ".visible .entry kernel() { ret; }";
@@ -70,7 +70,7 @@ static void one(uint64_t *state, uint64_t *asked)
         brick_node_defined(turn(state, 2) ? other : BRICK_UNNAMED, turn(state, 50), NULL);
         brick_node_task(turn(state, 3), 1, NULL);
         if (turn(state, 8) != 0)
-            brick_node_end(name, NULL); /* otherwise the surrounding span ends the node */
+            brick_node_end(name, NULL); /* in the other rounds, the surrounding span ends the node */
         *asked += 2;
         break;
     default: {
@@ -92,15 +92,15 @@ static void *writer(void *number)
             one(&state, &asked);
         brick_end(brick, NULL, 0, 0);
         brick_layer_end(0, NULL);
-        brick_layer_end(1, NULL); /* one of the two calls ends nothing */
+        brick_layer_end(1, NULL); /* one of these two calls has no open span to end */
         if (n % 64 == 0)
-            brick_thread_exit(); /* the next round may get the lane of another thread, with its memory */
+            brick_thread_exit(); /* the next round may get a lane that another thread has used */
     }
     brick_fetch_add(&wanted, asked);
     return NULL;
 }
 
-/* Reads like any reader: all published data must be complete. */
+/* Reads names and paths as every reader does: all published data must be complete. */
 static void *reader(void *unused)
 {
     const struct brick_segment *s = brick_agent.segment;
@@ -139,7 +139,7 @@ static uint64_t marked(void)
     return all;
 }
 
-/* A child has none of its parent's marks. */
+/* A child process begins without the marks of its parent. */
 static void in_a_child(void)
 {
     uint64_t state = 99, asked = 0;

@@ -1,4 +1,5 @@
-/* Opened by a worker: counts the instructions that its thread runs between two calls, by the processor's trap flag. */
+/* A library that a worker loads: counts the instructions that its thread executes between two calls, with the trap flag
+ * of the processor. */
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* interned: reads commands, one per line, and answers with a number: "nNAME" the number of a name, "lLAYER" 0 after a
- * span in that layer. The program ends with its input. */
+/* interned: reads commands, one per line, and answers each with a number. "nNAME" returns the number of a name.
+ * "lLAYER" records a span in that layer and returns 0. The program ends at the end of its input. */
 #include "brick_agent.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Preloaded into a program that exits: its segment stays, for a test to read. */
+/* Preloaded into a program, so that its segment stays after a clean end and a test can read it. */
 int shm_unlink(const char *name)
 {
     (void)name;

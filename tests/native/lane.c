@@ -1,27 +1,26 @@
-/* lane.c - a worker that runs commands, one per line.
+/* lane.c - a worker that executes commands, one per line.
  *
- *   lane PREFIX LANES PATHS SPAN_SLOTS EVENT_SLOTS     prints the name of its segment
+ *   lane PREFIX LANES PATHS SPAN_SLOTS EVENT_SLOTS     prints the name of the segment
  *
- *   name TEXT            -> its number
- *   begin BRICK KEY STEP TIME             STEP -1: none given
+ *   name TEXT            -> the number of the name
+ *   begin BRICK KEY STEP TIME             STEP -1: no step is given
  *   end BRICK KEY ELEMENTS BYTES TIME
  *   stepend BRICK KEY ROWS VALID TIME
  *   record BRICK KEY NS ELEMENTS BYTES TIME
- *   defer BRICK KEY STREAM STEP ELEMENTS BYTES TIME     -> its id
+ *   defer BRICK KEY STREAM STEP ELEMENTS BYTES TIME     -> the id of the deferred work
  *   measured ID NS TIME
  *   finalize STREAM TIME                  STREAM -1: every stream
- *   pending              -> how many
+ *   pending              -> the number of pending deferred starts
  *   borrow KEY
  *   layer LAYER KEY
  *   unlayer LAYER KEY
  *   enable 0|1
- *   exit                 the thread gives its lane back, and stays
- *   thread               the thread ends; another one runs the following commands
+ *   exit                 the thread gives its lane back, but stays
+ *   thread               the thread ends; another thread executes the following commands
  *
- * The answer to each command has the bits of enum brick_outcome, the thread's
- * id, and the requested number or 0. TIME is the value of the clock at that
- * moment: nothing waits for time to pass. The test reads the segment from its
- * own process, because the owner of a segment must not open and close it.
+ * The answer to each command has the bits of enum brick_outcome, the id of the thread, and the number after the arrow
+ * or 0. TIME is the value of the clock during the command, so no command waits. The test reads the segment from its own
+ * process, because the owner of a segment must not open and close it.
  */
 #include "brick_agent.h"
 
@@ -46,7 +45,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 
 static const void *key_of(unsigned key) { return (const void *)(uintptr_t)key; }
 
-/* 0 if another thread must follow, 1 at the end. */
+/* Executes commands; returns 0 if another thread must continue, or 1 at the end of the input. */
 static void *obey(void *unused)
 {
     char line[300], text[200];

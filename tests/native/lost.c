@@ -1,26 +1,39 @@
 /* Two threads that record on command; built with a short BRICK_LOOK_TICKS.
  *
- * One letter each from stdin, answered with a number when done:
- *   m  the main thread records 100 spans       M  it begins one and leaves it open      e  it ends it
- *   o  the other thread does as with m         s  the other records continuously        t  it stops: how many
- *   w  the main thread records until its segment has another name than at the last b: how many
- *   g  as w, with given times
- *   n  it records one span under a new name; while that gets its number, the other does as with w: how many
- *   N  the same, while the path gets its number
- *   j  as w; while the next segment is published a third thread records 100 spans as the other, and ends
- *   h  as j, after the first summary was copied into the next segment
- *   k  a third thread records 100 spans as the other, and ends
- *   r  the other thread records 100 spans; while it binds its lane to the segment, a fourth records until that has
- *      another name than at the last b: how many
- *   l  as k; while the third returns its lane, its segment is unlinked and a fourth does as with r
- *   K  the main thread declares a category; before it is entered, and once more before it is copied, the segment is
- *      unlinked and a fourth does as with r
- *   W  its segment is unlinked; while the next one is published /dev/shm is filled; then it records 100 more
- *   D  its segment is unlinked; it dies after the first summary was copied into the next one
- *   P  the main thread records a span in each of 8,190 layers
+ * The program reads commands of one letter from stdin, and answers each with a number when it is done. After an arrow,
+ * the table says what the number is. "Until it moves" means: until the name of the segment differs from the name that
+ * the program noted last (at b, or before it unlinked the segment).
+ *   b  notes the name of the segment
+ *   m  the main thread records 100 spans -> 100
+ *   M  the main thread begins a span and leaves it open
+ *   e  the main thread ends this span
+ *   o  the other thread records 100 spans -> 100
+ *   s  the other thread begins to record continuously
+ *   t  the other thread stops that -> its number of spans
+ *   w  the main thread records until it moves -> its number of spans
+ *   g  the main thread records given times until it moves -> their number
+ *   n  the main thread records a span under a new name. While the name gets its number, the other thread records until it
+ *      moves -> the other thread's number of spans
+ *   N  the same as n, but while the path gets its number
+ *   j  the same as w. While the next segment is published, a third thread records 100 spans under the name of the other
+ *      thread, and ends
+ *   h  the same as j, but after the first summary was copied into the next segment
+ *   k  a third thread records 100 spans under the name of the other thread, and ends
+ *   r  the other thread records 100 spans. While it binds its lane to the segment, a fourth thread records until it moves
+ *      -> the fourth thread's number of spans
+ *   l  the same as k. While the third thread returns its lane, the segment is unlinked, and a fourth thread records until
+ *      it moves -> the fourth thread's number of spans
+ *   K  the main thread declares a category. Before the category is stored, and once more before it is copied, the segment
+ *      is unlinked, and a fourth thread records until it moves -> the fourth thread's number of spans
+ *   W  the segment is unlinked, and the main thread records until it moves. While the next segment is published, /dev/shm
+ *      is filled. Then the main thread records 100 more spans -> its number of spans until it moved
+ *   D  the segment is unlinked. The program dies after the first summary was copied into the next segment
+ *   P  the main thread records a span in each of 8,190 layers -> 8190
  *   x  the other thread ends
- *   c  the main thread records checksums of one tensor at two sites, the second of which is off, and of an invalid one
- *   d  the main thread defers: the id      f  it finalizes every stream      p  how many starts are pending
+ *   c  the main thread records three checksums: of a tensor at one site, at a site that is off, and of an invalid tensor
+ *   d  the main thread defers work -> the id
+ *   f  the main thread finalizes every stream
+ *   p  nothing is done -> the number of pending deferred starts
  */
 #include "writer/common.h"
 
@@ -35,13 +48,14 @@
 
 static sem_t asked, answered;
 static char order;
-static uint64_t stop, theirs; /* atomic */
+static uint64_t stop, theirs; /* accessed atomically */
 static uint32_t mine_name, other_name;
 static char before[96];
 static const char *held, *held_next; /* the points where a thread waits for another */
 static uint64_t meanwhile;
-static int fourth_reopens; /* at the held point a fourth thread opens the next segment, unless the other thread is there */
-static int filling, dying; /* what happens at the held point */
+/* if set, a fourth thread opens the next segment at the point `held`; otherwise, the other thread does */
+static int fourth_reopens;
+static int filling, dying; /* what happens at the point `held` */
 
 static void record(uint32_t brick)
 {
@@ -156,7 +170,7 @@ static void at(const char *point)
     }
 }
 
-/* The next thread at this point waits until a fourth has opened another segment. */
+/* Makes the next thread that reaches this point wait until a fourth thread has opened another segment. */
 static void reopen_at(const char *point)
 {
     meanwhile = 0;

@@ -1,4 +1,5 @@
-/* marks POINT PASS: ten rounds of a span that launches a kernel of one shape, killed at the PASS-th time at POINT. */
+/* marks POINT PASS: ten times, records a span that launches a kernel of one shape; is killed when it reaches POINT for
+ * the PASS-th time. */
 #include "dies.h"
 
 #include "brick_graph.h"

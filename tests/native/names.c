@@ -1,7 +1,7 @@
 /* names NUMBER READ: a worker publishes this name while the reader copies the names. Prints what the reader returns.
  *
- * One pread may copy a name's word after its text, and so return a ready word with an incomplete text: arm64 does so at
- * any time. Here the READ-th read of the name does so.
+ * One pread may copy the word of a name after its text, and so return a word that says "ready" with an incomplete text.
+ * On arm64, this can happen at any time. Here, the READ-th read of the name does it.
  */
 #include "core/segment_copy.h"
 

@@ -1,4 +1,4 @@
-/* nodes: the calls for nodes of brick_graph.h, each in a valid and in every invalid state.
+/* nodes: makes each call for nodes of brick_graph.h, in a valid state and in every invalid state.
  *
  * Prints the outcome of each call, in order, then waits. */
 #include "brick_graph.h"
@@ -26,7 +26,7 @@ static void tasks(uint32_t first, uint32_t second)
     said(brick_node_end(second, &keys[1]));
 }
 
-/* A child has none of its parent's open nodes. */
+/* A child process begins without the open nodes of its parent. */
 static int child_has_none(uint32_t open)
 {
     int status = 1;
@@ -61,7 +61,8 @@ int main(void)
     said(brick_node_end(decode, NULL));
     tasks(decode, task);
 
-    /* Invalid: nothing is open, a span is open, an end without a begin, no name, too large amounts. */
+    /* Invalid calls: while nothing is open, while a span is open, an end without a begin, without a name, with amounts
+     * that are too large. */
     said(brick_node_defined(file, 1, NULL));
     said(brick_node_task(1, 1, NULL));
     said(brick_begin(norm, NULL, NULL));

@@ -1,7 +1,7 @@
 /* packed.c - packed words and invalid bytes: packed SEED SECONDS
  *
- * Words of all kinds survive packing and unpacking, in blocks of exactly the returned size; so do all bytes that are
- * accepted as packed. Sanitizers check the rest.
+ * Checks that words of all kinds are the same after packing and unpacking, in blocks of exactly the returned size, and
+ * that all bytes that are accepted as packed can be unpacked and packed again. Sanitizers find memory errors.
  */
 #include "core/summary_codec.h"
 
@@ -50,7 +50,7 @@ static uint64_t some_word(void)
 static uint64_t *some_words(size_t count)
 {
     uint64_t *words = block(count * sizeof *words);
-    for (size_t n = 0; n < count;) { /* a range of them, a range of zeros */
+    for (size_t n = 0; n < count;) { /* a range of random words, then a range of zeros */
         size_t end = n + random64() % 40, rest = end + random64() % 700;
         for (; n < count && n < end; n++)
             words[n] = some_word();
@@ -60,7 +60,7 @@ static uint64_t *some_words(size_t count)
     return words;
 }
 
-/* Packed bytes in a block of exactly their size. */
+/* Returns packed bytes in a block of exactly their size. */
 static uint8_t *packed_of(const uint64_t *words, size_t count, size_t *size)
 {
     uint8_t *room = block(count * BRICK_PACKED_MAX);
@@ -91,7 +91,7 @@ static void come_back(const uint64_t *words, size_t count)
     free(packed);
 }
 
-/* Changed, truncated or random bytes: whether they were accepted as packed. */
+/* Tries changed, truncated or random bytes; returns whether they were accepted as packed. */
 static int judged(void)
 {
     size_t size, count = random64() % WORDS_MAX;

@@ -1,4 +1,4 @@
-/* plan.c - the plan of a segment by the environment, for tests: nothing is opened. */
+/* plan.c - computes the plan of a segment from the environment, for tests, without opening anything. */
 #include "writer/config.h"
 
 #include <string.h>

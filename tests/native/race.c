@@ -2,18 +2,15 @@
  *
  *   race MILLISECONDS [observe]
  *
- * ThreadSanitizer sees nothing across processes or mappings, so all threads share
- * one. Atomic fields of the format are read by atomic loads of 8 bytes, relaxed
- * except for the heads; records of a ring by memcpy, so that an unordered read is
- * reported. The rest is checked by numbers: every span and every start has one
- * element, and its bytes follow from its step, so an accepted torn copy does not
- * add up.
+ * ThreadSanitizer does not see accesses across processes or mappings, so all threads share one mapping. Atomic fields
+ * of the format are read by atomic loads of 8 bytes; only loads of heads have acquire order. Records of a ring are read
+ * by memcpy, so that ThreadSanitizer reports an unordered read. Numbers check the rest: every span and every start has
+ * one element, and its bytes follow from its step, so an inconsistent copy that is accepted gives wrong sums.
  *
- * observe: one more thread reads the rings without being the consumer. By design
- * its copies may be overwritten meanwhile and are then dropped: ThreadSanitizer
- * must ignore them.
+ * observe: one more thread reads the rings without being the consumer. Writers may overwrite the records while it
+ * copies them, and it then drops the copies. ThreadSanitizer must ignore these accesses.
  *
- * Built with -fno-builtin-memcpy, or gcc's ThreadSanitizer misses it.
+ * Must be built with -fno-builtin-memcpy: otherwise, gcc's ThreadSanitizer does not see memcpy.
  */
 #include "writer/lifecycle.h"
 #include "core/drain.h"
@@ -53,7 +50,7 @@ static void nest(unsigned depth, uint64_t *step)
     brick_end(bricks[depth], NULL, 1, mixed(mine));
 }
 
-/* Work on this writer's stream, as spans launch it; any writer's finalize may cover it. */
+/* Defers work on this writer's stream. A finalize of any writer may cover it. */
 static void defer(uint64_t stream, uint64_t step)
 {
     uint64_t id;
@@ -75,7 +72,7 @@ static void *writer(void *number)
             brick_layer_end(layer % 4, NULL);
             spans += BRICKS;
         }
-        brick_thread_exit(); /* the next round may get the lane of another thread (O16) */
+        brick_thread_exit(); /* the next round may get a lane that another thread has used (O16) */
     }
     __atomic_fetch_add(&begun, spans, __ATOMIC_RELAXED);
     return NULL;
@@ -99,7 +96,8 @@ static int read_mapping(const struct brick_source *source, uint64_t offset, void
         memcpy(to, from, length);
         return 1;
     }
-    int heads = offset >= l->process && offset < l->paths; /* gcc's TSan knows no fences: O11 by the load */
+    /* gcc's ThreadSanitizer does not understand fences, so this load gives the order of O11 */
+    int heads = offset >= l->process && offset < l->paths;
     for (uint64_t i = 0; i < length; i += 8) {
         const uint64_t *word = (const uint64_t *)(const void *)(from + i);
         uint64_t value = heads ? brick_load_acquire(word) : brick_load_relaxed(word);
@@ -125,7 +123,7 @@ static void check_totals(struct brick_reader *r, struct brick_summary *into)
             wrong("totals were refused", r);
         readings++;
         if (doubt.odd != 0 || doubt.moving != 0) {
-            unsure++; /* torn, and marked as such */
+            unsure++; /* the copy is inconsistent, and marked as such */
             continue;
         }
         for (uint32_t path = 0; path < PATHS; path++) {
@@ -187,7 +185,7 @@ static uint64_t check_event(const struct brick_record *slot, uint64_t last)
 
 /* ---- the consumer ------------------------------------------------------ */
 
-/* O12, like two pwrites. */
+/* Stores the two words of a tail in the order of O12, as two pwrites would. */
 void race_consume(uint32_t lane, int events, uint64_t position);
 void race_consume(uint32_t lane, int events, uint64_t position)
 {
@@ -207,7 +205,7 @@ static void publish(struct brick_drain *d)
     }
 }
 
-/* Like a consumer for a dead worker, salvages the record at the head if its number shows that it is complete (O9). */
+/* Reads the record at the head if its number shows that it is complete (O9), as a consumer does for a dead worker. */
 static void salvage(uint32_t lane, int events, uint64_t head, uint64_t last)
 {
     const struct brick_layout *l = &brick_agent.segment->layout;
@@ -226,7 +224,7 @@ static void salvage(uint32_t lane, int events, uint64_t head, uint64_t last)
     salvaged++;
 }
 
-/* The result of one pass: each event, and the newest spans. */
+/* Checks the result of one pass: each event, and the newest spans. */
 static void check_pass(const struct brick_drain *d)
 {
     for (size_t i = 0; i < d->events.count; i++)
@@ -240,7 +238,7 @@ static void check_pass(const struct brick_drain *d)
         wrong("a record was rejected", &d->reader);
 }
 
-/* Empties the spool like the writer of a recording: sometimes only a part of a piece. */
+/* Empties the spool as the writer of a recording does; sometimes takes only a part of a piece. */
 static void *recorder(void *unused)
 {
     uint64_t next[2][LANES] = {{0}};
@@ -333,7 +331,7 @@ static void check_ledger(void)
             wrong("the ledger of events is not exact", NULL);
         events += l->event_records;
         all += l->begun;
-        torn += l->tails_refused; /* looked at between the consumer's two stores */
+        torn += l->tails_refused; /* read between the consumer's two stores */
         records += l->span_head;
         attempts += l->span_attempts;
     }
@@ -374,7 +372,7 @@ int main(int argc, char **argv)
         return 2;
     for (int i = 0; i < BRICKS; i++)
         bricks[i] = brick_name(names[i], strlen(names[i]), NULL);
-    if (!brick_spool_begin(&spool, 100 * BRICK_BLOCK, BRICK_LEFT_ALL)) /* a ring has less, two have more */
+    if (!brick_spool_begin(&spool, 100 * BRICK_BLOCK, BRICK_LEFT_ALL)) /* more than one ring has, less than two have */
         return 2;
     pthread_t threads[WRITERS + 4];
     void *(*const others[])(void *) = {consumer, recorder, reader, observer};

@@ -1,7 +1,7 @@
-/* removed SPANS POINT PASS: records this number of spans, prints "paused", and ends with its standard input; it is
- * killed at the PASS-th time at POINT. Two points are within the write of a record: at "fork" a child inherits all open
- * files and stays, and the program prints "forked" when the record is written and waits once more; at "rm" the file is
- * removed. */
+/* removed SPANS POINT PASS: records this number of spans, prints "paused", and ends when its standard input closes. It
+ * is killed when it reaches POINT for the PASS-th time. Two values of POINT act while a record is written. At "fork", a
+ * child inherits all open files and stays; when the record is written, the program prints "forked" and waits once more.
+ * At "rm", the file is removed. */
 #include "dies.h"
 
 #include "brick_removed.h"
@@ -17,7 +17,7 @@ ssize_t write(int fd, const void *bytes, size_t length)
     char turn;
     if (length == sizeof(struct brick_removed) && is_at("fork") && pipe(lives) == 0 && fork() == 0) {
         close(lives[1]);
-        _exit(read(lives[0], &turn, 1) != 0); /* the child lives as long as its parent */
+        _exit(read(lives[0], &turn, 1) != 0); /* the child ends when its parent ends */
     }
     if (length == sizeof(struct brick_removed) && is_at("rm")) {
         char link[32], path[128] = "";

@@ -1,4 +1,5 @@
-/* rows POINT PASS: records of one to four rows, repeated, killed at the PASS-th time at POINT. */
+/* rows POINT PASS: writes records of one to four rows, again and again; is killed when it reaches POINT for the PASS-th
+ * time. */
 #include "dies.h"
 
 int main(int count, char **arguments)

@@ -1,4 +1,4 @@
-/* secret.c - the internal functions of writer/key_file.c. */
+/* secret.c - makes the internal functions of writer/key_file.c available to tests. */
 #include "writer/key_file.c"
 
 int secret_passes(int error);

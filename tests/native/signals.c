@@ -1,11 +1,13 @@
 /* Spans interrupted by signal handlers that also record.
  *
- * signals timers SPANS: three threads record at least SPANS each, until a timer of 20 kHz has interrupted each 200 times.
- * signals opening SPANS: SPANS spans, interrupted after every single instruction, from the opening of the segment on.
- * signals steps SPANS:  the same with the segment already open, but no lane taken.
- * signals deferred SPANS: the same with deferred work instead of spans; the handler sometimes defers.
- * signals forks SPANS:  as steps, but the handler forks; the child ends the interrupted span and records one more.
- * signals forks-deferred SPANS: the same with deferred work.
+ * signals timers SPANS: three threads record at least SPANS spans each, until a timer of 20 kHz has interrupted each
+ *                       thread 200 times.
+ * signals opening SPANS: one thread records SPANS spans. A handler interrupts it after each instruction, beginning while
+ *                        the segment is opened.
+ * signals steps SPANS: the same, but the segment is already open, and the thread has no lane yet.
+ * signals deferred SPANS: the same as steps, with deferred work instead of spans; the handler sometimes defers, too.
+ * signals forks SPANS: the same as steps, but the handler forks. The child ends the interrupted span and records another.
+ * signals forks-deferred SPANS: the same as forks, with deferred work.
  *
  * Prints the attempts and their results, then waits. */
 #include "writer/common.h"
@@ -25,15 +27,15 @@
 
 static uint32_t plain, interrupting;
 static const char handler_key;
-static uint64_t attempts, recorded, refused, missed, spans, children, failures; /* atomic */
-static uint64_t deferred; /* work that the handler deferred; atomic */
+static uint64_t attempts, recorded, refused, missed, spans, children, failures; /* accessed atomically */
+static uint64_t deferred; /* work that the handler deferred; accessed atomically */
 static int defers;
 static __thread uint64_t mine;
 
 static void interrupt(int signal)
 {
     int error = errno;
-    if (brick_state() == BRICK_NEW) /* let the interrupted code open the segment */
+    if (brick_state() == BRICK_NEW) /* do not record: the interrupted code must open the segment first */
         return;
     (void)signal;
     unsigned outcome = brick_begin(interrupting, &handler_key, NULL);
@@ -98,7 +100,7 @@ static int is_child;
 static void fork_here(int signal, siginfo_t *info, void *context)
 {
     int status, error = errno;
-    if (++attempts % (defers ? 32 : 8) != 0) /* enough of them */
+    if (++attempts % (defers ? 32 : 8) != 0) /* enough children were forked */
         return;
     pid_t child = fork();
     if (child == 0) {
@@ -117,7 +119,7 @@ static void step_by_step(uint64_t many, int forks)
     if (forks) {
         trap.sa_sigaction = fork_here;
         trap.sa_flags = SA_SIGINFO;
-        record(plain); /* the lane is taken: a fork while it is being taken is tested elsewhere */
+        record(plain); /* takes the lane now: another test forks while a lane is taken */
         spans++;
     } else {
         trap.sa_handler = interrupt;

@@ -1,6 +1,6 @@
-/* since.c - deferred work that began at any time, by a stopped clock: the starts in its events.
+/* since.c - records deferred work that began at given times, with a stopped clock, so that a test can read the starts.
  *
- * Prints "paused" when all is recorded, and ends with its standard input.
+ * Prints "paused" when all is recorded, and ends when its standard input closes.
  */
 #include "writer/deferred.h"
 
@@ -19,7 +19,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 
 int main(void)
 {
-    /* An hour later; before the clock began; and with a difference that does not fit. */
+    /* Starts one hour later, before the clock began, and with a difference that does not fit into the field. */
     static const uint64_t starts[] = {NOW - 1000000, 1, NOW - 1, NOW, NOW + 1, NOW + UINT64_C(3600000000000),
                                       0, UINT64_MAX, UINT64_C(1) << 63, (UINT64_C(1) << 63) + NOW, INT64_MAX};
     const struct brick_config config = {.clock = "monotonic"};

@@ -1,4 +1,5 @@
-/* steps POINT PASS: ten rounds of two spans with their details, killed at the PASS-th time at POINT. */
+/* steps POINT PASS: ten times, records two spans with their details; is killed when it reaches POINT for the PASS-th
+ * time. */
 #include "dies.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* tables.c - only the numbers of names and paths, in plain memory; the test plays the other threads. */
+/* tables.c - the tables that number names and paths, in plain memory; the test acts as the other threads. */
 #include "writer/intern.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ uint32_t tables_name(const char *text)
     return brick_name_intern(&tables, &segment, text, strlen(text), segment.header->names);
 }
 
-/* BRICK_NAME_READY and BRICK_NAME_VOID of a name. */
+/* Returns the flags BRICK_NAME_READY and BRICK_NAME_VOID of a name. */
 uint32_t tables_word(uint32_t number);
 uint32_t tables_word(uint32_t number) { return brick_names_of(&segment)[number].word; }
 
@@ -47,7 +47,7 @@ uint64_t tables_path(uint64_t key)
     return (found != 0 ? found : brick_path_intern(&tables, &segment, key)) & 0xFFFF;
 }
 
-/* Another thread has claimed the first free entry of a key, and has yet to publish it; returns which. */
+/* Acts as another thread that claims the first free entry for a key and does not publish it yet; returns the entry. */
 uint64_t tables_claim(uint64_t key);
 uint64_t tables_claim(uint64_t key)
 {
@@ -58,7 +58,7 @@ uint64_t tables_claim(uint64_t key)
     return at;
 }
 
-/* The other thread publishes the entry with the number of the key. */
+/* Acts as the other thread that publishes the entry with the number of the key. */
 void tables_publish(uint64_t at, uint64_t key, uint64_t number);
 void tables_publish(uint64_t at, uint64_t key, uint64_t number)
 {

@@ -1,7 +1,7 @@
 /* tensors.c - fingerprints of tensors of all kinds, by every variant: tensors SEED SECONDS
  *
- * Each is in a block of exactly the size that its view spans. The variants agree with each other; sanitizers check
- * that none of them accesses anything else.
+ * Each tensor is in a block of exactly the size that its view spans. All variants must give equal results. Sanitizers
+ * check that no variant accesses memory outside of the block.
  */
 #include "fingerprint/simd.h"
 
@@ -23,7 +23,7 @@ static uint64_t random64(void) /* splitmix64 */
 static const uint8_t sizes[BRICK_DTYPES] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 1, 1, 1, 1};
 static int64_t shape[BRICK_DIMS_MAX], strides[BRICK_DIMS_MAX];
 
-/* A view; returns its number of bytes, *first is the offset of its first element. */
+/* Draws a view; returns its number of bytes, and sets *first to the offset of its first element. */
 static uint64_t some_view(struct brick_tensor *t, uint64_t *first)
 {
     uint64_t room = 1 + random64() % (random64() % 8 == 0 ? 20000 : 300), span;
@@ -36,7 +36,8 @@ static uint64_t some_view(struct brick_tensor *t, uint64_t *first)
     for (uint32_t d = t->dims; d-- > 0;) {
         shape[d] = (int64_t)(random64() % 16 == 0 ? random64() % 2 : 1 + random64() % (room < 40 ? room : room / 2));
         room = room / (uint64_t)(shape[d] + 1) + 1;
-        uint64_t step = random64() % 8 == 0 ? 0 : span + random64() % 3 * random64() % 20; /* 0: the same again */
+        /* a stride of 0 repeats the same elements */
+        uint64_t step = random64() % 8 == 0 ? 0 : span + random64() % 3 * random64() % 20;
         uint64_t reach = shape[d] > 0 ? (uint64_t)(shape[d] - 1) * step : 0;
         bool backwards = random64() % 4 == 0;
         strides[d] = backwards ? -(int64_t)step : (int64_t)step;
@@ -68,7 +69,7 @@ static const char *differs(const struct brick_fingerprint *a, const struct brick
     return near(a->l2, b->l2, a->l2) ? NULL : "the norms";
 }
 
-/* At once, or in pieces. */
+/* Computes the fingerprint in one call, or in pieces. */
 static const char *by(const struct brick_kernel *kernel, const struct brick_tensor *t,
                       struct brick_fingerprint_key key, struct brick_fingerprint *found)
 {

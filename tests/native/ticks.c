@@ -1,4 +1,5 @@
-/* ticks.c - the length of a tick in a segment that began this many nanoseconds ago, `each` of them per tick. */
+/* ticks.c - computes the length of a tick in a segment that began this many nanoseconds ago, with `each` nanoseconds
+ * per tick. */
 #include "writer/clock.h"
 
 #if defined(__aarch64__)

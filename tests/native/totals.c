@@ -1,4 +1,4 @@
-/* totals.c - how a process reads its own summaries, with a call to the test before each relaxed load of a word. */
+/* totals.c - reads the summaries of its own process, and calls the test before each relaxed load of a word. */
 #include "python/core.h"
 
 #include "writer/lifecycle.h"
@@ -14,7 +14,7 @@ static uint64_t load_late(const uint64_t *at)
 #include "python/own_totals.c"
 #undef brick_load_relaxed
 
-struct brick_agent brick_agent; /* only segments made by the test are read */
+struct brick_agent brick_agent; /* this program reads only segments that the test made */
 double brick_clock_tick_ns(const struct brick_header *h) { return (double)h->clock; }
 
 int totals_copy(const uint64_t *sequence, const struct brick_summary *from, struct brick_summary *to, void (*before)(void));

@@ -1,5 +1,5 @@
-/* unload WRITER.so: the writer in a library that is unloaded while a thread that recorded through it still runs, and
- * then loaded again. After each step it prints how many spans it recorded, and waits. */
+/* unload WRITER.so: loads the writer as a library, unloads it while a thread that recorded with it still runs, and
+ * loads it again. After each step, prints how many spans it recorded, and waits. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -59,8 +59,8 @@ int main(int count, char **arguments)
     if (!report_spans(5))
         return 3;
     if (dlclose(handle) != 0 || dlopen(arguments[1], RTLD_NOW | RTLD_NOLOAD) != NULL)
-        return 4; /* the library must be unloaded, or this test proves nothing */
-    pid_t child = fork(); /* the library's fork handlers are gone, too */
+        return 4; /* check that the library is really unloaded */
+    pid_t child = fork(); /* a fork shows that the library's fork handlers are also removed */
     if (child == 0)
         _exit(0);
     if (waitpid(child, &status, 0) != child || status != 0 || !report_spans(0))

@@ -1,16 +1,20 @@
 /* weights.c - an engine that scans a few tensors; built with a short BRICK_LOOK_TICKS.
  *
- * One letter each from stdin, answered with a number when done:
- *   l  loads all weights: how many are read               L  the same while another thread is in a slice
- *   w  slices until a whole scan is recorded: how often the last tensor, the largest, was held
- *   n  slices until the segment has another name than at the last l, and all are recorded there: 0
- *   r  from now on scans follow each other at once        m  from now on the last tensor moves at each read
- *   a  from now on the default period, without its minimum
- *   o  the last tensor is moved once, during the next scan
- *   t  two threads scan until ten scans are recorded: how many there were
- *   i  from now on the first tensor cannot be read
- *   k  how many tensors were borrowed and not released
- *   f  a child forked during a slice records all tensors completely, and ends: its status
+ * The program reads commands of one letter from stdin, and answers each with a number when it is done. After an arrow,
+ * the table says what the number is.
+ *   l  loads all weights -> how many are read
+ *   L  the same as l, while another thread is in a slice
+ *   w  runs slices until a whole scan is recorded -> how often the largest tensor, which is the last, was requested
+ *   n  runs slices until the segment has another name than at the last l, and a scan is recorded there
+ *   r  makes the next scan begin as soon as a scan ends, from now on
+ *   m  makes the last tensor move at each read, from now on
+ *   a  uses the default period between scans, from now on
+ *   o  makes the last tensor move once, during the next scan
+ *   t  two threads run slices until ten scans are recorded -> 1 if there were ten
+ *   i  makes the first tensor unreadable, from now on
+ *   k  does nothing -> the number of tensors that were borrowed and not released
+ *   s  marks the first tensor as read only at load
+ *   f  a child, forked during a slice, records all tensors completely and ends -> its exit status
  */
 #include "writer/common.h"
 
@@ -25,7 +29,7 @@
 
 #define COUNT 5
 #ifndef LARGE
-#define LARGE (UINT64_C(1) << 23) /* bytes: more than any machine reads in a slice */
+#define LARGE (UINT64_C(1) << 23) /* the bytes of the last tensor: more than any machine reads in a slice */
 #endif
 
 static uint8_t *large;
@@ -39,7 +43,7 @@ static struct brick_weights weights;
 
 static uint64_t until_scanned(uint64_t scans);
 
-/* The recorded content covers the whole tensor. */
+/* Returns whether the recorded fingerprint covers the whole tensor. */
 static int is_whole(const struct brick_weight *one)
 {
     return one->taken.dtype == BRICK_UINT8 && one->taken.fingerprint.elements == LARGE;
@@ -75,7 +79,7 @@ static void release(void *host, uint64_t number)
     kept -= number == given;
 }
 
-/* As a reader sees it. */
+/* Returns the number of scans as a reader sees it. */
 static uint64_t scans(void)
 {
     struct brick_header header;

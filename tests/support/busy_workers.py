@@ -13,7 +13,7 @@ from brickd.shm.segment import open_segment
 SERVICE = "load"
 MEASURED_NS = 7  # the value of each measurement
 
-# At rest it waits in a read of stdin: it has reported all of its work.
+# At rest, the worker waits in a read of stdin, after it has reported all of its work.
 _PROGRAM = f"""
 import select
 from concurrent.futures import ThreadPoolExecutor
@@ -61,9 +61,9 @@ class Loaded:
     """One busy worker.
 
     Attributes:
-        file: its segment.
+        file: the segment of the worker.
         reported: its work when it was last at rest.
-        fate: "lives", "ended", "killed" (at rest) or "cut" (while it worked).
+        fate: "lives", "ended", "killed" (at rest) or "cut" (killed while it worked).
     """
 
     worker: Worker
@@ -72,25 +72,25 @@ class Loaded:
     fate: str = "lives"
 
     def rest(self) -> None:
-        """Bring it to rest, and read its report."""
+        """Bring the worker to rest, and read its report."""
         self.worker.go()
         self.reported = Counter(self.worker.next_report())
 
     def kill(self) -> None:
-        """Kill the worker at rest, so its report is exact."""
+        """Kill the worker at rest, so that its report is exact."""
         self.rest()
         self.worker.kill()
         self.fate = "killed"
 
     def cut(self) -> None:
-        """Kill it while it works."""
+        """Kill the worker while it works."""
         self.rest()
         self.worker.go()
         self.worker.kill()
         self.fate = "cut"
 
     def end(self) -> None:
-        """Let it end while a daemon consumes it: otherwise its totals would be lost."""
+        """Let the worker end while a daemon drains its segment: otherwise, it would remove its segment."""
         self.rest()
         assert open_segment(self.file).consumer() is not None
         assert self.worker.end() == 0, self.worker.stderr
@@ -98,6 +98,6 @@ class Loaded:
 
 
 def loaded(start: Callable[..., Worker], *, pace_ms: int = 2) -> Loaded:
-    """A worker that has begun."""
+    """Return a busy worker that has begun to work."""
     worker = start(_PROGRAM.replace("PACE_MS", str(pace_ms)), BRICKD_SERVICE=SERVICE)
     return Loaded(worker, worker.next_report())

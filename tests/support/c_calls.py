@@ -72,5 +72,5 @@ def control(flags): os.pwrite(w.brick_segment_fd(), flags.to_bytes(4, "little"),
 
 
 def c_calls(compiled: Compile) -> str:
-    """The first lines of a worker's program that calls them; `w` is a second writer."""
+    """The first lines of a worker's program that calls the writer's functions; `w` is a second writer."""
     return _PROGRAM.format(writer=str(compiled("writer.so", WRITER, "-shared", "-fPIC")))

@@ -1,4 +1,4 @@
-"""Checksums without a worker: records as a worker would write them, of made-up tensors."""
+"""Records of checksums without a worker: the records that a worker would write for made-up tensors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class CheckedRecord:
-    """A record."""
+    """The record of a checksum."""
 
     output: Tensor
     inputs: tuple[Tensor, ...] = ()
@@ -47,7 +47,7 @@ class CheckedRecord:
     of: int = 0
     relation: int = 0
     flags: int = 0
-    fnv1a: int = 1  # 0: left out, because it was made without a key
+    fnv1a: int = 1  # 0 in recordings that omit this checksum, because it has no key
     extents: tuple[int, ...] = field(default=(1, 64))
 
     def slots(self) -> bytes:
@@ -82,7 +82,7 @@ def _one(record: str, **values: Any) -> bytes:
     return row.tobytes()
 
 
-NUMBERS = array("Q", range(1000, 1064))  # the digests of the first numbers of sites and of names
+NUMBERS = array("Q", range(1000, 1064))  # the digests of the first sites and names, by number
 
 
 def add(
@@ -94,7 +94,9 @@ def add(
     shard: int = 0,
     named: bool = True,
 ) -> tuple[int, list[int], bytes]:
-    """Add a worker's records; returns the bytes taken, unlike fingerprints and weight records."""
+    """Add the records of a worker; return the bytes taken, the number of differing fingerprints, and the records of
+    weights.
+    """
     records = b"".join(each.slots() for each in given)
     taken, weights = fingerprints.add(worker, service, shard, NUMBERS, NUMBERS, records, named)
     return taken, fingerprints.unlike(), weights

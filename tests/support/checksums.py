@@ -1,4 +1,4 @@
-"""Programs that record checksums, and the content of their rings."""
+"""Runs programs that record checksums, and reads their rings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DTYPES = {2: "int8", 12: "float32", 13: "float64"}
 
 
 class Left(NamedTuple):
-    """A program's reading after its work, its events, its sites, and its report."""
+    """The reading of a program's segment after its work, with its events, its sites and its report."""
 
     reading: Reading
     events: list[dict[str, Any]]

@@ -1,4 +1,5 @@
-"""The choice of rows by the definition in agent/src/writer/rows.c, in Python: slow, obvious, without our C code."""
+"""The choice of rows by the definition in agent/src/writer/rows.c, in slow and obvious Python, without brickd's C
+code."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ ROWS = 4
 
 
 def window(epoch: int) -> int:
-    """The positions that come first."""
+    """Return the positions whose rows are preferred."""
     return 4 << (splitmix64(epoch) >> 61)
 
 
@@ -38,6 +39,6 @@ def chosen(tensor: Bytes, epoch: int) -> list[int]:
 
 
 def turn(epoch: int, turns: int) -> int:
-    """The turn of an epoch."""
+    """Return the turn of an epoch."""
     block = -(-turns // 8) * 8
     return (splitmix64(epoch // block) + epoch) % 2**64 % turns

@@ -1,4 +1,4 @@
-"""Workers that never ran, with their records: a world that can be compared."""
+"""Workers that never ran, with made-up records that brickd can compare."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from brickd.views.diff_operands import require_comparable
 
 NAMES = [None, *((name, 0) for name in ("embed", "norm", "scores", "mlp", "router", HOSTILE, "attention"))]
 NAMES[3] = ("scores", 7)
-# The sites by number, in the order of execution.
+# The names of the sites, in the order of execution; the index is the number of the site.
 EMBED, NORM, SCORES, MLP, ROUTER, STRANGE, OFF = range(1, 8)
 SITES = [None, (1, -1, 0), (2, 0, 0), (3, 0, 0), (4, 0, 0), (5, 0, 0), (6, 0, 0), (1, 5, _reader.SITE_OFF)]
 INT64 = 5
@@ -33,14 +33,15 @@ NOW = 100 * SECOND
 
 
 def off(checksum: int, by: float = 0.0, **values: Any) -> Tensor:
-    """A tensor of length 1 at this distance from all others."""
+    """A tensor of norm 1 at this distance from all others."""
     return Tensor(checksum, 1.0, (by, *(0.0,) * 15), **values)
 
 
 def chain(
     born: int | None = None, *, steps: int = 3, sites: Sequence[int] = (EMBED, NORM, SCORES, MLP), by: float = 0.5
 ) -> list[CheckedRecord]:
-    """Steps whose sites each read the previous site's output; from `born` on all are wrong."""
+    """Steps in which each site reads the output of the previous site; from the site `born` on, all outputs are
+    wrong."""
     reported, at = [], 0
     for step in range(1, steps + 1):
         given = Tensor(1000 * step)
@@ -57,13 +58,13 @@ def chain(
 
 @dataclass
 class ComparableWorkers:
-    """A world of workers of the service `api`.
+    """Workers of the service `api`, with their records.
 
     Attributes:
-        records: of each worker, in the order of their names.
-        lost: the number of lost records of each.
-        process: unusual values of each process.
-        spans: the nanoseconds of each one's spans.
+        records: the records of each worker, in the order of the workers' names.
+        lost: the number of lost records of each worker.
+        process: unusual values in the process line of each worker.
+        spans: the durations of each worker's spans in ns.
         dead: the dead workers.
         called: unusual names of kernels, by worker.
     """
@@ -113,7 +114,7 @@ class ComparableWorkers:
         """Return None, because no daemon compares these workers continuously."""
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
-        """Nothing, because no daemon compares these workers continuously."""
+        """Return nothing, because no daemon compares these workers continuously."""
         return ()
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
@@ -128,7 +129,7 @@ class ComparableWorkers:
 
 
 def compared(*records: Sequence[CheckedRecord], **how: Any) -> Any:
-    """The document on workers with these records; raises if nothing is comparable."""
+    """Return the document of `diff` on workers with these records; raise if nothing is comparable."""
     document = answered(*records, **how)
     require_comparable(document)
     return document

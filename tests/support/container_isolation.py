@@ -1,8 +1,8 @@
-"""A command in a container, without a container runtime: see `test_container.py`.
+"""Runs a command as in a container, without a container runtime: see `test_container.py`.
 
-As a program in a new pid namespace it builds the rest of the container and becomes the command: its own /proc, a
-/dev/shm that another container may share, a root that is read-only except for some folders, no network, its own user
-without capabilities.
+Started as a program in a new pid namespace, this module sets up the rest of the container and becomes the command. The
+container has its own /proc, a /dev/shm that another container may share, a root that is read-only except for some
+folders, no network, and its own user without capabilities.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Container:
     """The parts of a container.
 
     Attributes:
-        shm: the folder that is its /dev/shm; empty: its own.
-        uid: its user.
-        groups: of its user.
+        shm: the folder that is mounted as /dev/shm; empty: a new /dev/shm.
+        uid: the user.
+        groups: the groups of the user.
         writable: the writable folders.
-        cgroup: the folder of its control group, if it has one.
+        cgroup: the folder of the control group, if there is one.
     """
 
     uid: int
@@ -62,7 +62,7 @@ def _contain(container: Container) -> None:
         isolation.bind(shm, "/dev/shm")
         isolation.read_only("/dev/shm", False)
     isolation.unprivileged(container.uid, container.uid, container.groups)
-    # A change of user resets this.
+    # Set again, because a change of the user resets the signal at the parent's death.
     isolation.done(isolation.libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0), "die with the test")
 
 

@@ -1,7 +1,7 @@
 """The structs of the format as numpy dtypes, and arrays over private copies.
 
 Owns: the conversion of copied bytes to arrays. Must not know: files, where the bytes came from. Invariant: every dtype
-comes from the table of brick_shm.h.
+comes from the table of fields in brick_shm.h.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def dtype(record: str) -> np.dtype[np.void]:
 def records(slots: bytes) -> Array:
     """Return the first slot of each record in a ring's slots, in order.
 
-    A record contains its number of slots. A record of 0 slots, or of more than are left, ends the walk.
+    A record contains its number of slots. A record that claims 0 slots, or more slots than are left, ends the
+    iteration.
     """
     heads: Array = np.frombuffer(slots, dtype("record"), count=len(slots) // dtype("record").itemsize)
     counts = heads["slots"]

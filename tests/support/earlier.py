@@ -1,7 +1,7 @@
 """An earlier brickd and brick-agent, built from this repository's history.
 
-Owns: which commit is the earlier one, where its build is kept, how its programs are started. Must not know: what a test
-asks of them.
+Owns: which commit is the earlier version, where its build is kept, how its programs are started. Must not know: the
+tests that use it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-# The commit is of 24 November 2026: format 1.7, and a daemon that knows no silenced problems.
+# A commit of 24 November 2026: it has format 1.7, and its daemon cannot silence problems.
 COMMIT = "7861fb48afb03077c41728db2ad402b6d81cb39a"
 MINOR = 7
 
@@ -28,7 +28,7 @@ class Earlier:
         self._folder = folder
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """A Python program that imports the earlier packages and not ours."""
+        """Start a Python program that imports the earlier packages instead of the current ones."""
         return subprocess.Popen(
             [sys.executable, "-P", *arguments],
             env=os.environ | {"PYTHONPATH": str(self._folder)},
@@ -46,7 +46,9 @@ class Earlier:
 
 
 def built() -> Earlier:
-    """Build them, unless an earlier run has; skips the test where the history does not have the commit."""
+    """Build the earlier packages, unless an earlier run has built them; skip the test if the git history lacks the
+    commit.
+    """
     folder = ROOT / "build" / "earlier" / COMMIT[:12]
     if not folder.exists():
         archive = subprocess.run(["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""Epochs as a consumer writes them, and the sampled steps by definition of `brick_shm.h`."""
+"""Epochs as a consumer writes them, and the choice of steps as `brick_shm.h` defines it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from forge import field
 
 from brickd.shm import _reader
 
-EPOCH = 41  # one fixed epoch for tests, independent of the clock
+EPOCH = 41  # a fixed epoch for tests, which does not depend on the clock
 _MASK = 2**64 - 1
 
 
@@ -23,7 +23,7 @@ def splitmix64(number: int) -> int:
 
 
 def step_hash(step: int) -> int:
-    """The hash of a step: the same in all epochs."""
+    """Return the hash of a step, which is the same in all epochs."""
     return splitmix64(step ^ 0xA0761D6478BD642F) >> 32
 
 
@@ -33,20 +33,21 @@ def draw(step: int, epoch: int = EPOCH) -> int:
 
 
 def drawn(step: int, of: int, epoch: int = EPOCH) -> bool:
-    """Whether a rate of one in `of` selects the step in an epoch."""
+    """Return whether the rate 1/`of` selects the step in an epoch."""
     return draw(step, epoch) < 2**32 // of
 
 
 def word(epoch: int = EPOCH, *, holds: int = 50) -> tuple[bytes, int]:
-    """The word of an epoch that holds for `holds` seconds, and its offset in a segment.
+    """Return the word of an epoch that is valid for `holds` seconds, and its offset in a segment.
 
-    Not the 60 that are the most: a worker's coarse clock is some milliseconds behind, so it would see 61.
+    The limit is 60 seconds, but tests use less: the coarse clock of a worker is some milliseconds behind, so 60 would
+    be too long.
     """
     until = (int(time.time()) + holds) % 2**32
     return struct.pack("<Q", until << 32 | epoch), _reader.CONTROL + field("control", "epoch")[0]
 
 
 def give(file: str, epoch: int = EPOCH, *, holds: int = 50) -> None:
-    """Give the worker of a segment an epoch."""
+    """Write an epoch into a segment, as a daemon does."""
     with open(SHM / file, "r+b", buffering=0) as segment:
         os.pwrite(segment.fileno(), *word(epoch, holds=holds))

@@ -1,6 +1,6 @@
-"""The code that fault tests share: exact accounts, workers in C, workers with their own /dev/shm.
+"""Code that the tests of faults share: exact accounts, workers in C, workers with their own /dev/shm.
 
-As a program it reads every segment that it finds, for a worker whose /dev/shm the test cannot see.
+Started as a program, this module reads every segment in /dev/shm, for workers whose /dev/shm the test cannot see.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NATIVE = ROOT / "tests" / "native"
 
 
 def until_stopped(pid: int) -> None:
-    """Wait until all threads of a process, stopped by SIGSTOP, have stopped."""
+    """Wait until all threads of a process have stopped after SIGSTOP."""
     while any(_state(thread) != "T" for thread in Path(f"/proc/{pid}/task").iterdir()):
         os.sched_yield()
 
@@ -44,7 +44,7 @@ def _state(thread: Path) -> str:
 
 
 def counts(of: Reading) -> dict[str, int]:
-    """The number of ended spans by name, at any place and layer."""
+    """Return the number of ended spans by name, over all places and layers."""
     result: Counter[str] = Counter()
     for path, row in summaries(of).items():
         result[path[-1].partition("[")[0]] += row["count"]
@@ -52,7 +52,7 @@ def counts(of: Reading) -> dict[str, int]:
 
 
 def exact(of: Reading) -> dict[str, int]:
-    """The ledger's nonzero terms, checked per lane, in total, and against the summaries."""
+    """Return the nonzero terms of the ledger, after checking each lane, the total, and the summaries."""
     for _, lane, _ in of.lanes:
         accounted = lane["summarized"] + sum(lane["rejected"]) + lane["open"] + lane["abandoned"]
         assert lane["begun"] - accounted in ((0,) if of.alive else (0, 1))
@@ -69,7 +69,7 @@ def exact(of: Reading) -> dict[str, int]:
 
 
 def total(many: list[Reading]) -> dict[str, int]:
-    """The sum of the exact ledgers of several segments."""
+    """Return the sum of the exact ledgers of several segments."""
     result: Counter[str] = Counter()
     for each in many:
         result.update(exact(each))
@@ -77,12 +77,12 @@ def total(many: list[Reading]) -> dict[str, int]:
 
 
 def program(compiled: Compile, name: str, *flags: str) -> Path:
-    """Build a program of tests/native and the writer with these flags, once for equal flags."""
+    """Build a program of tests/native with the writer and these flags; build it only once for equal flags."""
     writer = compiled("writer.so", WRITER, "-shared", "-fPIC", *flags)
     return compiled(name, (NATIVE / f"{name}.c", writer), *flags)
 
 
-# The writer with its named points, which checks for its segment so often that the check is always due.
+# Builds a writer with named points (BRICK_POINT), which checks every few microseconds whether its segment still exists.
 ALERT = ("-DBRICK_TEST_POINTS", "-DBRICK_LOOK_TICKS=UINT64_C(20000)")
 
 
@@ -93,11 +93,11 @@ def fault_at(
     log: int | None = None,
     of: str | None = None,
 ) -> dict[str, str]:
-    """The environment in which a program dies or gets a disk error at one effect: fault_at.c.
+    """Return an environment in which a program dies or gets a disk error at one effect on files (fault_at.c).
 
-    `plan` is as there, "kill-after:17"; without one nothing happens. Only effects below the paths of `under` count, if
-    given, and of these only those with the name `of`, if given. A line for each goes to the descriptor `log`, which the
-    program must inherit.
+    `plan` is a plan of fault_at.c, such as "kill-after:17"; without a plan, nothing happens. If `under` is given, only
+    effects on files below these paths count. If `of` is given, only effects with this name count. Each effect writes a
+    line to the descriptor `log`, which the program must inherit.
     """
     environment = {"LD_PRELOAD": str(compiled("fault_at.so", (NATIVE / "fault_at.c",), "-shared", "-fPIC"))}
     if plan is not None:
@@ -113,7 +113,7 @@ def fault_at(
 
 @contextmanager
 def native(binary: Path, *arguments: str, **environment: str) -> Iterator[Worker]:
-    """A worker in C; it is killed at the end if it still runs."""
+    """Start a worker in C, and kill it at the end if it still runs."""
     process = subprocess.Popen(
         [binary, *arguments],
         stdin=subprocess.PIPE,
@@ -130,7 +130,7 @@ def native(binary: Path, *arguments: str, **environment: str) -> Iterator[Worker
 
 
 def order(worker: Worker, letters: str) -> list[Any]:
-    """Send these letters to a native worker, one after the other; returns its answers."""
+    """Send these letters to a worker in C, one after the other; return its answers."""
     answers = []
     for letter in letters:
         assert worker.process.stdin is not None
@@ -149,7 +149,7 @@ def _namespaces() -> bool:
 
 needs_namespaces = pytest.mark.skipif(not _namespaces(), reason="needs root and unshare, for a /dev/shm of its own")
 
-# A worker's program may begin with this: private mounts, and a reader of its segments from inside.
+# The beginning of a worker's program that has private mounts, and reads its segments inside of these mounts.
 PRIVATE = f"""
 import ctypes, json, subprocess
 libc = ctypes.CDLL(None, use_errno=True)
@@ -181,7 +181,7 @@ def _look() -> None:
 
 
 def read_file(file: str) -> Reading:
-    """One reading of one segment."""
+    """Return one reading of a segment."""
     with open_segment(file) as segment:
         return segment.read()
 

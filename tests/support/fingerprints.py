@@ -1,4 +1,4 @@
-"""The fingerprint by its definition, in numpy: slow, obvious, without our C code."""
+"""The fingerprint by its definition, in slow and obvious numpy, without brickd's C code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Bytes = npt.NDArray[Any]  # the bits of a dtype that numpy may not know, as unsigned integers
+# elements as unsigned integers of the same width, because numpy does not know some of these dtypes
+Bytes = npt.NDArray[Any]
 
 CODES = {
     "bool": 1,
@@ -36,7 +37,7 @@ CODES = {
     "float8_e5m2fnuz": 17,
 }
 STORED = {"bfloat16": "uint16"} | {name: "uint8" for name in CODES if name.startswith("float8")}
-_SMALL = {  # exponent bits, bias, whether infinity and NaN have the usual patterns
+_SMALL = {  # for each small dtype: exponent bits, bias, and whether infinity and NaN have the patterns of IEEE 754
     "float8_e4m3fn": (4, 7, "fn"),
     "float8_e4m3fnuz": (4, 8, "fnuz"),
     "float8_e5m2": (5, 15, "ieee"),
@@ -45,7 +46,7 @@ _SMALL = {  # exponent bits, bias, whether infinity and NaN have the usual patte
 
 
 def stored(dtype: str) -> np.dtype[Any]:
-    """numpy's dtype for the storage of a dtype."""
+    """Return the numpy dtype that stores elements of a dtype."""
     return np.dtype(STORED.get(dtype, dtype))
 
 
@@ -62,7 +63,7 @@ def _small(byte: int, exponent_bits: int, bias: int, kind: str) -> float:
 
 
 def values(flat: Bytes, dtype: str) -> npt.NDArray[np.float64]:
-    """The elements as numbers."""
+    """Return the elements as numbers."""
     if dtype == "bfloat16":
         return np.asarray((flat.astype("<u4") << 16).view(np.float32), np.float64)
     if dtype in _SMALL:
@@ -81,7 +82,7 @@ def splitmix64(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def siphash(message: bytes, key: int) -> int:
-    """SipHash-2-4 of any number of bytes, as its authors define it."""
+    """Return the SipHash-2-4 of any number of bytes, as its authors define it."""
     k0, k1 = key % 2**64, key >> 64
     v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
 
@@ -110,7 +111,7 @@ def hashes(blocks: int, key: int) -> npt.NDArray[np.uint64]:
 
 
 def weights(blocks: int, key: int) -> npt.NDArray[np.uint64]:
-    """The weights of the words of all blocks."""
+    """Return the weights of the words of all blocks."""
     primes = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
     constants = (np.cbrt(primes) % 1 * 2**32).astype(np.uint64)
     return (hashes(blocks, key)[:, None] >> np.uint64(32) ^ constants) | np.uint64(1)
@@ -134,7 +135,7 @@ def fnv1a(flat: Bytes, dtype: str) -> int:
 
 
 def sketch(elements: npt.NDArray[np.float64], key: int) -> npt.NDArray[np.longdouble]:
-    """The sketch before rounding."""
+    """Return the sketch before rounding."""
     finite = np.where(np.isfinite(elements), elements, 0.0)
     block, lane = np.divmod(np.arange(len(finite), dtype=np.uint64), np.uint64(16))
     h = hashes(-(-len(finite) // 16), key)[block.astype(int)] if len(finite) else np.zeros(0, np.uint64)
@@ -146,7 +147,7 @@ def sketch(elements: npt.NDArray[np.float64], key: int) -> npt.NDArray[np.longdo
 
 @dataclass
 class Expected:
-    """The values by the definition; sketch and norms with more digits than are kept."""
+    """The values by the definition; the sketch and the norms have more digits than a fingerprint stores."""
 
     checksum: int
     fnv1a: int
@@ -186,13 +187,14 @@ def expected(array: Bytes, dtype: str, valid: int | None = None, key: int = 0) -
 
 @np.errstate(all="ignore")
 def differences(got: Any, want: Expected) -> list[str]:
-    """The wrong values of a fingerprint."""
+    """Return the wrong values of a fingerprint."""
     exact = ("checksum", "fnv1a", "elements", "bytes", "nan", "pos_inf", "neg_inf", "min", "max")
     wrong = [f"{name}: {getattr(got, name)} for {getattr(want, name)}" for name in exact
              if getattr(got, name) != getattr(want, name)]  # fmt: skip
     wrong += [f"{name}: -0" for name in ("min", "max") if str(getattr(got, name)) == "-0.0"]
     largest = max(abs(want.min), abs(want.max))
-    overflows = got.l2 == math.inf and want.l2 >= sys.float_info.max * (1 - 1e-12)  # rounded beyond the greatest double
+    # the norm was rounded to a value above the greatest double
+    overflows = got.l2 == math.inf and want.l2 >= sys.float_info.max * (1 - 1e-12)
     if float(want.l2) != got.l2 and not overflows and not abs(got.l2 - want.l2) <= 1e-12 * want.l2 + 5e-324:
         wrong.append(f"l2: {got.l2} for {want.l2}")
     if not abs(got.mean - want.mean) <= 1e-12 * largest + 5e-324:
@@ -250,13 +252,13 @@ class Variants:
         return self.ask(name, nothing)[0] is not None
 
     def ask(self, name: str, tensor: Tensor, key: int = 0) -> tuple[str | None, Fingerprint]:
-        """The reason without a fingerprint, or ""; and the fingerprint."""
+        """Return the reason why there is no fingerprint, or "", and the fingerprint."""
         found = Fingerprint()
         reported = self._native.fingerprint_by(name.encode(), ctypes.byref(tensor), Key.of(key), ctypes.byref(found))
         return None if reported is None else reported.decode(), found
 
     def in_pieces(self, name: str, tensor: Tensor, sizes: list[int], key: int = 0) -> Fingerprint:
-        """The fingerprint of pieces with these sizes, repeated."""
+        """Return the fingerprint computed in pieces; the list of sizes is repeated."""
         found = Fingerprint()
         bytes_ = (ctypes.c_uint64 * len(sizes))(*sizes)
         reported = self._native.fingerprint_in_pieces(
@@ -271,17 +273,19 @@ class Variants:
         return found
 
     def siphash(self, words: Sequence[int], key: int) -> int:
-        """SipHash-2-4 of whole words, by the C code."""
+        """Return the SipHash-2-4 of whole words, by the C code."""
         self._native.siphash.restype = ctypes.c_uint64
         held = (ctypes.c_uint64 * len(words))(*words)
         return int(self._native.siphash(Key.of(key).words, held, ctypes.c_uint32(len(words))))
 
     def moved(self, tensor: Tensor, other: Tensor) -> int:
-        """Continue with another tensor than the first: 0 done, 1 more to come, 2 moved."""
+        """Begin with one tensor and continue with another; return 0 (done), 1 (more pieces follow) or 2 (the tensor
+        moved).
+        """
         return int(self._native.moved(ctypes.byref(tensor), ctypes.byref(other)))
 
     def under(self, modes: int, tensor: Tensor) -> tuple[str, Fingerprint]:
-        """The fingerprint by the default variant, with these modes in the floating-point register."""
+        """Return the fingerprint by the default variant, with these modes in the floating-point control register."""
         found = Fingerprint()
         reported = self._native.fingerprint_under(modes, ctypes.byref(tensor), ctypes.byref(found))
         return reported.decode(), found
@@ -294,7 +298,7 @@ class Variants:
 
 
 def tensor(array: Bytes, dtype: str, valid: int | None = None) -> Tensor:
-    """The C struct of an array; the array must outlive it."""
+    """Return the C struct of an array; the array must live longer than the struct."""
     shape, strides = ((ctypes.c_int64 * array.ndim)(*each) for each in (array.shape, array.strides))
     data = array.__array_interface__["data"][0]
     return Tensor(data, CODES[dtype], array.ndim, shape, strides, ALL_ROWS if valid is None else valid)

@@ -1,6 +1,6 @@
-"""Made-up segments: the golden one, and changes of its bytes.
+"""Made-up segments: the stored golden segment, and changes of its bytes.
 
-The offsets are computed only from the table of the layout and the counts: a second implementation of
+This module computes the offsets only from the table of fields and the counts, as a second implementation of
 brick_layout_compute.
 """
 
@@ -35,7 +35,7 @@ MINORS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", 
 
 @functools.cache
 def golden(minor: str = "1.0") -> bytes:
-    """The golden segment of a minor, with our user as its owner."""
+    """Return the golden segment of a minor version, with the user of the tests as its owner."""
     image = bytearray(gzip.decompress((GOLDEN / f"segment-{minor}.bin.gz").read_bytes()))
     put(image, "header", {"uid": os.geteuid()})
     return seal(image)
@@ -43,7 +43,7 @@ def golden(minor: str = "1.0") -> bytes:
 
 @functools.cache
 def field(record: str, name: str) -> tuple[int, str, int]:
-    """Offset, code and size of a field of a struct, also of a later minor."""
+    """Return offset, code and size of a field of a struct, also of a field that a later minor version added."""
     rows = [*_reader.layout(), *_reader.later()]
     ((offset, count, code),) = [row[2:] for row in rows if row[:2] == (record, name)]
     return offset, code, count * struct.calcsize(code)
@@ -59,7 +59,9 @@ def _pages(length: int) -> int:
 
 
 def regions(image: bytes | bytearray) -> dict[str, int]:
-    """The offset of each part, the size of an area and of the file, from the counts of a header."""
+    """Return the offset of each region, the size of a lane's area and the size of the file, from the counts of a
+    header.
+    """
     count = {
         name: header_value(image, name) for name in ("lanes", "paths", "names", "sites", "span_slots", "event_slots")
     }
@@ -80,7 +82,7 @@ def regions(image: bytes | bytearray) -> dict[str, int]:
 
 
 def place(image: bytes | bytearray, record: str, index: int = 0, lane: int = 0) -> int:
-    """The offset of the index-th struct of a kind; `lane`: for summaries and slots of rings."""
+    """Return the offset of the index-th struct of a kind; summaries and slots of rings also need `lane`."""
     at = regions(image)
     if record in ("summary", "span_ring", "event_ring"):
         size = dtypes.dtype("summary" if record == "summary" else "record").itemsize
@@ -91,7 +93,7 @@ def place(image: bytes | bytearray, record: str, index: int = 0, lane: int = 0) 
 def put(
     image: bytearray, record: str, values: Mapping[str, Any], index: int = 0, lane: int = 0, *, kind: str | None = None
 ) -> None:
-    """Set fields of one struct; `kind`: the struct in a slot of a ring."""
+    """Set fields of one struct; for a slot of a ring, `kind` is the kind of its record."""
     start = place(image, record, index, lane)
     for name, value in values.items():
         offset, code, size = field(kind or record, name)
@@ -113,14 +115,14 @@ def seal(image: bytearray) -> bytes:
 
 
 def with_header(**values: Any) -> bytes:
-    """The golden segment with other fields in its header, and a correct checksum."""
+    """Return the golden segment with other values in its header, and a correct checksum."""
     image = bytearray(golden())
     put(image, "header", values)
     return seal(image)
 
 
 def placed(name: str, image: bytes, mode: int = 0o600) -> None:
-    """Create a shared-memory object of these bytes as any program of this machine may, without brickd's own code."""
+    """Create a shared-memory object with these bytes without brickd's code, as any program could."""
     memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode)
     try:
         assert os.write(memory.fd, image) == len(image)
@@ -129,7 +131,7 @@ def placed(name: str, image: bytes, mode: int = 0o600) -> None:
 
 
 def empty(**counts: int) -> bytes:
-    """The first page of a segment with these counts, otherwise zeros."""
+    """Return a segment with these counts: the header in its first page, then zeros."""
     image = bytearray(golden()[:PAGE])
     put(image, "header", counts)
     put(image, "header", {"size": regions(image)["size"]})
@@ -138,7 +140,7 @@ def empty(**counts: int) -> bytes:
 
 @contextmanager
 def file(image: bytes = b"", *, holes: bool = False) -> Iterator[int]:
-    """A file of these bytes; with `holes`, pages of zeros are holes."""
+    """Return the descriptor of a file with these bytes; with `holes`, pages of zeros become holes."""
     fd = os.memfd_create("sparse")
     try:
         os.ftruncate(fd, len(image))
@@ -151,11 +153,11 @@ def file(image: bytes = b"", *, holes: bool = False) -> Iterator[int]:
         os.close(fd)
 
 
-SPARSE = {"lanes": 1024, "paths": 65472, "names": 65472, "sites": 16384}  # the limits of a header
+SPARSE = {"lanes": 1024, "paths": 65472, "names": 65472, "sites": 16384}  # the highest counts that a header may claim
 
 
 def sparse(fd: int, service: str = "sparse") -> None:
-    """Make a file a segment with maximum counts and opened lanes, and nothing else: 392 KiB."""
+    """Turn a file into a segment with the highest counts and opened lanes, and nothing else, which takes 392 KiB."""
     page = bytearray(empty(**SPARSE))
     put(
         page, "header", {"uuid": os.urandom(16), "service": service.encode(), "coordinates": b"", "index": -1, "pid": 0}
@@ -174,7 +176,7 @@ def sparse(fd: int, service: str = "sparse") -> None:
 
 @contextmanager
 def segment_of(image: bytes) -> Iterator[Segment]:
-    """A segment in memory without a name."""
+    """Return a segment in memory that has no name."""
     fd = os.memfd_create("forged")
     try:
         os.write(fd, image)
@@ -192,7 +194,7 @@ def _plain(value: Any) -> Any:
 
 
 def rows(array: dtypes.Array) -> list[dict[str, Any]]:
-    """The JSON of a structured array; of a field with many elements, the nonzero ones by index."""
+    """Return a structured array as JSON; a field with many elements becomes its nonzero elements by index."""
     result = []
     for each in array:
         row: dict[str, Any] = {}
@@ -207,7 +209,7 @@ def rows(array: dtypes.Array) -> list[dict[str, Any]]:
 
 
 def flops(reading: Reading) -> dict[str, float]:
-    """The FLOP of each path that has any."""
+    """Return the floating-point operations of each path that has some."""
     offset = field("summary", "flops")[0]
     return {
         str(path): value
@@ -217,7 +219,7 @@ def flops(reading: Reading) -> dict[str, float]:
 
 
 def document(segment: Segment) -> dict[str, Any]:
-    """The content of a segment as JSON."""
+    """Return the content of a segment as JSON."""
     reading = segment.read()
     rings = {str(number): segment.ring(number, events=False) for number, _, _ in reading.lanes}
     event_rings = {str(number): segment.ring(number, events=True) for number, _, _ in reading.lanes}
@@ -242,6 +244,6 @@ def document(segment: Segment) -> dict[str, Any]:
 
 
 def later(record: str, name: str) -> int:
-    """The offset of a field that a later minor added."""
+    """Return the offset of a field that a later minor version added."""
     ((offset,),) = [row[2:3] for row in _reader.later() if row[:2] == (record, name)]
     return offset

@@ -1,9 +1,9 @@
-"""Processes forked from one that has loaded their code, because loading takes longest.
+"""Processes that are forked from a parent which has already loaded their code, because loading takes most of the time.
 
-Such a process has its own arguments, environment, directory, input and output, as if started by a shell. A verb of
-`brickd` skips the interpreter's shutdown, which would free everything loaded; `test_cli_skeleton.py` tests the
-shutdown. A worker runs all of it; its parent has brick_agent without a segment, and what takes long to load if the
-worker needs it.
+Such a process has its own arguments, environment, directory, input and output, as if a shell had started it. A verb of
+`brickd` skips the shutdown of the interpreter, which would free everything that was loaded; `test_cli_skeleton.py`
+tests the shutdown. A worker runs the complete shutdown. The parent of workers has loaded brick_agent without a segment,
+and the slow modules that a worker needs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SERVER = Path(__file__).with_name("forking_server.py")
 
 
 class Forked:
-    """A running process: like `subprocess.Popen`, as far as needed here."""
+    """A running process, with the methods of `subprocess.Popen` that tests need."""
 
     def __init__(self, answer: socket.socket, stdin: IO[bytes] | None, stdout: IO[bytes], stderr: IO[bytes]) -> None:
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
@@ -54,13 +54,13 @@ class Forked:
         return self.returncode
 
     def wait(self) -> int:
-        """Wait until the kernel has freed everything; returns its exit status."""
+        """Wait until the kernel has freed everything of the process; return its exit status."""
         if self.returncode is None:
             self.returncode = int(self._answer.recv(100))
         return self.returncode
 
     def communicate(self) -> tuple[bytes, bytes]:
-        """Close its stdin and wait for its end; returns its output, which is short."""
+        """Close the stdin of the process, wait for its end, and return its output, which must be short."""
         assert self.stdin is not None
         self.stdin.close()
         text = self.stdout.read(), self.stderr.read()
@@ -68,7 +68,7 @@ class Forked:
         return text
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, if it still runs."""
+        """Send a signal to the process if it still runs."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, number)
 
@@ -85,7 +85,7 @@ Process = subprocess.Popen[bytes] | Forked
 
 
 class ForkingParent:
-    """The process that forks; it ends with this one."""
+    """The process that forks; it ends when this process ends."""
 
     def __init__(self, what: str) -> None:
         parent_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -95,7 +95,7 @@ class ForkingParent:
                 [sys.executable, "-P", _SERVER, what, str(child_end.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[child_end.fileno()],
-                # Without the first test's variables: this process outlives that test.
+                # The parent gets none of the first test's variables, because it lives longer than that test.
                 env={name: value for name, value in os.environ.items() if not name.startswith("BRICKD")},
             )
         self._socket = parent_end
@@ -112,7 +112,7 @@ class ForkingParent:
         return subprocess.CompletedProcess(arguments, code, *text)
 
     def start(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Forked:
-        """Start one, with pipes for its input and output."""
+        """Start a process with pipes for its input and output."""
         (its_in, into), (out, its_out), (err, its_err) = os.pipe(), os.pipe(), os.pipe()
         parent_end = os.fdopen(into, "wb"), os.fdopen(out, "rb"), os.fdopen(err, "rb")
         with os.fdopen(its_in, "rb") as stdin, os.fdopen(its_out, "wb") as stdout, os.fdopen(its_err, "wb") as stderr:
@@ -134,5 +134,5 @@ class ForkingParent:
 
 @functools.cache
 def forking_parent(what: str = "brickd") -> ForkingParent:
-    """The process that forks verbs of `brickd`, or workers of one kind: `forking_server.py`."""
+    """Return the process that forks verbs of `brickd`, or workers of one kind (`forking_server.py`)."""
     return ForkingParent(what)

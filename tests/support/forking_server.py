@@ -1,7 +1,7 @@
 """The process that forks verbs and workers; `forked_processes.py` starts it and sends its requests.
 
-Invariant: the process loads little besides what its children need. Each worker frees everything loaded at its exit,
-page by page: with `json`, `socket` and `subprocess` that was half of the cost of a worker.
+Invariant: the process loads little more than its children need. At its exit, each worker frees everything that is
+loaded: with `json`, `socket` and `subprocess`, this was half of the cost of a worker.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MESSAGE_BYTES = 1 << 20
-_FILES, _FILE = 4, 4  # descriptors in a message, bytes of each
+_FILES, _FILE = 4, 4  # the number of descriptors in a message, and the bytes of each
 
 
 def _serve(number: int) -> None:
-    """Fork for each request, and report each exit; returns in the child, which runs the request."""
+    """Fork for each request, and report each exit; return only in a child, which runs the request."""
     living: dict[int, tuple[int, _socket.socket]] = {}
     poll = select.poll()
     poll.register(number, select.POLLIN)
@@ -58,7 +58,7 @@ def _serve(number: int) -> None:
 
 
 def _received(asked: _socket.socket) -> tuple[bytes, list[int]]:
-    """A request, and the descriptors that come with it."""
+    """Receive a request and the descriptors that come with it."""
     message, ancillary, _, _ = asked.recvmsg(MESSAGE_BYTES, _socket.CMSG_LEN(_FILES * _FILE))
     files = b"".join(data for _, _, data in ancillary)
     return message, [int.from_bytes(files[at : at + _FILE], sys.byteorder) for at in range(0, len(files), _FILE)]
@@ -70,7 +70,8 @@ def _become(message: bytes, files: list[int]) -> None:
         standard = getattr(sys, name)
         os.dup2(file, standard.fileno())
         os.close(file)
-        # The old object was made for the server's own descriptor: for a file, while this is a pipe.
+        # Create a new object: the old one was made for the server's own stream, which may be a file, but this stream is
+        # a pipe.
         setattr(sys, name, os.fdopen(standard.fileno(), mode, buffering, standard.encoding, standard.errors))
     os.environ.clear()
     os.environ.update(environment)
@@ -79,7 +80,7 @@ def _become(message: bytes, files: list[int]) -> None:
 
 
 def _verb() -> Callable[[], None]:
-    """A function that runs a verb, with everything loaded that verbs load."""
+    """Load everything that verbs load, and return a function that runs a verb."""
     import importlib
     import pkgutil
 
@@ -91,7 +92,7 @@ def _verb() -> Callable[[], None]:
 
     for verb in VERBS:
         brickd.get_command(click.Context(brickd), verb)
-    # Also what they load if no daemon answers, and what a daemon loads.
+    # Also load what verbs need if no daemon answers, and what a daemon needs.
     late = ["brickd.cli.inprocess_daemon", "brickd.api.server", "brickd.daemon.sd_notify", "brickd.doctor.run_checks"]
     late += ["brickd.cli.dot", "click._textwrap", "difflib", "hashlib", "tempfile"]
     for room in (views, datasources):
@@ -109,7 +110,7 @@ def _verb() -> Callable[[], None]:
 
 
 def _worker() -> Callable[[], None]:
-    """A function that runs a worker's program, like `python -c`."""
+    """Return a function that runs the program of a worker, like `python -c`."""
     import brick_agent  # noqa: F401
 
     def run() -> None:
@@ -122,7 +123,7 @@ def _worker() -> Callable[[], None]:
 
 
 def _worker_with_numpy() -> Callable[[], None]:
-    """The same with numpy loaded, which takes ten times as long as the rest of a worker."""
+    """Do the same as `_worker`, with numpy loaded, which takes ten times as long as the rest of a worker."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a thread would prevent the fork
     import numpy  # noqa: F401
 
@@ -130,21 +131,23 @@ def _worker_with_numpy() -> Callable[[], None]:
 
 
 def _worker_with_torch() -> Callable[[], None]:
-    """The same with torch loaded, which takes two seconds."""
+    """Do the same as `_worker`, with torch loaded, which takes two seconds."""
     import torch  # noqa: F401
 
     return _worker_with_numpy()
 
 
 def _worker_with_asyncio() -> Callable[[], None]:
-    """The same with asyncio loaded, which takes eight times as long as the rest of a worker."""
+    """Do the same as `_worker`, with asyncio loaded, which takes eight times as long as the rest of a worker."""
     import asyncio  # noqa: F401
 
     return _worker()
 
 
 def _worker_with_profiler() -> Callable[[], None]:
-    """The same with profilers and traces, which take six times as long as other worker code."""
+    """Do the same as `_worker`, with profilers and traces loaded, which takes six times as long as the rest of a
+    worker.
+    """
     import json  # noqa: F401
 
     from brick_agent import BrickProfiler, TraceReport  # noqa: F401
@@ -162,6 +165,6 @@ if __name__ == "__main__":
         "worker with profiler": _worker_with_profiler,
         "worker with torch": _worker_with_torch,
     }[what]()
-    gc.freeze()  # without this, each child copies everything at its first collection, or at its end
+    gc.freeze()  # otherwise, garbage collection in a child would touch, and so copy, everything that was loaded
     _serve(int(number))
     becomes()

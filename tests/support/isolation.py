@@ -1,6 +1,6 @@
-"""Restrictions before a test program execs another: mounts, users, privileges. Needs root.
+"""Restricts mounts, users and privileges before a test program execs another one. Needs root.
 
-Whatever is hidden, the installation that runs the tests stays visible.
+The installation that runs the tests stays visible, even below a hidden folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def done(result: int, what: str) -> None:
 
 
 def apart(*spaces: int) -> None:
-    """Create a mount namespace of our own, and namespaces of these other kinds."""
+    """Move this process into a new mount namespace, and into new namespaces of these other kinds."""
     done(libc.unshare(NEWNS | sum(spaces)), "unshare")
     mount("none", "/", flags=SLAVE | REC)
 
@@ -40,7 +40,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def bind(fd: int, target: str) -> None:
-    """Bind an opened folder to a path, even if its own path is hidden by now."""
+    """Bind an open folder to a path, even if the folder's own path is already hidden."""
     mount(f"/proc/self/fd/{fd}", target, flags=BIND | REC)
     os.close(fd)
 
@@ -50,14 +50,14 @@ class _Attributes(ctypes.Structure):
 
 
 def read_only(path: str, yes: bool = True) -> None:
-    """Make a mount and all below it read-only."""
+    """Make a mount and all mounts below it read-only."""
     change = _Attributes(RDONLY if yes else 0, 0 if yes else RDONLY)
     given = (os.fsencode(path), ctypes.c_uint(_RECURSIVE), ctypes.byref(change), ctypes.sizeof(change))
     done(libc.syscall(_SET_ATTRIBUTES, _HERE, *given), f"remount {path}")
 
 
 def hide(path: str, mode: str) -> None:
-    """Put an empty folder there, except for the installation that runs the tests."""
+    """Mount an empty folder over a path, but keep the installation that runs the tests."""
     kept = [(each, os.open(each, os.O_PATH)) for each in INSTALLATION if Path(each).is_relative_to(path)]
     mount("tmpfs", path, "tmpfs", NOSUID | NODEV, f"mode={'755' if kept and mode == '0' else mode}")
     for each, fd in kept:
@@ -66,7 +66,7 @@ def hide(path: str, mode: str) -> None:
 
 
 def unprivileged(uid: int, gid: int, groups: Iterable[int]) -> None:
-    """Become this user, without capabilities, for good."""
+    """Become this user without capabilities; this cannot be undone."""
     for capability in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
         done(libc.prctl(_DROP_BOUND, capability, 0, 0, 0), "the bounding set")
     os.setgroups(list(groups))

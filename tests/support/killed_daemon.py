@@ -1,4 +1,4 @@
-"""Daemons over real segments, without an API, that die at one of their effects on files."""
+"""Daemons without an API that read real segments and are killed at one of their effects on files."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class DyingDaemon:
     """One daemon that is killed at an effect.
 
     Attributes:
-        effects: the effects begun and read so far: ("pwrite", path).
-        events: its events, "break: …"; known after its end.
+        effects: the effects begun so far, such as ("pwrite", path).
+        events: the events of the daemon, such as "break: …"; known after its end.
     """
 
     def __init__(self, process: subprocess.Popen[str], given: int) -> None:
@@ -34,7 +34,7 @@ class DyingDaemon:
         self._effects = os.fdopen(given)
 
     def reaches(self, effect: str, path: Path) -> bool:
-        """Wait until it begins this effect; False: it ended before."""
+        """Wait until the daemon begins this effect; return False if it ended before."""
         return any(each == (effect, path) for each in self._effects_seen())
 
     def _effects_seen(self) -> Iterator[tuple[str, Path]]:
@@ -44,7 +44,7 @@ class DyingDaemon:
             yield self.effects[-1]
 
     def stop(self) -> bool:
-        """Stop the daemon at once; False: it has ended."""
+        """Stop the daemon at once; return False if it has already ended."""
         self.process.send_signal(signal.SIGSTOP)
         if self.process.returncode is not None:
             return False
@@ -52,11 +52,11 @@ class DyingDaemon:
         return found is not None and found.si_code == os.CLD_STOPPED
 
     def go(self) -> None:
-        """Continue the daemon."""
+        """Let the daemon continue."""
         self.process.send_signal(signal.SIGCONT)
 
     def over(self) -> None:
-        """Wait until it has died as planned."""
+        """Wait until the daemon has died as planned."""
         for _ in self._effects_seen():
             pass
         reported, complaints = self.process.communicate()
@@ -64,14 +64,14 @@ class DyingDaemon:
         self.events = reported.splitlines()
 
     def close(self) -> None:
-        """Kill it if it still runs."""
+        """Kill the daemon if it still runs."""
         self.process.kill()
         self._effects.close()
 
 
 @contextmanager
 def dying_daemon(compiled: Compile, plan: str | None = None, of: str | None = None) -> Iterator[DyingDaemon]:
-    """A daemon that will die at one of its effects: see `faults.fault_at`."""
+    """Start a daemon that dies at one of its effects: see `faults.fault_at`."""
     reported, effects_read = os.pipe()
     environment = fault_at(compiled, plan, (runtime().directory, SHM / prefix()), effects_read, of)
     with subprocess.Popen(

@@ -1,7 +1,7 @@
-"""A lane by the format, in plain Python: each call's effect on counters, totals and rings.
+"""A model of a lane in plain Python: the effect of each call on counters, totals and rings.
 
-Written from brick_shm.h and brick_agent.h, with lists and dictionaries instead of the writer's stacks of nodes. One
-thread at a time has the lane; every time is given.
+The model follows brick_shm.h and brick_agent.h, and uses lists and dictionaries where the writer has linked nodes. One
+thread at a time uses the lane, and the test gives every time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Frame:
 
 @dataclass
 class Stack:
-    """The open frames of one key; `refused`: begins without a frame, whose ends come first."""
+    """The open frames of one key; `refused` counts begins that got no frame, because their ends come before the
+    others."""
 
     frames: list[Frame] = field(default_factory=list)
     refused: int = 0
@@ -75,12 +76,12 @@ class Summary:
 
 @dataclass
 class Ring:
-    """All records that ever had room, and the position of the consumer."""
+    """All records that were ever accepted, and the position of the consumer."""
 
     slots: int
     records: list[dict[str, int]] = field(default_factory=list)
-    tail: int = 0  # the last one that the writer accepted
-    pair: tuple[int, int] = (0, 0)  # as the consumer wrote it
+    tail: int = 0  # the last tail that the writer accepted
+    pair: tuple[int, int] = (0, 0)  # the tail and its complement, as the consumer wrote them
 
     def holds(self, position: int) -> bool:
         return position <= len(self.records) <= position + self.slots
@@ -90,7 +91,9 @@ class Ring:
         return position == complement ^ U64 and self.holds(position)
 
     def free(self, counters: Counter[str], kept: int = 0) -> bool:
-        """Whether more than `kept` slots are free; the writer reads the pair only if it must."""
+        """Return whether more than `kept` slots are free; the writer reads the consumer's pair only if its last known
+        tail leaves no room.
+        """
         if len(self.records) - self.tail + kept >= self.slots:
             if self.believed():
                 self.tail = self.pair[0]
@@ -99,7 +102,7 @@ class Ring:
         return len(self.records) - self.tail + kept < self.slots
 
     def oldest(self) -> int | None:
-        """The oldest record that a reader finds; a consumer writes the complement first, then the position."""
+        """Return the oldest record that a reader finds; a consumer writes the complement first, then the position."""
         position, following = self.pair[0], self.pair[1] ^ U64
         if position <= following and self.holds(following):
             return following
@@ -111,20 +114,20 @@ class Lane:
         self.room = paths
         self.spans, self.events = Ring(slots), Ring(event_slots)
         self.events_dropped: Counter[int] = Counter()
-        self.given = 0  # ids
-        self.pending: Counter[int] = Counter()  # by stream
+        self.given = 0  # the number of deferred ids
+        self.pending: Counter[int] = Counter()  # pending deferred starts, by stream
         self.counters: Counter[str] = Counter()
         self.dropped_full = self.rejected_clock = self.rejected_room = 0
         self.paths: list[tuple[int, int, int, int]] = [(ROOT, OTHER, NO_LAYER, TICKS)]
         self.known: dict[tuple[int, int, int, int], int] = {}
         self.summaries: list[Summary] = [Summary()]
-        self.asked = 0  # the control flags
+        self.asked = 0  # the flags in the control page
         self.enabled = True
         self.joined = False
         self.stacks: dict[int, Stack] = {}
-        self.order: list[Frame] = []  # open spans by start time
+        self.order: list[Frame] = []  # the open spans, in the order of their starts
 
-    # ---- the first part of every call
+    # ---- code at the beginning of every call
 
     def _on(self) -> bool:
         return self.enabled and not self.asked & OFF
@@ -137,7 +140,7 @@ class Lane:
         return JOINED
 
     def _ignored(self, key: int) -> None:
-        """Note a begin above an open frame that is not recorded, so that its end ends nothing else."""
+        """Note a begin inside an open frame while nothing is recorded, so that its end does not end another span."""
         stack = self.stacks.get(key)
         if stack is not None and stack.frames:
             stack.refused += 1
@@ -305,7 +308,7 @@ class Lane:
         return outcome
 
     def _kept_free(self, part: int) -> bool:
-        """Whether the event ring has room besides the part reserved for others."""
+        """Return whether the event ring has room outside of the part that is reserved for other records."""
         return self.events.free(self.counters, -(-self.events.slots // part))
 
     def _wanted(self, kind: int, room: bool) -> bool:
@@ -405,7 +408,7 @@ class Lane:
         self.stacks.clear()
         self.joined = False
 
-    # ---- what a reader must see
+    # ---- what a reader must find
 
     def line(self) -> dict[str, Any]:
         newest = self.order[-1] if self.order else None

@@ -36,7 +36,8 @@ class Machine:
         self.kept = content
 
     def tick(self) -> None:
-        """Find new workers, bury ended ones, add up the oldest dead ones beyond the limit."""
+        """Find new workers, remove the segments of ended workers, and merge the oldest dead workers beyond the
+        limit."""
         for _ in range(3):
             self.now_ns += SECOND
             self.loop.tick(self.now_ns, look=True)
@@ -55,7 +56,7 @@ class Machine:
             self.loop.memory.older.clear()
 
     def window(self, found: Survey | None = None) -> dict[str, int]:
-        """The number of spans by brick."""
+        """Return the number of spans in the window, by brick."""
         window = self.windows.over((found or self.survey()).workers, self.now_ns + 1, 60 * SECOND)
         assert window is not None
         return {each.name: each.row["count"] for each in bricks(window.workers) if each.row["count"]}

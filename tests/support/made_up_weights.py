@@ -23,7 +23,7 @@ NOW = 1000 * SECOND
 
 
 class MadeUpWeights:
-    """Workers with given tensors; a tick is a ns, and the time is `NOW`."""
+    """Workers with given tensors. A tick of their clock is 1 ns, and the time is `NOW`."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self.numerics = Numerics(weights=Weights(bytes_max))
@@ -46,7 +46,7 @@ class MadeUpWeights:
         once: int = 0,
         refused: int = 0,
     ) -> str:
-        """Add a worker; the name after the service has the worker's coordinates."""
+        """Add a worker; the part of its name after the service gives its coordinates."""
         reading = MadeUp(service=service, now=NOW).reading()
         uuid = (len(self.workers) + 1).to_bytes(16, "big")
         header: Any = {**reading.header, "uuid": uuid, "coordinates": name.partition("/")[2].encode()}
@@ -95,7 +95,7 @@ class MadeUpWeights:
         self._producers[name].receive(records.slots())
 
     def judged(self) -> WeightsVerdict:
-        """The verdict on the only service."""
+        """Return the verdict on the only service."""
         (judged,) = judge(self.numerics.weights, self.workers)
         return judged
 

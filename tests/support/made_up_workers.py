@@ -1,6 +1,7 @@
-"""Made-up workers: spans on a clock that the test sets, summarized as the agent does.
+"""Made-up workers whose spans are summarized as the agent would do it, on a clock that the test sets.
 
-A second implementation of the writer's rules (brick_shm.h): the path of a span, the time of its children, recursion.
+This is a second implementation of the writer's rules in brick_shm.h: the path of a span, the time of its children,
+recursion.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class MadeUp:
             self.stack[-1].child += duration
 
     def give(self, name: str, ns: int) -> None:
-        """Add a time that was measured elsewhere; without room for its path it is dropped."""
+        """Add a time that was measured elsewhere; it is dropped if its path has no room."""
         path = self._path(name, -1, _reader.UNIT_NS, None)
         if path:
             self.sums[path].durations.append(ns)
@@ -78,7 +79,7 @@ class MadeUp:
     def mark(
         self, name: str, unit: int, *, count: int = 1, layer: int = -1, below: int | None = None, size_bytes: int = 0
     ) -> int:
-        """Set a mark below a path, or below the open one; return its own path, or 0 without room."""
+        """Record a mark below a path, or below the open path; return the path of the mark, or 0 if there is no room."""
         parent = (self.stack[-1].path if self.stack else -1) if below is None else below
         path = CallPath(parent, self._name(name), layer, unit)
         number = self.interned.get(path)
@@ -181,18 +182,18 @@ _MARK = st.one_of(
 def programs(
     draw: st.DrawFn, *, given: bool = True, room: bool = True, whole: bool = True, marks: bool = False
 ) -> MadeUp:
-    """A random worker.
+    """Draw a random worker.
 
     Args:
-        draw: of Hypothesis.
-        marks: whether it may have launches, transfers and needs.
+        draw: the function of Hypothesis.
+        marks: whether the worker may have launches, transfers and needs.
         given: whether times may be given.
         room: whether paths may run out.
         whole: whether every span has ended.
     """
     worker = MadeUp(
         service=draw(st.sampled_from(["api", "batch"])),
-        tick_ns=draw(st.sampled_from([0.5, 1.0, 2.0])),  # ticks with which no sum is rounded
+        tick_ns=draw(st.sampled_from([0.5, 1.0, 2.0])),  # powers of two, so that no sum is rounded
         room=draw(st.integers(2, 8)) if room else 1024,
     )
     steps = (_STEP | _GIVE if given else _STEP) | (_MARK if marks else st.nothing())

@@ -56,13 +56,13 @@ def until(so: Callable[[], Any]) -> Any:
 
 
 def asked(*arguments: str) -> dict[str, Any]:
-    """The answer of a verb; {} without workers."""
+    """Return the answer of a verb; {} if there are no workers."""
     reported = brickd(*arguments, "--json")
     return dict(json.loads(reported.stdout)) if reported.returncode in (0, 1) else {}
 
 
 def spans() -> dict[str, tuple[str, int]]:
-    """By uuid, each worker's name and number of summarized spans."""
+    """Return the name and the number of summarized spans of each worker, by uuid."""
     listed = document("workers")["workers"]
     return {each["uuid"]: (each["name"], each["ledger"]["spans"]["summarized"]) for each in listed}
 
@@ -87,7 +87,7 @@ class Server:
         self.output_file = folder / "output"
 
     def ask(self, seed: int = 0) -> dict[str, Any]:
-        """The answer of a worker; any failure raises."""
+        """Return the answer of a worker; raise if the request fails."""
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         with contextlib.closing(client):
             client.request("POST", f"/generate?seed={seed}")
@@ -104,7 +104,7 @@ class Server:
         return False
 
     def workers(self, number: int, seed: int = 0) -> dict[int, str]:
-        """Ask until `number` workers have answered; returns the kind of each, by pid."""
+        """Send requests until `number` workers have answered; return the kind of each worker, by pid."""
         found: dict[int, str] = {}
 
         def all_of_them() -> bool:
@@ -126,7 +126,7 @@ class Server:
 
 
 class Load:
-    """Requests one after the other; none may fail."""
+    """Sends requests one after the other, of which none may fail."""
 
     def __init__(self, server: Server) -> None:
         self.failed: list[str] = []

@@ -1,7 +1,7 @@
-"""The reader's C code without memory, and what it keeps: runs under failing_malloc.c.
+"""Runs the C code of the reader without memory, under failing_malloc.c, and measures what it does not free.
 
-Each function of `USES` runs repeatedly: first undisturbed, to see what it keeps, then with its first allocation
-failing, with its second, and so on, and at the end undisturbed again. Prints a line of JSON with the result.
+Each function in `USES` first runs undisturbed. Then it runs with its first allocation failing, then with its second,
+and so on. At the end, it runs undisturbed again. The program prints the result as a line of JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from checked_record import NUMBERS, CheckedRecord, Tensor
 from brickd.shm import _reader
 
 _SITES, _STEPS, _RUNS = 5, 12, 8
-_LIMIT = 500  # allocations of one use
+_LIMIT = 500  # the most allocations of one use
 _SPAN = rings.spans({"path": 0, "duration": 5})
 _SPANS = rings.spans(*({"path": 0, "start": n, "duration": 100 + n} for n in range(12)))
 _EVENTS = rings.events(*({"id": n, "path": 0} for n in range(8)))
@@ -45,7 +45,7 @@ _CHECKED = [_checked(worker) for worker in range(3)]
 
 
 def _fingerprints() -> object:
-    """Workers that differ, and NaN that is born: counted, matched, selected, dropped."""
+    """Compare fingerprints of workers that differ, and find where NaN began."""
     held = _reader.Fingerprints(1 << 20, True)
     found: list[object] = []
     for worker, records in enumerate(_CHECKED):
@@ -72,7 +72,7 @@ def _segment() -> object:
 
 
 def _drained() -> object:
-    """Spans and events of two lanes, drained into details and a spool, passed on and published."""
+    """Drain spans and events of two lanes into details and a spool, pass them on and publish the tails."""
     with rings.rings(lanes=2) as made:
         made.path(0, _reader.UNIT_TICKS)
         for lane in range(2):
@@ -91,7 +91,7 @@ def _drained() -> object:
 
 
 def _recorded() -> object:
-    """Drained records, written into a file."""
+    """Write drained records into a file."""
     with rings.rings(lanes=1) as made, tapes.memory() as fd:
         made.add(0, "span", _SPANS)
         drain, recording, spool = made.drain(), tapes.begin(fd), _reader.Spool()
@@ -103,7 +103,7 @@ def _recorded() -> object:
 
 
 def _refused() -> object:
-    """Cursors for more lanes than exist."""
+    """Set cursors for more lanes than exist."""
     with rings.rings(lanes=2) as made:
         try:
             made.drain([(0, 0, 0, 0, 0)] * 3)
@@ -124,7 +124,7 @@ USES = {
 
 
 def _range(library: str) -> tuple[int, int]:
-    """The addresses of a library's code in this process."""
+    """Return the addresses of a library's code in this process."""
     with open("/proc/self/maps") as maps:
         places = [line.split()[0].split("-") for line in maps if line.rstrip().endswith(library)]
     ends = [int(end, 16) for place in places for end in place]
@@ -132,7 +132,7 @@ def _range(library: str) -> tuple[int, int]:
 
 
 def _opened() -> int:
-    """The number of this process's descriptors and mapped files."""
+    """Return the number of descriptors and mapped files of this process."""
     with open("/proc/self/maps") as maps:
         return len(os.listdir("/proc/self/fd")) + sum(len(line.split()) > 5 for line in maps)
 
@@ -146,7 +146,7 @@ def _measured(name: str, use: Callable[[], object]) -> dict[str, Any]:
         gc.collect()
         return int(control.allocations_held())
 
-    gc.freeze()  # search only what `use` makes
+    gc.freeze()  # exclude existing objects, so that the collector examines only objects that `use` creates
     first = repr(use())
     control.allocations_watch(*_range(_reader.__file__))
     use()

@@ -1,4 +1,4 @@
-"""Pages of the documentation as a reader follows them: files to create and commands to type.
+"""Follows pages of the documentation as a reader does: creates the files and runs the commands.
 
 A fenced block with `title="NAME"` is a file. In a `console` block each line that begins with `$ ` is a command; the
 lines below it are its output. `# exits N` after a command states its exit code (default 0); ` &` runs it in the
@@ -23,9 +23,9 @@ from conftest import ROOT
 HOW_TO = ROOT / "docs" / "how-to"
 _BLOCK = re.compile(r"^( *)```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _EXITS = re.compile(r" +# exits (\d+)$")
-# Commands for the reader's own machine: not run here.
+# Commands that belong to the reader's own machine are not run.
 _ELSEWHERE = ("docker", "install", "kubectl", "loginctl", "pip", "pipx", "sudo", "systemctl", "systemd-analyze")
-# Verbs that change nothing: repeated until they show the page's output.
+# These verbs change nothing, so they are repeated until they show the output of the page.
 _READING = re.compile(
     "curl |brickd (status|workers|bricks|tree|hang|stragglers|coverage|diff|weights|events|record .*--until-exit)"
 )
@@ -42,7 +42,7 @@ class Block(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A line to type, its exit code, and the lines that it prints."""
+    """A command line, its exit code, and the lines that it prints."""
 
     line: str
     code: int
@@ -50,7 +50,7 @@ class Command(NamedTuple):
 
     @property
     def elsewhere(self) -> bool:
-        """Whether the command is for the reader's own machine."""
+        """Return whether the command belongs to the reader's own machine."""
         return self.line.split()[0] in _ELSEWHERE
 
 
@@ -75,14 +75,16 @@ def commands(text: str) -> list[Command]:
 
 
 def stated(output: str) -> list[str]:
-    """The parts of an output that must be the same at each run: first line, table heads, problems, without numbers."""
+    """Return the parts of an output that are the same in each run: the first line, heads of tables and problems,
+    without numbers.
+    """
     lines = output.splitlines()
     kept = [line for n, line in enumerate(lines) if n == 0 or line.startswith("! ") or re.match(r"[A-Z]{4}", line)]
     return [" ".join(_NUMBER.sub("#", line.partition("…")[0]).split()) for line in kept]
 
 
 class Reader:
-    """A reader who follows a page in a folder of their own."""
+    """Follows a page in its own folder, as a reader would."""
 
     def __init__(self, folder: Path, replaced: Mapping[str, str]) -> None:
         self.folder, self.replaced = folder, replaced
@@ -92,7 +94,7 @@ class Reader:
         self.environment.pop("BRICKD_STRICT", None)
 
     def follow(self, text: str) -> None:
-        """Create the files of a page and type its commands."""
+        """Create the files of a page and run its commands."""
         for block in blocks(text):
             if block.title:
                 (self.folder / block.title).write_text(block.text)
@@ -101,7 +103,7 @@ class Reader:
                 self.type(command)
 
     def type(self, command: Command) -> None:
-        """Type a command, and compare its output with the page."""
+        """Run a command, and compare its output with the page."""
         line = command.line
         for old, new in self.replaced.items():
             line = line.replace(old, new)
@@ -139,13 +141,13 @@ class Reader:
 
 
 def stated_lines(output: str) -> list[str]:
-    """Every line, without numbers."""
+    """Return every line, without numbers."""
     return [" ".join(_NUMBER.sub("#", line).split()) for line in output.splitlines()]
 
 
 @contextmanager
 def reader(folder: Path, **replaced: str) -> Iterator[Reader]:
-    """A reader whose commands are ended at the end; `replaced`: texts that they replace."""
+    """Yield a reader, and end its commands at the end; `replaced` maps texts of the page to their replacements."""
     one = Reader(folder, replaced)
     try:
         yield one

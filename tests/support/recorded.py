@@ -1,4 +1,4 @@
-"""The records of a program, read in the test's own process."""
+"""Runs programs that record, and reads their records in the process of the test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Site = tuple[str, int, bool]
 
 
 def summaries(of: Reading) -> dict[tuple[str, ...], _reader.Row]:
-    """The totals of each path, by the names from the root; a name ends with its layer."""
+    """Return the totals of each path, by the names from the root; the layer is appended to a name."""
     fold: SummaryFold[tuple[str, ...]] = SummaryFold()
 
     def names(path: CallPath, above: int) -> tuple[str, ...]:
@@ -35,9 +35,9 @@ def spans(of: Reading) -> dict[str, int]:
 
 
 def events(of: Reading) -> list[dict[str, Any]]:
-    """The records in the event rings, lane by lane, each with its kind's name.
+    """Return the records in the event rings, lane by lane, each with the name of its kind.
 
-    A start also has the names of its path.
+    A deferred start also has the names of its path.
     """
     found = []
     with open_segment(of.file) as segment:
@@ -52,14 +52,14 @@ def events(of: Reading) -> list[dict[str, Any]]:
 
 
 def sites(of: Reading) -> list[Site | None]:
-    """Kernel, layer and whether it is off, of each site."""
+    """Return kernel and layer of each site, and whether the site is off."""
     with open_segment(of.file) as segment:
         sites = segment.read().sites
     return [None if site is None else (of.name(site.name), site.layer, site.off) for site in sites]
 
 
 def checked(of: Reading) -> list[tuple[Site, dict[str, Any]]]:
-    """Each checksum in the event rings, with its site."""
+    """Return each checksum in the event rings, with its site."""
     known, found = sites(of), []
     for each in events(of):
         site = known[each["site"]]
@@ -69,7 +69,7 @@ def checked(of: Reading) -> list[tuple[Site, dict[str, Any]]]:
 
 
 def is_of_rows(record: dict[str, Any]) -> bool:
-    """Whether a checksum has single rows instead of whole tensors."""
+    """Return whether a checksum has single rows instead of whole tensors."""
     return bool(record["flags"] & _reader.CHECKED_ROWS)
 
 
@@ -92,5 +92,5 @@ def record(worker: Start, prefix: str, program: str, **environment: str) -> Read
 
 
 def counts(of: Reading) -> dict[tuple[str, ...], int]:
-    """The number of spans of each path."""
+    """Return the number of spans of each path."""
     return {path: row["count"] for path, row in summaries(of).items()}

@@ -17,7 +17,7 @@ from brickd.shm import _reader
 from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import find
 
-# A writer that gives dead segments no share of /dev/shm: a new worker removes all of them.
+# Builds a writer that leaves dead segments no share of /dev/shm, so that a new worker removes all of them.
 GREEDY = ("-DBRICK_TEST_POINTS", "-DBRICK_DEAD_SHARE=UINT64_MAX")
 RECORD = _reader.REMOVED_BYTES
 FULL = _reader.REMOVED_MAX * RECORD
@@ -28,7 +28,7 @@ def file_of(prefix: str) -> Path:
 
 
 def records(prefix: str) -> list[_reader.Removed]:
-    """The records of a test; asserts that none is damaged."""
+    """Return the records of removed segments in a test; assert that none is damaged."""
     if not file_of(prefix).exists():
         return []
     found = _reader.removed(file_of(prefix).read_bytes())
@@ -38,7 +38,7 @@ def records(prefix: str) -> list[_reader.Removed]:
 
 
 def sums(of: Reading) -> dict[str, Any]:
-    """The expected fields of a record of this segment."""
+    """Return the expected fields of a record of this segment."""
     lanes = [lane for _, lane, _ in of.lanes]
     same = ("begun", "summarized", "open", "abandoned", "nested", "span_attempts", "event_attempts", "marks")
     return {
@@ -99,10 +99,10 @@ REFUSED = {
 
 @contextmanager
 def dead(compiled: Compile, prefix: str, *spans: int) -> Iterator[list[str]]:
-    """The files of killed workers with these numbers of spans, the first one the oldest."""
+    """Return the segments of killed workers with these numbers of spans, the oldest first."""
     binary, before, files = program(compiled, "removed", *GREEDY), find(prefix), list[str]()
     with ExitStack() as all_of_them:
-        # All start before the first one dies, because a new worker would remove the dead.
+        # All workers start before the first one dies, because a new worker would remove dead segments.
         workers = []
         for number in spans:
             workers.append(all_of_them.enter_context(native(binary, str(number), "none", "1")))
@@ -123,7 +123,7 @@ def newcomer(compiled: Compile, *kill: str) -> Worker:
 
 
 def dead_image(uuid: bytes, begun: int, **process: int) -> bytes:
-    """A segment whose worker has ended, with this uuid and number of spans."""
+    """Return the bytes of a segment whose worker has ended, with this uuid and number of spans."""
     image = bytearray(forge.golden("1.6"))
     forge.put(image, "header", {"uuid": uuid, "service": b"api", "index": 3, "coordinates": b""})
     forge.put(image, "process", {"no_lane": 0, "ended": 1, **process})
@@ -137,20 +137,21 @@ def dead_image(uuid: bytes, begun: int, **process: int) -> bytes:
 
 
 def record_of(uuid: bytes, begun: int, *, reason: int = _reader.REMOVED_ROOM, **process: int) -> bytes:
-    """A record of such a segment, as the reader would append it."""
+    """Return the record of a removed segment, as the reader would append it."""
     with forge.segment_of(dead_image(uuid, begun, **process)) as segment:
         return segment.removed(reason)
 
 
 def takes_along(file: str, lost: bytes) -> None:
-    """Make a worker's segment claim the totals of a lost one."""
+    """Make a worker's segment claim that it continues a lost segment."""
     with (SHM / file).open("r+b", buffering=0) as opened:
         at = forge.place(os.pread(opened.fileno(), forge.PAGE, 0), "process") + forge.field("process", "took")[0]
         os.pwrite(opened.fileno(), lost[:8], at)
 
 
-# Runs with its own /dev/shm. `killed(n, spans)`: n workers with this number of spans, killed together; `comes()`: a
-# worker that records nothing; `seen()`: bytes free, bytes of segments, segments, records.
+# A program that runs with its own /dev/shm. `killed(n, spans)` starts n workers with this number of spans each and
+# kills them together. `comes()` starts a worker that records nothing. `seen()` returns the free bytes, the bytes of
+# segments, the segments and the records of removed segments.
 SMALL = """
 def killed(n, spans=1):
     ready, never, children = os.pipe(), os.pipe(), []

@@ -29,7 +29,7 @@ MOMENTS = [(0, 0), *((step, PROMPT - 1 + step) for step in range(1, STEPS))]
 
 
 class Seen(NamedTuple):
-    """The record of one run of an operator."""
+    """The fingerprint record of one run of an operator."""
 
     kernel: str
     layer: int
@@ -48,7 +48,7 @@ def seen(of: Reading) -> list[Seen]:
 
 
 def replicas(worker: Start, prefix: str, *programs: str) -> tuple[list[Any], list[list[Seen]]]:
-    """The reports of these programs, and their records."""
+    """Run these programs, and return their reports and records."""
     reported, processes = [], [worker(MODEL + program + "\npause()") for program in programs]
     for process in processes:
         reported.append(process.next_report())

@@ -1,4 +1,4 @@
-"""Rings that a test fills, correctly or wrongly; a second implementation of their totals."""
+"""Rings that a test fills with valid or invalid records, and a second implementation of their totals."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ SPAN, STEP, DEFER = _reader.KIND_SPAN, _reader.KIND_STEP, _reader.KIND_DEFER
 FINALIZE, MEASURED = _reader.KIND_FINALIZE, _reader.KIND_MEASURED
 Cursor = tuple[int, int, int, int, int]
 
-# The first tick of each bucket except the lowest: the least integer whose fourth power is at least 2^(20 + bucket).
+# The lowest number of ticks in each bucket except the lowest bucket: the least integer whose fourth power is at least
+# 2^(20 + bucket).
 _BUCKETS = np.array(
     [next(t for t in range(int(2 ** (5 + b / 4)) - 1, 2**63) if t**4 >= 2 ** (20 + b)) for b in range(1, 128)]
 )
 
 
 def spans(*values: dict[str, int], **common: int) -> dtypes.Array:
-    """Records of spans; each has one slot."""
+    """Return records of spans; each takes one slot."""
     return _records("span", values, {"kind": SPAN, "slots": 1} | common)
 
 
 def events(*values: dict[str, int], record: str = "defer", **common: int) -> dtypes.Array:
-    """Records of events; by default, starts of deferred work."""
+    """Return records of events; by default, starts of deferred work."""
     kind = {"defer": DEFER, "finalize": FINALIZE, "measured": MEASURED}[record]
     return _records(record, values, {"kind": kind, "slots": 1} | common)
 
@@ -49,7 +50,7 @@ def _records(record: str, values: tuple[dict[str, int], ...], common: dict[str, 
 
 @dataclass
 class Rings:
-    """A segment without a name; `heads`: of each lane's span ring and event ring, in slots."""
+    """A segment without a name; `heads` are the heads of each lane's span ring and event ring, in slots."""
 
     fd: int
     page: bytes
@@ -69,7 +70,7 @@ class Rings:
         os.pwrite(self.fd, pair, forge.place(self.page, "consumer", lane) + forge.field("consumer", ring)[0])
 
     def path(self, number: int, unit: int) -> None:
-        """Make a path that is a root."""
+        """Create a path at the root of the call tree."""
         os.pwrite(self.fd, struct.pack("<Q", 1 << 63 | unit << 56 | 0xFFFF), forge.place(self.page, "path", number))
 
     def line(self, lane: int) -> Any:
@@ -77,7 +78,7 @@ class Rings:
         return np.frombuffer(bytes_, dtypes.dtype("consumer"))[0]
 
     def write(self, lane: int, ring: str, records: dtypes.Array | bytes | bytearray) -> None:
-        """Store slots from the head on, wrapping around; overwrites old slots and moves no head."""
+        """Store slots from the head on, and wrap around; this overwrites old slots and does not move the head."""
         slot = self.heads.get((lane, ring), 0) % self.slots(ring)
         room = (self.slots(ring) - slot) * SLOT
         data = records.tobytes() if isinstance(records, np.ndarray) else records
@@ -105,7 +106,7 @@ class Rings:
 
 @contextmanager
 def rings(**counts: int) -> Iterator[Rings]:
-    """An empty segment with these counts."""
+    """Create an empty segment with these counts."""
     page = forge.empty(**({"lanes": 1, "span_slots": 16, "event_slots": 16} | counts))
     fd = os.memfd_create("rings")
     try:
@@ -117,7 +118,7 @@ def rings(**counts: int) -> Iterator[Rings]:
 
 
 def events_of(result: list[tuple[int, bytes | None, str | None]]) -> bytes:
-    """The events of the only drained segment; asserts that it was not refused."""
+    """Return the events of the only drained segment; assert that it was not refused."""
     if not result:
         return b""
     ((index, found, refused),) = result
@@ -127,14 +128,14 @@ def events_of(result: list[tuple[int, bytes | None, str | None]]) -> bytes:
 
 
 def refusal(drain: _reader.Drain) -> str:
-    """The reason why a pass refuses the segment."""
+    """Return the reason why a drain pass refuses the segment."""
     ((_, _, refused),) = _reader.drain([drain])[2]
     assert refused is not None
     return refused
 
 
 def folded(records: dtypes.Array) -> dtypes.Array:
-    """The summaries of spans by path, as their own thread would add them up."""
+    """Return the summaries of spans by path, as the thread that recorded them would add them up."""
     into = np.zeros(int(records["path"].max()) + 1 if len(records) else 0, dtypes.dtype("summary"))
     path, steps = records["path"], records["kind"] == STEP
     into["min"] = U64
@@ -156,7 +157,7 @@ def folded(records: dtypes.Array) -> dtypes.Array:
 
 
 def longest(records: dtypes.Array) -> list[tuple[int, int, int, int, int]]:
-    """Each path's longest span; the first one if several are equal."""
+    """Return the longest span of each path; of equal spans, the first."""
     found = []
     for path in np.unique(records["path"]):
         own = records[records["path"] == path]

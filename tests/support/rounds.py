@@ -1,4 +1,4 @@
-"""Workers that do a number of rounds, and whether the daemon counted each of them once."""
+"""Workers that do a number of rounds of work, to test that the daemon counts each round once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Document = dict[str, Any]
 
 STARTS = 10
 
-# A round is ten spans, and ten starts that a finalize closes. `rounds()` does the first one and prints the segment; it
-# ends with stdin.
+# A round is ten spans, and ten deferred starts that a finalize closes. `rounds()` does the first round and prints the
+# segment; it returns when stdin closes.
 ROUNDS = f"""
 b = brick.brick("b")
 def work():
@@ -36,7 +36,7 @@ def again(worker: Worker) -> None:
 
 
 def closed(daemon: Running, starts: int) -> Document:
-    """The status when exactly `starts` starts of deferred work have ended, each once."""
+    """Wait until exactly `starts` deferred starts have ended, each once; return the status."""
     status: Document = daemon.once(
         "/status?over=start", lambda answer: answer["ledger"]["deferred"]["bounded"] >= starts
     )
@@ -48,16 +48,16 @@ def closed(daemon: Running, starts: int) -> Document:
 
 
 def states(status: Document) -> dict[str, str]:
-    """The state of each worker."""
+    """Return the state of each worker."""
     return {each["name"]: each["state"] for each in status["workers"]}
 
 
 def logged(daemon: Running, kind: str) -> list[Document]:
-    """All events of a kind so far."""
+    """Return all events of a kind so far."""
     return [each for each in daemon.ask("/events")["events"] if each["kind"] == kind]
 
 
 def entry(daemon: Running, file: str) -> Document:
-    """The entry of a segment's worker."""
+    """Return the entry of a segment's worker in a document."""
     (found,) = [each for each in daemon.ask("/workers")["workers"] if each["segment"] == file]
     return dict(found)

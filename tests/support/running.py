@@ -1,4 +1,4 @@
-"""A daemon of the test: a real `brickd up`, queried over its socket, ended or killed."""
+"""Starts a real `brickd up` for a test, queries it over its socket, and ends or kills it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def until(so: Callable[[], T]) -> T:
-    """Wait until the result is true, and return it; other processes work in between."""
+    """Call a function until its result is true, and return it; other processes work between the calls."""
     while not (found := so()):
         time.sleep(_REST_SECONDS)
     return found
@@ -40,13 +40,13 @@ class Running:
         return self.process.pid
 
     def ask(self, target: str, body: bytes | None = None) -> Any:
-        """The document of its answer."""
+        """Return the document in the daemon's answer."""
         answer = ask(runtime().socket, f"/v1{target}", body)
         assert answer.status == 200, answer.body
         return answer.document
 
     def once(self, target: str, so: Callable[[Any], bool]) -> Any:
-        """The daemon's answer, once it satisfies `so`; the daemon works in between."""
+        """Query the daemon until the answer satisfies `so`, and return it; the daemon works between the queries."""
         (document,) = until(lambda: [found for found in [self.ask(target)] if so(found)])
         return document
 
@@ -61,7 +61,7 @@ class Running:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stop all threads of the daemon meanwhile."""
+        """Stop all threads of the daemon inside the `with` block."""
         self.process.send_signal(signal.SIGSTOP)
         try:
             until_stopped(self.pid)
@@ -75,7 +75,7 @@ class Running:
         self.process.wait()
 
     def end(self) -> str:
-        """Send SIGTERM; returns its output."""
+        """End the daemon with SIGTERM; return its output."""
         self.process.terminate()
         assert self.process.stderr is not None
         text = self.process.stderr.read().decode()
@@ -83,12 +83,12 @@ class Running:
         return text
 
 
-# Ignores signals like a script's background and nohup.
+# Ignores the signals that the background jobs of a script and programs under nohup ignore.
 IGNORING = ("sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh")
 
 
 def ignored(pid: int) -> set[int]:
-    """The signals that a process ignores."""
+    """Return the signals that a process ignores."""
     (line,) = (each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("SigIgn:"))
     mask = int(line.split()[1], 16)
     return {number + 1 for number in range(64) if mask >> number & 1}
@@ -99,14 +99,14 @@ UP = (*BRICKD, "up")
 
 
 def going(*arguments: str, under: Sequence[str] = (), **environment: str) -> Process:
-    """Start a verb that keeps running; `under`: the start of its command; empty: fork it."""
+    """Start a verb that keeps running. `under` is the beginning of its command; if it is empty, the verb is forked."""
     if not under:
         return forking_parent().start(arguments, os.environ | environment)
     return _command([*under, *BRICKD, *arguments], environment)
 
 
 def up(before: Sequence[str] = (), command: Sequence[str] = UP, **environment: str) -> Process:
-    """Start `brickd up` like `going`; `before`: the beginning of its command line."""
+    """Start `brickd up` with `going`; `before` is the beginning of its command line."""
     if command is UP:
         return going("up", under=before, **environment)
     return _command([*before, *command], environment)
@@ -117,7 +117,7 @@ def _command(command: Sequence[str], environment: dict[str, str]) -> Process:
 
 
 def refused(before: Sequence[str] = (), **environment: str) -> str:
-    """Start a daemon that must fail; returns its message."""
+    """Start a daemon that must fail, and return its message."""
     with up(before, **environment) as process:
         assert process.stderr is not None
         text = process.stderr.read().decode()
@@ -128,7 +128,7 @@ def refused(before: Sequence[str] = (), **environment: str) -> str:
 
 @contextmanager
 def running(before: Sequence[str] = (), command: Sequence[str] = UP, **environment: str) -> Iterator[Running]:
-    """A daemon that answers; it is killed at the end if it still runs."""
+    """Yield a daemon that answers, and kill it at the end if it still runs."""
     with up(before, command, **environment) as process:
         try:
             assert process.stdout is not None

@@ -1,7 +1,7 @@
-"""Directories and prefixes of the tests only: no process sees or changes the user's.
+"""Gives the tests their own directories and prefixes, so that no test sees or changes the user's data.
 
-Owns: the environment of a test, and of what several tests share. Must not know: what a test does. Invariant: no prefix
-begins with the default one: the user's daemon would drain the workers of the tests.
+Owns: the environment of a test, and of processes that several tests share. Must not know: what a test does. Invariant:
+no prefix of a test begins with the default prefix, because the user's daemon would drain the workers of the tests.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import pytest
 
 SHM = Path("/dev/shm")
 PREFIX = "test-brickd-"
-# The variables of the default places, without brickd's own variables. HOME stays, because the toolchains of some tests
-# are in the user's home; XDG_STATE_HOME takes precedence over it.
+# The variables from which brickd derives its default directories. HOME stays, because the compilers of some tests are
+# in the user's home; XDG_STATE_HOME takes precedence over HOME.
 _DEFAULTS = ("XDG_RUNTIME_DIR", "XDG_STATE_HOME")
 
 
 def places() -> dict[str, str]:
-    """The variables that name places, or change what brickd does."""
+    """Return the variables that name directories or prefixes, or that change what brickd does."""
     return {name: value for name, value in os.environ.items() if name.startswith("BRICKD") or name in _DEFAULTS}
 
 
@@ -41,7 +41,7 @@ def within(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def started_in(prefix: str) -> Iterator[int]:
-    """The processes whose environment has this prefix, or one that begins with it."""
+    """Return the processes whose environment has this prefix, or a prefix that begins with it."""
     entry = b"\0BRICKD_SHM_PREFIX=" + prefix.encode()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -51,26 +51,28 @@ def started_in(prefix: str) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A prefix, its directory, and the state in which it was made."""
+    """A prefix, its directory, and the original state of the directory."""
 
     prefix: str
     folder: Path
     made: tuple[object, ...]
 
 
-# Most tests leave their places unchanged: these are used again. Making and removing them takes longer than such a test.
+# Most tests leave their directories unchanged. These directories are used again, because making and removing them takes
+# longer than such a test.
 _unused: list[_Place] = []
 
 
 def _state(folder: Path) -> tuple[object, ...]:
-    """A value that changes with the directories and their content."""
+    """Return a value that changes if the directories or their contents change."""
     found = [(each, os.stat(each)) for each in (folder, folder / "run")]
     return tuple((s.st_ino, s.st_mode, s.st_uid, s.st_gid, s.st_ctime_ns, *os.listdir(path)) for path, s in found)
 
 
 def _new_place() -> _Place:
-    folder = Path(tempfile.mkdtemp(prefix="brickd-"))  # short: a socket's path has 107 bytes
-    folder.chmod(0o711)  # another user may get into the runtime directory, and see nothing else
+    # a short name, because the path of a socket has at most 107 bytes
+    folder = Path(tempfile.mkdtemp(prefix="brickd-"))
+    folder.chmod(0o711)  # another user may enter the runtime directory by its name, but list nothing
     (folder / "run").mkdir(0o700)
     return _Place(f"{PREFIX}{uuid.uuid4().hex[:8]}-", folder, _state(folder))
 
@@ -83,14 +85,14 @@ def _remove(place: _Place, segments: list[str]) -> None:
 
 
 def remove_unused() -> None:
-    """Remove everything; the last action of this process."""
+    """Remove all unused directories; this is the last action of the process."""
     while _unused:
         _remove(_unused.pop(), [])
 
 
 @contextmanager
 def apart() -> Iterator[str]:
-    """A prefix and directories that nothing else uses; removed at the end."""
+    """Yield a prefix and directories that no other test uses, and remove them at the end."""
     place = _unused.pop() if _unused else _new_place()
     prefix, folder, run = place.prefix, place.folder, place.folder / "run"
     variables = {
@@ -104,7 +106,8 @@ def apart() -> Iterator[str]:
         with within(variables):
             yield prefix
     except BaseException:
-        place = _Place(prefix, folder, ())  # processes of the failed test may still run
+        # do not use the directories of a failed test again: its processes may still run
+        place = _Place(prefix, folder, ())
         raise
     finally:
         segments = [name for name in os.listdir(SHM) if name.startswith(prefix)]

@@ -1,4 +1,4 @@
-"""The API over this machine's workers, served in a thread, and valid and hostile clients."""
+"""Serves the API in a thread of the test, with this machine's workers; also has valid and hostile clients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OFF, _SPANS = 1, 2
 
 
 class Orders:
-    """Executes orders immediately, on shared memory."""
+    """Executes control requests immediately, on shared memory."""
 
     def __init__(self) -> None:
         self.thresholds = Thresholds()
@@ -74,7 +74,7 @@ class Orders:
 
 
 class Daemon(SharedMemory):
-    """A daemon as the API sees it, without a loop: it executes settings at once."""
+    """A daemon without a loop, as the API sees it: it executes settings at once."""
 
     source: Source = "daemon"
 
@@ -122,7 +122,7 @@ class Daemon(SharedMemory):
 def serving(
     path: Path, limits: Limits | None = None, *, group: int | None = None, kind: type[Daemon] = Daemon
 ) -> Iterator[Daemon]:
-    """A daemon that answers at the path."""
+    """Yield a daemon that answers at the path."""
     daemon = kind()
     daemon.server = Server(daemon, lambda: Listener(path, group=group), limits or Limits())
     daemon.thread = threading.Thread(target=lambda: asyncio.run(daemon.server.serve()))
@@ -144,28 +144,29 @@ class Answer(NamedTuple):
 
 
 def connected(path: Path) -> socket.socket:
-    """A client that has sent nothing yet."""
+    """Return a client that has sent nothing yet."""
     client = socket.socket(socket.AF_UNIX)
-    client.connect(os.fspath(path))  # no time-out: with one, connect does not wait to be accepted
+    # connect without a time-out, because with a time-out it would not wait until it is accepted
+    client.connect(os.fspath(path))
     client.settimeout(30)
     return client
 
 
 def request(target: str, body: bytes | None = None, *headers: str) -> bytes:
-    """A request as curl would send it."""
+    """Return a request as curl would send it."""
     lines = [f"{'GET' if body is None else 'POST'} {target} HTTP/1.1", "Host: brickd", *headers]
     lines += [] if body is None else [f"Content-Length: {len(body)}"]
     return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + (body or b"")
 
 
 def rest(client: socket.socket) -> bytes:
-    """Everything received until the other end closes."""
+    """Return everything that is received until the other end closes."""
     pieces = []
     try:
         while piece := client.recv(1 << 16):
             pieces.append(piece)
     except ConnectionResetError:
-        pass  # closed with some of our data unread: also an end
+        pass  # the other end closed before it read all of our data
     return b"".join(pieces)
 
 
@@ -186,9 +187,9 @@ def ask(path: Path, target: str, body: bytes | None = None, *headers: str) -> An
 
 @contextmanager
 def following(path: Path, target: str) -> Iterator[Iterator[tuple[str, Any]]]:
-    """A stream: the name and the document of each event."""
+    """Yield the name and the document of each event of a stream."""
     with connected(path) as client, client.makefile("rb") as file:
-        # HTTP/1.0: the answer is not sent in chunks.
+        # With HTTP/1.0, the server does not send the answer in chunks.
         client.sendall(request(target).replace(b"HTTP/1.1", b"HTTP/1.0"))
         assert b"200" in file.readline()
         while file.readline().strip():
@@ -206,14 +207,14 @@ def _events(lines: Iterable[bytes]) -> Iterator[tuple[str, Any]]:
             yield name, json.loads(value)
 
 
-# Keys whose values change between two looks at stopped workers, or depend on the reader.
+# Keys whose values change between two readings of stopped workers, or depend on the reader.
 _TIMED = {"source", "daemon", "words", "spread", "percent", "worst_worker", "cpu_percent", "rss_bytes", "seen"} | {
     "elements_per_second_in_brick", "flops_per_second_in_brick",
 }  # fmt: skip
 
 
 def still(document: Any) -> Any:
-    """A document without the values that change over time."""
+    """Return a document without the values that change over time."""
     if isinstance(document, dict):
         return {key: still(value) for key, value in document.items() if key not in _TIMED and not key.endswith("_ns")}
     if isinstance(document, str):

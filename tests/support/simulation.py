@@ -1,10 +1,10 @@
-"""A world in which everything that can fail does, in an order that a seed decides.
+"""Simulates writers and a daemon that fail in every possible way, in an order that a seed decides.
 
-Writers follow the format store by store, in files in /dev/shm with locks of their own; the daemon is brickd's own loop,
-reader and checkpoint. Each of its effects goes through `Faults`: there writers continue meanwhile, writes tear, disks
-are full, and daemons die. The same seed gives the same run.
+Each writer makes the stores of the format one at a time, in a file in /dev/shm with its own lock. The daemon is
+brickd's real loop, reader and checkpoint. Each effect of the daemon goes through `Faults`: there, writers continue,
+writes are cut short, disks are full, and daemons die. The same seed gives the same run.
 
-A writer follows brick_shm.h (tests/writer/test_lane_machine.py checks the agent against the same).
+A writer follows brick_shm.h (tests/writer/test_lane_machine.py checks the agent against the same rules).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ LANES, SLOTS, PATHS = 2, 8, 64
 _OFD_SETLK = 37
 _FLOCK = struct.Struct("@hhqqi4x")
 _EVENT = struct.Struct("<IHH6Q")
-_DEFERRED, _SPAN = 1, 2  # paths
+_DEFERRED, _SPAN = 1, 2  # the paths of deferred work and of spans
 DURATION = 77
 
 
-# (index, lane) of the structs of each kind, for the lanes in their order.
+# For each kind of struct, the index and the lane of the structs of each lane.
 _PLACES: dict[str, list[tuple[int, int]]] = {
     "consumer": [(lane, 0) for lane in range(LANES)],
     "lane": [(lane, 0) for lane in range(LANES)],
@@ -61,7 +61,7 @@ _PLACES: dict[str, list[tuple[int, int]]] = {
 
 
 def blank(uuid: bytes) -> bytearray:
-    """A segment without records."""
+    """Return a segment without records."""
     header = forge.golden("1.1")[: forge.PAGE]
     image = bytearray(header)
     counts = {"lanes": LANES, "paths": PATHS, "names": 64, "sites": 1, "span_slots": SLOTS, "event_slots": SLOTS}
@@ -96,13 +96,13 @@ class Writer:
     """A worker.
 
     Attributes:
-        history: its readable records, in the order in which they became readable.
-        dropped: events without room, by kind.
+        history: the readable records, in the order in which they became readable.
+        dropped: the events that had no room, by kind.
     """
 
     def __init__(self, prefix: str, number: int, now: Callable[[], int], *, slow: bool) -> None:
         self.uuid = number.to_bytes(2, "little").ljust(16, b"\x07")
-        self.file = self.first = f"{prefix}{number:04}"  # first: the process's first segment
+        self.file = self.first = f"{prefix}{number:04}"  # `first` is the first segment of the process
         self.now = now
         image = blank(self.uuid)
         self._at = {
@@ -113,7 +113,7 @@ class Writer:
         ]
         self._process = forge.place(image, "process")
         self.fd = os.open(SHM / self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        # A lock of the open file, not of the process: writers and daemon are one process here.
+        # The lock belongs to the open file, not to the process, because writers and daemon share one process here.
         fcntl.fcntl(self.fd, _OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
         magic, image[:8] = bytes(image[:8]), bytes(8)
         os.write(self.fd, image)
@@ -123,21 +123,21 @@ class Writer:
         self.history = History()
         self.dropped: dict[int, int] = {}
         self.spans = 0
-        self.known: set[int] = set()  # ids that the host has and has not returned with a measurement
+        self.known: set[int] = set()  # deferred ids for which the host has not given a measurement yet
         self.steps: list[Iterator[None]] = []
-        self.alone: int | None = None  # the thread with unpublished ticks, for which the others wait
+        self.alone: int | None = None  # the thread whose ticks are not published yet; the other threads wait for it
         self.slow = slow
         self.alive, self.leaving, self.ended = True, False, False
         self.removed = False  # whether another process removed the segment
         self.reaped = False  # whether the segment was removed after a record of it
         self.copied = False  # whether the segment was copied
-        self.goes_on: Writer | None = None  # in another segment
-        # After a removal the loss of the daemon that had the segment open may be unknown.
+        self.goes_on: Writer | None = None  # the writer of the segment in which this process continues
+        # If the segment was removed, it may be unknown what the daemon that had it open has lost.
         self.uncertain = self.vanished = False
         for lane in range(LANES):
             self._store("lane", lane, "opened", 1)
 
-    # ---- one store at a time
+    # ---- stores, one at a time
 
     def _store(self, record: str, lane: int, name: str, value: int, index: int = 0) -> None:
         offset, code, _ = forge.field(record, name)
@@ -174,7 +174,7 @@ class Writer:
         self._store("lane", number, "event_records", lane.head)
         yield
         os.pwrite(self.fd, struct.pack("<Q", lane.attempts), at)
-        then()  # published from here on, even if its writer dies before it moves the head
+        then()  # from here on, the record is readable, even if its writer dies before it moves the head
         yield
         self._store("lane", number, "event_head", lane.head)
         self.alone = None
@@ -214,7 +214,7 @@ class Writer:
         )
 
     def measured(self, number: int, ns: int) -> Iterator[None]:
-        """Measure the youngest start that no sync has closed and no measurement has ended."""
+        """Measure the youngest deferred start that is neither finalized nor measured yet."""
         for ticks, stream, id in reversed(self.history.starts):
             if not self.history.closes(ticks, stream) and id in self.known:
                 self.known.discard(id)
@@ -261,10 +261,10 @@ class Writer:
         lane.span_head += 1
         self._store("lane", number, "span_head", lane.span_head)
 
-    # ---- its life
+    # ---- the life of a worker
 
     def act(self, chance: random.Random) -> None:
-        """Do one store of one of its threads."""
+        """Do the next store of one of the worker's threads."""
         if not self.alive or self.leaving:
             return
         while len(self.steps) < LANES:
@@ -294,14 +294,15 @@ class Writer:
         self.steps = []
 
     def end(self) -> None:
-        """End cleanly while a consumer watches."""
+        """End cleanly while a consumer is attached."""
         self.finish()
         os.pwrite(self.fd, struct.pack("<Q", 1), self._process + forge.later("process", "ended"))
         self.ended = True
         self.die()
 
     def leave(self, prefix: str, consumed: Callable[[], bool]) -> Generator[None, None, None]:
-        """End cleanly step by step, with a kill possible at each: a segment or a record stays."""
+        """End cleanly in steps, after each of which the worker may be killed: the segment or a record of it must
+        stay."""
         self.finish()
         os.pwrite(self.fd, struct.pack("<Q", 1), self._process + forge.later("process", "ended"))
         self.leaving = self.ended = True
@@ -322,19 +323,19 @@ class Writer:
             self.die()
 
     def unlink(self) -> None:
-        """Remove its segment, which has a record."""
+        """Remove the worker's segment after a record of it was written."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(SHM / self.file)
             self.reaped = True
 
     @property
     def recorded(self) -> bool:
-        """Whether there is anything to count."""
+        """Return whether the worker has recorded anything."""
         return any(lane.begun or lane.attempts for lane in self.lanes)
 
     @property
     def heir(self) -> Writer:
-        """The segment where it continued last."""
+        """Return the last segment in which this process continued."""
         return self if self.goes_on is None else self.goes_on.heir
 
     @property
@@ -342,7 +343,7 @@ class Writer:
         return sum(lane.begun for lane in self.lanes)
 
     def take_over(self, lost: Writer) -> None:
-        """Become the process that lost its segment: its totals move here, its rings restart."""
+        """Continue the process that lost its segment: take over its totals, and begin with empty rings."""
         os.pwrite(self.fd, lost.uuid[:8], self._process + forge.later("process", "took"))
         self.history, self.known, self.dropped, self.spans = lost.history, lost.known, lost.dropped, lost.spans
         for number, (mine, its) in enumerate(zip(self.lanes, lost.lanes, strict=True)):
@@ -360,7 +361,7 @@ class Writer:
 
 
 def append(prefix: str, fd: int) -> bool:
-    """Append a record of a segment."""
+    """Append a record of a removed segment."""
     return _reader.append_removed(prefix, _reader.SegmentCopier(fd).removed(_reader.REMOVED_ROOM, 0))
 
 
@@ -368,12 +369,12 @@ def append(prefix: str, fd: int) -> bool:
 
 
 class Killed(BaseException):
-    """SIGKILL: the daemon stops at once."""
+    """Raised in place of SIGKILL: the daemon stops at once."""
 
 
 @dataclass
 class Faults:
-    """The faults of each effect of the daemon."""
+    """Decides which fault happens at each effect of the daemon."""
 
     chance: random.Random
     meanwhile: Callable[[], None]
@@ -385,7 +386,7 @@ class Faults:
     effects: list[str] = field(default_factory=list)
 
     def meet(self, effect: str) -> None:
-        """Let something happen before an effect."""
+        """Let other processes act, or a fault happen, before an effect."""
         self.effects.append(effect)
         self.meanwhile()
         if self.chance.random() < self.kill:
@@ -396,7 +397,7 @@ class Faults:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), effect)
 
     def some(self, data: bytes) -> int:
-        """How many of the bytes are written; the number of draws does not depend on their length."""
+        """Return how many of the bytes are written; the number of random draws does not depend on their length."""
         return int(self.chance.random() * (len(data) + 1))
 
     def write_all(self, writes: list[tuple[int, int, bytes]]) -> dict[int, int]:
@@ -438,7 +439,7 @@ class _Os:
         os.replace(draft, path)
 
     def ftruncate(self, fd: int, size: int) -> None:
-        for _ in range(5):  # several steps at once: this is rare, and events in between would be lost
+        for _ in range(5):  # removals are rare, so do several steps at once to bring them to an end
             self._faults.meet("ftruncate")
         os.ftruncate(fd, size)
 
@@ -482,11 +483,12 @@ class World:
     seen: dict[str, int] = field(default_factory=dict)  # the number of spans by uuid
     removing: list[Generator[None, None, None]] = field(
         default_factory=list
-    )  # another process acts between any two steps
+    )  # another process may act between any two steps
     names: dict[str, str] = field(default_factory=dict)
-    copies: set[str] = field(default_factory=set)  # names of files that are copies
+    copies: set[str] = field(default_factory=set)  # the names of files that are copies of segments
     copies_drained: set[str] = field(default_factory=set)
-    # Details that daemons folded, by worker: lost ones since their last checkpoint, and those of the present daemon.
+    # The details that daemons have folded, by worker: the number lost after the last checkpoint of a dead daemon, and
+    # the number of the present daemon.
     folded: Counter[str] = field(default_factory=Counter)
     folding: dict[str, int] = field(default_factory=dict)
 
@@ -497,7 +499,8 @@ class World:
         self.patch.setattr(segment_files, "posix_ipc", _PosixIpc(self.faults))
         self.patch.setattr(removed_file, "os", _Os(self.faults))
         self.patch.setattr(_reader, "write_all", self.faults.write_all)
-        self.patch.setattr(worker_survey, "_WATCH_SECONDS", 0.0)  # no process here records without a lock
+        # no wait is needed, because no process here records without a lock
+        self.patch.setattr(worker_survey, "_WATCH_SECONDS", 0.0)
 
     def ticks(self) -> int:
         """The writers' clock."""
@@ -514,7 +517,7 @@ class World:
             self.look()
 
     def look(self) -> None:
-        """Read next to the loop, if it allows that."""
+        """Read the workers while the daemon runs, if its loop allows that."""
         if self.daemon is None:
             self.look_alone()
             return
@@ -530,14 +533,14 @@ class World:
             roster.reading.release()
 
     def look_alone(self) -> None:
-        """Read without a daemon."""
+        """Read the workers without a daemon."""
         with contextlib.suppress(CheckpointRefused):
             memory = checkpoint.load(self.path) or Memory(self.prefix)
             self.looks += 1
             judge_look(self, survey(self.prefix, memory.background()), names=False)
 
     def start(self) -> None:
-        """Start a daemon from the last one's checkpoint."""
+        """Start a daemon from the checkpoint of the last daemon."""
         if self.path.exists() and self.chance.random() < self.damage:
             content = bytearray(self.path.read_bytes() or b"\0")
             content[int(self.chance.random() * len(content))] ^= 1 << self.chance.randrange(8)
@@ -560,7 +563,7 @@ class World:
         self.logged.append((kind, worker or "", text))
 
     def survey(self) -> Survey:
-        """All workers, as the present daemon shows them."""
+        """Return all workers as the present daemon shows them."""
         assert self.daemon is not None
         return survey(self.prefix, self.daemon.memory.background(), self.daemon.roster.held())
 
@@ -574,18 +577,18 @@ class World:
                 if writer.removed and self.has(writer):
                     self._unsure(writer)
         self.daemon = None
-        self.names.clear()  # the names of its last second were not saved
+        self.names.clear()  # the names given in the daemon's last second were not saved
         self.folded.update(self.folding)
         self.folding = {}
 
     def now_folding(self, uuid: str) -> int:
-        """The totals that the present daemon has folded, of a present or remembered worker."""
+        """Return the totals that the present daemon has folded for a worker that it drains or remembers."""
         assert self.daemon is not None
         here = {each.uuid: each.drain.spans for each in self.daemon.roster.attached.values()}
         return here.get(uuid, self.folding.get(uuid, 0))
 
     def tick(self, seconds: float) -> None:
-        """Let the daemon do a tick, or start one; it may die in the tick."""
+        """Let the daemon do a tick, or start a daemon; it may die in the tick."""
         self.now_ns += int(seconds * SECOND)
         try:
             if self.daemon is None:
@@ -610,11 +613,11 @@ class World:
             self._unsure(writer)
 
     def has(self, writer: Writer) -> bool:
-        """Whether the present daemon drains this worker's segment, and not a copy of it."""
+        """Return whether the present daemon drains this worker's own segment instead of a copy."""
         return self._has_open(writer.identifier)
 
     def _note_copies(self) -> None:
-        """Note which copies the daemon takes for a worker's own file."""
+        """Note the copies that the daemon drains in place of a worker's own file."""
         assert self.daemon is not None
         self.copies_drained |= self.copies.intersection(
             each.segment.name for each in self.daemon.roster.attached.values()
@@ -625,11 +628,13 @@ class World:
         return any(each.segment.identifier == identifier for each in attached)
 
     def _missed(self, writer: Writer) -> bool:
-        """Whether the daemon has not seen the segment yet: of three segments in a tick it misses the second."""
+        """Return whether the daemon has not found the segment yet: of three new segments in a tick, it misses the
+        second.
+        """
         return self.daemon is not None and not self.has(writer) and not writer.vanished
 
     def reopen(self, lost: Writer) -> None:
-        """Let the worker notice the removal of its segment, and continue in another one."""
+        """Let the worker notice that its segment was removed, and continue in another segment."""
         if self._missed(lost):
             return
         lost.finish()
@@ -642,7 +647,7 @@ class World:
         self.removing.append(writer.leave(self.prefix, lambda: self.has(writer)))
 
     def reap(self, writer: Writer) -> None:
-        """Let a new worker find a dead one without a consumer, and remove its segment."""
+        """Let a new worker find the segment of a dead worker without a consumer, and remove it."""
         self.removing.append(self._reap(writer))
 
     def _reap(self, writer: Writer) -> Generator[None, None, None]:
@@ -674,7 +679,7 @@ class World:
             writer.uncertain = True
 
     def run(self, steps: int) -> None:
-        """Let `steps` things happen, in the order of the seed."""
+        """Let `steps` actions happen, in the order that the seed decides."""
         chance = self.chance
         for _ in range(steps):
             self._remove_some()
@@ -700,7 +705,7 @@ class World:
                 self.tick(chance.choice((0.001, 0.02, 1.0, 1.0, 6.0)))
 
     def _remove_some(self) -> None:
-        """Remove segments with a record: a worker ends, or another one removes those of the dead."""
+        """Remove segments with a record: a worker ends, or a worker removes the segments of dead workers."""
         alive = [each for each in self.writers if each.alive and not each.leaving]
         if alive and self.chance.random() < 0.02:
             self.leave(self.chance.choice(alive))
@@ -716,8 +721,9 @@ class World:
             self.look()
 
     def copy(self) -> None:
-        """Copy a segment; the copy's name sorts before or after it. No worker lives in the copy."""
-        # Not a segment that is removed without a record: its copy would be the only count of its spans.
+        """Copy a segment; the name of the copy sorts before or after the original. No worker holds a lock on the
+        copy."""
+        # Never copy a segment that is removed without a record: the copy would be the only count of its spans.
         there = [each for each in self.writers if not each.removed and (SHM / each.file).exists()]
         if not there:
             return
@@ -757,20 +763,20 @@ class World:
             (SHM / name).unlink(missing_ok=True)
 
     def _live_shortly(self, writer: Writer) -> None:
-        """Let a worker live and die before any daemon looks."""
+        """Let a worker live and die before any daemon finds it."""
         for _ in range(self.chance.randint(0, 20)):
             writer.act(self.chance)
         writer.die() if self.chance.random() < 0.5 else self.leave(writer)
 
     def _dead(self) -> list[Writer]:
-        """The workers that a new worker would find dead."""
+        """Return the workers that a new worker would find dead."""
         return [each for each in self.writers if not each.alive and not self.has(each) and (SHM / each.file).exists()]
 
     def settle(self) -> None:
         """Stop all faults, and let all live workers come to rest."""
         self.faults.kill = self.faults.tear = self.faults.full = self.faults.refuse = self.damage = 0.0
         for each in self.removing:
-            each.close()  # killed at this point
+            each.close()  # the worker that is ending is killed at this point
         self.removing.clear()
         for writer in self.writers:
             if writer.alive:
@@ -789,7 +795,7 @@ class World:
 
 
 def judge_look(world: World, found: Survey, *, names: bool = True) -> None:
-    """Check a look: each worker once, with no more than it did and no less than before."""
+    """Check a reading: it has each worker once, with no more spans than the worker began and no fewer than before."""
     uuids = [each.reading.uuid for each in found.workers]
     assert len(uuids) == len(set(uuids))
     by_uuid = {each.uuid.hex(): each for each in world.writers}
@@ -798,13 +804,15 @@ def judge_look(world: World, found: Survey, *, names: bool = True) -> None:
         writer = by_uuid[each.reading.uuid]
         assert each.ledger.spans["summarized"] <= writer.spans
         assert each.reading.deferred.get("started", 0) <= len(writer.history.starts)
-        # If a copy is given up for the worker's own file, the name of its process in the earlier segment is lost.
+        # If the daemon drops a copy in favour of the worker's own file, the worker loses the name from its earlier
+        # segment.
         sure = not (writer.uncertain or world.damaged or writer.copied)
         if names and each.reading.alive and sure and world.has(writer):
             assert world.names.setdefault(writer.first, each.name) == each.name, "the live worker keeps the name"
     for uuid, begun in list(spans.items()):
         heir = by_uuid[uuid].heir.uuid.hex()
-        if heir not in uuids:  # removed: the spans shown for the segment that it lost are not counted for it
+        # the worker was removed, so the spans that were shown for its lost segment do not count for it
+        if heir not in uuids:
             spans[heir] = spans.get(heir, 0) + begun
     for removed in found.removed:
         spans[removed.uuid] = spans.get(removed.uuid, 0) + removed.counts.spans

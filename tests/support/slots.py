@@ -1,4 +1,4 @@
-"""Made-up slots of time: workers with given mean times, and noise by a seed."""
+"""Made-up slots of time: workers with given mean times, and random noise from a seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECOND = 1_000_000_000
 LENGTH_NS = 10 * SECOND
 BEGAN_NS = 1_700_000_000 * SECOND
 
-# A worker's mean time in a brick in a slot, by the worker's number and the slot's.
+# Returns the mean time of a brick, from the number of the worker and the number of the slot.
 Mean = Callable[[int, int], float]
 
 
@@ -47,11 +47,11 @@ class Fleet:
     service: str = "api"
 
     def lives(self) -> dict[str, Life]:
-        """All workers, alive."""
+        """Return all workers, as live workers."""
         return {f"{self.service}/{n}": Life(self.service, f"uuid {n}") for n in range(self.workers)}
 
     def looks(self, slots: int, seed: int) -> list[SlotLook]:
-        """Compared slots."""
+        """Compare a number of slots."""
         noise = random.Random(seed).gauss
         return [look(self.slot(number, noise), self.lives()) for number in range(slots)]
 
@@ -70,10 +70,10 @@ class Fleet:
 
 
 def slow(worker: int, percent: float, slots: Sequence[int] = range(1000)) -> Mean:
-    """One worker that is slower by a percentage in some slots."""
+    """Return the times of a service in which one worker is slower by a percentage in some slots."""
     return lambda each, slot: 1 + percent / 100 * (each == worker and slot in slots)
 
 
 def with_(name: str, made: Made) -> dict[str, Made]:
-    """The usual bricks, with one of them changed."""
+    """Return the usual bricks, with one brick changed."""
     return {**BRICKS, name: made}

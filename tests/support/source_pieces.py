@@ -22,7 +22,7 @@ def fnv1a(text: bytes) -> int:
 
 
 def part(hash_: int, which: int, text: bytes) -> list[Piece]:
-    """The pieces of a name, a path or a text."""
+    """Return the pieces of a name, a path or a text."""
     return [
         (hash_, which << 30 | at // PIECE, text[at : at + PIECE].ljust(PIECE, b"\0"))
         for at in range(0, len(text), PIECE)
@@ -30,12 +30,12 @@ def part(hash_: int, which: int, text: bytes) -> list[Piece]:
 
 
 def end(hash_: int, name: int, path: int, text: int) -> Piece:
-    """The piece with the lengths of the three parts."""
+    """Return the last piece, which has the lengths of the three parts."""
     return hash_, END << 30, struct.pack("<3Q", name, path, text).ljust(PIECE, b"\0")
 
 
 def all_pieces(text: bytes, name: bytes = b"", path: bytes = b"", hash_: int | None = None) -> list[Piece]:
-    """All pieces of a source, with its hash or with the claimed one."""
+    """Return all pieces of a source, with its own hash or with another claimed hash."""
     known = fnv1a(text) if hash_ is None else hash_
     return [
         *part(known, NAME, name),
@@ -46,18 +46,18 @@ def all_pieces(text: bytes, name: bytes = b"", path: bytes = b"", hash_: int | N
 
 
 def record(piece: Piece, sequence: int = 1) -> bytes:
-    """The record of a piece in a ring."""
+    """Return the record of a piece, as it is in a ring."""
     hash_, number, text = piece
     return struct.pack("<QIHHQ", sequence, number, 1, 7, hash_) + text
 
 
 def texts(of: Sources) -> dict[int, bytes]:
-    """All texts that the store returns, by hash."""
+    """Return all texts in the store, by hash."""
     found = {hash_: of.read(hash_) for hash_ in of.heads()}
     return {hash_: source.text for hash_, source in found.items() if source is not None}
 
 
 def take_each(sources: Sources, sender: str, pieces: Iterable[Piece]) -> None:
-    """Add the pieces one by one, each in a call of its own."""
+    """Add the pieces one by one, each in its own call."""
     for piece in pieces:
         sources.take(sender, [piece])

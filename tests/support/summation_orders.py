@@ -1,4 +1,4 @@
-"""The results of equal work, added up in several orders, and wrong results."""
+"""Results of equal work that were added up in different orders, and wrong results."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from checked_record import CheckedRecord, Tensor
 FLOAT16, BFLOAT16, INT32 = 10, 11, 3
 _PLACES = np.arange(16)
 
-# The kinds of results of one content: in the usual order, in two other orders, in the first two orders with one flipped
-# bit, and with one element far off.
+# The results that a worker may have for one input: in the usual order of additions, in two other orders, in the first
+# two orders with one flipped bit, and with one element far off.
 USUAL, OTHER, THIRD, BIT, OTHER_BIT, FAR = range(6)
 
 
 def tensor(content: int, what: int, **values: int) -> Tensor:
-    """An output: two orders differ by 1e-7 everywhere, a flipped bit in one element only."""
+    """Return an output: two orders differ by 1e-7 in all elements, a flipped bit differs only in one."""
     order = {USUAL: 0, BIT: 0, OTHER: 1, OTHER_BIT: 1, THIRD: 2, FAR: 0}[what]
     sketch = 0.2e-7 * order * (1 + (_PLACES * (content + 1)) % 3)
     if what in (BIT, OTHER_BIT):
@@ -27,7 +27,7 @@ def tensor(content: int, what: int, **values: int) -> Tensor:
 
 
 def records_of(what: Mapping[int, int], *, site: int = 1, params: int = 0, **values: int) -> list[CheckedRecord]:
-    """The record of each content, by its kind of result."""
+    """Return the record for each input, by its kind of result."""
     return [
         CheckedRecord(
             tensor(content, each, **values), (Tensor(1000 + content),), site=site, params=params, ticks=content
@@ -37,5 +37,5 @@ def records_of(what: Mapping[int, int], *, site: int = 1, params: int = 0, **val
 
 
 def always(what: int, contents: int = 5, **but: int) -> dict[int, int]:
-    """The same result for each content, except some: `c3=FAR`."""
+    """Return the same kind of result for each input, with exceptions such as `c3=FAR`."""
     return dict.fromkeys(range(contents), what) | {int(name[1:]): each for name, each in but.items()}

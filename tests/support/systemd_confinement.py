@@ -1,7 +1,8 @@
-"""A command confined like a systemd unit, by the restrictions in the unit's text.
+"""Confines a command as systemd would, by the settings in the text of a unit.
 
-As a program it confines itself and becomes the command. Needs root, libseccomp and systemd-analyze. Every setting is
-either applied here or listed in ELSEWHERE: an unknown one is an error, so none is skipped by mistake.
+Started as a program, this module confines itself and becomes the command. It needs root, libseccomp and
+systemd-analyze. Every setting is either applied here or listed in ELSEWHERE. An unknown setting is an error, so that
+none is skipped by mistake.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from isolation import BIND, NEWNET, NEWNS, NEWUTS, NODEV, NOEXEC, NOSUID, RDONLY
 
 Settings = dict[str, list[str]]
 
-# Settings of the manager, and settings that no test would notice.
+# Settings that only systemd's manager can apply, and settings that no test would notice.
 ELSEWHERE = {
     *("Type", "NotifyAccess", "WatchdogSec", "Restart", "RestartSec", "RemoveIPC", "KeyringMode", "ExecStart"),
     *("RuntimeDirectoryMode", "RuntimeDirectoryPreserve"),
@@ -33,7 +34,7 @@ ELSEWHERE = {
 
 
 def read(text: str, instance: str) -> Settings:
-    """The section [Service] of a unit: the values of each setting, in order."""
+    """Return the values of each setting in the section [Service] of a unit, in order."""
     settings: Settings = {}
     section = ""
     for line in text.splitlines():
@@ -46,7 +47,9 @@ def read(text: str, instance: str) -> Settings:
 
 
 def command(settings: Settings, runtime: Path, instead: Sequence[str] = ()) -> list[str]:
-    """The command line of the unit or another one; `runtime` becomes its runtime directory."""
+    """Return a command line that runs the command of the unit, or another one, confined; `runtime` becomes its runtime
+    directory.
+    """
     program, *arguments = settings["ExecStart"][-1].split()
     assert Path(program).name == "brickd"
     asked = instead or [sys.executable, "-P", "-m", "brickd", *arguments]
@@ -54,12 +57,12 @@ def command(settings: Settings, runtime: Path, instead: Sequence[str] = ()) -> l
 
 
 def place(settings: Settings) -> str:
-    """The runtime directory, as the confined service sees it."""
+    """Return the path of the runtime directory, as the confined service sees it."""
     return f"/run/{settings['RuntimeDirectory'][0]}"
 
 
 def missing() -> str:
-    """Why nothing can be confined here, or ""."""
+    """Return why nothing can be confined on this machine, or ""."""
     if os.geteuid() != 0:
         return "needs root, to confine a process"
     if shutil.which("systemd-analyze") is None:
@@ -126,7 +129,7 @@ def _mounts(settings: Settings, runtime: str) -> None:
 # ---- system calls
 
 _ALLOW, _ERRNO, _NOT_THERE = 0x7FFF0000, 0x00050000, -1
-_UNLIKE, _EQUAL, _MORE, _HAS = 1, 4, 6, 7  # comparisons of an argument
+_UNLIKE, _EQUAL, _MORE, _HAS = 1, 4, 6, 7  # libseccomp's numbers for comparisons of an argument
 
 
 class _Compared(ctypes.Structure):
@@ -134,7 +137,7 @@ class _Compared(ctypes.Structure):
 
 
 class Denied(NamedTuple):
-    """A system call that fails; if `how` is not 0, only if an argument compares so."""
+    """A system call that fails; if `how` is not 0, it fails only if this comparison of an argument is true."""
 
     call: str
     error: int = errno.EPERM
@@ -144,7 +147,7 @@ class Denied(NamedTuple):
 
 
 def _sets() -> dict[str, list[str]]:
-    """systemd's sets of system calls."""
+    """Return systemd's named sets of system calls."""
     reported = subprocess.run(["systemd-analyze", "syscall-filter"], capture_output=True, text=True, check=True).stdout
     found: dict[str, list[str]] = {}
     members: list[str] = []
@@ -157,7 +160,7 @@ def _sets() -> dict[str, list[str]]:
 
 
 def allowed(settings: Settings) -> set[str]:
-    """The system calls of SystemCallFilter= and those that systemd adds for every program."""
+    """Return the system calls of SystemCallFilter=, and those that systemd adds for every program."""
     sets = _sets()
 
     def expanded(names: Iterable[str]) -> set[str]:
@@ -180,7 +183,7 @@ def _families(values: list[str]) -> list[Denied]:
 def _namespaces(_: list[str]) -> list[Denied]:
     flags = (NEWNS, NEWUTS, NEWNET, 0x2000000, 0x8000000, 0x10000000, 0x20000000)
     denied = [Denied(call, errno.EPERM, 0, _HAS, flag) for call in ("unshare", "clone") for flag in flags]
-    # clone3 has its flags in memory, which no filter can read: report it as missing.
+    # clone3 passes its flags in memory, which no filter can read. So the filter reports that clone3 does not exist.
     return [*denied, Denied("setns"), Denied("clone3", errno.ENOSYS)]
 
 
@@ -199,7 +202,7 @@ def _executable(_: list[str]) -> list[Denied]:
     ]
 
 
-# The system calls that a setting denies by a filter of its own.
+# The system calls that each setting denies, by a separate filter.
 _DENIED: dict[str, Callable[[list[str]], list[Denied]]] = {
     "LockPersonality": lambda _: [Denied("personality", errno.EPERM, 0, _UNLIKE, 0)],
     "MemoryDenyWriteExecute": _executable,
@@ -224,7 +227,7 @@ def _filters(settings: Settings) -> None:
             number = lib.seccomp_syscall_resolve_name(rule.call.encode())
             compared = _Compared(rule.arg, rule.how, rule.value, rule.value)
             given = (ctypes.c_uint(action), number, int(rule.how != 0), ctypes.byref(compared))
-            # Only some of each set exist on this architecture and in this libseccomp.
+            # Not every system call of a set exists on this architecture and in this libseccomp.
             if number != _NOT_THERE and (wrong := -lib.seccomp_rule_add_array(context, *given)) not in (0, errno.EDOM):
                 raise OSError(wrong, os.strerror(wrong), str(rule))
         if wrong := -lib.seccomp_load(context):
@@ -234,7 +237,7 @@ def _filters(settings: Settings) -> None:
     otherwise = getattr(errno, settings["SystemCallErrorNumber"][0])
     listed = [(_ALLOW, Denied(call)) for call in sorted(allowed(settings))]
     load(_ALLOW, [(_ERRNO | rule.error, rule) for rule in denied])
-    load(_ERRNO | otherwise, listed)  # last: it denies further filters
+    load(_ERRNO | otherwise, listed)  # install this filter last, because it denies further filters
 
 
 # ---- the process
@@ -273,7 +276,7 @@ def _confine(settings: Settings, runtime: str) -> None:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """The variables that systemd sets, and those that isolate the test."""
+    """Return the variables that systemd sets, and the variables that isolate the test."""
     user = pwd.getpwnam(settings["User"][0])
     given = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": user.pw_dir, "USER": user.pw_name}
     given |= dict(each.split("=", 1) for each in settings.get("Environment", []))

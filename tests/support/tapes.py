@@ -1,4 +1,4 @@
-"""Recordings for tests: written correctly, changed in invalid ways, and read."""
+"""Writes valid recordings for tests, damages them, and reads them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ BLOCK, FIRST = _reader.BLOCK_BYTES, _reader.RECORDING_FIRST
 END_BYTES = 2 * BLOCK
 MADE_NS = 1_790_000_000_000_000_000
 
-Written = tuple[int, int, bytes]  # kind, at_ns, body
+Written = tuple[int, int, bytes]  # the kind, the time (at_ns) and the body of a chunk
 
 
 @contextmanager
 def memory(content: bytes = b"") -> Iterator[int]:
-    """A file in memory without a name."""
+    """Return a file in memory without a name."""
     fd = os.memfd_create("recording")
     try:
         os.write(fd, content)
@@ -46,7 +46,7 @@ def content(fd: int) -> bytes:
 
 
 def tape(chunks: Sequence[Written], number: int = 0) -> bytes:
-    """A complete recording of these chunks."""
+    """Return a complete recording of these chunks."""
     with memory() as fd:
         recording = begin(fd, number=number)
         for chunk in chunks:
@@ -82,20 +82,20 @@ def read(content: bytes) -> Read:
 
 
 def clean(end: End) -> bool:
-    """Whether the writer closed the file and nothing in it is damaged."""
+    """Return whether the writer closed the file and nothing in it is damaged."""
     return end.ended and not end.damages
 
 
 def size(body: bytes) -> int:
-    """The size of a chunk with this body in the file."""
+    """Return the size that a chunk with this body takes in the file."""
     return BLOCK + -(-len(body) // BLOCK) * BLOCK
 
 
-# ---- by hand
+# ---- recordings made by hand
 
 
 def sealed(block: bytes, key: bytes) -> bytes:
-    """A block of eight words, the last of which is its checksum."""
+    """Return a block of eight words, of which the last is the checksum."""
     return block[:56] + struct.pack("<Q", _reader.recording_sum(key, block[:56] + bytes(8)))
 
 
@@ -104,7 +104,7 @@ def head(key: bytes, kind: int, length: int, number: int, body_sum: int = 0, at_
 
 
 def forged(chunks: Sequence[Written]) -> bytes:
-    """A recording of any chunks with any content, and correct checksums."""
+    """Return a recording of arbitrary chunks with correct checksums."""
     written = tape([])[:FIRST]
     key = _reader.recording_title(written)[-1]
     for number, (kind, at_ns, body) in enumerate(chunks):

@@ -1,4 +1,4 @@
-"""Runs of traces for comparisons, made only of fingerprints: nothing is recorded."""
+"""Makes runs of traces from fingerprints alone, for comparisons; nothing is recorded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import brick_agent as brick
 
 
 class T(NamedTuple):
-    """A trace: its place, and the numbers of its tensors; None: not given."""
+    """A trace: its place, and the numbers of its tensors. None means that a tensor is not given."""
 
     kernel: str = "k"
     layer: int | None = 0

@@ -1,4 +1,4 @@
-"""Uses of the agent that mypy must accept in scripts/lint; never run."""
+"""Uses of the agent that mypy must accept in scripts/lint. This code is never run."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def by_place(a: int) -> int:
 
 
 class Integer:
-    """numpy's integers for a type checker."""
+    """Stands for numpy's integers, for the type checker."""
 
     def __index__(self) -> int:
         return 3
 
 
 class Float:
-    """numpy's floats for a type checker."""
+    """Stands for numpy's floats, for the type checker."""
 
     def __float__(self) -> float:
         return 3.0
@@ -60,7 +60,7 @@ class Model:
 
 
 class Parameters:
-    """torch's modules for a type checker: each method has more parameters than needed."""
+    """Stands for torch's modules, for the type checker: each method has more parameters than the agent uses."""
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, object]]:
         return iter([(prefix, None)])

@@ -1,11 +1,11 @@
-"""A check that the tests leave the user's own places unchanged; otherwise the run fails.
+"""Checks that the tests leave the user's own files and segments unchanged; otherwise, the run fails.
 
-Owns: which places are checked, and what may change there meanwhile. Must not know: what any test does. The process that
-distributes the tests lists the places before the first test and after the last one.
+Owns: which directories and segments are checked, and what may change there during the run. Must not know: what any test
+does. The process that distributes the tests lists the files before the first test and after the last.
 
-A daemon that held its runtime directory at both times is the user's: no test can have had that directory. Its writes,
-and segments with its prefix, cannot be distinguished from a test's, and are not compared. The same is true of the
-segment of a live worker. What a daemon or a worker of the user leaves that began or ended during the run is reported.
+If a daemon holds a runtime directory at both times, it is a daemon of the user. Its files, and the segments with its
+prefix, are not compared, because they change all the time. The same is true of the segment of a live worker. If a
+daemon or a worker of the user starts or ends during the run, its files are reported as changes.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from brickd.base.paths import Runtime, runtime
 from brickd.errors import BrickdError
 from brickd.shm import segment_files
 
-_SEGMENT = re.compile(r"[0-9a-f]{32}|removed-[0-9]+")  # the rest of a name after its prefix
+_SEGMENT = re.compile(r"[0-9a-f]{32}|removed-[0-9]+")  # the part of a segment's name after the prefix
 
 Seen = Mapping[Path, tuple[int, ...]]
-_LIVES = (0,)  # instead of what changes all the time
+_LIVES = (0,)  # stands for the state of a live file, which changes all the time
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places of a daemon, its state and segments in one environment."""
+    """The directories and the segments that one environment names."""
 
     runtime: Runtime
     prefix: str
@@ -41,18 +41,18 @@ class Places:
 
     @property
     def daemon(self) -> int | None:
-        """The process that holds the runtime directory."""
+        """Return the process that holds the lock of the runtime directory."""
         with suppress(OSError), self.runtime.lock.open("rb") as lock:
             return holder(lock.fileno(), 0)
         return None
 
     def kept(self) -> Seen:
-        """The files in the directories, each with its identity, size and time of change."""
+        """Return the files in the directories, each with its identity, size and time of change."""
         here = (self.runtime.directory, self.runtime.socket, self.runtime.state, *self.others)
         return {path: found for place in here for path, found in _below(place)}
 
     def segments(self) -> Seen:
-        """The segments of these workers."""
+        """Return the segments with this prefix."""
         begun = (name for name in os.listdir(SHM) if name.startswith(self.prefix))
         names = (name for name in begun if _SEGMENT.fullmatch(name, len(self.prefix)))
         return {SHM / name: found for name in names for _, found in _below(SHM / name, is_alive=_is_alive(name))}
@@ -63,7 +63,7 @@ def _below(path: Path, *, is_alive: bool = False) -> Iterator[tuple[Path, tuple[
         status = path.lstat()
         yield path, _LIVES if is_alive else (status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns)
         inside = [] if path.is_symlink() or not path.is_dir() else list(path.iterdir())
-    except OSError:  # the folder does not exist, or we may not list it
+    except OSError:  # the folder does not exist, or this user may not list it
         return
     for each in inside:
         yield from _below(each)
@@ -78,7 +78,7 @@ def _is_alive(name: str) -> bool:
 
 
 def users_places() -> list[Places]:
-    """The places that this environment names, and the default ones."""
+    """Return the directories and segments that this environment names, and the default ones."""
     key = os.environ.get("BRICKD_KEY_FILE")
     named = Places(runtime(), segment_files.prefix(), (Path(key),) if key else ())
     with within({name: value for name, value in places().items() if not name.startswith("BRICKD")}):
@@ -87,7 +87,7 @@ def users_places() -> list[Places]:
 
 
 class Untouched:
-    """The check, as a plugin of pytest."""
+    """A pytest plugin that does the check."""
 
     def __init__(self, watched: Sequence[Places]) -> None:
         self._watched = watched
@@ -95,7 +95,7 @@ class Untouched:
         self.changes: list[str] = []
 
     def look(self) -> list[str]:
-        """The changes since the start."""
+        """Return the changes since the start."""
         changes = []
         for each, (daemon, kept, segments) in zip(self._watched, self._before, strict=True):
             if daemon is not None and daemon == each.daemon:
@@ -103,7 +103,7 @@ class Untouched:
             changes += [*_changes(kept, each.kept()), *_changes(segments, each.segments())]
         return sorted(set(changes))
 
-    @pytest.hookimpl(trylast=True)  # the processes of xdist have ended by then
+    @pytest.hookimpl(trylast=True)  # last, because the processes of xdist have ended by then
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the run after a change."""
         self.changes = self.look()

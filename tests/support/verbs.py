@@ -1,4 +1,4 @@
-"""The verbs as a person runs them: in their own process, with workers that do nothing meanwhile."""
+"""Runs verbs as a person does, in their own process, while the workers are paused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ for _ in range(100):
 pause()
 """
 
-# More threads than lanes, more names than room.
+# A worker with more threads than lanes, and with more names than its table holds.
 LOSING = """
 brick.init(lanes=1, names=64)
 import threading
@@ -33,13 +33,13 @@ pause()
 
 
 def brickd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a verb on a screen without a limit, unless COLUMNS is given."""
+    """Run a verb with an unlimited screen width, unless COLUMNS is given."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
     return forking_parent().run(arguments, inherited | environment)
 
 
 def document(*arguments: str, code: int = 0) -> dict[str, Any]:
-    """The JSON of a verb."""
+    """Return the JSON of a verb."""
     result = brickd(*arguments, "--json")
     assert result.returncode == code, result.stderr
     answer: dict[str, Any] = json.loads(result.stdout)
@@ -47,12 +47,12 @@ def document(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 
 def sheet(*arguments: str) -> list[dict[str, str]]:
-    """The CSV of a verb."""
+    """Return the CSV of a verb."""
     return list(csv.DictReader(io.StringIO(brickd(*arguments, "-o", "csv").stdout)))
 
 
 def started(worker: Start, program: str = SPANS, **environment: str) -> Worker:
-    """A worker at its first pause."""
+    """Start a worker, and return it at its first pause."""
     process = worker(program, **environment)
     process.paused()
     return process

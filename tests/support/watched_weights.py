@@ -1,4 +1,4 @@
-"""Programs whose weights brickd watches, and the content of their rings."""
+"""Runs programs whose weights brickd watches, and reads their rings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from brickd.shm.segment_copy import Reading
 
 WEIGHT, POSITION, STEP = 8, 1, 2
 
-# Offsets of the process line's counters, for the usual number of lanes.
+# The offsets of counters in the process line, for the default number of lanes.
 PAGE = forge.empty(lanes=32)
 SCANS, WATCHED = (forge.place(PAGE, "process") + forge.later("process", name) for name in ("scans", "weights"))
 PROGRAM = f"""
@@ -38,7 +38,7 @@ def model(layers, elements=8):
 
 
 class Record(NamedTuple):
-    """The record of a weight, whether its generation was counted or given, and its number."""
+    """The record of a weight; also whether its generation was counted or given, and the number of the record."""
 
     name: str
     layer: int
@@ -50,7 +50,7 @@ class Record(NamedTuple):
 
 
 def found(of: Reading) -> list[Record]:
-    """All records of weights in the rings."""
+    """Return all records of weights in the rings."""
     result = []
     for (name, layer, off), each in checked(of):
         if not each["flags"] & WEIGHT:
@@ -64,7 +64,7 @@ def found(of: Reading) -> list[Record]:
 
 
 def emptied(of: Reading) -> None:
-    """Free all slots of the event rings, like a consumer that has read them."""
+    """Free all slots of the event rings, as a consumer does after it has read them."""
     fd = os.open(SHM / of.file, os.O_RDWR)
     try:
         page = os.pread(fd, 4096, 0)
@@ -75,7 +75,7 @@ def emptied(of: Reading) -> None:
 
 
 class Left(NamedTuple):
-    """A program's reading after its work, its reports and its stderr."""
+    """The reading of a program's segment after its work, with its reports and its stderr."""
 
     reading: Reading
     records: list[Record]

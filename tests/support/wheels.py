@@ -1,6 +1,6 @@
-"""Wheels of this source tree, or of a copy with another version, and new environments with them.
+"""Builds wheels of this source tree, or of a copy with another version, and installs them into new environments.
 
-Owns: how they are built and installed. Must not know: what a test asks of them.
+Owns: how wheels are built and installed. Must not know: the tests that use them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def pip(*arguments: str | Path, python: Path | str = sys.executable) -> subproce
 
 
 def copied(to: Path) -> Path:
-    """Copy the source tree without what earlier builds left."""
+    """Copy the source tree without the files of earlier builds."""
     left = shutil.ignore_patterns(".*", "build", "*.egg-info", "tests", "__pycache__")
     shutil.copytree(ROOT, to, symlinks=True, ignore=left)
     return to
@@ -50,7 +50,7 @@ def build_wheels(folder: Path, *sources: Path) -> None:
 
 
 def fetch_needed(folder: Path) -> None:
-    """Fetch the packages that brickd needs; skips the test where that is impossible."""
+    """Fetch the packages that brickd needs; skip the test if this is impossible."""
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     fetched = pip("download", "--only-binary", ":all:", "-d", folder, *needed)
     if fetched.returncode:
@@ -58,20 +58,21 @@ def fetch_needed(folder: Path) -> None:
 
 
 def environment_of(place: Path, folder: Path, *wanted: str) -> Path:
-    """Make a new environment with these distributions of a folder; returns the folder of its programs."""
+    """Create a new environment with these distributions from a folder; return the folder of its programs."""
     venv.create(place, with_pip=True)
     install(place / "bin", folder, *wanted)
     return place / "bin"
 
 
 def install(programs: Path, folder: Path, *wanted: str) -> None:
-    """Install these distributions of a folder into an environment, or upgrade them."""
+    """Install these distributions from a folder into an environment, or upgrade them."""
     installed = pip("install", "--no-index", "--find-links", folder, *wanted, python=programs / "python")
     assert installed.returncode == 0, installed.stderr
 
 
 def outside() -> dict[str, str]:
-    """The environment variables without those that would show a Python the packages of this one."""
+    """Return the environment variables, without those that would give another Python access to this Python's
+    packages."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 

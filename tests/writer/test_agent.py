@@ -240,7 +240,7 @@ def test_names_of_every_kind_are_accepted(worker: Start, prefix: str) -> None:
     assert "\n\x1b[31m" in names
     assert "\\ud800" in names
     assert {"<int>", "<NoneType>"} <= names
-    assert len([name for name in names if name.startswith("é")]) == 2, "long names that differ stay apart"
+    assert len([name for name in names if name.startswith("é")]) == 2, "long names that differ get different numbers"
     assert all(len(name.encode()) <= 120 for name in names)
     assert got.process["names_cut"] == 2
     assert got.process["names_refused"] == 1

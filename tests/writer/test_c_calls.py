@@ -1,4 +1,4 @@
-"""Writer calls that the extension seldom makes: at limits, switched off, without room."""
+"""Calls of the writer that the extension seldom makes: at limits, while recording is off, without room."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def called(worker: Start, compiled: Compile, prefix: str) -> Any:
 
 
 def details(of: Reading) -> list[dict[str, Any]]:
-    """The records in the span rings."""
+    """Return the records in the span rings."""
     with open_segment(of.file) as segment:
         (lane,) = of.lanes
         found, others = records.spans(segment.ring(lane[0], events=False)[1])
@@ -182,7 +182,7 @@ for _ in range(2**14 + 3): result = w.brick_record(given, None, 2**48, 0, 0)
     assert summaries(got)[("given",)]["total_ns"] == 2.0**62
 
 
-ROOM = 256 * 64  # frames, layer scopes and stacks of a thread, in total
+ROOM = 256 * 64  # the total number of frames, layer scopes and stacks that a thread has room for
 
 
 def test_without_a_free_frame_spans_and_layers_are_refused_with_their_ends(called: Any) -> None:
@@ -195,7 +195,7 @@ mine = [w.brick_end(brick, 1, 0, 0), w.brick_layer_end(5, 1), w.brick_end(brick,
 result = [opened, refused, mine]
 """)
     opened, refused, mine = reported
-    assert opened == ROOM - 1, "the key's stack takes a place"
+    assert opened == ROOM - 1, "the stack of the key takes one place"
     assert (refused, mine) == ([8, 8], [0, 0, 0])
     lane = got.lanes[0][1]
     assert (lane["begun"], lane["open"], lane["rejected"]) == (opened + 2, opened, (0, 2))
@@ -304,7 +304,7 @@ result = [[wanted(step) for step in {STEPS}], open_, w.brick_in_step(None)]
 """)
     drawn, without_a_step, within = reported
     assert drawn == [[int(draw(step) < rate), 1] for step in STEPS]
-    assert without_a_step == [0, 0, 1], "a rate selects steps"
+    assert without_a_step == [0, 0, 1], "a rate below `all` records nothing outside of steps"
     assert within == 1, "step 0 is a step, and a layer inside it belongs to it"
     assert got.process["rate"] == rate
 

@@ -1,4 +1,4 @@
-"""System calls of the reader's module: events about files, and writing many pieces at once."""
+"""System calls that the reader's module makes: it waits for events about files, and writes many pieces at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EVENT = struct.Struct("iIII")
 
 
 def calls_of(fd: int) -> list[tuple[int, str]]:
-    """The events that can be read now: (kind, name)."""
+    """Return the events that can be read now, as (kind, name)."""
     found = []
     while select.select([fd], [], [], 0)[0]:
         data = os.read(fd, 4096)

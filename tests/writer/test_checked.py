@@ -1,4 +1,4 @@
-"""Checksums: fingerprints of a kernel's tensors are in the ring, with all their metadata."""
+"""Checksums: the fingerprints of a kernel's tensors are in the event ring, with all their metadata."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ reported = [[*(fingerprint_fields(brick.fingerprint(a, key=key())) for a in (t, 
             assert [tensor["min"], tensor["max"]] == pytest.approx(rest[3:5])
             assert list(tensor["places"]) == rest[7:]
         assert f"{each['output']['fnv1a']:016x}" == output[1]
-    # float64 holds the same numbers as float32 here, but is another tensor
+    # the float64 tensor has the same numbers as the float32 tensor, but must have another checksum
     assert len({each["tensors"][0]["shape"] for each in found}) == 6
 
 
@@ -146,7 +146,7 @@ reported = fingerprint_fields(brick.fingerprint(y, valid=2, key=key()))
 
 
 def unmixed(mixed: int) -> int:
-    """The input of splitmix64 that gives this output."""
+    """Return the input of splitmix64 that gives this output."""
     for shift, factor in ((31, 0x94D049BB133111EB), (27, 0xBF58476D1CE4E5B9)):
         mixed = (mixed ^ mixed >> shift ^ mixed >> 2 * shift) * pow(factor, -1, 2**64) % 2**64
     return ((mixed ^ mixed >> 30 ^ mixed >> 60) - 0x9E3779B97F4A7C15) % 2**64
@@ -323,7 +323,7 @@ brick.checksum("k", y, input=many[7])
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the register is that of x86-64")
 @pytest.mark.parametrize("modes", [0x0000, 0x5F80, 0xFFC0], ids=["traps", "up", "flush"])
 def test_floating_point_modes_change_no_checksum_and_are_preserved(worker: Start, prefix: str, modes: int) -> None:
-    """With exceptions as traps, an unguarded rounding ends the process."""
+    """The test enables floating-point traps, so an unguarded rounding would end the process."""
     _, found, _, reported = recorded(
         worker,
         prefix,
@@ -351,7 +351,7 @@ for n in range(2):
     assert seen[2][0] > 0
 
 
-# ---- what users see ----------------------------------------------------------------------------------------------
+# ---- users ----------------------------------------------------------------------------------------------
 
 
 def test_inspect_shows_checksums(worker: Start, prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""Checksums of threads and children; refused ones (no room, unreadable) are counted."""
+"""Checksums of threads and forked children; refused checksums (no room, unreadable) are counted."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ pause()
     assert process.end() == 0
 
 
-# ---- what is refused ---------------------------------------------------------------------------------------------
+# ---- refused checksums ---------------------------------------------------------------------------------------------
 
 
 def test_a_full_ring_drops_complete_checksums_and_reserves_space_for_ends(worker: Start, prefix: str) -> None:
@@ -172,7 +172,8 @@ resource.setrlimit(resource.RLIMIT_AS, unlimited)
 for _ in range(9): brick.checksum("k", y)
 """,
     )
-    # The memory is requested at the first, second, fourth and eighth; a position from the host needs none.
+    # The agent asks for memory at the first, second, fourth and eighth checksum. A position that the host gives needs
+    # no memory.
     assert [(each["position"], each["flags"]) for each in found] == [(0, 1), (1, 1), *((n, 0) for n in range(7))]
     assert lost(got) == 7
 
@@ -303,7 +304,9 @@ pause()
     first, *others = process.stderr.splitlines()
     assert first.startswith("brickd: a tensor has no checksum: ")
     kinds = [line.partition(", not ")[0].removeprefix("brickd: a ").split()[0] for line in others]
-    assert kinds == ["layer", "position", "step", "relation", "backend", "name"], "each kind is reported once"
+    assert kinds == ["layer", "position", "step", "relation", "backend", "name"], (
+        "each kind of problem is reported once"
+    )
 
 
 def test_the_message_of_an_unreadable_tensor_is_requested_once(worker: Start, prefix: str) -> None:

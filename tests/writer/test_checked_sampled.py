@@ -1,4 +1,4 @@
-"""The recorded checksums: of whole steps, the same in all workers, of all chosen sites."""
+"""The choice of checksums: whole steps, the same steps in all workers, and all chosen sites."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_invalid_rate_is_reported_and_nothing_recorded(worker: Start, prefix:
 
 
 def ask(prefix: str, rate: int, sites: int) -> int:
-    """Set the rate and the sites as a consumer does; return the number of earlier checksums."""
+    """Set the rate and the sites as a consumer does; return the number of checksums that were recorded before."""
     before = reading(prefix)
     at = {row[1]: row[2] for row in _reader.layout() if row[0] == "control"}
     with open(SHM / before.file, "r+b", buffering=0) as file:

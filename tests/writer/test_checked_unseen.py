@@ -1,4 +1,4 @@
-"""Tensors that checksums never read, and the key that gives their numbers a meaning."""
+"""Tensors that checksums never read, and the key without which checksums say nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from conftest import SHM, reading, readings
 from faults import Start
 from recorded import events
 
-# ---- not read ----------------------------------------------------------------------------------------------------
+# ---- tensors that are not read
+# ----------------------------------------------------------------------------------------------------
 
 SENSITIVE = ("embedding", "LM_Head", "vocab_logits_gather", "sampling", "tok_token_ids")
 
@@ -203,7 +204,8 @@ reported = fingerprint_fields(brick.fingerprint(y, key=key()))[0]
 """,
     )
     name = int((Path(os.environ["BRICKD_STATE_DIR"]) / "key").read_text()[32:], 16)
-    # The key is looked up at the first checksum, and at the first, second, fourth and eighth one after it.
+    # The agent looks for the key at the first checksum, and at the first, second, fourth and eighth checksum after
+    # that.
     assert [each["position"] for each in found] == list(range(7, 21))
     assert {f"{each['tensors'][0]['checksum']:016x}" for each in found} == {reported}
     assert found[-1]["tensors"][1]["dtype"] == 0

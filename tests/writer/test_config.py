@@ -45,7 +45,8 @@ def library(compiled: Compile) -> Any:
 
 @pytest.fixture
 def planned(library: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
-    """The plan for an environment `planned(LANES="2")` and settings `host={"lanes": 2}`."""
+    """Return the plan for variables, as in `planned(LANES="2")`, and for settings, as in `planned(host={"lanes":
+    2})`."""
 
     def plan(host: dict[str, Any] | None = None, **environment: str) -> Plan:
         with monkeypatch.context() as context:

@@ -1,4 +1,4 @@
-"""Deferred work from Python and C: what is recorded, what is pending, mistakes of a host."""
+"""Deferred work from Python and C: its records, pending work, mistakes of a host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOM, ROOM_OF_STARTS, ROOM_OF_MEASUREMENTS = 4096, 4096 - 512, 4096 - 64
 
 
 def recorded(worker: Start, prefix: str, source: str, **environment: str) -> tuple[Reading, list[dict[str, Any]]]:
-    """The reading of a program after its work, and its events."""
+    """Return the reading of a program's segment after its work, and its events."""
     process = worker(source + "\npause()\n", **environment)
     process.paused()
     got = reading(prefix)
@@ -32,7 +32,7 @@ def recorded(worker: Start, prefix: str, source: str, **environment: str) -> tup
 
 
 def hashed(text: str) -> int:
-    """FNV-1a."""
+    """Return the FNV-1a hash of a text."""
     value = 0xCBF29CE484222325
     for byte in text.encode():
         value = (value ^ byte) * 0x100000001B3 % 2**64
@@ -44,7 +44,7 @@ def dropped(of: Reading) -> dict[str, int]:
     return found
 
 
-# ---- what is recorded --------------------------------------------------------------------------------------------
+# ---- records --------------------------------------------------------------------------------------------
 
 
 def test_a_start_is_below_the_open_span_with_its_layer_and_step(worker: Start, prefix: str) -> None:
@@ -183,7 +183,9 @@ assert brick.pending() == 0
     assert dropped(got) == {"defer": 10, "measured": 500 - (ROOM_OF_MEASUREMENTS - ROOM_OF_STARTS)}
     assert [each["kind"] for each in reported[ROOM_OF_STARTS - 1 :]] == ["defer"] + ["measured"] * 448 + ["finalize"]
     attempts = [lane["event_attempts"] for _, lane, _ in got.lanes]
-    assert attempts == [reported[-1]["sequence"]] == [ROOM_OF_STARTS + 10 + 500 + 1], "the numbers show the gaps"
+    assert attempts == [reported[-1]["sequence"]] == [ROOM_OF_STARTS + 10 + 500 + 1], (
+        "gaps in the sequence numbers show the dropped events"
+    )
     assert exact(got) == {}
 
 
@@ -323,7 +325,7 @@ def test_impossible_values_are_counted_and_raised_in_strict_mode(worker: Start, 
     for call, counter in MISTAKES.items():
         assert (scripted.ask(f"outcome(lambda: {call})") == "ValueError") == strict, call
         ((_, lane, _),) = reading(prefix).lanes
-        # The writer judges an id; in strict mode an amount is judged before it.
+        # The writer checks the id. In strict mode, an amount is checked before the id.
         before[counter] += counter == "unmatched" or not strict
         assert {name: lane[name] for name in ("unmatched", "amounts")} == before, call
     assert scripted.ask("brick.finalize() or brick.pending()") == 0
@@ -374,7 +376,7 @@ def test_no_argument_raises_and_every_nonzero_id_is_pending_until_finalized(
     assert scripted.ask("brick.finalize() or brick.pending()") == 0
 
 
-# ---- switched off ------------------------------------------------------------------------------------------------
+# ---- recording is off ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("environment", [{"BRICKD": "0"}, {"BRICKD_CLOCK": "sundial"}])

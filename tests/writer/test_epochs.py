@@ -1,4 +1,4 @@
-"""The epoch: repeated steps are drawn in time; a worker without an epoch uses its clock."""
+"""The epoch: repeated steps are sampled in time, and a worker without an epoch uses its clock."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from brickd.shm import _reader
 
 SETS, PROMPTS = 20, 10
 LAST = 2**32 - 1
-# The probability that a prompt is not drawn within the quantile, so at most one failure in 1,000 runs.
+# The probability that a prompt is not sampled within the quantile; the test fails by chance in at most 1 of 1,000 runs.
 MISSED = 0.001 / (SETS * PROMPTS)
 
 
 def quantile(of: int) -> int:
-    """The number of epochs after which a prompt was not drawn only with this probability."""
+    """Return the number of epochs after which the probability that a prompt was never sampled is only this high."""
     return math.ceil(math.log(MISSED) / math.log(1 - 1 / of))
 
 
@@ -33,7 +33,7 @@ Drawn = Callable[..., list[list[int]]]
 
 @pytest.fixture
 def draws(compiled: Callable[..., Path], prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    """For each first epoch and each prompt of all sets, the numbers of its requests that were sampled."""
+    """Return the numbers of the sampled requests, for each first epoch and each prompt of all sets."""
     program = compiled("epochs", (ROOT / "tests" / "native" / "epochs.c", *WRITER))
     key = tmp_path / "key"
     key.write_text("0123456789abcdef8796a5b4c3d2e1f0fedcba9876543210")
@@ -81,7 +81,7 @@ def test_the_sampled_epoch_is_independent_in_each_block_of_64(draws: Drawn) -> N
 @pytest.mark.parametrize("every", [2, 3, 4, 12, 32, 64, 65])
 def test_a_prompt_at_regular_times_is_sampled_before_the_quantile(draws: Drawn, every: int) -> None:
     found = draws(2**32 // 64, quantile(64), (0,), every)
-    assert all(found), "the quantile counts its occurrences"
+    assert all(found), "the quantile counts the requests of the prompt"
 
 
 @pytest.mark.parametrize("of", [3, 10, 1000])
@@ -124,7 +124,7 @@ def test_an_epoch_word_expires_and_is_ignored_if_far_in_the_future(
     assert epoch_of(0, 1_800_000_000) == 1_800_000_000 // _reader.EPOCH_SECONDS
 
 
-# The drawn steps identify the epoch.
+# The sampled steps identify the epoch.
 STEPS = 200
 PROGRAM = f"""
 import numpy as np
@@ -141,7 +141,7 @@ while True:
 
 
 class Rounds:
-    """A worker that does all steps on request, at a rate of one in 16."""
+    """A worker that does all steps on request, with the rate 1/16."""
 
     def __init__(self, start: Start, prefix: str) -> None:
         self.process, self._prefix, self._seen = start(PROGRAM, BRICKD_FINGERPRINTS="1/16"), prefix, 0
@@ -192,7 +192,8 @@ def test_a_step_keeps_the_epoch_in_which_it_began(worker: Start, prefix: str) ->
         BRICKD_FINGERPRINTS="1/2",
     )
     process.paused()
-    # In the first epoch 0 and 10 are drawn, 1 and 11 are not; in the second it is the reverse.
+    # In the first epoch, steps 0 and 10 are sampled, and steps 1 and 11 are not. In the second epoch, it is the
+    # reverse.
     first, second = (
         next(e for e in range(4096) if [drawn(step, 2, e) for step in (0, 1, 10, 11)] == [so, not so, so, not so])
         for so in (True, False)

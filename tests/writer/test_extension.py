@@ -1,4 +1,4 @@
-"""Extensions that record with the capsule: one segment, one call tree, exact refcounts."""
+"""Extensions that record through the capsule share one segment and one call tree, with exact reference counts."""
 
 from __future__ import annotations
 
@@ -242,7 +242,8 @@ except ImportError as error:
     assert process.end() == 0
 
 
-# ---- other code that runs in between -----------------------------------------------------------------------------
+# ---- other code that runs between the calls
+# -----------------------------------------------------------------------------
 
 
 def test_tasks_of_asyncio_keep_their_own_native_spans(worker: Start, prefix: str, calls: str) -> None:

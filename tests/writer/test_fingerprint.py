@@ -54,7 +54,7 @@ def variants(compiled: Compile) -> Variants:
 
 
 def arrays(dtype: str, shape: tuple[int, ...], seed: int) -> Bytes:
-    """Elements of a random kind: any bits, numbers of similar size, or with special values."""
+    """Draw elements of a random kind: any bits, numbers of similar size, or numbers with special values."""
     random, held = np.random.default_rng(seed), stored(dtype)
     count = int(np.prod(shape, dtype=np.int64))
     match seed % 3:
@@ -71,7 +71,7 @@ def arrays(dtype: str, shape: tuple[int, ...], seed: int) -> Bytes:
 
 
 def turned(array: Bytes, random: np.random.Generator) -> Bytes:
-    """A random view of a part: permuted, reversed, strided, repeated, unaligned."""
+    """Draw a view of a part of an array: permuted, reversed, strided, repeated or unaligned."""
     for axis in range(array.ndim):
         step = int(random.choice([-3, -2, -1, 1, 1, 2]))
         array = array[(slice(None),) * axis + (slice(None, None, step),)]
@@ -147,7 +147,8 @@ def test_every_variant_gives_identical_results_in_pieces_of_any_size(
 @pytest.mark.parametrize("dtype", sorted(CODES))
 def test_a_long_tensor_of_each_type_is_equal_in_pieces(variants: Variants, dtype: str) -> None:
     array = arrays(dtype, (7, 11_111), 3 * CODES[dtype] + 1)
-    huge = np.arange(70_000.0) * 1e300 if dtype == "float64" else array  # read twice, with another scale
+    # the squares overflow, so the tensor is read a second time, with another scale
+    huge = np.arange(70_000.0) * 1e300 if dtype == "float64" else array
     for each in (array, array[:, ::-2], array.T, huge):
         for name in variants.names:
             whole = bytes(variants.of(name, each, dtype))
@@ -261,14 +262,15 @@ def test_length_dtype_and_key_are_part_of_the_checksum(variants: Variants) -> No
 
 @pytest.mark.parametrize("key", [0, 1, 2**64, 2**128 - 1])
 def test_no_two_words_of_the_first_blocks_have_the_same_weight(key: int) -> None:
-    """By chance, two of 4,096 weights with 31 bits would be equal once in 256 such keys."""
+    """By chance, only one of 256 keys would give two equal weights among 4,096 weights of 31 bits."""
     assert len(np.unique(weights(256, key))) == 256 * 16
 
 
-# ---- what a known tensor reveals of the key -----------------------------------------------------------------------
+# ---- what a known tensor reveals about the key -----------------------------------------------------------------------
 
 KEY_OF_VECTORS = int.from_bytes(range(16), "little")
-VECTORS = {  # published with SipHash-2-4, of bytes that count up from 0: for the used lengths, and others
+# the test vectors published with SipHash-2-4, of the bytes 0, 1, 2, …, for the lengths that brickd uses and others
+VECTORS = {
     0: "310e0edd47db6f72",
     8: "6224939a79f5f593",
     15: "e545be4961ca29a1",
@@ -291,7 +293,8 @@ def test_siphash_of_words_equals_that_of_their_bytes(variants: Variants, words: 
     assert variants.siphash(words, key) == siphash(np.array(words, "<u8").tobytes(), key)
 
 
-# ---- constants: computed once, and stored -------------------------------------------------------------------------
+# ---- results that were computed once and stored
+# -------------------------------------------------------------------------
 
 SEEDS = {
     "": 0xCBF29CE484222325,
@@ -312,7 +315,7 @@ def test_the_first_floats_have_the_checksum_of_the_seed_profiler(variants: Varia
         assert variants.of(name, array, "float32").fnv1a == SEEDS[text]
 
 
-GOLDEN = {  # checksums of all 1,000 elements, with a key; of the first 7, without
+GOLDEN = {  # for each dtype: the checksum of all 1,000 elements with a key, and of the first 7 without a key
     "bool": ("11311575dcc336e5", "81adfb34d3132f0a"),
     "int8": ("a13221cd774a24a5", "9efa42161b5886d1"),
     "int16": ("ba6629ceb39adec1", "c1c0e6254f55db1d"),
@@ -334,7 +337,7 @@ GOLDEN = {  # checksums of all 1,000 elements, with a key; of the first 7, witho
 
 
 def counting(dtype: str) -> Bytes:
-    """1,000 elements whose bytes grow in steps of 7."""
+    """Return 1,000 elements whose bytes grow in steps of 7."""
     held = stored(dtype)
     raw = (np.arange(1000 * held.itemsize) * 7 % 251).astype(np.uint8)
     return (raw % 2).view(held) if dtype == "bool" else raw.view(held)
@@ -502,7 +505,7 @@ def test_without_strides_the_order_is_that_of_c(variants: Variants) -> None:
     "modes", [0x1F80, 0x0000, 0x7F80, 0x5F80, 0xFFC0], ids=["usual", "traps", "to zero", "up", "flush"]
 )
 def test_floating_point_modes_change_no_result_and_are_preserved(variants: Variants, modes: int) -> None:
-    """With exceptions as traps, an unguarded NaN or subnormal number ends this process."""
+    """The test enables floating-point traps, so an unguarded NaN or subnormal number would end this process."""
     for dtype in ("float16", "float32", "float64"):
         array = arrays(dtype, (5000,), 3)
         array[:5] = np.array([np.nan, np.inf, 1e-310, 1e-40, 6e-8]).astype(array.dtype)
@@ -513,7 +516,8 @@ def test_floating_point_modes_change_no_result_and_are_preserved(variants: Varia
 
 @pytest.mark.slow
 def test_an_engine_compiled_with_fast_math_gets_the_same_results(compiled: Compile) -> None:
-    # The flags of -ffast-math, without its start-up code, which would change the modes of this whole process.
+    # The flags of -ffast-math, but not its start-up code, which would change the floating-point modes of this whole
+    # process.
     flags = ("-ffinite-math-only", "-fno-signed-zeros", "-fno-trapping-math", "-fassociative-math", "-freciprocal-math")
     fast = Variants(compiled("fingerprint-fast.so", SOURCES, "-O3", *flags, "-shared", "-fPIC"))
     for dtype in ("float16", "bfloat16", "float32", "float64"):

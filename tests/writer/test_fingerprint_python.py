@@ -1,4 +1,4 @@
-"""brick_agent.fingerprint: what it accepts, refuses (with messages), and releases."""
+"""brick_agent.fingerprint: what it accepts, what it refuses with which message, and what it releases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMATS = "?bhilqnBHILQNefd"
 
 
 def agrees(got: brick.Fingerprint, of: Bytes, dtype: str | None = None, valid: int | None = None, key: int = 0) -> None:
-    """Assert that it is the fingerprint of an array."""
+    """Assert that a fingerprint is the fingerprint of an array."""
     name = dtype or of.dtype.name
     want = expected(of, name, valid, key)
     shown = SimpleNamespace()
@@ -37,7 +37,7 @@ def agrees(got: brick.Fingerprint, of: Bytes, dtype: str | None = None, valid: i
 
 
 def refused(array: Any, **arguments: Any) -> tuple[type[Exception], str]:
-    """The exception, without its frames, which hold the arguments."""
+    """Return the exception without its frames, because frames keep references to the arguments."""
     try:
         got = brick.fingerprint(array, **arguments)
     except Exception as error:
@@ -52,7 +52,7 @@ def refused(array: Any, **arguments: Any) -> tuple[type[Exception], str]:
 def test_every_native_number_type_has_a_fingerprint(code: str) -> None:
     numbers = np.arange(100).astype({"n": "q", "N": "Q"}.get(code, code))
     agrees(brick.fingerprint(numbers), numbers)
-    if code != "e":  # which memoryview does not support
+    if code != "e":  # memoryview does not support float16
         agrees(brick.fingerprint(memoryview(numbers.tobytes()).cast("@" + code)), numbers)  # type: ignore[call-overload]
     for order in "=<":
         if code not in "nN":
@@ -83,7 +83,7 @@ def test_bytes_arrays_read_only_and_empty_tensors_have_a_fingerprint() -> None:
 def test_ctypes_arrays_without_strides_have_a_fingerprint() -> None:
     numbers = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     held = (ctypes.c_float * 4 * 3 * 2).from_buffer_copy(numbers.tobytes())
-    assert memoryview(held).strides == numbers.strides, "the memoryview invents the strides"
+    assert memoryview(held).strides == numbers.strides, "the memoryview computes the strides itself"
     agrees(brick.fingerprint(held), numbers)
     agrees(brick.fingerprint(held, valid=1), numbers[:1])
     agrees(brick.fingerprint(ctypes.c_double(2.5)), np.array(2.5))
@@ -97,7 +97,7 @@ def test_a_tensor_of_more_than_a_mebibyte_has_the_same_fingerprint() -> None:
 
 
 def test_other_threads_run_during_a_large_fingerprint_and_may_not_resize_it() -> None:
-    """Whichever thread is first, the memory is held until the fingerprint is done."""
+    """The memory stays locked until the fingerprint is done, even if the other thread runs first."""
     memory, refused = bytearray(1 << 24), []
     done = threading.Event()
 
@@ -165,7 +165,7 @@ def test_a_wrong_argument_is_reported_and_the_memory_released(
     raised, text = refused(memory, **arguments)
     assert raised is kind
     assert output in text
-    memory.append(0)  # would be refused if anything still held it
+    memory.append(0)  # this would be refused if the buffer were still in use
 
 
 def test_a_scalar_tensor_has_no_rows() -> None:
@@ -200,7 +200,7 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes
 
 
 class Producer:
-    """numpy's own capsule with some changed fields; no buffer, as in torch."""
+    """Exports numpy's own capsule with some changed fields; it has no buffer, like a torch tensor."""
 
     def __init__(self, of: Bytes, versioned: bool = True, **changes: int) -> None:
         self.of, self.versioned, self.changes = of, versioned, changes
@@ -258,7 +258,7 @@ def test_memory_pinned_for_a_device_is_readable() -> None:
 
 
 class Refusing(np.ndarray[Any, Any]):
-    """numpy refuses a buffer of datetimes, as others refuse one of bfloat16."""
+    """Refuses to export a buffer: numpy refuses datetimes, as other libraries refuse bfloat16."""
 
     other: Any
 
@@ -402,7 +402,7 @@ def test_a_capsule_is_always_returned(versioned: bool) -> None:
 
 
 class Deleted(Producer):
-    """A producer whose capsule runs Python when it is deleted."""
+    """A producer whose capsule runs Python code when the capsule is deleted."""
 
     def __init__(self, of: Bytes, **changes: int) -> None:
         super().__init__(of, False, **changes)
@@ -444,7 +444,7 @@ Describe = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Fiel
 
 
 def tabled(function: Any, major: int = 1, older: Table | None = None) -> Any:
-    """An object of a type with such a table; its capsule must not be requested."""
+    """Return an object whose type has such a table; the test fails if its capsule is requested."""
     table = Table((major, 3), tensor_from=ctypes.cast(function, ctypes.c_void_p))
     if older is not None:
         table.older = ctypes.addressof(older)
@@ -457,7 +457,7 @@ def tabled(function: Any, major: int = 1, older: Table | None = None) -> Any:
 
 
 def described(of: Bytes, major: int = 1, older: Table | None = None, answer: int = 0, **changes: int) -> Any:
-    """An object whose table describes an array, with some changed fields."""
+    """Return an object whose table describes an array with some changed fields."""
 
     def describe(array: Any, into: Any) -> int:
         array.asked += 1
@@ -465,7 +465,7 @@ def described(of: Bytes, major: int = 1, older: Table | None = None, answer: int
         start = _pointer(capsule, b"dltensor_versioned")
         assert start is not None
         ctypes.memmove(into, start + 32, ctypes.sizeof(Fields))
-        array.kept.append(capsule)  # the capsule has the shape
+        array.kept.append(capsule)  # the capsule owns the memory of the shape, so keep it
         for name, value in changes.items():
             setattr(into.contents, name, value)
         return answer
@@ -474,7 +474,7 @@ def described(of: Bytes, major: int = 1, older: Table | None = None, answer: int
 
 
 def refusing(error: BaseException) -> Any:
-    """An object whose table fails with this exception, raised by its type's fileno()."""
+    """Return an object whose table fails with this exception; `fileno()` of its type raises it."""
 
     def fileno(array: Any) -> int:
         raise error
@@ -502,7 +502,7 @@ def test_a_tensor_described_by_a_function_table_is_read_in_place() -> None:
 
 
 def test_the_owner_of_a_storage_is_held_during_the_whole_read() -> None:
-    """A torch tensor can get another storage during reading: nothing else holds the old one."""
+    """While a torch tensor is read, it can get another storage. Then only the reader keeps the old storage."""
     reported = []
 
     class Storage:
@@ -555,11 +555,12 @@ def test_a_refusal_by_a_table_is_one_line_and_an_interrupt_passes() -> None:
     assert refused(described(EIGHTS, data=0))[1] == "brick_agent: a tensor has no fingerprint: it has no data"
 
 
-# ---- attributes of a tensor that are read --------------------------------------------------------------------------
+# ---- the attributes of a tensor that are read
+# --------------------------------------------------------------------------
 
 
 def test_no_attribute_of_a_non_tensor_is_accessed() -> None:
-    """Some objects record each access as a part of a program: torch.fx."""
+    """Some objects record each access to an attribute as a part of a program, such as those of torch.fx."""
     asked = []
 
     class Traced:
@@ -574,7 +575,7 @@ def test_no_attribute_of_a_non_tensor_is_accessed() -> None:
 
 
 class Learning(Producer):
-    """A tensor of torch that requires gradients; its memory can have the opposite sign."""
+    """A torch tensor that requires gradients; its memory may hold its values with the opposite sign."""
 
     requires_grad = True
     negated = False
@@ -599,7 +600,7 @@ def test_a_lazily_negated_tensor_is_refused() -> None:
     assert refused(given)[1].endswith("expected tensor.resolve_neg()")
 
 
-# ---- what is released ----------------------------------------------------------------------------------------------
+# ---- released objects ----------------------------------------------------------------------------------------------
 
 
 def test_a_fingerprint_is_an_immutable_named_tuple() -> None:

@@ -13,7 +13,7 @@ from brickd.shm.segment import open_segment
 
 pytestmark = pytest.mark.interpreter
 
-# Python's own, the C library's, and the bare system call. The interpreter lock is held, also in the child.
+# Forks by Python, by the C library and by the system call itself. The interpreter lock is held, also in the child.
 FORKS = {
     "python": "os.fork()",
     "libc": "ctypes.PyDLL(None).fork()",
@@ -268,7 +268,7 @@ def test_a_child_forked_while_other_threads_intern_names_loses_none(compiled: Co
             assert exact(child) == {"begun": 110, "summarized": 110}
             assert counts(child) == {"known": 100, "fresh": 10}
             for theirs, ours in zip(child.names, parent.names, strict=False):
-                # A name is written before its category: a fork can fall between the two.
+                # A name is written before its category, so a fork can happen between the two writes.
                 assert theirs is None or ours is None or theirs in (ours, (ours[0], 0)) or theirs[0] == "fresh"
         process.go()
         assert process.end() == 0

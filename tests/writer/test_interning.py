@@ -15,12 +15,13 @@ from faults import NATIVE, Compile, Start, counts, native, program, record
 from brickd.shm.segment_copy import CallPath
 
 ROOM = {"BRICKD_NAMES": "64", "BRICKD_PATHS": "64", "BRICKD_SITES": "64"}
-PLACES = {"names": 128, "entries": 512}  # 2 x names; 4 x paths + 2 x sites, as a power of two
+# the sizes of the hash tables: 2 x names; 4 x paths + 2 x sites, rounded up to a power of two
+PLACES = {"names": 128, "entries": 512}
 U64 = 2**64
 
 
 def place_of_name(name: str) -> int:
-    """The first place at which a name is looked up: writer/intern.c, by FNV-1a."""
+    """Return the first place at which writer/intern.c looks for a name, from its FNV-1a hash."""
     value = 0xCBF29CE484222325
     for byte in name.encode():
         value = (value ^ byte) * 0x100000001B3 % U64
@@ -28,12 +29,12 @@ def place_of_name(name: str) -> int:
 
 
 def place_of_key(key: int) -> int:
-    """The first place at which a path or a site is looked up: brick_entry_place."""
+    """Return the first place at which brick_entry_place looks for a path or a site."""
     return (key * 0x9E3779B97F4A7C15 % U64) // (U64 // PLACES["entries"])
 
 
 def names_at(place: int, count: int) -> list[str]:
-    """The first names that are looked up at a place."""
+    """Return the first names whose search begins at a place."""
     return [*itertools.islice((name for n in itertools.count() if place_of_name(name := f"n{n}") == place), count)]
 
 
@@ -52,7 +53,7 @@ def order(process: Worker, text: str) -> int:
 
 @pytest.mark.parametrize("place", [7, 126])
 def test_colliding_names_each_have_a_stable_number(compiled: Compile, prefix: str, place: int) -> None:
-    """At the end of the table, lookup continues at its beginning, and displaces others there."""
+    """At the end of the table, the search continues at the beginning of the table, and displaces other names there."""
     chain = [name for at in (place, (place + 2) % 128, (place + 1) % 128, place) for name in names_at(at, 4)]
     names = [*dict.fromkeys(chain)]
     assert len(names) == 12
@@ -68,12 +69,12 @@ def test_colliding_names_each_have_a_stable_number(compiled: Compile, prefix: st
 
 
 def key_of(layer: int, above: int) -> int:
-    """The key of name 1 in a layer."""
+    """Return the key of name 1 in a layer."""
     return 1 << 63 | (layer + 1) << 32 | 1 << 16 | above
 
 
 def layers_at(place: int, above: int) -> list[int]:
-    """The first layers in which name 1's key is looked up at a place of the table, or just behind it."""
+    """Return the first layers in which the search for name 1 begins at a place of the table, or just behind it."""
     at = {(place + further) % PLACES["entries"] for further in range(3)}
     return [*itertools.islice((n for n in itertools.count() if place_of_key(key_of(n, above)) in at), 12)]
 
@@ -107,7 +108,7 @@ def test_colliding_sites_each_have_a_stable_number(worker: Start, prefix: str, p
     assert got.process["sites"] == len(layers)
 
 
-# ---- another thread in between
+# ---- another thread interferes
 
 READY, VOID = 1 << 31, 1 << 30
 ROOT_KEY = 0xFFFF
@@ -164,7 +165,7 @@ def test_colliding_names_written_concurrently_have_one_number_each(tables: Table
     armed = True
     numbers |= {name: tables.name(name)}
     assert (numbers[name] == came) == same
-    if same:  # the other thread wrote the name for nothing
+    if same:  # the entry of the interrupted call stays unused
         assert (tables.word(came), tables.word(came - 1)) == (READY | len(name), READY | VOID)
     else:
         numbers |= {another: came}

@@ -1,4 +1,4 @@
-"""The service's key when unavailable: which errors are temporary, which are the file's."""
+"""Errors when the key of checksums is read: some are temporary, the others are problems of the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from conftest import WRITER
 from faults import NATIVE, Start
 
-# Of the process or the machine: the next attempt can succeed.
+# Errors of the process or the machine, after which the next attempt can succeed.
 PASSING = {"EMFILE", "ENFILE", "ENOMEM", "EINTR", "EAGAIN", "ENOSPC", "EDQUOT"}
 
 

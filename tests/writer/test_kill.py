@@ -1,4 +1,4 @@
-"""Workers that die at any moment: only the current span can be unpublished."""
+"""Workers that die at any moment: at most the current span is unpublished."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from brickd.shm.segment_files import find
 SOURCES = (ROOT / "agent" / "src" / "writer").glob("*.[ch]")
 POINTS = sorted({name for source in SOURCES for name in re.findall(r'BRICK_POINT\("(\w+)"\)', source.read_text())})
 
-# The result of a death at the first pass of each point: unpublished spans, odd summaries, lost records.
+# If a worker dies when it first reaches a point: the numbers of unpublished spans, odd summaries and lost records.
 IN_BEGIN = {"begun": (1, 0, 0), "open": (0, 0, 0)}
 IN_END = {
     "popped": (1, 0, 0),
@@ -36,8 +36,8 @@ IN_END = {
     "record_sequence": (0, 0, 1),
     "record_head": (0, 0, 1),
 }
-# The result of a death during an event: whether it is complete in its slot, whether it is counted; the head has not
-# moved.
+# If a worker dies while it records an event: whether the event is complete in its slot, and whether it is counted. The
+# head has not moved.
 IN_EVENT = {
     "event": (False, False),
     "event_sequence": (False, False),
@@ -45,14 +45,15 @@ IN_EVENT = {
     "event_head": (True, True),
 }
 ELSEWHERE = {"header", "published", "name_text", "path_claimed", "site_claimed"}
-IN_REOPEN = {"bind", "leave", "moved", "next"}  # test_lost.py: another thread opens the next segment
-IN_REMOVAL = {"ended", "recorded"}  # tests/daemon/test_removed.py
+IN_REOPEN = {"bind", "leave", "moved", "next"}  # tested in test_lost.py, where another thread opens the next segment
+IN_REMOVAL = {"ended", "recorded"}  # tested in tests/daemon/test_removed.py
 
 
-# Missing marks, odd summaries; of the three marks in each round, the third is a span's.
+# If a worker dies while it records marks: the numbers of missing marks and odd summaries. Each round has three records,
+# the third of which is a span.
 IN_MARK = {"mark": (1, 0), "summary": (1, 0), "summary_odd": (1, 1)}
 
-# The same for a checksum, which has more slots than the first.
+# The same for a checksum, which takes more than one slot.
 IN_CHECKSUM = IN_EVENT | {"checked": (False, False)}
 
 
@@ -63,11 +64,11 @@ def test_every_named_step_of_the_writer_is_tested_here() -> None:
 
 def left_by(compiled: Compile, point: str, at: int, of: str = "steps") -> None:
     with native(program(compiled, of, *ALERT), point, str(at)) as process:
-        assert process.end() == -signal.SIGKILL, f"{point} is not passed {at} times"
+        assert process.end() == -signal.SIGKILL, f"the worker does not reach {point} {at} times"
 
 
 def left_in_lane(prefix: str) -> tuple[dict[str, int], int, int]:
-    """The ledger of a dead worker, its odd summaries, its lost records; its ring is checked."""
+    """Check the ring of a dead worker; return its ledger, its odd summaries and its lost records."""
     dead = reading(prefix)
     assert not dead.alive
     ((number, lane, _),) = dead.lanes
@@ -80,7 +81,8 @@ def left_in_lane(prefix: str) -> tuple[dict[str, int], int, int]:
     return exact(dead), dead.odd, lane["span_attempts"] - lane["span_head"]
 
 
-# The spans of the program: outer, inner, inner ends, outer ends, repeated. They give the terms below at the n-th pass.
+# The program repeats these steps: outer begins, inner begins, inner ends, outer ends. When the worker dies in the n-th
+# step, the ledger has the terms below.
 @pytest.mark.parametrize("at", [1, 2, 7, 20])
 @pytest.mark.parametrize("point", IN_BEGIN)
 def test_a_death_while_a_span_begins_leaves_only_it_unpublished(
@@ -115,7 +117,7 @@ def test_a_death_while_a_span_ends_leaves_only_it_unpublished(
     assert left_in_lane(prefix) == ({term: n for term, n in wanted.items() if n}, odd, lost)
 
 
-# The launches of the program: one, its shape, and the end of the span around them.
+# The program repeats these steps: a launch, its shape, the end of the span around both.
 @pytest.mark.parametrize("at", [1, 2, 7, 20])
 @pytest.mark.parametrize("point", IN_MARK)
 def test_a_death_while_a_mark_is_counted_leaves_only_it_unpublished(
@@ -137,7 +139,7 @@ def event_slot(image: bytes, slot: int, lane: int) -> bytes:
     return image[at : at + 64]
 
 
-# The events of the program: two starts, a measurement, a finalize, repeated.
+# The program repeats these events: two deferred starts, a measurement, a finalize.
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 40])
 @pytest.mark.parametrize("point", IN_EVENT)
 def test_a_death_while_an_event_is_written_leaves_only_it_unpublished(
@@ -157,11 +159,11 @@ def test_a_death_while_an_event_is_written_leaves_only_it_unpublished(
     assert [each["sequence"] for each in events] == list(range(1, at))
     assert [each["kind"] for each in events] == [(3, 3, 5, 4)[n % 4] for n in range(at - 1)]
     at_the_head = event_slot((SHM / dead.file).read_bytes(), at - 1, number)
-    # Salvage: the record at the head is complete if its number shows that.
+    # The reader uses the record at the head if the number of the record shows that it is complete.
     assert [each["sequence"] for each in records.events(at_the_head)[0] if each["sequence"]] == [at] * whole
 
 
-# The checksums of the program: of a tensor without an input, and with two, repeated.
+# The program repeats two checksums: one without an input, and one with two inputs.
 @pytest.mark.parametrize("at", [1, 2, 3, 14])
 @pytest.mark.parametrize("point", IN_CHECKSUM)
 def test_a_death_while_a_checksum_is_written_leaves_only_it_unpublished(
@@ -328,7 +330,7 @@ def test_100_dead_segments_that_fill_little_of_dev_shm_are_kept(worker: Start, p
 @pytest.mark.slow
 @needs_namespaces
 def test_a_reused_pid_does_not_revive_a_dead_worker(prefix: str) -> None:
-    # In its own pid namespace the next pid can be predicted, and no other process takes it.
+    # In a pid namespace of its own, the test can predict the next pid, and no other process takes it.
     source = """
 import os, sys
 def child(record):
@@ -367,11 +369,11 @@ os.kill(third, 9); os.waitpid(third, 0)
         pid = process.stdout.readline()
         assert reading(prefix).alive
         os.write(process.stdin.fileno(), b".")
-        assert process.stdout.readline() == pid, "another process has that pid now"
+        assert process.stdout.readline() == pid, "another process has the pid of the dead worker now"
         assert not reading(prefix).alive
         assert exact(reading(prefix)) == {"begun": 10, "summarized": 10}
         os.write(process.stdin.fileno(), b".")
-        assert process.stdout.readline() == pid, "another worker has that pid now"
+        assert process.stdout.readline() == pid, "another worker has the pid of the dead worker now"
         dead, alive = readings(prefix)
         assert (dead.alive, alive.alive) == (False, True)
         assert dead.header["pid"] == alive.header["pid"]

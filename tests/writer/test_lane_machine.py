@@ -1,4 +1,4 @@
-"""A real lane and its model: after every call, a reader in another process sees the same.
+"""A real lane and its model: after every call, a reader in another process finds in the lane what the model predicts.
 
 The writer runs in its own process (tests/native/lane.c), with a clock that the test sets, and rings of four and of
 sixteen slots. This process is the reader and the consumer: it opens the segment, sends requests in the control page and
@@ -54,7 +54,7 @@ TICKS = st.sampled_from([0, 1, 31, 32, 38, 39, 1000, 123456, -5]) | st.integers(
 
 
 class Writer:
-    """The process with the lane."""
+    """The process that has the lane."""
 
     def __init__(self, binary: Path) -> None:
         self.prefix = f"{PREFIX}{uuid.uuid4().hex[:4]}-"
@@ -278,9 +278,9 @@ class LaneMachine(RuleBasedStateMachine):
         wrong=st.sampled_from([0, 1, U64, 1 << 40]),
     )
     def move_a_tail_anywhere(self, ring: str, position: int, wrong: int) -> None:
-        self._move(ring, (position, position ^ U64 ^ wrong))  # includes (0, 0): as if there had never been a consumer
+        self._move(ring, (position, position ^ U64 ^ wrong))  # includes (0, 0), the value before any consumer wrote
 
-    # ---- the result
+    # ---- results
 
     @invariant()
     def the_reader_sees_what_the_model_expects(self) -> None:
@@ -343,7 +343,7 @@ def machine(compiled: Callable[..., Path]) -> Iterator[type[LaneMachine]]:
 
 @pytest.fixture
 def lane(machine: type[LaneMachine]) -> Iterator[LaneMachine]:
-    """A machine that a test controls directly."""
+    """Yield a machine that the test controls directly."""
     made = machine()
     made.start(0)
     yield made
@@ -497,7 +497,8 @@ def run(machine: type[LaneMachine], examples: int, steps: int, *phases: Phase) -
 
 
 def test_a_lane_behaves_like_its_model(machine: type[LaneMachine]) -> None:
-    run(machine, settings().max_examples, 40)  # the slow test shrinks failures: that takes minutes
+    # without shrinking failures, which takes minutes: the slow test does that
+    run(machine, settings().max_examples, 40)
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""Segments that others remove, close or overwrite while their worker lives."""
+"""Segments that something removes, closes or overwrites while the worker is live."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_a_lane_is_not_reassigned_before_it_has_moved(lost: os.PathLike[str], pr
         assert exact(after) == {"begun": 300 + more, "summarized": 300 + more}
         order(process, "k")
         assert [lane["opened"] for _, lane, _ in after.lanes] == [1, 1, 1]
-        assert [lane["opened"] for _, lane, _ in reading(prefix).lanes] == [1, 2, 1], "then the free lane is given away"
+        assert [lane["opened"] for _, lane, _ in reading(prefix).lanes] == [1, 2, 1], "then the free lane is used again"
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -235,7 +235,7 @@ def test_a_category_declared_during_a_reopen_is_kept(lost: os.PathLike[str], pre
 
 
 def only_uuid(prefix: str) -> str | None:
-    """The uuid of the only segment; None while it changes."""
+    """Return the uuid of the only segment; None while it changes."""
     try:
         found = readings(prefix)
     except SegmentRefused:
@@ -254,7 +254,7 @@ def test_a_thread_that_records_throughout_is_counted_exactly(lost: os.PathLike[s
             order(process, "s")
             taken_away(prefix, how)
             while only_uuid(prefix) in (before, None):
-                assert process.process.poll() is None, f"it ended with {process.process.returncode}"
+                assert process.process.poll() is None, f"the worker ended with {process.process.returncode}"
             done += order(process, "t")[0]
         order(process, "mo")
         got = reading(prefix)
@@ -457,7 +457,7 @@ pause()
 
 
 def scribble(fd: int, chance: random.Random, lanes: int) -> None:
-    """Write like a hostile consumer, at any place and length, except for the order to stop."""
+    """Write like a hostile consumer, at any position and of any length, but never the flag that turns recording off."""
     at = chance.randrange(CONTROL + 4, CONSUMERS + 64 * lanes)
     os.pwrite(fd, chance.randbytes(min(chance.randrange(1, 200), CONSUMERS + 64 * lanes - at)), at)
     os.pwrite(fd, struct.pack("<I", chance.getrandbits(32) & ~1), CONTROL)
@@ -516,7 +516,7 @@ pause()
 
 
 def filled(worker: Start, prefix: str, tail: tuple[int, int]) -> tuple[Worker, str]:
-    """A worker whose span ring overflowed, with this tail in its first consumer line."""
+    """Start a worker whose span ring overflows, with this tail in its first consumer line."""
     process = worker(FILLING)
     process.paused()
     (file,) = find(prefix)
@@ -531,9 +531,9 @@ def filled(worker: Start, prefix: str, tail: tuple[int, int]) -> tuple[Worker, s
 @pytest.mark.parametrize(
     "tail",
     [
-        (2**40, 2**40 ^ MASK),  # ahead of the head
+        (2**40, 2**40 ^ MASK),  # a valid pair, but the tail is ahead of the head
         (MASK, 0),
-        (5, 5),  # these words are not a pair
+        (5, 5),  # the second word is not the complement of the first
         (0, 7),
         (4097, 4097 ^ MASK),
     ],

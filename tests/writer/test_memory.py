@@ -1,4 +1,4 @@
-"""No room of any kind: the host continues unharmed, reports it once, and losses are counted."""
+"""Without room of any kind, the host continues unharmed, the agent prints one line, and losses are counted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ sys.exit(5)
 
 
 def unharmed(process: Worker, complaint: str) -> None:
-    """Assert that the host did its work, ended normally, and printed one line."""
+    """Assert that the host did its work and ended normally, and that the agent printed one line."""
     assert process.end() == 5
     (line,) = process.stderr.splitlines()
     assert line.startswith("brickd: this process is not recorded: ")
@@ -83,7 +83,7 @@ def test_an_address_space_limit_stops_the_recording_and_not_the_host(worker: Sta
 
 @pytest.mark.parametrize("how", [0, 1, 3], ids=["unlocked", "locked now", "locked now and later"])
 def test_a_host_that_locks_its_memory_takes_no_memory_for_unused_places(worker: Start, prefix: str, how: int) -> None:
-    """MCL_CURRENT is 1, MCL_FUTURE 2. What is allocated later is locked too."""
+    """MCL_CURRENT is 1, MCL_FUTURE is 2. Memory that is allocated later is locked, too."""
     process = worker(
         f"""
 import ctypes
@@ -109,7 +109,7 @@ pause()
     assert process.end() == 0, process.stderr
 
 
-# Leaves room for a segment of this size, but not for its tables.
+# Leaves room for a segment of this size, but not for the tables of the process.
 NARROW = """
 import resource
 def narrow(size):
@@ -139,7 +139,7 @@ sys.exit(6 if any("/dev/shm/" in each for each in kept) else 5)
 
 def test_each_block_of_names_has_memory_before_its_first_write(worker: Start, prefix: str) -> None:
     """Without memory, writing a name would end the host."""
-    block = 4_096  # the block of its first name
+    block = 4_096  # the block that has the first name of the segment
     source = f"for n in range({block + 4}):\n    with brick.span(f'name {{n}}'): pass\npause()"
     process = worker(source, BRICKD_NAMES=str(2 * block))
     process.paused()
@@ -242,7 +242,8 @@ def test_without_proc_a_host_is_recorded_without_its_start_time(worker: Start, p
     assert process.end() == 0
 
 
-# ---- its own /dev/shm --------------------------------------------------------------------------------------------
+# ---- a worker with its own /dev/shm
+# --------------------------------------------------------------------------------------------
 
 
 def small(size: str) -> str:
@@ -250,7 +251,7 @@ def small(size: str) -> str:
 
 
 def seen(process: Worker, prefix: str) -> Reading:
-    """The segment in its own /dev/shm when its worker pauses; a copy, which has no lock."""
+    """Return a copy of the segment of a worker with its own /dev/shm when the worker pauses; the copy has no lock."""
     process.paused()
     (file,) = Path(f"/proc/{process.pid}/root/dev/shm").glob(prefix + "*")
     shutil.copy(file, SHM)
@@ -493,7 +494,7 @@ def group() -> Iterator[Path]:
         folder.rmdir()
 
 
-# The worker fills its group until `left` bytes are left.
+# The worker fills its control group until `left` bytes are free.
 FILLING = """
 group = os.environ["GROUP"]
 import mmap
@@ -514,7 +515,7 @@ GREEDY_SPANS = 2700
 
 
 def greedy(threads: int) -> str:
-    """Start more threads, with more paths and spans, than memory allows; pause when all exist."""
+    """Start a worker with more threads, paths and spans than memory allows; it pauses when all threads exist."""
     return f"""
 import threading
 bricks = [brick.brick(f"path {{n}}") for n in range(900)]
@@ -541,13 +542,13 @@ JOINING = 'open(os.environ["GROUP"] + "/cgroup.procs", "w").write(str(os.getpid(
 
 
 def kills(group: Path) -> int:
-    """The number of kills by the kernel for this group's limit."""
+    """Return how many processes the kernel killed for the memory limit of this group."""
     events = group / ("memory.oom_control" if (group / "memory.oom_control").exists() else "memory.events")
     return int(dict(line.split() for line in events.read_text().splitlines())["oom_kill"])
 
 
 def test_a_full_memory_cgroup_stops_the_recording_and_not_the_host(worker: Start, prefix: str, group: Path) -> None:
-    # The agent leaves its host 1 MiB. With half of it, the host's own memory sometimes caused a kill.
+    # The agent leaves 1 MiB to its host. With half of that, the host's own memory sometimes led to a kill.
     process = worker(JOINING + "fill(1 << 20)\n" + HOST, GROUP=str(group))
     unharmed(process, "/dev/shm or the memory cgroup is full")
     assert kills(group) == 0

@@ -29,16 +29,16 @@ PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 def commands(name: str) -> list[str]:
-    """The commands in the head of an example: the lines that build it, and the one that runs it."""
+    """Return the commands in the head of an example: the lines that build it, and the line that runs it."""
     text = (ROOT / "agent" / "examples" / name).read_text()
     lines = re.findall(r"^\W*\$ ((?:.*\\\n)*.*)", text, re.MULTILINE)
     return [re.sub(r"\\\n\W*(?=-)", "", line) for line in lines]
 
 
 def after(lines: tuple[str, ...]) -> Path:
-    """A copy of the distribution after these commands; stored like compiled files.
+    """Return a copy of the distribution in which these commands have run; it is stored like compiled files.
 
-    Common first commands of several examples run once; each example has its own copy of the files that differ.
+    Commands with which several examples begin run only once; each example has its own copy of the files that differ.
     """
 
     def make(folder: Path) -> None:
@@ -57,9 +57,9 @@ def after(lines: tuple[str, ...]) -> Path:
 
 @pytest.fixture
 def example(compiled: Compile) -> Example:
-    """Runs the commands in the head of an example; returns the output of the last one.
+    """Run the commands in the head of an example, and return the output of the last command.
 
-    The segment of an engine that ends by itself stays, for the test.
+    If an engine ends by itself, its segment stays for the test.
     """
 
     def run(name: str) -> str:
@@ -83,7 +83,7 @@ def test_the_engine_example_builds_as_documented_and_counts_every_span(
     assert example(name) == "200 requests, 4 failed\n"
     got = reading(prefix)
     assert got.service == "engine"
-    # A failing request fails in the first layer's norm: all spans open then have ended all the same.
+    # A failing request fails in the norm of the first layer. All spans that were open then must have ended.
     layers: dict[tuple[str, ...], int] = {
         ("request", f"{brick}[{n}]"): 196 for n in range(4) for brick in ("norm", "gemm")
     }
@@ -213,7 +213,7 @@ def test_an_unloaded_writer_ends_as_at_exit_and_can_be_loaded_again(compiled: Co
 
 
 def test_two_writers_in_one_process_coexist(worker: Start, compiled: Compile, prefix: str) -> None:
-    for n in range(65):  # with this number of files, a starting writer looks for dead segments
+    for n in range(65):  # with this number of files, a worker that starts looks for dead segments
         (SHM / f"{prefix}{n}").touch()
     writer = compiled("writer.so", WRITER, "-shared", "-fPIC")
     process = worker(
@@ -246,13 +246,13 @@ def test_a_c_program_makes_graph_nodes_and_gets_each_refusal(compiled: Compile, 
         assert process.end() == 0
     assert outcomes == [
         *(JOINED, FIRST, DONE, DONE, DONE, DONE, DONE, DONE, DONE, LAST),
-        *(FIRST, FIRST, DONE, LAST, DONE, LAST),  # two tasks, whose nodes overlap
+        *(FIRST, FIRST, DONE, LAST, DONE, LAST),  # the nodes of two tasks overlap
         *(REFUSED, REFUSED, FIRST, REFUSED, REFUSED, UNMATCHED, LAST, UNMATCHED),
         *(REFUSED, FIRST | REFUSED, DONE, LAST, DONE),
     ]
     decode = ("decode:node",)
     assert marks(got) == {
-        ("norm:node",): 2,  # the second one is in a node without a name
+        ("norm:node",): 2,  # the second launch is in a node without a name
         (*decode, "server.c@42:defined"): 1,
         (*decode, "norm:launched"): 1,
         (*decode, "task:node", "other:defined"): 1,

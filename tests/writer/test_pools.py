@@ -1,4 +1,4 @@
-"""Threads, processes and greenlets of pools: the spans of each, exact counts, no leftovers."""
+"""Pools of threads, processes and greenlets: each has its own spans, counts are exact, and nothing is left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_thread_pool_records_the_work_of_its_threads(worker: Start, prefix: st
         asyncio.run(main())
         """,
     )
-    # Work that a task hands to another thread begins at the root there: no span waits for it.
+    # If a task hands work to another thread, the spans of this work begin at the root of that thread.
     assert counts(got) == {("work",): 1100, ("work", "inner"): 1100, ("request",): 1}
     assert spans(got) == {"begun": 2201, "summarized": 2201}
 
@@ -75,7 +75,7 @@ if __name__ == "__main__":
     [("fork", "executor"), ("spawn", "executor"), ("forkserver", "executor"), ("fork", "pool")],
 )
 def test_a_process_pool_counts_each_job_once(worker: Start, prefix: str, tmp_path: Path, method: str, how: str) -> None:
-    program = tmp_path / "program.py"  # a spawned child imports it again
+    program = tmp_path / "program.py"  # a file, because a spawned child imports the program again
     program.write_text(PROCESSES)
     process = worker(
         f"import runpy; sys.argv = ['program', {method!r}, {how!r}]; "
@@ -112,7 +112,9 @@ def test_threads_that_init_concurrently_open_one_segment(worker: Start, prefix: 
     )
     process.paused()
     (got,) = readings(prefix)
-    assert got.service == f"service {got.header['index']}", "everything given by one of them, and nothing by the others"
+    assert got.service == f"service {got.header['index']}", (
+        "one process records all given times, and the others record none"
+    )
     assert spans(got)["begun"] + spans(got).get("no_lane", 0) == 17
     assert spans(got)["begun"] == spans(got)["summarized"]
 

@@ -1,4 +1,4 @@
-"""Rows: workers choose the same rows by content and epoch; each is recorded with its input row."""
+"""Rows: all workers choose the same rows by content and epoch, and record each row with its input row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from brickd.shm import _reader
 from brickd.shm.segment_copy import Reading
 
 Run = Callable[..., tuple[Any, Reading]]
-WINDOWS = {3: 4, 40: 8, 5: 32, 23: 512}  # epochs, and the positions that come first in each
+WINDOWS = {3: 4, 40: 8, 5: 32, 23: 512}  # some epochs, and the number of positions that are preferred in each
 PREPARED = """
 import mmap
 import numpy as np
@@ -39,7 +39,7 @@ def wanted(step, rate, kernel=kernel):
 
 @pytest.fixture
 def run(worker: Start, compiled: Compile, prefix: str) -> Run:
-    """Run a program in an epoch; return its report and the segment at its end."""
+    """Run a program in an epoch; return its report and the reading of its segment at the end."""
 
     def program(source: str, epoch: int = EPOCH, **environment: str) -> tuple[Any, Reading]:
         own = f"{prefix}{len(started)}"
@@ -61,7 +61,7 @@ def test_the_epochs_of_these_tests_have_different_windows() -> None:
     assert {epoch: chosen_rows.window(epoch) for epoch in WINDOWS} == WINDOWS
 
 
-# ---- which rows
+# ---- the choice of rows
 
 BATCHES = [
     "N(8)", "N(1, 8)", "N(3, 8)", "N(40, 8)", "N(2, 9, 8)", "N(5, 1, 8)", "N(2, 30, 3, 8)", "N(2, 5, 2, 3, 8)",
@@ -81,7 +81,7 @@ def batches(of, kind):
 
 
 def batches(kind: str) -> list[Bytes]:
-    """The same batches as in the worker."""
+    """Return the same batches as in the worker."""
     scope: dict[str, Any] = {"np": np}
     exec(MAKER, scope)
     made: list[Bytes] = scope["batches"](BATCHES, kind)
@@ -119,7 +119,9 @@ result = [chosen(of_array(np.stack(rows))).count for rows in
 
 
 def test_workers_with_a_shared_beginning_choose_the_same_rows_of_it(run: Run) -> None:
-    """The batches differ in the number, the length and the ends of their sequences; all sequences begin alike."""
+    """The batches differ in the number, the length and the ends of their sequences, but all sequences begin in the same
+    way.
+    """
     source = """
 R = np.random.default_rng(5)
 beginning = R.standard_normal((20, 8)).astype("f")
@@ -138,7 +140,7 @@ result = [rows.inputs[n].checksum for n in range(rows.count)]
 
 def test_another_epoch_chooses_other_rows(run: Run) -> None:
     source = "result = list(chosen(of_array(np.random.default_rng(1).standard_normal((400, 8)).astype('f'))).at)"
-    found = {tuple(run(source, epoch)[0]) for epoch in (23, 0, 32)}  # the windows of these epochs are equal
+    found = {tuple(run(source, epoch)[0]) for epoch in (23, 0, 32)}  # these epochs prefer the same positions
     assert len(found) == 3
 
 
@@ -163,7 +165,8 @@ result = [chosen(each).count for each in (x, padded, gone)]
 
 
 def test_exactly_4096_rows_are_looked_at_the_first_positions_of_each_sequence(run: Run) -> None:
-    """Reading any other row would end the worker. All but the last one are equal, so no choice ends early."""
+    """Reading any other row would end the worker. All rows except the last are equal, so the search does not end
+    early."""
     reported, _ = run(
         """
 PAGE = mmap.PAGESIZE
@@ -250,7 +253,7 @@ result = recorded_rows(kernel, of_array(np.ones((3, 7, 8), "f")), of_array(np.on
 
 
 def test_rows_leave_half_of_the_ring_free_and_are_then_not_attempted(run: Run) -> None:
-    """The last record leaves exactly half; after that, other records find room."""
+    """The last record of rows leaves exactly half of the ring free. After that, other records still have room."""
     reported, got = run(
         """
 x = of_array(np.arange(32, dtype="f").reshape(4, 8))
@@ -290,7 +293,7 @@ for _ in range(20):
     assert lost(got) == 0
 
 
-# ---- which steps, which sites
+# ---- the choice of steps and sites
 
 
 @pytest.mark.parametrize(
@@ -341,7 +344,7 @@ def test_the_turn_is_the_epochs_in_all_workers(run: Run, epoch: int) -> None:
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 7, 8, 9, 20])
 def test_each_turn_comes_in_each_block_and_meets_each_draw_of_a_step(turns: int) -> None:
-    """A step at a rate of 1/8 is drawn in every eighth epoch of a block of 64."""
+    """At the rate 1/8, a step is sampled in every eighth epoch of a block of 64."""
     block = -(-turns // 8) * 8
     for first in range(0, 40 * block, block):
         assert {chosen_rows.turn(first + n, turns) for n in range(block)} == set(range(turns))

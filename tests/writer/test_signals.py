@@ -1,4 +1,4 @@
-"""Re-entry: signal handlers, finalizers and weakref callbacks that record during a record."""
+"""Re-entry: signal handlers, finalizers and weakref callbacks that record while they interrupt a recording call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of an engine, times measured elsewhere, nested layers, amounts."""
+"""Steps of an engine, times that were measured elsewhere, nested layers, amounts."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_an_impossible_given_time_is_rejected_and_counted(worker: Start, prefix:
 
 
 def in_the_ring(worker: Start, prefix: str, program: str) -> list[dict[str, Any]]:
-    """The spans that a program records, from the ring, in the order of their ends."""
+    """Return the spans that a program records, from the span ring, in the order of their ends."""
     process = worker(f"brick.init()\npause()\n{textwrap.dedent(program)}\npause()")
     process.paused()
     with open_segment(reading(prefix).file, os.O_RDWR) as segment:

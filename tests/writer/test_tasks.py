@@ -1,4 +1,4 @@
-"""Spans of tasks, greenlets, threads and processes: each keeps its own, none is lost."""
+"""Spans of tasks, greenlets, threads and processes: each has its own spans, and no span is lost."""
 
 from __future__ import annotations
 
@@ -169,7 +169,8 @@ def test_a_thread_that_ends_with_a_span_open_abandons_it(worker: Start, prefix: 
 def test_a_multiprocessing_child_that_ended_cleanly_leaves_nothing(
     prefix: str, tmp_path: Path, method: str, early: str
 ) -> None:
-    program = tmp_path / "program.py"  # multiprocessing imports it again in a child that it does not fork
+    # a file, because multiprocessing imports the program again in a child that it does not fork
+    program = tmp_path / "program.py"
     program.write_text(
         f"""
 import multiprocessing

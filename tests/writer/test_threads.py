@@ -48,7 +48,9 @@ def test_threads_that_all_start_recording_at_once_are_all_counted(compiled: Comp
             assert strangers == 0, "once there is a segment, a name has one number in all threads"
             spans = exact(reading(prefix))
             assert spans["begun"] + spans.get("no_lane", 0) == tried
-            assert spans["summarized"] + spans.get("rejected", 0) == spans["begun"] > 0, "only spans without a name"
+            assert spans["summarized"] + spans.get("rejected", 0) == spans["begun"] > 0, (
+                "only spans without a name are lost"
+            )
             assert counts(reading(prefix)) == {"shared": spans["summarized"]}
             process.go()
             assert process.end() == 0

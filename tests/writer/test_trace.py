@@ -1,4 +1,4 @@
-"""`@brick.trace`: what is wrapped behaves as before, and its spans are where its time is."""
+"""`@brick.trace`: a traced function behaves as before, and its spans cover the time in which it runs."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_traced_class_attribute_receives_self_as_before(worker: Start, prefix:
         assert Traced.cut("a") == "A"
         """,
     )
-    # A partial has the name of its function.
+    # The brick of a `functools.partial` has the name of its function.
     assert counts(got) == {
         ("f",): 4,
         ("c",): 4,

@@ -1,4 +1,4 @@
-"""Other records of `@brick.trace`: the place of a definition, the last part of a task."""
+"""Marks that `@brick.trace` records: where a function is defined, and the end of a task."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ with brick.layer(5), brick.span("unseen"): asyncio.run(main())
 
 
 def spans_at(got: Reading, way: tuple[str, ...]) -> int:
-    """The number of spans at the place that a mark names."""
+    """Return the number of spans at the place that a mark names."""
     counts = dtypes.summaries(got.summaries)["count"]
     found = -1
     for place in way:

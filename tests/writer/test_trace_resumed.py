@@ -1,4 +1,4 @@
-"""`@brick.trace` of generators and coroutines: timed while they run, or with their waits."""
+"""`@brick.trace` of generators and coroutines: their times include their waits, or only the time in which they run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def test_a_generator_is_timed_only_while_it_runs(worker: Start, prefix: str) -> 
         assert spans(reading(prefix)) == wanted, "only the consumer's span is open"
         process.go()
     process.paused()
-    # Three values and the end; a consumer inside its generator would be in its path.
+    # Four spans: three values and the end. If the generator's span stayed open, the consumer's spans would be inside
+    # it.
     assert counts(reading(prefix)) == {("tokens",): 4, ("consumer",): 3}
     process.go()
     assert process.end() == 0
@@ -145,7 +146,7 @@ def test_a_coroutine_is_one_span_with_waits_or_one_per_resumption(
 ) -> None:
     process = worker(WAITING.format(options) + "pause()")
     process.paused()
-    assert spans(reading(prefix))["open"] == 1 + waiting, "the outer spans, and the waiting one"
+    assert spans(reading(prefix))["open"] == 1 + waiting, "the outer spans, and the span that waits"
     process.go()
     process.paused()
     got = reading(prefix)
@@ -186,7 +187,8 @@ def test_a_task_cancelled_inside_a_span_leaves_nothing_open(worker: Start, prefi
         assert log == ["cancelled"] * 100
         """,
     )
-    # Without waits `inner` is open between two resumptions of `waits`: abandoned with the first, unmatched later.
+    # Without waits, `inner` is still open when the first resumption of `waits` ends. So it is abandoned then, and its
+    # end is unmatched later.
     wanted = (
         {"begun": 200, "summarized": 200}
         if waits

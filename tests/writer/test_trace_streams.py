@@ -1,4 +1,4 @@
-"""`@brick.trace` of asynchronous generators: timed while they run, closed once."""
+"""`@brick.trace` of asynchronous generators: they are timed while they run, and closed once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def test_an_asynchronous_generator_is_timed_while_it_runs(worker: Start, prefix:
         asyncio.run(main())
         """,
     )
-    # Resumed three times (two values and the end), four times, twice; each await adds one resumption.
+    # The generators are resumed three times (two values and the end), four times and twice. Each await adds one
+    # resumption.
     asked, resumed_after_a_wait = 3 + 4 + 2, 2 + 2 + 1
     assert counts(got) == {("stream",): asked + (0 if waits else resumed_after_a_wait), ("consumer",): 2}
     assert spans(got)["begun"] == spans(got)["summarized"] == sum(counts(got).values())
@@ -107,7 +108,7 @@ def test_an_asynchronous_generator_that_outlives_its_loop_is_closed_once(
     got = reading(prefix)
     process.go()
     assert (process.end(), process.stderr) == (0, "")
-    # An await during closing adds one resumption.
+    # An await while the generator is closed adds one resumption.
     assert counts(got) == {("stream",): 3 * (asked + (1 if waits else 2))}
     assert spans(got)["begun"] == spans(got)["summarized"] == sum(counts(got).values())
 

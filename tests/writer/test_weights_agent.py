@@ -6,7 +6,7 @@ import pytest
 from faults import Start
 from watched_weights import left_by
 
-# ---- what is recorded --------------------------------------------------------------------------------------------
+# ---- records --------------------------------------------------------------------------------------------
 
 
 def test_all_tensors_of_a_model_are_recorded_by_their_names(worker: Start, prefix: str) -> None:
@@ -75,7 +75,7 @@ def test_an_ml_dtypes_bfloat16_weight_is_read(worker: Start, prefix: str) -> Non
 
 
 def test_a_weight_named_other_is_recorded_like_any_other(worker: Start, prefix: str) -> None:
-    """A name without room is recorded, too, but has no site."""
+    """A weight whose name has no room in the table is also recorded, but has no site."""
     got, records, reported, _ = left_by(
         worker,
         prefix,
@@ -123,7 +123,8 @@ def test_a_generation_is_given_or_counted(worker: Start, prefix: str) -> None:
 
 # ---- modules -----------------------------------------------------------------------------------------------------
 
-# The attributes of torch's modules that are read; a parameter requires gradients, and exports only its detached tensor.
+# Has the attributes of torch's modules that the agent reads. A parameter requires gradients, and exports only its
+# detached tensor.
 MODULE = """
 class Parameter:
     requires_grad = True
@@ -195,7 +196,7 @@ reported += [watched()]
     assert got.process["tensors_refused"] == 0
 
 
-# A module that reports where it stores its parts, as torch's own do.
+# A module that shows which parts and tensors it has, with the names of torch's own modules.
 PARTS = (
     MODULE
     + """
@@ -214,7 +215,8 @@ class Part(Module):
 
 
 def test_a_tensor_replaced_in_its_module_is_watched_there(worker: Start, prefix: str) -> None:
-    """As when a model is loaded or converted; torch does not swap tensors with weak references."""
+    """This happens when a model is loaded or converted, because torch does not swap tensors that have weak
+    references."""
     got, records, results, reported = left_by(
         worker,
         prefix,
