@@ -1,4 +1,4 @@
-"""The targets of alarms: a real command and a real server on loopback, good and bad ones."""
+"""The targets of alarms: real commands and real servers on loopback that work or fail."""
 
 from __future__ import annotations
 
@@ -30,12 +30,15 @@ from brickd.daemon.notify_targets import CommandTarget, UrlTarget, secret_of, ta
 from brickd.errors import BrickdError, WrongQuestion
 from brickd.model.event_log import Log
 
-TLS = ROOT / "tests" / "support" / "tls"  # valid until 2120: of an authority that no machine trusts, for 127.0.0.1
+# a certificate for 127.0.0.1, valid until 2120, from an authority that no machine trusts
+TLS = ROOT / "tests" / "support" / "tls"
 OFF = Problem("off", "api", ("api/0",), "recording is off", "brickd set --recording on api")
 
 
 class Server(ThreadingHTTPServer):
-    """A server that keeps its requests, and answers with the next status; 0: only when it ends."""
+    """A server that keeps its requests, and answers each with the next status; for status 0, it answers only when it
+    ends.
+    """
 
     daemon_threads = True
 
@@ -53,7 +56,7 @@ class Server(ThreadingHTTPServer):
         return f"{self.scheme}://127.0.0.1:{self.server_port}/hook/secret?x=1"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # a client that does not trust it
+        pass  # a client that does not trust the certificate
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -101,7 +104,7 @@ def script(folder: Path, text: str) -> str:
     return f"{sys.executable} -S {path}"
 
 
-# ---- the URL
+# ---- targets that are URLs
 
 
 def test_a_document_is_posted_and_signed_with_the_secret() -> None:
@@ -162,7 +165,7 @@ def test_a_delivery_to_a_slow_dripping_server_stops_at_the_time_limit() -> None:
 
 
 class Resolver:
-    """Answers a look-up of a host with these addresses, once it is released."""
+    """Answers a look-up of a host with these addresses, as soon as the test releases the answer."""
 
     def __init__(self, *places: tuple[str, int]) -> None:
         self.places, self.asked, self.go = places, list[tuple[str, int]](), threading.Semaphore(0)
@@ -223,7 +226,8 @@ def test_a_delivery_tries_every_address_and_fails_for_a_host_without_addresses()
         resolver.go.release()
         assert UrlTarget("http://hook.test/", None, 60, resolver).send(b"{}") == "answered 200"
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
-        resolver = Resolver(full.getsockname(), gone)  # one connection is pending, so the kernel accepts no more
+        # the queue of the listening socket is full, so the kernel accepts no further connection
+        resolver = Resolver(full.getsockname(), gone)
         resolver.go.release()
         message = failure(lambda: UrlTarget("http://hook.test/", None, 1, resolver).send(b"{}"))
         assert message == ("no answer: Connection refused", True), "the first address left time for the second"
@@ -237,7 +241,7 @@ def test_a_delivery_tries_every_address_and_fails_for_a_host_without_addresses()
         resolver.go.release()
         message = failure(lambda: UrlTarget("http://hook.test/", None, 0.2, resolver).send(b"{}"))
         assert message == ("no answer within 0.2 s", True)
-        assert time.monotonic() - began > 0.15, "the answer also has all of the remaining time"
+        assert time.monotonic() - began > 0.15, "waiting for the answer may also take all of the remaining time"
     none = Resolver()
     none.go.release()
     message = failure(lambda: UrlTarget("http://hook.test/", None, 9, none).send(b"{}"))
@@ -322,7 +326,7 @@ def test_a_secret_file_must_be_readable_by_its_owner_only(tmp_path: Path) -> Non
             secret_of(path)
     for secret in (b"x", b"x" * 4096):
         path.write_bytes(secret + b"\n")
-        assert secret_of(path) == secret, "the newline is not counted"
+        assert secret_of(path) == secret, "the newline does not count as a part of the secret"
     os.mkfifo(tmp_path / "pipe")
     for other, kind in ((tmp_path, "d"), (tmp_path / "pipe", "p")):  # a pipe without a writer would block
         with pytest.raises(WrongQuestion, match=rf"has mode {kind}\S+, expected a regular file"):
@@ -333,7 +337,7 @@ def test_a_secret_file_must_be_readable_by_its_owner_only(tmp_path: Path) -> Non
         targets("true", None, path)
 
 
-# ---- the command
+# ---- targets that are commands
 
 
 def test_a_command_gets_the_document_on_its_standard_input(tmp_path: Path) -> None:
@@ -396,7 +400,7 @@ def test_an_invalid_command_line_is_refused(command: str) -> None:
 
 
 class Scripted:
-    """A target with given answers; it waits for `go` before each."""
+    """A target with given answers that waits for `go` before each answer."""
 
     name = "scripted"
 

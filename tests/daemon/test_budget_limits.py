@@ -1,4 +1,4 @@
-"""Segments that cost too much, dead segments, and long work when the daemon must end."""
+"""Segments that cost too much, dead segments, and long work while the daemon must end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def segment(prefix: str, name: str, **counts: int) -> Iterator[Rings]:
 
 
 class Loop:
-    """A collector, its events and its saved memory."""
+    """A collector with its events and its saved memory."""
 
     def __init__(self, prefix: str) -> None:
         self.logged: list[tuple[str, str]] = []
@@ -62,14 +62,14 @@ class Loop:
         self.collector.tick(round(seconds * SECOND), look=look)
 
     def found(self) -> Survey:
-        """The survey of a client of its daemon."""
+        """Return the workers as a client of the daemon sees them."""
         collector = self.collector
         with collector.roster.lock:
             held, background = collector.roster.held(), collector.memory.background()
         return survey(self.prefix, background, held)
 
     def one(self, name: str) -> Attached:
-        """The segment of this name."""
+        """Return the segment with this name."""
         (each,) = [each for each in self.collector.roster.attached.values() if each.service == name]
         return each
 
@@ -143,7 +143,9 @@ def test_a_less_often_read_segment_is_reported_once(prefix: str, loop: Loop, mon
         loop.tick(0)
         limit(monkeypatch, read=cost_of(loop.one("costly").segment.extent()).read - 1)
         for second in (1, 2, 3):
-            assert loop.found().workers[0].ledger.spans["begun"] == 0, "no change since the first such reading"
+            assert loop.found().workers[0].ledger.spans["begun"] == 0, (
+                "nothing has changed since the first reading of this kind"
+            )
             record(costly, second)
             loop.tick(second)
         texts = [text for kind, text in loop.logged if kind == "rationed"]
@@ -160,7 +162,7 @@ def test_an_active_segment_with_unread_rings_is_alive_and_read_at_its_end(prefix
             loop.tick(second)
         each = loop.one("costly")
         assert (each.drain.spans, loop.collector.memory.gone) == (2, {}), (
-            "the rings were read only up to the first look"
+            "the rings were read only until the segment went over its limit"
         )
         loop.tick(11 + STILL_NS / SECOND)
         assert list(loop.collector.memory.gone) == [each.uuid]
@@ -171,7 +173,7 @@ def test_an_active_segment_with_unread_rings_is_alive_and_read_at_its_end(prefix
 
 def test_deferred_work_waits_for_a_tick_that_reads_its_segment(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
-    times = iter(range(0, 10**15, SECOND))  # time for one piece in each tick
+    times = iter(range(0, 10**15, SECOND))  # each tick has time for only one piece of work
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
     with segment(prefix, "a") as r, segment(prefix, "b"):
         r.add(0, "event", events({"sequence": 1, "path": 1, "id": 1, "start": 5}))
@@ -187,7 +189,7 @@ def test_deferred_work_waits_for_a_tick_that_reads_its_segment(prefix: str, monk
         loop.end(SECOND)
 
 
-# ---- the dead
+# ---- dead segments
 
 
 def test_a_dead_segment_with_endless_rings_is_quarantined_and_its_records_count(
@@ -195,7 +197,7 @@ def test_a_dead_segment_with_endless_rings_is_quarantined_and_its_records_count(
 ) -> None:
     monkeypatch.setattr(attachment, "_LAST_BYTES", 1)
     with segment(prefix, "endless") as endless:
-        endless.put("process", 0, ended=1)  # and records continue
+        endless.put("process", 0, ended=1)  # the worker has ended, but records continue to appear
         loop.tick(0)
         for second in range(1, 1000):
             record(endless, second)
@@ -218,7 +220,7 @@ def test_large_rings_of_a_dead_segment_are_read_over_several_ticks(
         each = loop.one("large")
         large.add(0, "span", spans(*({"sequence": n + 1, "path": 1} for n in range(many))))
         large.put("lane", 0, begun=many, summarized=many)
-        each.account.ration = Ration.NO_DETAIL  # nothing more of the segment is read until it is dead
+        each.account.ration = Ration.NO_DETAIL  # nothing more of the segment is read until its worker is dead
         taken = []
         for second in range(1, 20):
             loop.tick(second)
@@ -310,7 +312,7 @@ def test_a_loop_that_ends_merges_no_workers(prefix: str, loop: Loop, monkeypatch
     assert (len(loop.collector.memory.gone), loop.collector.memory.older) == (2, {})
 
 
-# ---- what is saved
+# ---- saved data
 
 
 def test_trailing_cursors_of_empty_lanes_are_not_saved(prefix: str, loop: Loop) -> None:

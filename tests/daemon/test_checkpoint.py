@@ -41,7 +41,7 @@ NAMES = """
 
 @pytest.fixture
 def kept(worker: Callable[..., Worker], prefix: str) -> Reading:
-    """The reading of a worker that has ended."""
+    """Return the reading of a worker that has ended."""
     one = worker(NAMES.replace("NAMES", "('norm', '\\\\x1b[31m模')"), BRICKD_SERVICE="api")
     one.paused()
     found = replace(reading(prefix), drained=True)  # every stored reading is marked as drained
@@ -125,7 +125,7 @@ def test_services_beyond_the_limit_are_merged_into_others(kept: Reading) -> None
 
 
 def with_paths_on_their_way(kept: Reading, more: int) -> Reading:
-    """The reading of a worker that was adding paths when it was read."""
+    """Return the reading of a worker that was adding paths when it was read."""
     summaries = bytes(kept.summaries) + bytes(more * _reader.SUMMARY_BYTES)
     return replace(kept, names=list(kept.names), paths=[*kept.paths, *more * [None]], summaries=summaries)
 

@@ -1,7 +1,7 @@
-"""A checkpoint with a correct checksum and invalid content: it is refused, or harmless.
+"""A checkpoint with a correct checksum and invalid content is refused, or does no harm.
 
-The document is a real one with an entry of every kind; one value in it is replaced. The decoded result is used for
-everything that a daemon and the verbs do with it.
+Each test takes a real document with an entry of every kind, and replaces one value. Then it does everything with the
+checkpoint that a daemon and the verbs do.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def dead() -> Iterator[Dead]:
 
 
 def made(dead: Dead) -> Memory:
-    """A memory with an entry of every kind."""
+    """Return a daemon's memory with an entry of every kind."""
     work = Deferred()
     for records in (
         defer(100, 3, id=1, path=4) + defer(110, 3, id=4, path=4) + measured(4, 5) + finalize(300, 3),
@@ -149,7 +149,7 @@ def decoded(content: bytes) -> Any:
 
 
 def written(value: Any) -> bytes:
-    """A checkpoint of this document; Python's JSON has NaN and Infinity."""
+    """Return a checkpoint of this document; it may have NaN and Infinity, because Python's JSON has them."""
     return framed("checkpoint", checkpoint.VERSION, [json.dumps(value).encode()])
 
 
@@ -173,10 +173,10 @@ def shown(world: SharedMemory | Daemon) -> None:
 
 
 def used(content: bytes, dead: Dead) -> set[str]:
-    """Use it for all that a daemon and the verbs do; return the kinds of the daemon's events.
+    """Do with a checkpoint all that a daemon and the verbs do; return the kinds of the daemon's events.
 
     Raises:
-        CheckpointRefused: it cannot be decoded. Nothing else is raised.
+        CheckpointRefused: the checkpoint cannot be decoded. No other exception is allowed.
     """
     once = checkpoint.decode(content)
     again = checkpoint.decode(checkpoint.encode(once))
@@ -185,9 +185,9 @@ def used(content: bytes, dead: Dead) -> set[str]:
     shown(SharedMemory())
     (SHM / f"{os.environ['BRICKD_SHM_PREFIX']}{dead.file}").write_bytes(dead.image)
     now_ns = time.monotonic_ns()
-    with contextlib.suppress(DaemonRefused), Home(runtime()) as home:  # the checkpoint may have another prefix
+    with contextlib.suppress(DaemonRefused), Home(runtime()) as home:  # a daemon refuses a checkpoint of another prefix
         daemon = Daemon(home)
-        for _ in range(8):  # a worker without a change for five seconds counts as dead
+        for _ in range(8):  # enough ticks for a worker to count as dead: its segment has not changed for five seconds
             now_ns += SECOND
             daemon._collector.tick(now_ns, look=True)
             shown(daemon)
@@ -351,7 +351,7 @@ WRONG: dict[tuple[Any, ...], tuple[Any, ...]] = {
     (*MAKING, 0): NO_TEXT,
     (*MAKING, 1): NO_FLAG,
     (*MAKING, 2): ([], [["", ""]]),
-    (*MAKING, 2, 0): (["eJw=", "eJw="],),  # truncated
+    (*MAKING, 2, 0): (["eJw=", "eJw="],),  # the compressed data is truncated
     (*MAKING, 2, 2, 0): (None, "", "AAAA", squeezed(bytes(41))),
     (*MAKING, 2, 2, 1): (
         None,
@@ -450,7 +450,8 @@ NASTY: tuple[Any, ...] = (None, -1, 2**64, 1.5, float("nan"), "x", [], {"a": 1})
 def test_every_bad_value_in_every_place_is_refused_or_harmless(
     dead: Dead, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brickd.model.worker_survey._WATCH_SECONDS", 0.0)  # no worker here is alive without a lock
+    # no wait is needed, because no worker here is live without a lock
+    monkeypatch.setattr("brickd.model.worker_survey._WATCH_SECONDS", 0.0)
     original = decoded(checkpoint.encode(made(dead)))
     refused = 0
     for number, _ in enumerate(places(original)):

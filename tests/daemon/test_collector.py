@@ -1,4 +1,4 @@
-"""An invalid segment affects only itself, and no order is lost."""
+"""An invalid segment affects only itself, and no control request is lost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def segment(prefix: str, name: str) -> Iterator[Rings]:
 
 @contextmanager
 def written_below(offset: int) -> Iterator[None]:
-    """No file can be written above this offset, as on a full disk below a hole."""
+    """Let no file be written above this offset, as if the disk were full and the file had a hole there."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (offset, hard))
     try:
@@ -127,7 +127,7 @@ def test_a_setting_that_arrives_while_a_worker_is_judged_is_saved_at_once(
     before = len(kept)
 
     def exhaust(_: Attached) -> bool:
-        loop.change()  # called by another thread, which had the lock when the loop needed it
+        loop.change()  # another thread calls this while it has the lock that the loop needs
         return False
 
     with monkeypatch.context() as patched:

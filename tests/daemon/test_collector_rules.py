@@ -1,4 +1,4 @@
-"""The rules of the loop: when it lists, drains, judges, saves and rests, and its failures."""
+"""The rules of the daemon's loop: when it lists, drains, judges, saves and rests, and how it fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MS = SECOND // 1000
 
 
 class Loop(Collector):
-    """A loop that saves its memory in a list, unless `full`."""
+    """A loop that saves its memory in a list; with `full`, saving fails."""
 
     def __init__(self, prefix: str, clock: Callable[[], int] = int) -> None:
         self.kept: list[bytes] = []
@@ -275,7 +275,7 @@ def test_deferred_work_is_settled_only_by_a_tick_that_reads_its_rings(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
-    moments = itertools.count(0, TICK_NS)  # the time of a tick is over after one piece
+    moments = itertools.count(0, TICK_NS)  # the time of a tick is over after one piece of work
     loop = Loop(prefix, clock=lambda: next(moments))
     with rings_of(prefix, "a") as first, rings_of(prefix, "b") as second:
         for made in (first, second):
@@ -288,7 +288,9 @@ def test_deferred_work_is_settled_only_by_a_tick_that_reads_its_rings(
             loop.tick(at)
             settled.append((deferred.settled, deferred.counts["finalized"]))
         first_read = settled.index((False, 0))
-        assert settled[first_read:][:3] == [(False, 0), (False, 0), (True, 1)], "a segment is reached every second time"
+        assert settled[first_read:][:3] == [(False, 0), (False, 0), (True, 1)], (
+            "each of the two segments is reached in every second tick"
+        )
         loop.end(SECOND)
 
 
@@ -343,7 +345,9 @@ def test_failed_saving_keeps_dead_segments_and_sends_one_event(loop: Loop, prefi
         assert int(made.line(0)["event"][0]) == 0
         loop.full = False
         loop.tick(2 * SECOND + 1)
-        assert (loop.tried, loop.trouble) == (3, "No space left on device"), "not within the same second"
+        assert (loop.tried, loop.trouble) == (3, "No space left on device"), (
+            "the memory is not saved twice in one second"
+        )
         loop.tick(3 * SECOND)
         loop.tick(4 * SECOND)
         assert (loop.logged.count("checkpoint_written"), loop.trouble) == (1, "")

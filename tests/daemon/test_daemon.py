@@ -1,4 +1,4 @@
-"""The daemon as a process: there is one, it saves what it reads, its successor continues."""
+"""The daemon as a process: only one runs, it saves what it reads, and the next daemon continues."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_second_daemon_names_the_running_one(prefix: str, tmp_path: Path, work
     with running() as first:
         assert f"process {first.pid}" in refused()
         first.until("worker_found")
-        # A daemon with another runtime directory finds the same segments.
+        # A daemon with another runtime directory would find the same segments.
         other = refused(BRICKD_RUNTIME_DIR=str(tmp_path / "other"))
         assert f"process {first.pid} already drains the segments {prefix}*" in other
         assert first.ask("/status")["ledger"]["deferred"]["started"] == 10
@@ -98,7 +98,8 @@ def test_a_daemon_restores_the_state_of_its_killed_predecessor(worker: Start, pr
         daemon.until("worker_ended")
         before = daemon.ask("/status")
         (lives_on,) = (each["segment"] for each in before["workers"] if each["state"] != "ended")
-        until(lambda: find(prefix) == [lives_on])  # wait until the checkpoint has the other worker
+        # the segment of the other worker is removed as soon as the checkpoint has its totals
+        until(lambda: find(prefix) == [lives_on])
         daemon.kill()
     left = brickd("status", "--json")
     with running() as daemon:
@@ -148,7 +149,7 @@ def comparable(value: Any) -> Any:
 
 
 def nearly(value: Any, key: str = "") -> Any:
-    """The value with times that may be rounded apart: each reader measures for itself how long a tick is."""
+    """Return a value whose times may differ by rounding, because each reader measures the length of a tick itself."""
     if isinstance(value, dict):
         return {name: nearly(each, name) for name, each in value.items()}
     if isinstance(value, list):
@@ -188,7 +189,7 @@ def test_a_damaged_checkpoint_is_moved_aside_and_reported(worker: Start, prefix:
         (problem,) = status["problems"]
         assert "started without its saved state" in problem["text"]
         assert "it has 2 bytes, expected 5" in problem["text"]
-    with running() as daemon:  # continues from the checkpoint of the one before
+    with running() as daemon:  # continues from the checkpoint of the daemon before
         assert daemon.ask("/status")["problems"] == []
 
 
@@ -229,7 +230,8 @@ def test_the_last_event_number_is_saved_when_two_threads_log_at_once(prefix: str
         daemon = Daemon(home)
         others = [threading.Thread(target=daemon.log_event, args=("second", ""))]
 
-        def between() -> None:  # the first has its number
+        # called after the first event has its number and before it is logged: another thread logs an event
+        def between() -> None:
             while others:
                 other = others.pop()
                 other.start()

@@ -1,7 +1,7 @@
-"""A bad segment, file or client affects only itself: the numbers of others stay exact.
+"""A bad segment, file or client affects only itself: the numbers of other workers stay exact.
 
-Most faults happen to one daemon and two healthy workers that all tests of this file share. Each test adds something
-bad, sees the report, lets the workers work, and checks that all their work is counted.
+Most tests of this file share one daemon and two healthy workers. Each test adds something bad, checks the daemon's
+report, lets the workers work, and checks that all their work is counted.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Shared:
     spans: int = 0
 
     def newest(self) -> int:
-        """The number of the last event."""
+        """Return the number of the last event."""
         number: int = self.daemon.ask("/events")["newest"]
         return number
 
     def events(self, since: int) -> list[Document]:
-        """The events since a number."""
+        """Return the events since a number."""
         reported: list[Document] = self.daemon.ask(f"/events?since={since}")["events"]
         return reported
 
@@ -88,15 +88,15 @@ class Shared:
             assert w["ledger"]["deferred"]["orphaned"] == 0
 
     def worker(self, file: str) -> Document:
-        """The entry of a segment, once the daemon has found it."""
+        """Wait until the daemon has found a segment, and return its entry."""
         entries: list[Document] = until(
             lambda: [each for each in self.daemon.ask("/workers")["workers"] if each["segment"] == file]
         )
-        # An ended worker may have had the name before.
+        # An ended worker of another test may have had this name before.
         return min(entries, key=lambda each: each["state"] in ("died", "ended"))
 
     def put(self, name: str, image: bytes) -> str:
-        """A segment of these bytes; the daemon sees it complete or not at all."""
+        """Create a segment with these bytes; the daemon sees it either complete or not at all."""
         draft = SHM / f".{self.prefix}{name}"
         draft.write_bytes(image)
         draft.rename(SHM / f"{self.prefix}{name}")
@@ -118,7 +118,9 @@ def whole_daemon() -> Iterator[Shared]:
 
 @pytest.fixture
 def shared(whole_daemon: Shared) -> Iterator[Shared]:
-    """The shared daemon; files that a test adds are removed, and the daemon must still work."""
+    """Return the shared daemon; afterwards, remove the files that the test added, and check that the daemon still
+    works.
+    """
     with within(whole_daemon.places):
         yield whole_daemon
         for file in SHM.glob(f"*{whole_daemon.prefix}*"):
@@ -128,7 +130,7 @@ def shared(whole_daemon: Shared) -> Iterator[Shared]:
 
 
 def image(**header: Any) -> bytearray:
-    """A segment with a uuid of its own."""
+    """Return a segment with its own uuid."""
     result = bytearray(golden())
     put(result, "header", {"uuid": os.urandom(16), **header})
     return bytearray(seal(result))
@@ -136,7 +138,7 @@ def image(**header: Any) -> bytearray:
 
 @contextlib.contextmanager
 def live_worker(path: Path) -> Iterator[int]:
-    """A file with this process as its live worker."""
+    """Create a file whose live worker is this process."""
     fd = os.open(path, os.O_RDWR)
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -146,16 +148,18 @@ def live_worker(path: Path) -> Iterator[int]:
 
 
 def opened_by(pid: int) -> set[str]:
-    """The files in shared memory that a process has open: testing their locks would drop ours."""
+    """Return the files in shared memory that a process has open. This process must not open them: closing them would
+    drop its locks.
+    """
     names = set()
     for each in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed since the listing
+        with contextlib.suppress(FileNotFoundError):  # the process may have closed the descriptor after it was listed
             names.add(each.readlink().name)
     return names
 
 
 def logged_since(shared: Shared, file: str, since: int) -> str:
-    """Wait until a file is quarantined; returns the reason, which status has, too."""
+    """Wait until a file is quarantined; return the reason, after checking that `status` shows the same."""
     while True:
         event = shared.daemon.until("quarantined", since)
         if event["text"].startswith(f"{file}: "):
@@ -172,7 +176,7 @@ def logged_since(shared: Shared, file: str, since: int) -> str:
 
 
 def ended(changed: bytearray) -> bytes:
-    """Mark the segment's worker as ended, so that the whole segment is read at once."""
+    """Mark the worker of a segment as ended, so that the whole segment is read at once."""
     struct.pack_into("<Q", changed, place(changed, "process") + forge.later("process", "ended"), 1)
     return bytes(changed)
 
@@ -218,7 +222,7 @@ def test_a_corrupt_segment_is_quarantined_with_its_reason(shared: Shared) -> Non
 
 
 def attached(shared: Shared, fd: int) -> None:
-    """Wait until a file that is open here is drained; opening it again would release its lock."""
+    """Wait until a file that is open in this process is drained; opening it again would release its lock."""
     until(lambda: holder(fd, _reader.LOCK_CONSUMER) == shared.daemon.pid)
     shared.goes_on()
 
@@ -316,7 +320,7 @@ def test_a_copy_of_a_segment_is_quarantined_and_counted_once(shared: Shared) -> 
     assert len([each for each in shared.daemon.ask("/status")["workers"] if each["service"] == "healthy"]) == 2
 
 
-# ---- files that are no segments
+# ---- files that are not segments
 
 
 def test_anything_but_a_regular_file_is_quarantined_without_blocking(shared: Shared) -> None:
@@ -335,7 +339,7 @@ def test_anything_but_a_regular_file_is_quarantined_without_blocking(shared: Sha
         "sparse": "its header says",
     }
     if os.geteuid() == 0:
-        os.mknod(SHM / f"{shared.prefix}device", 0o600 | 0o020000, os.makedev(1, 5))  # /dev/zero
+        os.mknod(SHM / f"{shared.prefix}device", 0o600 | 0o020000, os.makedev(1, 5))  # the device numbers of /dev/zero
         wanted["device"] = "expected a regular file"
     for kind, why in wanted.items():
         assert why in logged_since(shared, f"{shared.prefix}{kind}", before), kind
@@ -360,7 +364,7 @@ def test_a_renamed_segment_is_drained_under_its_new_name(shared: Shared) -> None
     shared.files = (new, second)
     shared.goes_on()
     assert shared.daemon.ask(f"/inspect?name={new}")["segment"] == new
-    # Another file has the segment's old name now.
+    # Now another file has the name that the segment had.
     other = shared.put(first.removeprefix(shared.prefix), bytes(image(service=b"squatter")))
     with live_worker(SHM / other) as fd:
         attached(shared, fd)
@@ -371,7 +375,7 @@ def test_a_renamed_segment_is_drained_under_its_new_name(shared: Shared) -> None
     (SHM / new).rename(SHM / first)
     shared.files = (first, second)
     shared.goes_on()
-    # The workers of files of earlier tests may be found dead meanwhile.
+    # Meanwhile, the daemon may find that workers of earlier tests have died.
     logged_of_us = {each["kind"] for each in shared.events(before) if each["service"] in ("healthy", None)}
     assert not {"worker_died", "worker_moved", "quarantined"} & logged_of_us
 
@@ -397,7 +401,8 @@ def test_a_dead_workers_segment_is_counted_although_it_was_unlinked(shared: Shar
     before = shared.newest()
     file = shared.put("removed", ended(image(service=b"removed")))
     with live_worker(SHM / file):
-        while shared.daemon.until("worker_found", before)["service"] != "removed":  # a reader may see it before
+        # another worker's event may come first
+        while shared.daemon.until("worker_found", before)["service"] != "removed":
             before += 1
         assert shared.worker(file)["ledger"]["spans"]["summarized"] == 12
         (SHM / file).unlink()
@@ -441,7 +446,8 @@ def test_a_drained_segment_renamed_while_it_is_opened_keeps_its_lock(
     loop.tick(0)
     (SHM / f"{prefix}old").rename(SHM / f"{prefix}new")
     with monkeypatch.context() as before:
-        before.setattr(segment_directory, "identifier_of", lambda _: (0, 0))  # the identity of an earlier moment
+        # returns the identity that the file had earlier
+        before.setattr(segment_directory, "identifier_of", lambda _: (0, 0))
         loop.tick(1, look=True)
     assert len(loop.roster.attached) == 1
     held = subprocess.run(
@@ -507,8 +513,8 @@ def test_a_stopped_worker_without_its_lock_is_counted_once_when_it_continues(pre
         document = daemon.once("/status?over=start", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 20)
         (entry,) = document["workers"]
         assert (entry["name"], entry["state"]) == ("api/0", "live")
-        # Of ten starts, those written into a ring without a reader before the worker saw its removal may be missing;
-        # nothing is counted twice.
+        # Of ten deferred starts, some may be missing: those that the worker wrote into its ring after the removal and
+        # before it noticed the removal. Nothing is counted twice.
         (deferred,) = [each for each in document["bricks"] if each["bounded"]]
         assert deferred["count"] == document["ledger"]["deferred"]["bounded"]
         assert 20 <= deferred["count"] <= 30

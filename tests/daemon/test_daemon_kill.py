@@ -1,4 +1,4 @@
-"""Daemons are killed at each step while workers continue, end and die: events count once."""
+"""Daemons are killed at each step while workers continue, end and die. Every event counts exactly once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from brickd.state.daemon_state import Memory
 
 Then = Callable[[DyingDaemon], None]
 ACTIONS = ("kill-before", "kill-after", "kill-half")
-# A daemon's effects on files: the effect, and its target.
+# The effects of a daemon on files: the system call, and its target.
 STEPS = {
     ("open", "lock"),
     ("lock", "lock"),
@@ -35,7 +35,8 @@ STEPS = {
     ("rename", "checkpoint"),
     ("unlink", "segment"),
 }
-USUAL = {"daemon_started", "worker_found", "worker_ended", "worker_died", "problem"}  # events if nothing is lost
+# the events that a daemon logs if nothing is lost
+USUAL = {"daemon_started", "worker_found", "worker_ended", "worker_died", "problem"}
 
 
 @dataclass
@@ -45,7 +46,7 @@ class Host:
     Attributes:
         workers: all workers so far.
         killed: how often a daemon was killed, by action and step.
-        events: all daemons' events, "break: …".
+        events: the events of all daemons, such as "break: …".
     """
 
     prefix: str
@@ -56,7 +57,7 @@ class Host:
     events: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # Spans with details, from the first daemon on.
+        # The workers record span details, from the first daemon on.
         memory = Memory(self.prefix, wishes={SERVICE: Wish(spans=True)})
         checkpoint.save(runtime().checkpoint, checkpoint.encode(memory))
         for _ in range(4):
@@ -69,7 +70,7 @@ class Host:
         return [each for each in self.workers if each.fate == "lives"]
 
     def kill(self, action: str, number: int, of: str | None = None, then: Then | None = None) -> None:
-        """Run a daemon until it is killed at this effect; meanwhile do something to a worker."""
+        """Run a daemon until it is killed at this effect; do something to a worker in the meantime."""
         with dying_daemon(self.compiled, f"{action}:{number}", of) as daemon:
             if then is not None:
                 then(daemon)
@@ -79,14 +80,14 @@ class Host:
         self.events += daemon.events
 
     def one_dies(self, _: DyingDaemon) -> None:
-        """Kill the oldest worker, alternately at rest and at work; another begins."""
+        """Kill the oldest worker, alternately at rest and at work; then start another."""
         before = Counter(each.fate for each in self.workers)
         oldest = self.living()[0]
         oldest.kill() if before["killed"] <= before["cut"] else oldest.cut()
         self.begin()
 
     def one_ends(self, daemon: DyingDaemon) -> None:
-        """End the oldest worker if the daemon lives long enough to see it, and start another."""
+        """End the oldest worker if the daemon lives long enough to notice it; then start another."""
         oldest = self.living()[0]
         if daemon.reaches("pwrite", SHM / oldest.file) and daemon.stop():
             oldest.end()
@@ -94,7 +95,7 @@ class Host:
             daemon.go()
 
     def settle(self) -> list[Worker]:
-        """Run a last daemon until it has nothing left to do; returns the workers then."""
+        """Run a last daemon until it has nothing left to do; return the workers that it shows then."""
         for each in self.living():
             each.rest()
         here = sorted(each.file for each in self.living())
@@ -113,11 +114,11 @@ class Host:
         return found.workers
 
     def judge(self, found: list[Worker], *, whole: bool = True) -> None:
-        """Check that every worker is there once, with all of its work.
+        """Check that every worker is shown once, with all of its work.
 
         Args:
-            found: the workers.
-            whole: no daemon's memory was lost.
+            found: the workers that brickd shows.
+            whole: whether no daemon's memory was lost.
         """
         by_file = {each.reading.file: each for each in found}
         assert len(by_file) == len(found) == len(self.workers)
@@ -134,20 +135,21 @@ def _judge(loaded: Loaded, worker: Worker, *, whole: bool) -> None:
     reading, reported, ledger = worker.reading, loaded.reported, worker.ledger
     assert (reading.alive, reading.ended) == (loaded.fate == "lives", loaded.fate == "ended")
     lanes = [lane for _, lane, _ in reading.lanes]
-    on_the_way = range(len(lanes) + 1) if loaded.fate == "cut" else (0,)  # a record of each lane, at most
+    # at most one record of each lane may be unpublished
+    on_the_way = range(len(lanes) + 1) if loaded.fate == "cut" else (0,)
     rows = {(brick.name, brick.bounded): brick.row for brick in bricks([worker])}
 
-    # Spans, and where their details are.
+    # All spans, and where their details are.
     assert ledger.spans["begun"] - ledger.spans["summarized"] - ledger.spans["abandoned"] in on_the_way
     assert rows["span", False]["count"] - ledger.spans["summarized"] in on_the_way
     where = ledger.details["consumed"] + ledger.details["in_ring"] + ledger.details["lost_with_daemon"]
     assert sum(lane["span_attempts"] for lane in lanes) - where - ledger.details_dropped.total() in on_the_way
 
-    # Events: none is ever lost with a daemon.
+    # All events: no event is ever lost with a daemon.
     where = ledger.events["consumed"] + ledger.events["in_ring"]
     assert sum(lane["event_attempts"] for lane in lanes) - where - ledger.events_dropped.total() in on_the_way
 
-    # Every start, and its end.
+    # Every deferred start, and how it ended.
     terms, dropped = Counter(reading.deferred), ledger.events_dropped
     assert terms["started"] == terms["measured"] + terms["bounded"] + terms["orphaned"]
     assert terms["started"] + dropped["defer"] <= sum(lane["event_attempts"] for lane in lanes)
@@ -158,7 +160,7 @@ def _judge(loaded: Loaded, worker: Worker, *, whole: bool) -> None:
     if ("kernel", False) in rows:
         assert rows["kernel", False]["total_ns"] == MEASURED_NS * terms["measured"]
 
-    # The worker's own report.
+    # The numbers must match the worker's own report.
     events = {
         "defer": terms["started"] + dropped["defer"],
         "measured": terms["measured"] + terms["unmatched"] + dropped["measured"],
@@ -185,7 +187,7 @@ def test_a_daemon_killed_at_any_step_under_load_loses_no_event(worker: Start, pr
     host = Host(prefix, worker, compiled)
     for number in range(1, 79):
         host.kill(ACTIONS[number % 3], number, then={0: host.one_dies, 2: host.one_ends}.get(number % 4))
-    # Steps that happen once per second, and once in a daemon's life.
+    # Effects that happen once per second, and effects that happen once in the life of a daemon.
     for action in ACTIONS:
         for of in ("open", "write", "rename"):
             host.kill(action, 2 if of != "open" else 3, of)
@@ -242,8 +244,8 @@ def test_a_damaged_checkpoint_is_reported_until_rewritten_and_counts_nothing_twi
         damage(content)
         runtime().checkpoint.write_bytes(content)
         before = events_logged()
-        # The daemon puts the damaged checkpoint aside and dies: its successor must report that, too, and dies at its
-        # own checkpoint.
+        # The daemon moves the damaged checkpoint aside and dies. The next daemon must report the damage, too, and dies
+        # when it writes its own checkpoint.
         host.kill(ACTIONS[number % 3], 3, then=host.one_dies if number % 2 else None)
         host.kill("kill-before", 1, "write")
         assert events_logged() > before, "a daemon that survived logged the event"

@@ -1,4 +1,4 @@
-"""A daemon that starts late, is stopped or cannot save: totals are exact, losses counted."""
+"""A daemon that starts late, is stopped or cannot save: totals are exact, and losses are counted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from brickd.shm.segment_files import find
 
 pytestmark = pytest.mark.slow
 
-# Slots of each ring, and the part for starts: the rest is reserved for ends.
+# The slots of a ring, and the slots that deferred starts may use: the rest is reserved for finalizes and measured
+# times.
 RING, STARTS = 4096, 4096 - 512
 
-# Fills both rings a given number of times, and reports it.
+# Fills both rings a given number of times, and reports when it has done so.
 WORK = f"""
 span, kernel = brick.brick("span"), brick.brick("kernel")
 brick.init()
@@ -36,7 +37,7 @@ for line in sys.stdin:
 
 
 def started_worker(start: Start) -> tuple[Worker, str]:
-    """A worker, and its segment."""
+    """Start a worker; return it and its segment."""
     one = start(WORK, BRICKD_SERVICE="api")
     return one, one.next_report()
 
@@ -50,7 +51,7 @@ def work(worker: Worker, rings: int) -> None:
 
 
 def drained(daemon: Running) -> dict[str, Any]:
-    """The ledger after the daemon has read and counted everything: it is the same twice."""
+    """Return the ledger after the daemon has read and counted everything: two readings must be equal."""
     seen: list[dict[str, Any]] = [{}]
 
     def still(answer: Any) -> bool:
@@ -63,13 +64,13 @@ def drained(daemon: Running) -> dict[str, Any]:
 
 
 def judge(ledger: dict[str, Any], *, rings: int, filled: int, recorded: int) -> None:
-    """Check every term.
+    """Check every term of the ledger.
 
     Args:
         ledger: the sum over workers.
-        rings: the number that were filled with spans and starts.
-        filled: the number of these rings that were empty before, and kept as much as they hold.
-        recorded: the number of these rings that were filled while details were recorded.
+        rings: how often a pair of rings was filled with spans and deferred starts.
+        filled: how often the rings were empty before, so that they kept as much as they hold.
+        recorded: how often the rings were filled while span detail was on.
     """
     assert (ledger["spans"]["begun"], ledger["spans"]["summarized"]) == (rings * RING, rings * RING)
     assert ledger["deferred"] | {"started": filled * STARTS, "bounded": filled * STARTS} == ledger["deferred"]
@@ -118,7 +119,7 @@ def test_workers_continue_start_and_end_while_the_daemon_is_stopped(worker: Star
 
 @contextlib.contextmanager
 def cramped(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Path]]:
-    """A daemon whose runtime directory has 64 KiB, all used by a file; its socket is elsewhere."""
+    """Start a daemon whose runtime directory has 64 KiB, all used by one file; its socket is elsewhere."""
     directory = runtime().directory
     monkeypatch.setenv("BRICKD_SOCKET", f"{directory}.socket")
     fill = f"mount -t tmpfs -o size=64k,mode=700 none {directory} && head -c 65536 /dev/zero >{directory}/filler"
@@ -146,7 +147,7 @@ def test_a_full_runtime_directory_is_reported_and_loses_no_event(
         dies.kill()
         daemon.until("worker_died")
         status = daemon.once("/status", lambda answer: answer["ledger"]["deferred"]["bounded"] >= 3 * STARTS)
-        # Nothing unsaved is removed, or given back to its writer.
+        # As long as data is not saved, its segment is not removed, and its slots are not given back to the worker.
         assert find(prefix) == sorted((file, ended_file, died_file))
         work(lives, 1)
         problems = {problem["text"] for problem in status["problems"]}

@@ -1,4 +1,4 @@
-"""The loop continues after any failure in it."""
+"""The daemon's loop continues after any failure in it."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_an_exception_while_resting_is_reported_once_a_second_and_ends_nothing(
             daemon.start()
             try:
                 with open("/dev/null", "r+b") as null:
-                    os.dup2(null.fileno(), wake, inheritable=False)  # always readable, and empty
-                # The loop still waits for the other descriptor, for one look at most.
+                    os.dup2(null.fileno(), wake, inheritable=False)  # /dev/null is always readable, and empty
+                # The loop still waits for the other descriptor, for at most the time between two listings.
                 first, second = (reported.get(timeout=LATEST_SECONDS) for _ in range(2))
             finally:
                 daemon.end()
@@ -79,7 +79,7 @@ def test_an_exception_while_resting_is_reported_once_a_second_and_ends_nothing(
 def test_the_time_since_the_last_tick_is_never_negative(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A recording with a negative time would be taken for damaged."""
+    """A reader would take a recording with a negative time for a damaged one."""
     now = property(lambda _: time.monotonic_ns(), lambda *_: None)
     monkeypatch.setattr(Loop, "came_round_ns", now, raising=False)
     with Home(runtime()) as home:

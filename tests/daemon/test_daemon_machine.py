@@ -1,4 +1,4 @@
-"""Conditions of the machine: reused pids, namespaces, other clocks, files elsewhere."""
+"""Conditions of the machine: reused pids, namespaces, other clocks, files in other places."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALONE = ("unshare", "--pid", "--fork", "--kill-child")
 
 # ---- pids
 
-# Each child gets the pid of the one before it, which was killed. The last one is no worker.
+# Each child is killed, and the next child gets its pid. The last child is not a worker.
 ONE_AFTER_THE_OTHER = """
 b = brick.brick("b")
 never = os.pipe()
@@ -55,11 +55,11 @@ os.read(0, 1)
 @pytest.mark.slow
 @needs_namespaces
 def test_a_reused_pid_neither_revives_a_worker_nor_hides_its_death(worker: Start, prefix: str) -> None:
-    # In its own namespace the next pid is predictable, and no other process takes it.
+    # In a pid namespace of its own, the next pid is predictable, and no other process takes it.
     host = worker(ONE_AFTER_THE_OTHER, before=(*ALONE, "--mount-proc"), BRICKD_SERVICE="api")
     pid, first = host.next_report()
     there = f"/proc/{host.pid}/ns"
-    # So that the daemon sees the same pid.
+    # The daemon runs in this namespace, too, so that it sees the same pid.
     with running(("nsenter", f"--pid={there}/pid_for_children", f"--mount={there}/mnt", "--")) as daemon:
         closed(daemon, 10)
         host.go()
@@ -133,7 +133,7 @@ def test_a_second_daemon_reports_the_pid_namespace_of_the_first(worker: Start, p
 
 # ---- clocks
 
-# Reports its total time.
+# Reports the total time of its spans.
 CLOCKED = """
 import time
 b = brick.brick("b")
@@ -185,7 +185,7 @@ def test_workers_of_different_time_namespaces_and_clocks_have_correct_times(
 @needs_namespaces
 def test_an_impossible_age_is_hidden_where_time_namespaces_are_unknown(worker: Start, prefix: str) -> None:
     offsets = {"here": "0", "past": "-100", "future": "1000000"}
-    # The daemon does not see the process of this worker.
+    # The daemon cannot see the process of this worker, because it is in another pid namespace.
     with running(ALONE) as daemon:
         for service, offset in offsets.items():
             before = ("unshare", "--time", "--kill-child", "--monotonic", offset)

@@ -1,4 +1,4 @@
-"""The daemon's memory: buried workers, sums, the background of surveys, older checkpoints."""
+"""The daemon's memory: dead workers with removed segments, sums, data for readings, older checkpoints."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def document(before: Memory) -> dict[str, Any]:
     return found
 
 
-# ---- buried
+# ---- workers whose segments are removed
 
 
 def test_the_newest_buried_uuids_are_kept_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_merged_totals_have_an_aggregate_name_and_all_spans() -> None:
     assert both.and_(both).workers == 4
 
 
-# ---- the background of surveys
+# ---- data that readings need
 
 
 def test_names_include_only_single_named_workers() -> None:
@@ -208,7 +208,7 @@ def test_a_worker_restored_from_a_checkpoint_has_everything_known_about_it() -> 
     assert (known.name, known.cursors, known.finalizes_dropped, known.file) == ("api/0", cursors, 2**64 - 1, (3, 4))
     assert (after.newest_event, after.closed) == (2**62, False)
     written = document(before)
-    assert written["known"][ONE][3] == os.geteuid(), "earlier brickds expect this member"
+    assert written["known"][ONE][3] == os.geteuid(), "earlier versions of brickd expect this key"
     del written["known"][ONE][5]
     assert Memory.of(written).known[ONE].file is None
     for uid, fits in ((-1, True), (-2, False), (2**32 - 1, True), (2**32, False)):

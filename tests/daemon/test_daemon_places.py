@@ -1,4 +1,4 @@
-"""A daemon that may not start or look, or loses its directory, reports it and continues."""
+"""A daemon that has no permission to start or to list, or that loses its directory, reports this and continues."""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ def test_a_file_at_the_path_of_a_removed_socket_is_kept(prefix: str, worker: Sta
         runtime().socket.unlink()
         runtime().socket.write_text("mine")
         runtime().lock.unlink()
-        one = worker(WORKING)  # the daemon must save this
+        one = worker(WORKING)  # the daemon must save the data of this worker
         one.paused()
         one.go()
-        assert next(event for _, event in events if event.get("kind") == "restored"), "the daemon's lock is there again"
+        assert next(event for _, event in events if event.get("kind") == "restored"), "the daemon has its lock again"
         assert runtime().socket.read_text() == "mine"
     assert runtime().socket.read_text() == "mine"
     runtime().socket.unlink()
@@ -137,7 +137,7 @@ def test_a_file_at_the_path_of_a_removed_socket_is_kept(prefix: str, worker: Sta
 
 @pytest.fixture
 def other_users_daemon(nobody: list[str], prefix: str) -> list[str]:
-    """The beginning of the command of another user's daemon."""
+    """Return the beginning of the command of another user's daemon."""
     os.chown(runtime().directory, 65534, 65534)
     return nobody
 

@@ -1,6 +1,6 @@
 """Processes that fork, exec, stop, or lose their locks and segments.
 
-In each case a daemon knows which workers live, and counts all records once.
+In each case, a daemon knows which workers are live, and counts each record once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from brickd.shm.segment_files import find
 
 # ---- fork and exec
 
-# The parent's 200 starts wait when the child begins; each of both adds as many.
+# 200 deferred starts of the parent are pending when the child begins. Then the parent and the child add 200 each.
 FORKS = """
 ready, over = os.pipe(), os.pipe()
 b = brick.brick("b")
@@ -48,7 +48,7 @@ pause()
 
 
 def forked(worker: Start) -> tuple[Worker, int]:
-    """A process that forked, and the pid of its child."""
+    """Start a process that forks; return it and the pid of its child."""
     parent = worker(FORKS, BRICKD_SERVICE="api")
     child: int = parent.next_report()
     parent.paused()
@@ -60,7 +60,7 @@ def test_a_forked_parent_and_child_count_once_each(worker: Start, prefix: str) -
     with running() as daemon:
         parent, _ = forked(worker)
         status = closed(daemon, 200)
-        assert status["ledger"]["deferred"]["pending"] == 401, "a child closes only what it began"
+        assert status["ledger"]["deferred"]["pending"] == 401, "a child finalizes only deferred work that it began"
         assert states(status) == {"api/0": "live", "api/1": "live"}
         parent.go()
         parent.paused()
@@ -144,7 +144,7 @@ def test_a_worker_is_alive_if_it_records_or_holds_its_lock(worker: Start, prefix
         stopped.process.send_signal(signal.SIGSTOP)
         until_stopped(stopped.pid)
         killed.kill()
-        # When this one is dead, the others were judged for the same time.
+        # When this worker is declared dead, the daemon has also watched the others for long enough.
         while not logged(daemon, "worker_died"):
             again(lost)
             starts += STARTS
@@ -157,7 +157,7 @@ def test_a_worker_is_alive_if_it_records_or_holds_its_lock(worker: Start, prefix
         again(stopped)
         starts += STARTS
         assert closed(daemon, starts)["ledger"]["deferred"]["orphaned"] == 0
-        # An end is also seen without a lock.
+        # The daemon also notices the end of a worker that has no lock.
         assert lost.end() == 0, lost.stderr
         assert daemon.until("worker_ended")["worker"] == "lost/0"
         assert closed(daemon, starts)["ledger"]["spans"]["summarized"] == starts
@@ -172,7 +172,7 @@ def test_overwritten_tails_change_no_count(worker: Start, prefix: str) -> None:
         one = worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="api")
         with (SHM / one.next_report()).open("r+b", buffering=0) as segment:
             closed(daemon, STARTS)
-            # Each pair of words is a tail and its complement; that of 0 is valid, and long past.
+            # Each pair of words is a tail and its complement. The pair of 0 is valid, but far behind.
             for rounds, words in enumerate(((0, 0), (12, 12), (U64, U64), (1 << 63, U64 >> 1), (0, U64)), start=2):
                 os.pwrite(segment.fileno(), struct.pack("<2Q", *words) * (PAGE // 16), 2 * PAGE)
                 again(one)
@@ -197,7 +197,7 @@ def test_unlinking_all_segments_loses_nothing_and_counts_nothing_twice(prefix: s
         assert closed(daemon, 6)["ledger"]["deferred"]["pending"] == 9
         for file in find(prefix):
             (SHM / file).unlink()
-        three.kill()  # kill it before it can notice
+        three.kill()  # kill the worker before it can notice that its segment was removed
         spans = 3 * 100
         for each in (one, two):
             (more,) = order(each, "w")
@@ -206,7 +206,7 @@ def test_unlinking_all_segments_loses_nothing_and_counts_nothing_twice(prefix: s
         until(lambda: len(logged(daemon, "worker_moved")) == 2 and logged(daemon, "worker_died"))
         for each in (one, two):
             order(each, "f")
-        # For each surviving worker, three starts that were pending before, and two new ones.
+        # For each surviving worker: three deferred starts that were pending before, and two new ones.
         status = closed(daemon, 6 + 2 * 5)
         assert sorted(states(status).values()) == ["died", "live", "live"]
         assert (status["ledger"]["deferred"]["pending"], status["ledger"]["deferred"]["orphaned"]) == (0, 3)

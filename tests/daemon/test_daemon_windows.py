@@ -44,7 +44,7 @@ def counts(document: Any) -> dict[str, int]:
 
 
 def late(worker: Start) -> Worker:
-    """A worker that worked before the daemon started."""
+    """Start a worker that has recorded spans before the daemon starts."""
     early = worker(EARLY_AND_LATE, BRICKD_SERVICE="api")
     early.paused()
     return early
@@ -79,7 +79,8 @@ def test_rates_are_per_second_of_the_window(worker: Start) -> None:
     assert abs(brick["count_per_second"] - 10 / seconds) <= 0.1
     assert abs(brick["elements_per_second"] - 30 / seconds) <= 0.1
     assert brick["elements_per_second_in_brick"] > brick["elements_per_second"]
-    assert brick["min_ns"] is brick["max_ns"] is None  # the extremes of a part of the time are unknown
+    # the extremes are known only for the whole time, not for a window
+    assert brick["min_ns"] is brick["max_ns"] is None
 
 
 @pytest.mark.slow
@@ -136,7 +137,7 @@ def test_the_daemon_shows_the_memory_of_each_worker(worker: Start, prefix: str) 
         (entry,) = asked("workers")["workers"]
         resident = psutil.Process(process.pid).memory_info().rss
         assert " RSS " in brickd("workers").stdout.splitlines()[0]
-    assert entry["cpu_percent"] is None  # unknown after a single look
+    assert entry["cpu_percent"] is None  # the processor time is unknown after a single reading
     assert resident / 2 < entry["rss_bytes"] < resident * 2
     (entry,) = asked("workers")["workers"]
     assert entry["rss_bytes"] is None
@@ -164,7 +165,7 @@ def test_a_worker_first_read_after_its_death_is_in_no_window(worker: Start, pref
             process.paused()
             process.kill()
         away.rename(SHM / file)
-        for _ in range(3):  # five seconds without a lock
+        for _ in range(3):  # a worker without a lock counts as dead after five seconds
             here.tick()
         assert [each.reading.alive for each in here.survey().workers] == [False, False]
         assert here.totals() == {"early": 60, "late": 20}
@@ -199,7 +200,7 @@ def test_merging_and_forgetting_dead_workers_removes_nothing_from_a_window(
         assert here.window() == {"late": 30}
         end(3)
         assert here.totals() == {"early": 90, "late": 30}
-        assert here.window() == {"late": 30}, "forgotten totals are not in a new aggregate"
+        assert here.window() == {"late": 30}, "forgotten totals do not come back when dead workers are merged"
 
 
 def test_a_recorded_window_is_unchanged_after_its_dead_workers_are_forgotten(
@@ -233,7 +234,7 @@ def test_a_recorded_window_is_unchanged_after_its_dead_workers_are_forgotten(
 
 
 def reread(snapshot: Snapshot) -> Snapshot:
-    """The snapshot after encoding and decoding."""
+    """Return the snapshot after encoding and decoding it."""
     tables = body_codec.tables(snapshot, set())
     assert tables is not None
     body = body_codec.snapshot(snapshot, None, body_codec.RecordingCounts())

@@ -1,4 +1,4 @@
-"""With few descriptors clients are refused first; workers and the checkpoint continue."""
+"""If descriptors are short, the daemon refuses clients first; workers and the checkpoint keep theirs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_limit_that_is_too_low_is_refused_with_the_minimum(limit: int) -> None
 
 @contextmanager
 def half_open(count: int) -> Iterator[list[socket.socket]]:
-    """Clients that connect and send half a request."""
+    """Return clients that are connected and have sent half a request."""
     with ExitStack() as stack:
         clients = []
         for _ in range(count):
@@ -75,7 +75,7 @@ def deferred(daemon: Running) -> dict[str, int]:
 
 
 def kept() -> dict[str, int]:
-    """The deferred work of each worker in the checkpoint."""
+    """Return the deferred work of each worker in the checkpoint."""
     memory = checkpoint.load(runtime().checkpoint)
     assert memory is not None
     return {each.name: each.deferred.counts["bounded"] for each in memory.known.values()}
@@ -116,8 +116,9 @@ def test_streams_take_half_of_the_connections_and_more_are_refused(prefix: str) 
 
 @contextmanager
 def no_descriptor_left(pid: int, but: int = 0) -> Iterator[None]:
-    """Limit a process to its open files, plus `but`."""
-    listed = os.listdir(f"/proc/{pid}/fd")  # including the listing's own, if it is this process
+    """Limit the open files of a process to the present number plus `but`."""
+    # this includes the descriptor of the listing itself, if the process is this one
+    listed = os.listdir(f"/proc/{pid}/fd")
     numbers = {int(each) for each in listed if os.path.lexists(f"/proc/{pid}/fd/{each}")}
     free = [number for number in range(len(numbers) + but + 1) if number not in numbers]
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
@@ -146,7 +147,7 @@ def test_without_free_descriptors_clients_are_disconnected(worker: Start, prefix
                 one.next_report()
                 wanted = {"one/0": 2}
             until(lambda: kept() == wanted)
-        for stream in streams:  # all streams were ended
+        for stream in streams:  # the daemon has ended all streams
             list(stream)
         event = daemon.until("starved")
         assert event["text"].endswith(" open files was reached: all clients were closed (raise ulimit -n)")
@@ -171,7 +172,8 @@ def test_a_worker_that_found_no_descriptor_is_retried_after_a_second(worker: Sta
     loop.tick(0)
     for each in [worker("brick.init(); pause()") for _ in range(2)]:
         each.paused()
-    with no_descriptor_left(os.getpid(), left):  # one descriptor is enough for a look, and for one of the two workers
+    # one descriptor is enough to list the segments, and to drain one of the two workers
+    with no_descriptor_left(os.getpid(), left):
         loop.tick(10 * SECOND)
         loop.tick(10 * SECOND)
     assert (starved, len(loop.passes.drains)) == ([left], left)

@@ -1,4 +1,4 @@
-"""Which segments a tick drains: cheap ones always, costly ones in turns, within its limit."""
+"""Which segments a tick drains: cheap segments always, costly segments in turns, within the limit of a tick."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from brickd.shm.segment import Segment
 
 @contextmanager
 def segments(many: int) -> Iterator[tuple[list[Rings], list[Attached]]]:
-    """Some segments whose lane was looked at once."""
+    """Create segments whose lane was read once."""
     with ExitStack() as opened:
         made = [opened.enter_context(rings(span_slots=64, event_slots=64)) for _ in range(many)]
         attached = [
@@ -31,7 +31,7 @@ def segments(many: int) -> Iterator[tuple[list[Rings], list[Attached]]]:
 
 
 def ticked(order: DrainTurns, goes_on: Callable[[], bool] = lambda: True) -> list[str]:
-    """Run a tick; returns the names of the drained segments."""
+    """Run a tick; return the names of the drained segments."""
     found: list[DrainResult] = []
     order.tick(found.append, goes_on)
     return [each.each.segment.name for each in found]
@@ -56,7 +56,7 @@ def test_all_segments_are_drained_if_a_tick_has_time() -> None:
 
 
 def quiet_bytes(order: DrainTurns) -> int:
-    """The bytes that a tick reads from a segment with one event."""
+    """Return the number of bytes that a tick reads from a segment with one event."""
     before = order.order[0].drain.read
     ticked(order)
     return order.order[0].drain.read - before
@@ -99,7 +99,9 @@ def test_the_cheapest_segments_up_to_half_of_a_tick_are_cheap(monkeypatch: pytes
         quiet = quiet_bytes(order)
 
         def unreached(limit: int) -> list[str]:
-            """The segments that a tick does not reach if the tick before read a full ring of the first one."""
+            """Return the segments that a tick does not reach if the tick before it read a full ring of the first
+            segment.
+            """
             fill(made[0])
             write_event(made[1:])
             monkeypatch.setattr(drain_order, "TICK_BYTES", 1 << 30)
@@ -130,7 +132,7 @@ def test_segments_drained_in_every_tick_take_at_most_half_of_it(monkeypatch: pyt
         write_event(made)
         assert ticked(order, lambda: next(times)) == ["0", "1"]
         write_event(made)
-        assert ticked(order) == ["0", "1", "2"], "the third segment was not reached, and comes after those that were"
+        assert ticked(order) == ["0", "1", "2"], "the third segment was not reached, so it comes last in the next order"
 
 
 def test_a_tick_stops_after_a_piece_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

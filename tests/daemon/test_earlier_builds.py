@@ -1,4 +1,6 @@
-"""An earlier brickd or brick-agent next to ours: an upgrade of either loses no count, and no verb has a defect."""
+"""An earlier version of brickd or brick-agent with the current version of the other: an upgrade of either loses no
+count, and no verb crashes.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ VERBS = (
     "notify test",
     "doctor",
 )
-STEPS = 200  # the checksums of these steps fit into a ring three times
+STEPS = 200  # the event ring has room for the checksums of three times this number of steps
 SPANS = 2 * STEPS
 RECORDS = """
 import sys
@@ -62,7 +64,7 @@ def earlier() -> Earlier:
 
 
 class Recording:
-    """A live worker that records on demand, of either agent."""
+    """A live worker that records on demand, with the earlier or the current agent."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -73,7 +75,7 @@ class Recording:
         assert self.process.stdout.readline() == f"{line}\n"
 
     def spans(self, steps: int) -> None:
-        """Record this number of steps, of two spans each."""
+        """Record this number of steps, with two spans each."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
@@ -87,7 +89,7 @@ class Recording:
 
 @pytest.fixture
 def worker(earlier: Earlier) -> Iterator[Callable[[int, bool], Recording]]:
-    """Starts a worker with a number, of the earlier agent or of ours."""
+    """Starts a worker with a number, with the earlier or the current agent."""
     begun: list[subprocess.Popen[str]] = []
 
     def start(number: int, ours: bool) -> Recording:
@@ -112,7 +114,7 @@ Start = Callable[[int, bool], Recording]
 
 @contextmanager
 def earlier_daemon(earlier: Earlier) -> Iterator[None]:
-    """A daemon of the earlier brickd, ended as an upgrade ends it."""
+    """Run a daemon of the earlier brickd, and end it as an upgrade would."""
     assert earlier.brickd("up", "-d").returncode == 0
     try:
         yield
@@ -126,7 +128,7 @@ def summarized(answer: dict[str, Any]) -> int:
 
 
 def counts(spans: int) -> Callable[[Any], bool]:
-    """Whether an answer has this number of spans."""
+    """Check that an answer has this number of spans."""
     return lambda answer: summarized(answer) == spans
 
 
@@ -189,7 +191,8 @@ def test_workers_before_and_after_an_upgrade_are_counted(worker: Start, ours: bo
         for number, kind in enumerate((ours, not ours)):
             live = worker(number, kind)
             live.spans(STEPS)
-            since = daemon.until("worker_found", since)["number"]  # an undrained worker removes its segment at its end
+            # a worker that no daemon drains would remove its segment at its end
+            since = daemon.until("worker_found", since)["number"]
             live.end()
         ended = daemon.once("/workers", lambda answer: [each["state"] for each in answer["workers"]] == ["ended"] * 2)
     assert [(summarized(each), each["ledger"]["events"]["dropped"]) for each in ended["workers"]] == [(SPANS, {})] * 2

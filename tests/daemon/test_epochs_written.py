@@ -1,4 +1,4 @@
-"""The daemon sets one epoch in all workers: they sample a repeated step at the same times."""
+"""The daemon writes the same epoch into all workers, so they sample a repeated step at the same times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from brickd.shm.segment import open_segment
 from brickd.state.daemon_state import Memory
 
 PROMPTS = [10**18 + 977 * number for number in range(10)]
-# Serves all prompts in the requested number of rounds; the rounds are the positions.
+# Serves all prompts in the requested number of rounds; the number of the round is the position of a checksum.
 PROGRAM = f"""
 import numpy as np
 x = np.ones(4, "f")
@@ -64,7 +64,7 @@ class Server:
             return segment.control()["epoch"]
 
     def serve(self, rounds: int) -> set[Sample]:
-        """The sampled rounds and prompts; no daemon drains meanwhile."""
+        """Return the sampled rounds and prompts; no daemon drains the worker at the same time."""
         assert self.process.process.stdin is not None
         self.process.process.stdin.write(f"{rounds:08}".encode())
         self.process.process.stdin.flush()
@@ -100,7 +100,8 @@ def collecting(prefix: str, epochs: Epochs) -> Iterator[Callable[[], None]]:
 def test_a_prompt_repeated_in_each_epoch_is_sampled_in_both_workers_at_once(worker: Start, prefix: str) -> None:
     one, two = (Server(worker, number, "1/16") for number in range(2))
     clock = Clock()
-    clock.now_ns -= clock.now_ns % (64 * SECOND)  # begin at an epoch from which 16 epochs draw each prompt once
+    # begin at a multiple of 64 s, so that the next 16 epochs sample each prompt once
+    clock.now_ns -= clock.now_ns % (64 * SECOND)
     while clock.now_ns // SECOND + 16 < time.time():
         clock.now_ns += 16 * SECOND
     times: list[set[Sample]] = []
@@ -117,8 +118,8 @@ def test_a_prompt_repeated_in_each_epoch_is_sampled_in_both_workers_at_once(work
 
 @pytest.mark.ci
 def test_at_an_epoch_border_workers_differ_only_while_the_epoch_is_written(worker: Start, prefix: str) -> None:
-    # One of 500 rounds may see only one of the two writes: 10 ms of 5 s. The writes took 0.05 ms for 64 workers, 32 ms
-    # at worst.
+    # One of 500 rounds may run between the writes into two workers (10 ms of 5 s). The writes took 0.05 ms for 64
+    # workers, and 32 ms at worst.
     one, two = (Server(worker, number, "1/4") for number in range(2))
     clock = Clock()
     both: list[set[Sample]] = [set(), set()]
@@ -148,7 +149,9 @@ def test_a_new_worker_gets_the_epoch_and_loses_it_when_the_daemon_ends(worker: S
             os.pwrite(fd, bytes(8), at)
         two = Server(worker, 1, "1/16")
         until(lambda: tick() or two.word)
-        assert (one.word, two.word) == (0, until_second << 32 | number), "a present word is not written again"
+        assert (one.word, two.word) == (0, until_second << 32 | number), (
+            "the word of the present epoch is not written again"
+        )
         clock.now_ns += EPOCH_NS
         tick()
         assert one.word == two.word == (until_second + 5) << 32 | number + 1
@@ -194,7 +197,7 @@ def test_an_epoch_outlives_a_killed_daemon_and_ends_with_its_successor(worker: S
 
 @contextmanager
 def moving(every_ns: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A daemon in its own process, with short epochs."""
+    """Start a daemon in its own process, with short epochs."""
     program = Path(__file__).parent.parent / "support" / "bare_daemon.py"
     with subprocess.Popen([sys.executable, "-P", program, str(every_ns)], stdout=subprocess.DEVNULL) as daemon:
         try:

@@ -1,4 +1,4 @@
-"""Comparison of workers whose first fingerprints were evicted."""
+"""Comparisons of workers whose first fingerprints were evicted."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ STEP = _reader.CHECKED_STEP
 def compared_after_eviction(
     one: list[CheckedRecord], other: list[CheckedRecord], *, step: int | None = None
 ) -> list[Comparison]:
-    """Compare by run after evictions from one worker: in the window, and in copies."""
-    numerics = Numerics(1)  # the smallest window
+    """Compare by run after fingerprints of one worker were evicted, in the daemon's window and in copies of it."""
+    numerics = Numerics(1)  # the smallest possible window of fingerprints
     first, second = (numerics.producer(uuid, "api", tables, "") for uuid in "ab")
     first.receive(one[0].slots())
     full(numerics)
@@ -36,7 +36,7 @@ def tables() -> WorkerNames:
 
 
 def full(numerics: Numerics) -> None:
-    """Let another worker send so much that the first fingerprints are evicted."""
+    """Let another worker send so many fingerprints that the first ones are evicted."""
     another = numerics.producer("c", "api", tables, "")
     while not numerics.evicted:
         another.receive(CheckedRecord(off(9), site=OFF, step=9).slots())
@@ -56,7 +56,7 @@ def party(of: Numerics, uuid: str) -> Party:
 
 
 def exported_and_added(of: Numerics) -> Numerics:
-    """The window of a verb that queries the daemon."""
+    """Return the window of fingerprints that a verb gets from the daemon."""
     other = Numerics()
     fingerprint_export.add_exported(other, json.loads(json.dumps(fingerprint_export.document(of))))
     return other

@@ -1,4 +1,4 @@
-"""Forgetting dead workers by any displayed name, with or without a daemon."""
+"""Dead workers can be forgotten by any name that brickd displays, with or without a daemon."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ BOTH, ODD, ALONE, UNSURE, SURE = (
 
 
 def remembered() -> Memory:
-    """A memory of a live worker and two dead ones, which differ from it and contradict themselves."""
+    """Return a daemon's memory with a live worker and two dead workers that differ from it and contradict
+    themselves."""
     memory = Memory("brickd-", known={ONE: RetainedWorker("api/0")})
     memory.gone = {uuid: RetainedTotals(f"api/{n}", read(uuid)) for n, uuid in ((1, TWO), (2, THREE))}
     lives = {place: made_up(place, uuids=(TWO, ONE)) for place in (BOTH,)}
@@ -121,14 +122,14 @@ def test_prune_accepts_the_displayed_name_of_a_dead_worker(worker: Start, prefix
         assert (refused.returncode, refused.stderr.count("m/2 is live, expected a worker that ended or died")) == (4, 1)
         assert brickd("prune", "m/7").returncode == 4
         assert brickd("prune", "--refused", shared).returncode == 2
-        if asked == "without a daemon":  # counts those in the checkpoint, which a daemon writes regularly
+        if asked == "without a daemon":  # without a daemon, the count is of the workers in the checkpoint
             assert document("prune", "--dry-run", shared)["forgotten"] == 1
         done = document("prune", shared)
         assert (done["forgotten"], done["removed"]) == (1, [])
         assert [each["name"] for each in document("workers")["workers"]] == [lives, other]
 
 
-@pytest.mark.slow  # a segment is removed only after five seconds without a change
+@pytest.mark.slow  # slow, because a segment is removed only after five seconds without a change
 def test_a_worker_pruned_without_a_daemon_is_not_listed_as_live_later(worker: Start, prefix: str) -> None:
     def known() -> list[str]:
         left = checkpoint.load(runtime().checkpoint)

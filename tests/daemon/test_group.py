@@ -1,4 +1,4 @@
-"""A daemon of one user, group members and outsiders: the group can only read, by the API."""
+"""A daemon of one user, members of a group, and outsiders: members can only read, through the API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from serving import ask
 
 from brickd.base.paths import runtime
 
-pytestmark = pytest.mark.slow  # needs several users
+pytestmark = pytest.mark.slow  # slow, because these tests need several users
 
 GROUP = 61000
 OUT = "OUT"
@@ -28,13 +28,13 @@ OWNER, MEMBER, OUTSIDER = 61001, 61002, 61003
 
 
 def verb(uid: int, *arguments: str, member: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run a verb as a user, a member of the group or not."""
+    """Run a verb as another user, who is a member of the group or not."""
     command = [*another_user(uid, *([GROUP] if member else [])), sys.executable, "-P", "-m", "brickd", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def status(uid: int) -> dict[str, Any]:
-    """The status for a user."""
+    """Return the status that a user sees."""
     done = verb(uid, "status", "--json")
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
@@ -43,14 +43,14 @@ def status(uid: int) -> dict[str, Any]:
 
 @pytest.fixture
 def daemon(prefix: str) -> Iterator[Running]:
-    """The owner's daemon, which answers the group."""
+    """Start the owner's daemon, which answers members of the group."""
     os.chown(runtime().directory, OWNER, OWNER)
     with running(another_user(OWNER, GROUP), BRICKD_GROUP=str(GROUP)) as one:
         yield one
 
 
 def server(worker: Start) -> Worker:
-    """A worker of the owner's server; its environment also names the group."""
+    """Start a worker of the owner's server; its environment also names the group."""
     before = tuple(another_user(OWNER, GROUP))
     return worker(f"{ROUNDS}\nrounds()", before=before, BRICKD_SERVICE="api", BRICKD_GROUP=str(GROUP))
 

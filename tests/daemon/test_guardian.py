@@ -1,4 +1,6 @@
-"""The cleanup after a killed recording process, if there can be no guardian."""
+"""The guardian process restores settings after `brickd record` was killed. Without pidfd, it does not start, and
+nothing fails.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime directory: its holder keeps it, and no other daemon destroys its content."""
+"""The runtime directory: the daemon that holds it keeps it, and no other daemon destroys its content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a background daemon is bounded, and its failures never reach a writer."""
+"""The log of a background daemon has a limited size, and a failure to write it causes no error in the daemon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 1000
 
 @contextmanager
 def written(path: Path) -> Iterator[tuple[io.TextIOWrapper, int]]:
-    """A stream that writes into the log, and a descriptor of it."""
+    """Return a stream that writes into the log, and the descriptor of the stream."""
     fd = opened(path, MOST)
     try:
         yield io.TextIOWrapper(LogFile(path, (fd,), MOST), write_through=True), fd

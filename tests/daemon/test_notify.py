@@ -1,4 +1,4 @@
-"""Messages to a service manager: ready, alive and stopping, and nothing false."""
+"""Messages to a service manager (ready, alive, stopping) are sent only when they are true."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LATEST_SECONDS = 30
 
 @contextmanager
 def notify_socket(address: str) -> Iterator[socket.socket]:
-    """A manager's end of the socket, at a path or (@) an abstract address."""
+    """Return the manager's end of the socket, at a path or at an abstract address (@)."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind("\0" + address[1:] if address.startswith("@") else address)
         manager.settimeout(LATEST_SECONDS)
@@ -30,12 +30,12 @@ def notify_socket(address: str) -> Iterator[socket.socket]:
 
 
 def one(manager: socket.socket) -> dict[str, str]:
-    """The next message."""
+    """Return the next message."""
     return dict(line.split("=", 1) for line in manager.recv(4096).decode().split("\n"))
 
 
 def waiting(manager: socket.socket) -> list[bytes]:
-    """The messages that wait."""
+    """Return the messages that wait to be received."""
     found = []
     manager.setblocking(False)
     try:
@@ -46,7 +46,7 @@ def waiting(manager: socket.socket) -> list[bytes]:
         return found
 
 
-# ---- the words
+# ---- the texts of messages
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])
@@ -73,7 +73,7 @@ def test_a_missing_or_invalid_socket_is_harmless(address: str) -> None:
         Manager(environment).stopping()
 
 
-@pytest.mark.slow  # the limit is a second
+@pytest.mark.slow  # slow, because the limit is one second
 def test_a_full_socket_loses_only_the_message(tmp_path: Path) -> None:
     with notify_socket(f"{tmp_path}/notify") as manager:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as full:
@@ -115,7 +115,7 @@ def test_a_heartbeat_is_sent_only_while_the_loop_runs(tmp_path: Path) -> None:
     calm, stands = 1_000_000_000, 3_000_000_000
     with notify_socket(f"{tmp_path}/notify") as manager:
         stills = iter([calm, calm, stands, stands, calm])
-        with pytest.raises(RuntimeError):  # a coroutine turns StopIteration into this
+        with pytest.raises(RuntimeError):  # in a coroutine, StopIteration becomes a RuntimeError
             asyncio.run(
                 Manager({"NOTIFY_SOCKET": f"{tmp_path}/notify", "WATCHDOG_USEC": "2"}).watch(lambda: next(stills))
             )
@@ -135,19 +135,20 @@ def test_a_daemon_reports_ready_heartbeat_and_stopping(prefix: str) -> None:
             assert [one(manager) for _ in range(3)] == [{"WATCHDOG": "1"}] * 3
             daemon.terminate()
             assert daemon.wait() == 0
-            (ending,) = (sign for sign in waiting(manager) if sign != b"WATCHDOG=1")  # a keep-alive may come after it
+            # a keep-alive message may come after this message
+            (ending,) = (sign for sign in waiting(manager) if sign != b"WATCHDOG=1")
             assert ending.startswith(b"STOPPING=1\n")
         finally:
             daemon.kill()
 
 
 _SEIZE, _INTERRUPT, _CONTINUE, _DETACH, _ANY_THREAD = 0x4206, 0x4207, 7, 17, 0x40000000
-_POLLS = ("7 ", "73 ", "271 ")  # poll and ppoll of x86-64, ppoll of arm64
+_POLLS = ("7 ", "73 ", "271 ")  # the system call numbers of poll and ppoll on x86-64, and of ppoll on arm64
 
 
 @contextmanager
 def loop_held(daemon: Running) -> Iterator[None]:
-    """Stop the thread that drains while the others continue."""
+    """Stop the thread that drains, while the other threads continue."""
     ptrace = ctypes.CDLL(None, use_errno=True).ptrace
     ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
     threads = Path(f"/proc/{daemon.pid}/task")
@@ -166,7 +167,8 @@ def loop_held(daemon: Running) -> Iterator[None]:
             assert ptrace(_INTERRUPT, thread, None, None) == 0
             os.waitpid(thread, _ANY_THREAD)
             if (threads / str(thread) / "syscall").read_text().startswith(_POLLS):
-                break  # a thread with the interpreter's lock would stop the others, too
+                # stop the thread only when it does not have the interpreter lock, because the others would also stop
+                break
             assert ptrace(_CONTINUE, thread, None, None) == 0
         yield
     finally:

@@ -1,4 +1,6 @@
-"""A daemon drains workers of each minor of the format, older and newer, and refuses another major with what to do."""
+"""A daemon drains workers of every minor version of the format, older and newer. It refuses another major version, with
+the next command.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ NEXT = f"{MAJOR}.{MINOR + 1}"
 
 
 def of_format(version: str) -> bytes:
-    """A dead worker of a version of the format; one that is not known yet has the content of the newest."""
+    """Return a dead worker of a version of the format; a future version has the content of the newest."""
     major, minor = map(int, version.split("."))
     image = bytearray(golden(version if version in MINORS else MINORS[-1]))
     put(image, "header", {"major": major, "minor": minor, "uuid": os.urandom(16)})
@@ -37,7 +39,7 @@ def loop(prefix: str) -> Iterator[Collector]:
 
 
 def drained(loop: Collector) -> dict[int, int]:
-    """The number of begun spans of each drained worker, by its minor."""
+    """Return the number of begun spans of each drained worker, by its minor version."""
     loop.tick(0)
     readings = [each.segment.read() for each in loop.roster.attached.values()]
     return {each.header["minor"]: ledger_of(each).spans["begun"] for each in readings}

@@ -1,4 +1,4 @@
-"""Other users of the machine: their files next to segments change nothing here."""
+"""Files that other users of the machine put next to segments change nothing for this user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STRANGER = 65534
 
 
 def foreign_file(file: Path, image: bytes = b"x\n", mode: int = 0o666, uid: int = STRANGER) -> Path:
-    """A stranger's file, complete when it gets its name."""
+    """Create a file of another user, which is complete when it gets its name."""
     draft = SHM / f".{file.name}"
     placed(draft.name, image)
     draft.chmod(mode)
@@ -42,14 +42,14 @@ def foreign_file(file: Path, image: bytes = b"x\n", mode: int = 0o666, uid: int 
 
 @contextmanager
 def lock_holder(file: Path) -> Iterator[None]:
-    """A process that is not the segment's worker holds the worker's lock on it."""
+    """Start a process of another user that holds the worker's lock on a segment."""
     with file.open("r+b") as held:
         fcntl.lockf(held, fcntl.LOCK_EX, 1, 0)
         yield
 
 
 def copy_of(name: str, **header: object) -> bytes:
-    """The same segment with other fields in its header."""
+    """Return the same segment with other values in its header."""
     image = bytearray((SHM / name).read_bytes())
     put(image, "header", header)
     return seal(image)
@@ -181,7 +181,8 @@ def test_another_users_checkpoint_is_ignored(prefix: str, kind: str, uid: int) -
 def test_an_own_file_with_a_reused_inode_number_is_accepted(prefix: str) -> None:
     file = foreign_file(SHM / f"{prefix}0")
     known = listing(prefix).others
-    # As if /dev/shm were not a tmpfs: other file systems give the number of a removed file to the next one.
+    # The test acts as if /dev/shm were not a tmpfs: other file systems give the inode number of a removed file to the
+    # next file.
     file = file.rename(SHM / f"{prefix}own")
     os.chown(file, os.geteuid(), -1)
     assert listing(prefix, known).own == [file.name]

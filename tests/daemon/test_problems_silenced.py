@@ -16,7 +16,7 @@ OFF = "recording is off in 1 worker of api"
 
 
 def with_a_problem(daemon: Running) -> str:
-    """Turn recording off; returns the problem's id."""
+    """Turn recording off, which is a problem; return the id of the problem."""
     daemon.until("worker_found")
     daemon.ask("/set", b"service=api&recording=off")
     (problem,) = document("status")["problems"]
@@ -44,7 +44,9 @@ def test_a_silenced_problem_is_counted_but_not_listed_until_unsilenced(worker: S
         assert brickd("silence", id_, "--off").stdout == "no problem is silenced\n"
         after = document("status")
         assert ([each["id"] for each in after["problems"]], after["silenced"]) == ([id_], [])
-        assert after["problems"][0]["since"] <= status["silenced"][0]["seen"], "a restart keeps the beginning"
+        assert after["problems"][0]["since"] <= status["silenced"][0]["seen"], (
+            "a restart keeps the time when the problem began"
+        )
 
 
 @pytest.mark.ci

@@ -1,4 +1,4 @@
-"""Removed segments: a worker that removes one leaves a record of it, or keeps the segment."""
+"""A worker that removes a segment first writes a record of it; without a record, the segment stays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def same(record: _reader.Removed, wanted: dict[str, Any]) -> None:
     assert {name: value for name, value in record.items() if name in wanted} == wanted
 
 
-# Two lanes; the first one belongs to the main thread.
+# The worker uses two lanes; the first belongs to the main thread.
 BOTH = """
 import threading
 brick.init(service="api", worker="7.tp3.pp12.ep345", lanes=2)
@@ -220,7 +220,8 @@ def test_a_record_lost_with_its_file_keeps_the_segment(compiled: Compile, prefix
 def test_a_clean_end_does_not_wait_for_a_lease_on_the_file(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("b"): pass\npause()')
     process.paused()
-    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # the signal informs the holder that another process waits
+    # the kernel sends SIGIO to the holder of a lease when another process waits
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
     try:
         with file_of(prefix).open("w+b") as opened:
             file_of(prefix).chmod(0o600)
@@ -295,7 +296,8 @@ def test_a_segment_with_a_held_lock_is_kept_with_any_pid(compiled: Compile, pref
         (alive,) = find(prefix)
         with dead(compiled, prefix, 10) as (drained,), open_segment(drained, os.O_RDWR) as segment:
             assert segment.consume()
-            with (SHM / alive).open("r+b", buffering=0) as opened:  # looks like a process in another pid namespace
+            # the worker then looks like a process in another pid namespace
+            with (SHM / alive).open("r+b", buffering=0) as opened:
                 page = bytearray(os.pread(opened.fileno(), forge.PAGE, 0))
                 forge.put(page, "header", {"pid": segment.header["pid"]})
                 os.pwrite(opened.fileno(), forge.seal(page), 0)
@@ -368,7 +370,8 @@ def test_the_oldest_segments_go_first_whatever_their_order_of_creation(
 
 
 def test_a_new_worker_examines_a_bounded_number_of_files(compiled: Compile, prefix: str) -> None:
-    limited = program(compiled, "removed", *GREEDY, "-DBRICK_LOOKED_AT=2u")  # "." and ".."
+    # the limit of two entries is used up by "." and ".."
+    limited = program(compiled, "removed", *GREEDY, "-DBRICK_LOOKED_AT=2u")
     with dead(compiled, prefix, 10, 20) as left, native(limited, "0", "none", "1") as process:
         process.paused()
         assert set(left) <= set(find(prefix))
@@ -379,7 +382,7 @@ def test_a_file_of_records_is_not_taken_for_a_segment(compiled: Compile, prefix:
     strangers = [f"{prefix}removed-{uid}" for uid in (0, 1, 65534, 2**32 - 1)] + [f"{prefix}x-removed-7"]
     others = [f"{prefix}removed-", f"{prefix}removed-x", f"{prefix}removed-12345678901", f"{prefix}removed7"]
     for name in strangers + others:
-        (SHM / name).touch(0o600)  # now the first file accepts records
+        (SHM / name).touch(0o600)  # now the file of the removed segments accepts records
     assert find(prefix) == sorted(others)
     with dead(compiled, prefix, 10) as (file,):
         (SHM / file).replace(SHM / strangers[1])
@@ -387,7 +390,7 @@ def test_a_file_of_records_is_not_taken_for_a_segment(compiled: Compile, prefix:
         assert (SHM / strangers[1]).stat().st_size > 0
 
 
-# ---- the memory of dead segments
+# ---- the memory that dead segments take
 
 
 @needs_namespaces
@@ -410,7 +413,7 @@ report(looks)
         spared = max(many - 32, min(many, free // 8 // one))
         assert (left, recorded, segments) == (spared, 40 - spared, one * spared)
         free, many = before, left
-    assert looks[-1] == looks[-2], "below the bound, nothing is removed"
+    assert looks[-1] == looks[-2], "below the limit, nothing is removed"
     assert looks[-1][2] > 0
 
 

@@ -1,4 +1,4 @@
-"""Dead segments that a new worker must keep: changed, of other users, open in its process."""
+"""Dead segments that a new worker must keep: they have changed, belong to another user, or are open in its process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from brickd.shm.segment_files import find
 
 @contextmanager
 def between_two(compiled: Compile, prefix: str) -> Iterator[tuple[Worker, str, str]]:
-    """A new worker that has found two dead segments, and has recorded but not removed the first."""
+    """Start a worker that stops after it has found two dead segments and written a record of the first, which it has
+    not removed yet.
+    """
     with dead(compiled, prefix, 10, 20) as (first, second):
         with native(program(compiled, "removed", *GREEDY), "0", "fork", "1") as process:
             assert process.next_report() == "forked"
@@ -30,13 +32,15 @@ def between_two(compiled: Compile, prefix: str) -> Iterator[tuple[Worker, str, s
 
 
 def replace(file: str) -> None:
-    """Replace the file by another one with the same bytes."""
+    """Replace a file by another file with the same bytes."""
     shutil.copy(SHM / file, SHM / f"draft-{file}")
     (SHM / f"draft-{file}").replace(SHM / file)
 
 
 def go_on(process: Worker, more: int) -> None:
-    """Let the worker remove the recorded segment; it then records `more` other segments."""
+    """Let the worker continue; it removes the segment that has a record, and then writes records of `more` other
+    segments.
+    """
     process.go()
     for _ in range(more):
         assert process.next_report() == "forked"
@@ -113,7 +117,7 @@ def test_a_file_with_an_overlong_name_stays(compiled: Compile, prefix: str, name
         (SHM / named).unlink(missing_ok=True)
 
 
-# Opens a file several times, locks it as its worker does, and executes another program that inherits it.
+# Opens a file several times, locks it as its worker does, and executes another program that inherits the descriptors.
 OPENED = """
 import fcntl, os, sys
 path, times, *command = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""Records of removed workers in a daemon's checkpoint: each counts once, at any kill."""
+"""Records of removed workers in a daemon's checkpoint: each counts once, even if the daemon is killed at any moment."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def append(prefix: str, uuid: bytes, spans: int, **process: int) -> None:
 
 
 def counted(daemon: Machine) -> tuple[int, int]:
-    """The spans that the daemon shows, and those that it counts as removed."""
+    """Return the spans that the daemon shows, and the spans that it counts as removed."""
     found = daemon.survey()
     shown = sum(each.ledger.spans["begun"] for each in found.workers)
     return shown, sum(each.counts.spans for each in found.removed)
 
 
 def without_a_daemon(prefix: str, kept: bytes) -> tuple[int, int]:
-    """The same counts for a reader that has the checkpoint."""
+    """Return the same counts for a reader without a daemon, which reads the checkpoint."""
     found = survey(prefix, decode(kept).background() if kept else Background())
     shown = sum(each.ledger.spans["begun"] for each in found.workers)
     return shown, sum(each.counts.spans for each in found.removed)
@@ -58,13 +58,13 @@ def test_a_daemon_folds_records_into_its_checkpoint_and_empties_the_file(prefix:
         assert records(prefix) == []
         assert without_a_daemon(prefix, daemon.kept) == (0, 12)
         append(prefix, THREE, 9)
-        assert counted(daemon) == (0, 21), "the counts are complete even before the next look"
+        assert counted(daemon) == (0, 21), "the counts are complete even before the next listing"
         daemon.tick()
         assert (counted(daemon), records(prefix)) == ((0, 21), [])
         kept = daemon.kept
     with machine(prefix, decode(kept)) as successor:
         assert counted(successor) == (0, 21)
-        append(prefix, ONE, 5)  # a late record
+        append(prefix, ONE, 5)  # this record arrives late
         assert counted(successor) == (0, 21)
         successor.tick()
         assert (counted(successor), records(prefix)) == ((0, 21), [])
@@ -197,7 +197,7 @@ def test_a_record_adds_only_counts_missing_from_the_retained_totals(
         assert counted(daemon) == (110, 3)
         append(prefix, one, 13)
         append(prefix, two, 100)
-        assert counted(daemon) == (110, 3), "the worker is in an aggregate, and is not counted again"
+        assert counted(daemon) == (110, 3), "the worker is in a merged entry, and is not counted again"
         daemon.tick()
         assert without_a_daemon(prefix, daemon.kept) == counted(daemon) == (110, 3)
 
@@ -300,7 +300,7 @@ def test_a_merged_record_that_is_written_again_later_counts_once(prefix: str, mo
         assert counted(daemon) == (0, 21)
         daemon.tick()
         assert without_a_daemon(prefix, daemon.kept) == counted(daemon) == (0, 21)
-        assert list(daemon.loop.memory.removed.alone) == [THREE.hex()], "the worker has no separate place again"
+        assert list(daemon.loop.memory.removed.alone) == [THREE.hex()], "the worker gets no entry of its own again"
 
 
 @pytest.mark.parametrize("order", ["lost first", "heir first", "lost again"])
@@ -370,7 +370,7 @@ def test_removals_survive_encoding_and_decoding() -> None:
     assert decode(encode(memory)).removed == removals
     older = json.loads(encode(memory).partition(b"\n")[2])
     del older["removed"]
-    assert Memory.of(older).removed == Removals(), "an earlier brickd stored no removed workers"
+    assert Memory.of(older).removed == Removals(), "an earlier version of brickd stored no removed workers"
 
 
 WRONG: dict[str, Any] = {

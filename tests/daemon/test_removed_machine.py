@@ -1,8 +1,8 @@
-"""A dead segment in any order of steps: at any time each span is shown or removed, once.
+"""A dead segment, with any order of steps: at any time, each span is either shown or counted as removed, exactly once.
 
-Workers are dead from the start, so their work is known. Other processes record one, unlink it, die in between, or copy
-it, so that two files have its uuid; a daemon attaches, keeps, removes, is killed around its checkpoint, and starts
-again; a person forgets and prunes.
+Workers are dead from the start, so their work is known. Other processes write a record of a segment, unlink it, or die
+in between. They also copy a segment, so that two files have its uuid. A daemon attaches, saves totals, removes
+segments, is killed before or after its checkpoint, and starts again. A person forgets and prunes workers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POINTS = st.sampled_from(["saving", "saved", "emptying", "nowhere"])
 
 
 class Killed(BaseException):
-    """Raised to kill the daemon: nothing of it continues."""
+    """Raised to kill the daemon: none of its code runs after that."""
 
 
 class RemovedMachine(RuleBasedStateMachine):
@@ -65,7 +65,7 @@ class RemovedMachine(RuleBasedStateMachine):
 
     @rule(worker=workers)
     def a_new_worker_records_it(self, worker: str) -> None:
-        """A new worker that found the segment dead, now or earlier, records it."""
+        """Let a new worker that found the segment dead, now or earlier, write a record of it."""
         fd = os.memfd_create("image")
         os.write(fd, dead_image(bytes.fromhex(worker), self.spans[worker]))
         record = Segment(worker, fd).removed(_reader.REMOVED_ROOM)
@@ -80,7 +80,7 @@ class RemovedMachine(RuleBasedStateMachine):
 
     @rule(worker=workers, name=st.sampled_from(["!", "copy-"]))
     def a_worker_is_copied(self, worker: str, name: str) -> None:
-        """Copy the segment: another file with its uuid, and a name before or after its own."""
+        """Copy the segment into another file with the same uuid, whose name sorts before or after the original."""
         if (SHM / f"{self.prefix}{worker}").exists():
             draft = SHM / f".{self.prefix}{name}{worker}"
             draft.write_bytes(dead_image(bytes.fromhex(worker), self.spans[worker]))
@@ -155,7 +155,7 @@ class RemovedMachine(RuleBasedStateMachine):
     def the_dead_are_pruned(self) -> None:
         prune(remove=True, prefix=self.prefix, wait=lambda _: None)
 
-    # ---- what readers see
+    # ---- readers
 
     def _seen(self) -> Survey:
         if self.daemon is None:
@@ -176,6 +176,6 @@ class RemovedMachine(RuleBasedStateMachine):
 def test_every_span_of_a_dead_worker_is_shown_or_removed_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retained_workers, "GONE_MAX", 2)
     monkeypatch.setattr(removed_workers, "ALONE_MAX", 2)
-    monkeypatch.setattr(worker_survey, "_WATCH_SECONDS", 0.0)  # all workers are dead
+    monkeypatch.setattr(worker_survey, "_WATCH_SECONDS", 0.0)  # no wait is needed, because all workers are dead
     quick = settings(stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])
     run_state_machine_as_test(RemovedMachine, settings=quick)

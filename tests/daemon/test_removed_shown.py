@@ -1,4 +1,4 @@
-"""Removed workers in documents and on screens: each is reported once, and in no total."""
+"""Removed workers in documents and on screens: each is reported once, and is in no total."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ WIDE = Screen(None, False)
 
 
 def spans_of(prefix: str, background: Background | None = None) -> tuple[int, int]:
-    """The number of shown and of removed spans."""
+    """Return the number of shown spans and of removed spans."""
     found = survey(prefix, background or Background())
     shown = sum(worker.ledger.spans["begun"] for worker in found.workers)
     return shown, sum(each.counts.spans for each in found.removed)
 
 
-# ---- what is shown
+# ---- screens
 
 
 @needs_namespaces
@@ -160,7 +160,7 @@ def test_a_removed_worker_adds_only_counts_missing_from_the_checkpoint(worker: S
     assert spans_of(prefix, background) == (2, 3), "the worker continued after the daemon had taken it for dead"
     assert spans_of(prefix) == (0, 5)
     settled = Background(buried=frozenset([uuid.hex()]))
-    assert spans_of(prefix, settled) == (0, 0), "the worker is in an aggregate of several"
+    assert spans_of(prefix, settled) == (0, 0), "the worker is in an entry of several merged workers"
 
 
 def test_a_worker_that_continues_in_another_segment_is_not_removed(worker: Start, prefix: str) -> None:
@@ -181,7 +181,7 @@ LOST, SECOND, THIRD = (f"{n:02x}" * 16 for n in (1, 2, 3))
 
 
 def went_on(uuid: str, took: str, spans: int) -> RemovedWorker:
-    """A removed worker that continued in this segment."""
+    """Return the record of a removed worker that continued in this segment."""
     return RemovedWorker(uuid, took[:16], "api", -1, "", _reader.REMOVED_ROOM, 1, 2, False, 1, WorkerCounts(spans))
 
 
@@ -252,7 +252,7 @@ def test_each_worker_counts_once_in_any_order_of_records(
     chance: random.Random,
 ) -> None:
     found = {each.uuid: each.counts for each in uncounted(records, shown, taken, settled)}
-    assert len(found) == len(uncounted(records, shown, taken, settled)), "no uuid is there twice"
+    assert len(found) == len(uncounted(records, shown, taken, settled)), "no uuid is listed twice"
     spans = {uuid: max((each.counts.spans for each in records if each.uuid == uuid), default=0) for uuid in UUIDS}
     for uuid in UUIDS:
         counted = (
@@ -380,7 +380,8 @@ def test_a_record_file_of_1_gib_is_not_read(prefix: str) -> None:
 @given(st.binary(max_size=3 * RECORD), st.integers(0, 2), st.integers(0, RECORD * 8 - 1))
 def test_only_whole_records_in_a_file_of_any_bytes_count(junk: bytes, before: int, flipped: int) -> None:
     sealed = bytearray(record_of(bytes(range(16)), 7))
-    sealed[12:16] = zlib.crc32(sealed).to_bytes(4, "little")  # the checksum of the record with 0 in its place
+    # the checksum of the record, computed with 0 in the field of the checksum
+    sealed[12:16] = zlib.crc32(sealed).to_bytes(4, "little")
     damaged = bytearray(sealed)
     damaged[flipped // 8] ^= 1 << flipped % 8
     junk = junk[: before * RECORD].ljust(before * RECORD, b"x")

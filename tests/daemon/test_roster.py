@@ -1,4 +1,4 @@
-"""Which workers are drained, and which have no room."""
+"""Which workers the daemon drains, and which have no room in its limits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_workers_beyond_the_limit_are_quarantined(prefix: str) -> None:
 
 
 def segment(prefix: str, name: str, uuid: bytes, **process: int) -> None:
-    """A segment with a few starts of deferred work in its ring."""
+    """Create a segment with a few deferred starts in its ring."""
     image = bytearray(golden("1.2"))
     put(image, "header", {"uuid": uuid, "service": b"s"})
     for lane in range(forge.header_value(image, "lanes")):
@@ -102,7 +102,8 @@ def test_a_dead_worker_with_an_irremovable_segment_counts_once_whatever_else_die
     for number in range(4):
         segment(prefix, str(number), os.urandom(16), ended=1)
         with monkeypatch.context() as killed:
-            killed.setattr(roster.Roster, "remove_read", lambda *_: False)  # the daemon is killed just before it
+            # the daemon is killed just before it removes segments
+            killed.setattr(roster.Roster, "remove_read", lambda *_: False)
             loop = run(until=lambda loop: bool(kept) and len(decode(bytes(kept)).gone) > 0)
         for each in loop.roster.attached.values():
             each.segment.close()
@@ -152,7 +153,7 @@ def test_a_worker_removed_by_a_daemon_during_a_read_is_counted(prefix: str, monk
     def read_late(background: Background) -> Survey:
         nonlocal readers
         readers += 1
-        if readers == 1:  # the first reader does not answer yet
+        if readers == 1:  # the first reader has not finished yet
             loop.tick(0)
         return whole(background=background)
 

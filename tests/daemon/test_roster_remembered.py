@@ -1,4 +1,4 @@
-"""A roster over two daemons: workers are remembered, missed, or continue elsewhere."""
+"""The list of workers (roster) across two daemons: workers are remembered, missed, or continue in other segments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from brickd.state.daemon_state import Memory
 
 
 class Life:
-    """One daemon's loop after another: each begins with what the last one saved."""
+    """One daemon's loop after another: each begins with the memory that the last daemon saved."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix, self.kept, self.second = prefix, b"", 0
@@ -48,7 +48,7 @@ class Life:
 
     @property
     def memory(self) -> Memory:
-        """The memory that the next daemon would load."""
+        """Return the memory that the next daemon would load."""
         return decode(self.kept)
 
     def tick(self) -> None:
@@ -60,7 +60,7 @@ class Life:
         self.start()
 
     def shown(self) -> int:
-        """The number of workers shown to a reader."""
+        """Return the number of workers that a reader sees."""
         with self.loop.roster.lock:
             found = survey(self.prefix, self.loop.memory.background(), self.loop.roster.held()).workers
         return sum(each.together for each in found)
@@ -89,7 +89,9 @@ DENIED = "its worker ended and its totals are kept, but the file cannot be remov
 
 
 def remembered(life: Life, prefix: str, uuid: bytes) -> None:
-    """A saved worker whose segment exists: its daemon was killed before removing it."""
+    """Return a daemon's memory with a worker whose segment still exists, because the daemon was killed before it
+    removed the segment.
+    """
     segment(prefix, "dead", uuid, ended=1)
     life.tick()
     assert list(life.memory.gone) == [uuid.hex()]
@@ -218,7 +220,7 @@ def test_a_segment_renamed_more_often_than_it_may_be_open_is_given_up(
     (attached,) = life.loop.roster.attached.values()
 
     def renamed(name: str, access: int) -> Segment:
-        """Give a segment the name of another one just before that one is opened."""
+        """Give a segment the name of another segment just before the other is opened."""
         os.rename(SHM / attached.segment.name, SHM / name)
         return open_segment(name, access)
 

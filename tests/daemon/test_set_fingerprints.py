@@ -31,7 +31,7 @@ from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 
 STEPS = 64
-# A round of all steps at a time; after the first it knows one more site.
+# Does all steps in each round; after the first round, it has one more site.
 PROGRAM = f"""
 import numpy as np
 x = np.ones(4, "f")
@@ -52,7 +52,7 @@ MLP, NORM, ATTN = {FIRST, ("layers.*.mlp", 1)}, {("norm", -1)}, {("layers.*.attn
 
 
 class Served:
-    """A worker that does a round on request."""
+    """A worker that does a round of steps on request."""
 
     def __init__(self, start: Start, number: int, **environment: str) -> None:
         more = {"BRICKD_SERVICE": "api", "BRICKD_WORKER": str(number), "BRICKD_EVENTS": "65536"}
@@ -63,9 +63,9 @@ class Served:
         return next(each for each in readings(prefix) if each.header["index"] == self.number)
 
     def round(self, daemon: Running | None = None) -> dict[Site, set[int]]:
-        """The recorded steps of one round in its own epoch, by site.
+        """Do one round in its own epoch, and return the recorded steps by site.
 
-        A running daemon is stopped meanwhile, because its checkpoint would free the slots.
+        A running daemon is stopped during the round, because it would free the slots of the ring.
         """
         with daemon.stopped() if daemon is not None else nullcontext():
             give(self.reading().file)
@@ -83,7 +83,7 @@ class Served:
 
     @property
     def control(self) -> bytes:
-        """The operator's settings, without the epoch."""
+        """Return the settings that the operator made, without the epoch."""
         content = bytearray((SHM / self.reading().file).read_bytes()[_reader.CONTROL : _reader.CONTROL + 4096])
         at, _, size = field("control", "epoch")
         content[at : at + size] = bytes(size)
@@ -91,7 +91,7 @@ class Served:
 
 
 def at(sites: set[Site], one_in: int = 1) -> dict[Site, set[int]]:
-    """The steps with this rate, at each of the sites."""
+    """Return the steps that this rate selects, for each of the sites."""
     return {site: {step for step in range(STEPS) if one_in == 1 or drawn(step, one_in)} for site in sites}
 
 
@@ -102,7 +102,7 @@ def message(*arguments: str) -> str:
 
 
 def filtered(daemon: Running, worker: str, site: int) -> None:
-    """Wait until a known site of a worker is excluded."""
+    """Wait until a site that the daemon knows is excluded in a worker."""
 
     def so(answer: dict[str, Any]) -> bool:
         return len(answer["sites"]) > site and answer["sites"][site]["left_out"]
@@ -119,7 +119,9 @@ def test_settings_reach_running_workers_and_new_sites_until_the_daemon_ends(work
         reported = message("api", "--fingerprints", "1/8", "--sites", "*.mlp", "--sites", "head")
         assert reported == "api: spans off, recording on, fingerprints 1/8, sites *.mlp, head in 1 worker\n"
         found = one.round(daemon)
-        assert {site: found[site] for site in found.keys() - ATTN} == at(MLP, 8), "only unknown sites are missing"
+        assert {site: found[site] for site in found.keys() - ATTN} == at(MLP, 8), (
+            "only sites that the daemon does not know yet are missing"
+        )
         filtered(daemon, "api/0", 3)
         assert one.round(daemon) == at(MLP, 8)
         daemon.end()
@@ -135,7 +137,7 @@ def test_settings_override_the_configuration_of_new_workers(worker: Start, prefi
         message("api", "--fingerprints", "1/8", "--sites", "*.mlp")
         two = Served(worker, 1, BRICKD_FINGERPRINTS="1/2")
         daemon.until("worker_found", daemon.until("set")["number"])
-        assert two.round(daemon)[FIRST] == at(MLP, 8)[FIRST], "the setting holds from the first step on"
+        assert two.round(daemon)[FIRST] == at(MLP, 8)[FIRST], "the setting applies from the first step on"
         two.round(daemon)
         filtered(daemon, "api/1", 3)
         assert two.round(daemon) == at(MLP, 8)
@@ -167,7 +169,7 @@ def test_settings_are_shown_next_to_the_initial_configuration(worker: Start, pre
         answer = document("set", "api", "--fingerprints", "1/16", "--sites", "norm")
         wanted = {"spans": "off", "recording": "on", "fingerprints": "1/16", "sites": ["norm"], "workers": 1, "deaf": 0}
         assert {key: answer[key] for key in wanted} == wanted
-        assert document("set", "api", "--spans", "on")["sites"] == ["norm"], "other settings stay"
+        assert document("set", "api", "--spans", "on")["sites"] == ["norm"], "other settings do not change"
         message("api", "--spans", "off")
         event = daemon.until("set")
         assert event["text"] == "spans off, recording on, fingerprints 1/16, sites norm for 1 worker"
@@ -211,7 +213,7 @@ def test_coverage_names_the_excluded_sites_and_how_to_include_them(worker: Start
         assert document("coverage")["services"][0]["thinned"] is None
 
 
-# A part of an instrumented model, without torch.
+# A worker that records like a part of an instrumented model, but without torch.
 PART = """
 import numpy as np
 from brick_agent._core import _watched
@@ -282,7 +284,7 @@ def test_an_older_checkpoint_has_no_fingerprint_settings() -> None:
 
 @contextmanager
 def living(name: str, image: bytes) -> Iterator[int]:
-    """A segment with a live worker."""
+    """Yield a segment with a live worker."""
     (SHM / f".{name}").write_bytes(image)
     with open(SHM / f".{name}", "r+b", buffering=0) as file:
         fcntl.lockf(file, fcntl.LOCK_EX, 1, _reader.LOCK_WORKER)

@@ -42,11 +42,11 @@ from brickd.shm.segment_files import SegmentFile, find
 from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 
-SEEDS = 150  # the limit within which a mutant must be caught
+SEEDS = 150  # the number of seeds within which each mutant must be caught
 
 
 def simulate(seed: int, folder: Path, *, damage: float = 0.0) -> World:
-    """Run the seed's events; then stop all faults, and check the accounts."""
+    """Run the events of a seed, stop all faults, and check the accounts."""
     chance = random.Random(seed)
     path = folder / "checkpoint"
     path.unlink(missing_ok=True)
@@ -72,7 +72,7 @@ def judge(world: World) -> None:
     refused = world.faults.refused
     quarantined = [logged for logged in world.logged if logged[0] == "quarantined"]
     assert refused or all(world.copies.intersection(re.findall(r"[^\s:,]+", text)) for _, _, text in quarantined), (
-        "only copies are refused, and files that a copy resembles"
+        "only copies and their originals are refused"
     )
     broken = [logged for logged in world.logged if logged[0] == "break"]
     assert not broken or world.damaged or world.copies_drained, "an earlier copy has fewer records than were read"
@@ -83,7 +83,7 @@ def judge(world: World) -> None:
     left = set(find(world.prefix)) - world.copies
     alive = {each.file for each in world.writers if each.alive and not each.removed}
     assert left >= alive if refused else left == alive
-    before = Counter[bytes]()  # spans shown for the segments that a removed worker had lost
+    before = Counter[bytes]()  # the spans that are shown for segments that a removed worker had lost
     for writer in world.writers:
         worker, counted = found.pop(writer.uuid.hex(), None), removed.pop(writer.uuid.hex(), 0)
         if writer.goes_on is not None:
@@ -99,16 +99,19 @@ def judge(world: World) -> None:
         elif world.damaged:
             judge_after_a_break(writer, worker)
         else:
-            assert worker is not None, "whatever died, its totals are there"
+            assert worker is not None, "the totals of every dead worker are shown"
             assert worker.ledger.spans["begun"] + counted == writer.begun
-            if worker.reading.file not in world.copies:  # everything but the spans is unchanged since the copy
+            # after a copy was made, only the spans of the original are compared
+            if worker.reading.file not in world.copies:
                 judge_worker(world, writer, worker)
     assert not found
     assert not removed
 
 
 def judge_after_a_break(writer: Writer, worker: Worker | None) -> None:
-    """Data that only a lost checkpoint had is lost; a segment's own totals count once."""
+    """Check the accounts after a checkpoint was lost: data that only the checkpoint had is lost, but the totals in a
+    segment count once.
+    """
     assert worker is not None or not writer.alive
     counts = Counter(worker.reading.deferred) if worker is not None else Counter()
     assert counts["started"] <= len(writer.history.starts)
@@ -124,7 +127,7 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
         for path, row in zip(reading.paths, dtypes.summaries(reading.summaries), strict=True)
         if path is not None
     }
-    # Every span, and where its details are.
+    # All spans, and where their details are.
     assert rows[2, _reader.UNIT_TICKS]["count"] == writer.spans
     details, events = worker.ledger.document()["details"], worker.ledger.document()["events"]
     wanted, written = (sum(lane[name] for _, lane, _ in reading.lanes) for name in ("span_attempts", "event_attempts"))
@@ -133,7 +136,7 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
     assert written - sum(events["dropped"].values()) - _accounted(events) in unpublished
     folded = world.folded[reading.uuid] + world.now_folding(reading.uuid)
     assert details["consumed"] == folded
-    # Every start, and its end.
+    # Every deferred start, and how it ended.
     assert counts["started"] <= len(history.starts) if writer.uncertain else counts["started"] == len(history.starts)
     assert counts["started"] == counts["measured"] + counts["bounded"] + counts["orphaned"] + counts["pending"]
     assert counts["refused"] == 0
@@ -143,7 +146,7 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
     measured, bound = rows.get((1, _reader.UNIT_DEFERRED)), rows.get((1, _reader.UNIT_BOUND))
     reported = history.measurements
     assert counts["measured"] + counts["unmatched"] == len(reported)
-    if writer.slow:  # with threads that publish late, brickd can distinguish no more than their host
+    if writer.slow:  # if threads publish late, brickd cannot tell in which order their deferred work began
         return
     assert measured is not None
     assert (measured["count"], measured["total"]) == (len(reported), sum(reported.values()))
@@ -178,12 +181,12 @@ def test_saving_to_a_full_disk_is_retried_once_a_second(tmp_path: Path) -> None:
                 world.tick(0.02)
             assert world.daemon is not None
             assert [each.drain.held >= ring_passes.HELD_MAX for each in world.daemon.roster.attached.values()] == [True]
-            assert world.faults.effects.count("open") in (2, 3), "a file is opened once a second"
+            assert world.faults.effects.count("open") in (2, 3), "each file is opened at most once a second"
         finally:
             world.close()
 
 
-FIRST = int(os.environ.get("TESTS_SEED", "1000"))  # another seed each night
+FIRST = int(os.environ.get("TESTS_SEED", "1000"))  # scripts/nightly uses other seeds each night
 SWEEPS = [range(first, first + 500) for first in range(FIRST, FIRST + 10_000, 500)]
 
 
@@ -209,7 +212,9 @@ def test_a_damaged_checkpoint_is_a_visible_break_and_counts_nothing_twice(seeds:
     broken = [world for world in worlds if world.damaged]
     assert len(broken) * 12 > len(seeds)
     for world in broken:
-        assert [logged for logged in world.logged if logged[0] == "break"], "the break is reported"
+        assert [logged for logged in world.logged if logged[0] == "break"], (
+            "the daemon reports that a checkpoint was lost"
+        )
 
 
 # ---- mutants that the simulation must catch
@@ -450,11 +455,11 @@ MUTANTS = {
 
 
 def caught(folder: Path, damage: float) -> int | None:
-    """The first seed that fails."""
+    """Return the first seed that fails."""
     for seed in range(SEEDS):
         try:
             simulate(seed, folder, damage=damage)
-        except Exception:  # an assertion, or an error in the mutant itself
+        except Exception:  # an assertion failed, or the mutant itself raised an error
             return seed
     return None
 

@@ -1,4 +1,4 @@
-"""The memory budget: which segment gets less, in which order, and the measured costs."""
+"""The memory budget: which segments are limited, in which order, and the measured costs."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_no_user_gets_more_than_the_limit_or_anything_from_another_users_share(a
 
 
 def image(paths: int = 64, lanes: int = 1, used: int = 1, names: int = 2) -> bytes:
-    """A segment in which the first `used` paths of each lane have totals."""
+    """Return a segment in which the first `used` paths of each lane have totals."""
     made = bytearray(forge.empty(lanes=lanes, paths=-(-paths // 64) * 64, names=-(-names // 64) * 64, sites=64))
     made += bytes(forge.header_value(made, "size") - len(made))
     put(made, "header", {"uuid": os.urandom(16), "service": b"made", "uid": os.geteuid()})
@@ -171,7 +171,7 @@ def test_waiting_deferred_work_and_retained_detail_have_a_cost() -> None:
     assert (more.read, more.kept - nothing.kept, more.detail) == (nothing.read, 200_000, 77)
 
 
-# ---- again and again
+# ---- repeated readings
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, *, read: int = SEGMENT.read, kept: int = SEGMENT.kept) -> None:
@@ -191,7 +191,7 @@ def test_rarely_read_totals_stay_unchanged_for_a_minute(monkeypatch: pytest.Monk
         r.put("lane", 0, begun=5)
         before = segment.fetched
         assert spans_begun(account.read(segment, Budget(), SELDOM_NS - 1)) == 0
-        assert segment.fetched - before < 128 * 448, "only the extent of the segment was read"
+        assert segment.fetched - before < 128 * 448, "only the size of the segment's content was read"
         assert spans_begun(account.read(segment, Budget(), SELDOM_NS)) == 5
         limited(monkeypatch)
         r.put("lane", 0, begun=6)
@@ -249,12 +249,12 @@ def test_a_segment_that_grows_while_read_gets_no_more_than_predicted(
             return 0
 
         pending(0)
-        # The account calls `pending` after it has read the extent and before it reads the segment.
+        # The account calls `pending` after it has measured the segment's content and before it reads the content.
         account = Account(pending=lambda: pending(4096))
         with pytest.raises(SegmentOverBudget, match=r"^grows: takes 5\.\d MiB of memory: the limit for one segment"):
             account.read(segment, Budget(), 0)
         pending(0)
-        assert account.ration is Ration.WHOLE, "the next look may find a smaller segment"
+        assert account.ration is Ration.WHOLE, "the next reading may find a smaller segment"
         account = Account(pending=lambda: pending(8))
         assert len(account.read(segment, Budget(), 0).paths) == 8, "the paths with room are read"
 
@@ -267,7 +267,7 @@ def test_growth_of_a_segment_counts_against_later_ones() -> None:
     assert spent.ration(ME, Cost(0, half))[0] is Ration.WHOLE
     assert spent.grown(OTHER, 0, half) == ""
     assert "the limit for the segments of user 1" in spent.grown(ME, 1000, 1001)
-    assert spent.grown(ME, 1000, 10) == "", "a segment that shrinks frees no room"
+    assert spent.grown(ME, 1000, 10) == "", "a segment that shrinks frees no room in this reading"
     assert spent.ration(ME, Cost(0, 1))[0] is Ration.NOTHING
 
 
@@ -284,11 +284,11 @@ def test_a_segment_without_a_share_is_refused_before_it_is_read(monkeypatch: pyt
         assert account.ration is Ration.NOTHING
 
 
-# ---- a look at all of them
+# ---- a reading of all segments
 
 
 def placed(prefix: str, name: str, content: bytes) -> Segment:
-    """A file of these bytes, in which pages of zeros are holes."""
+    """Create a file of these bytes, in which pages of zeros are holes."""
     with (SHM / f"{prefix}{name}").open("wb") as made:
         made.truncate(len(content))
         for at in range(0, len(content), forge.PAGE):

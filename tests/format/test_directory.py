@@ -1,4 +1,4 @@
-"""Unpublished files: checked often, later seldom, and removed if no process holds them."""
+"""Unpublished files are checked often, later seldom, and removed if no process holds their lock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIVES = (
 
 
 class Looks:
-    """A directory whose files are all unpublished, and the time of each attempt to open one."""
+    """A directory in which all files are unpublished, and the time of each attempt to open a file."""
 
     def __init__(self, prefix: str) -> None:
         self.logged: list[str] = []
@@ -44,7 +44,7 @@ class Looks:
 
 @contextmanager
 def lock_holder(file: Path) -> Iterator[None]:
-    """An unpublished file whose worker's lock another process holds."""
+    """Create an unpublished file; another process holds the lock of its worker."""
     file.write_bytes(bytes(64))
     with subprocess.Popen(
         [sys.executable, "-c", LIVES.format(str(file))], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -122,7 +122,7 @@ def test_the_owner_of_a_file_is_looked_up_once(prefix: str) -> None:
     assert list(looks.directory.others.values()) == [OTHER_USER]
     os.chown(file, 0, -1)
     looks.at(SECOND)
-    assert list(looks.directory.others.values()) == [OTHER_USER], "the owner of a known inode is not looked up again"
+    assert list(looks.directory.others.values()) == [OTHER_USER], "the owner of a known inode is not read again"
     assert looks.opened == []
     (SHM / f".{prefix}draft").touch(0o600)
     (SHM / f".{prefix}draft").rename(file)
@@ -132,11 +132,11 @@ def test_the_owner_of_a_file_is_looked_up_once(prefix: str) -> None:
 
 def test_the_next_listing_waits_fifty_times_the_last_duration(prefix: str) -> None:
     took_ns = SECOND // 100
-    times = iter(range(0, 100 * SECOND, took_ns))  # each reading of the clock is took_ns after the one before
+    times = iter(range(0, 100 * SECOND, took_ns))  # the clock advances by took_ns at each reading
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
     loop.tick(0)
     (SHM / f"{prefix}0").write_bytes(b"no segment")
-    again_ns = (1 + 50) * took_ns  # counted from the end of the listing
+    again_ns = (1 + 50) * took_ns  # the wait is counted from the end of the listing
     for now_ns in (1, took_ns, again_ns - 1):
         loop.tick(now_ns, look=now_ns == 1)
         assert not loop.directory.quarantined

@@ -1,4 +1,4 @@
-"""Hostile segments: any bytes give data or SegmentRefused, and affect no other segment."""
+"""Hostile segments: any bytes give either data or SegmentRefused, and affect no other segment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def digest(segment: Segment) -> Reading | None:
-    """Read everything that any verb reads of a segment. Returns the reading, or None if refused."""
+    """Read everything that any verb reads from a segment; return the reading, or None if the segment is refused."""
     try:
         reading = segment.read()
     except SegmentRefused:
@@ -64,7 +64,7 @@ def digest(segment: Segment) -> Reading | None:
 
 
 def judged(image: bytes) -> Reading | None:
-    """The `digest` of a segment of these bytes."""
+    """Return the `digest` of a segment with these bytes."""
     try:
         with segment_of(image) as segment:
             return digest(segment)
@@ -80,7 +80,7 @@ def refusal(image: bytes) -> str:
 
 @pytest.fixture
 def put_file(prefix: str) -> Callable[[bytes], str]:
-    """A function that puts a file of the given bytes into /dev/shm."""
+    """Yield a function that puts a file with the given bytes into /dev/shm."""
     numbers = itertools.count()
 
     def write(image: bytes) -> str:
@@ -117,7 +117,8 @@ def test_the_golden_segment_has_an_exact_ledger() -> None:
         assert reading is not None
         first, slots = segment.ring(0, events=False)
     ledger = ledger_of(reading)
-    # The segment's worker died while it changed a summary: that span is unpublished, and the open spans are abandoned.
+    # The worker of the segment died while it changed a summary: that span is unpublished, and the open spans are
+    # abandoned.
     assert {term: n for term, n in ledger.spans.items() if n} == {
         **{"begun": 15, "summarized": 12, "abandoned": 2, "unpublished": 1, "unmatched": 1}
     }
@@ -125,7 +126,8 @@ def test_the_golden_segment_has_an_exact_ledger() -> None:
     assert (reading.service, reading.coordinates, reading.header["index"]) == ("golden", "0.tp3.pp1", 0)
     spans = dtypes.span_records(slots)
     assert first == 3
-    # Nine spans were attempted on a ring of eight before anything was consumed: the ninth number is missing.
+    # The worker recorded nine spans into a ring of eight slots before anything was consumed, so the ninth number is
+    # missing.
     assert spans["sequence"].tolist() == [4, 5, 6, 7, 8, 10, 11]
     assert set(spans["step"].tolist()) == {0, 7}
     assert ("\x1b[31m模", 0) in reading.names
@@ -140,7 +142,7 @@ def test_cached_tables_belong_to_their_segment_only() -> None:
             names, sites = segment.tables()
             reported = [*names], segment.read().paths
             assert isinstance(names, list)
-            names.clear()  # the list belongs to the caller
+            names.clear()  # the caller may change the list, which must not change the reading
             assert (segment.tables().names, segment.tables().sites) == (reported[0], sites)
         wanted = wanted or reported
         differ = [n for n, (one, another) in enumerate(zip(reported[0], wanted[0], strict=True)) if one != another]
@@ -159,7 +161,7 @@ def test_steps_and_given_times_are_read_from_format_1_1() -> None:
     assert path is not None
     assert (path.unit, path.parent) == (_reader.UNIT_NS, step["path"])
     summary = dtypes.summaries(reading.summaries)[step["path"]]
-    assert (summary["elements"], summary["bytes"]) == (30, 0), "rows of padding are no work"
+    assert (summary["elements"], summary["bytes"]) == (30, 0), "rows of padding do not count as work"
 
 
 def test_deferred_work_is_read_from_format_1_2() -> None:
@@ -181,9 +183,7 @@ def test_deferred_work_is_read_from_format_1_2() -> None:
     assert (path.unit, path.layer, reading.name(path.name)) == (_reader.UNIT_DEFERRED, 2, "attention")
     assert (measured["id"], measured["elapsed_ns"]) == (2 | 1 << 48, 17)
     assert (finalize["every"], finalize["stream"], finalize["ticks"]) == (0, 5, 1_000_025_050)
-    assert (events[-1]["every"], events[-1]["sequence"]) == (1, 11), (
-        "the number of one start is missing: it was dropped"
-    )
+    assert (events[-1]["every"], events[-1]["sequence"]) == (1, 11), "one start was dropped, so its number is missing"
     ledger = ledger_of(reading).document()
     streamed = {"consumed": 2, "dropped": {"defer": 1}, "in_ring": 9, "lost_with_daemon": 0, "removed": 0}
     assert ledger["events"] == streamed
@@ -207,7 +207,8 @@ def test_flops_and_a_segments_own_rate_are_read_from_format_1_5() -> None:
 
 
 def stretches() -> dict[str, tuple[int, int, int]]:
-    """Name -> first byte, bytes, step: 1 to change every byte, more for a sample."""
+    """Return, by name, the first byte, the number of bytes and the step: 1 changes every byte, more changes a
+    sample."""
     at, image = forge.regions(golden()), golden()
     result = {name: (at[name], size, 1) for name, size in (("header", PAGE), ("consumer", 128), ("process", 128))}
     result["lane"] = (at["lane"], 2 * 384, 1)
@@ -231,7 +232,7 @@ STRETCHES = stretches()
 
 
 def mutate(stretch: str, step: int, values: Callable[[int], tuple[int, ...]]) -> tuple[int, int]:
-    """The number of changed bytes, and the number of refused segments among them."""
+    """Change single bytes; return the number of changed bytes, and how many of the segments were refused."""
     start, length, _ = STRETCHES[stretch]
     image = golden()
     fd = os.memfd_create("mutated")
@@ -254,7 +255,7 @@ def mutate(stretch: str, step: int, values: Callable[[int], tuple[int, ...]]) ->
 
 @pytest.mark.parametrize("stretch", STRETCHES)
 def test_a_changed_byte_gives_data_or_a_refusal(stretch: str) -> None:
-    # The fast suite flips all bits of a sample; the slow one below tries fifteen times as many places.
+    # This fast test flips all bits of a sample of bytes. The slow test below tries fifteen times as many bytes.
     _, length, step = STRETCHES[stretch]
     tried, refused = mutate(stretch, max(step * 15, 1) | 1, lambda old: (old ^ 0xFF,))
     assert tried > length // (step * 15 + 2)
@@ -301,7 +302,7 @@ def test_a_segment_longer_than_its_header_states_is_refused() -> None:
 
 
 COUNTS = ("lanes", "paths", "names", "buckets", "size")
-# Parts that end at a page: another count that ends in the same last page gives a valid segment of the same size.
+# Regions that end at a page boundary: another count that ends in the same page gives a valid segment of the same size.
 PAGED = ("sites", "span_slots", "event_slots")
 WORD = st.sampled_from([0, 1, 2, 63, 64, 65, 1024, 1025, 65472, 65536, 2**24, 2**24 + 1, 2**31, 2**32 - 1])
 WORD |= st.integers(0, 2**32 - 1)
@@ -401,7 +402,7 @@ def test_a_newer_minor_version_is_read_without_its_additions() -> None:
     assert newer.header["minor"] == 2**16 - 1
 
 
-# ---- inside
+# ---- invalid contents
 
 
 def test_cyclic_paths_are_refused() -> None:
@@ -498,7 +499,7 @@ def test_impossible_totals_are_refused_and_others_are_finite(
 )
 def test_an_impossible_total_is_refused_with_its_reason(entry: dict[str, Any], why: str) -> None:
     image = bytearray(golden())
-    put(image, "summary", entry, 2)  # one span of 1,000 ticks
+    put(image, "summary", entry, 2)  # the summary of one span of 1,000 ticks
     assert why in refusal(bytes(image))
 
 
@@ -591,7 +592,7 @@ def test_values_in_the_consumers_lines_change_no_total() -> None:
 
 @pytest.fixture
 def files_of_other_kinds(prefix: str) -> dict[str, str]:
-    """One file of each kind that has a segment's name but is not a segment."""
+    """Create one file of each kind that has the name of a segment but is not a segment."""
     names = {kind: f"{prefix}{kind}" for kind in ("link", "hard", "fifo", "folder", "real", "empty")}
     forge.placed(names["real"], golden())
     os.link(SHM / names["real"], SHM / names["hard"])
@@ -601,7 +602,7 @@ def files_of_other_kinds(prefix: str) -> dict[str, str]:
     forge.placed(names["empty"], b"")
     if os.geteuid() == 0:
         names["device"] = f"{prefix}device"
-        os.mknod(SHM / names["device"], 0o600 | 0o020000, os.makedev(1, 5))  # /dev/zero
+        os.mknod(SHM / names["device"], 0o600 | 0o020000, os.makedev(1, 5))  # the device numbers of /dev/zero
     return names
 
 
@@ -709,11 +710,11 @@ def test_no_term_of_the_ledger_is_negative_for_any_consumer_line(value: int) -> 
         assert stream.total() == sum(lane[heads] for _, lane, _ in reading.lanes)  # type: ignore[literal-required]
 
 
-# ---- while it is read
+# ---- changes during a reading
 
 
 def bounded(seconds_of_work: int, change: Callable[[int], None], look: Callable[[], None]) -> None:
-    """Look repeatedly, a bounded number of times, while a thread changes something."""
+    """Read repeatedly, a limited number of times, while a thread changes something."""
     done = threading.Event()
     failed: list[BaseException] = []
 
@@ -848,5 +849,5 @@ def test_a_constantly_replaced_name_opens_one_whole_file_or_none(prefix: str) ->
             reasons.add(refused.reason)
 
     bounded(700, change, look)
-    # The old file may lose its name by a rename before we look at it.
+    # A rename may take the name of the old file before this process reads it.
     assert reasons <= {"no longer exists", "has 0 links, not 1"}

@@ -1,4 +1,4 @@
-"""The layout: the C structs, numpy's view of them and the frozen table agree field by field."""
+"""The layout: the C structs, the numpy dtypes and the frozen table agree field by field."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_table_covers_every_byte_of_a_struct_once(record: str) -> None:
 
 
 def places(record: str) -> dict[str, tuple[int, int]]:
-    """Offset and size of each field."""
+    """Return offset and size of each field."""
     return {
         name: (offset, count * struct.calcsize(f"<{code}")) for name, offset, count, code in records.fields_of(record)
     }
@@ -196,13 +196,13 @@ def bucket(compiled: Callable[..., Path]) -> Callable[[int], int]:
 
 
 def exact_bucket(ticks: int) -> int:
-    """The greatest i with ticks >= 2^(5 + i/4), computed in integers as ticks^4 >= 2^(20 + i)."""
+    """Return the greatest i with ticks >= 2^(5 + i/4), computed in integers as ticks^4 >= 2^(20 + i)."""
     return min(max((ticks**4).bit_length() - 1 - 20, 0), 127)
 
 
 def test_bucket_boundaries_match_the_format(bucket: Callable[[int], int]) -> None:
     for i in range(1, 4 * 59):
-        # The least integer that is at least 2^(5 + i/4).
+        # The smallest integer that is at least 2^(5 + i/4).
         low, high = 0, 2**64
         while low < high:
             middle = (low + high) // 2
@@ -250,7 +250,7 @@ def test_arrays_and_dictionaries_hold_the_same_spans(heads: list[tuple[int, int]
 
 def test_the_writer_compiles_under_strict_warnings_and_the_headers_as_cpp() -> None:
     strict = ("-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-fsyntax-only", *INCLUDES)
-    alone = ("-Wno-unused-variable", "-x", "c", "-")  # a header defines constants that a reader may not use
+    alone = ("-Wno-unused-variable", "-x", "c", "-")  # a header defines constants, which may be unused in a program
     commands = [(("gcc", "-std=c11", *strict, *map(str, WRITER)), "")]
     for header in ("brick_shm", "brick_agent", "brick_graph"):
         commands.append((("gcc", "-std=c11", *strict, *alone), f'#include "{header}.h"\n'))

@@ -1,4 +1,4 @@
-"""The ledger on made-up counters: each is in one term, and no part exceeds its whole."""
+"""The ledger of made-up counters: each counter is in exactly one term, and no part is larger than its whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from brickd.shm.removed_workers import WorkerCounts
 from brickd.shm.segment_copy import Reading
 
 LANES = header_value(golden(), "lanes")
-# Different digits, so that a sum shows which of these it contains.
+# Each counter has its own digit, so that a sum shows which counters it contains.
 SPANS = {"summarized": 10, "open": 1_000, "abandoned": 10_000, "nested": 3, "unmatched": 7, "rejected": (100, 200)}
 LANE = SPANS | {"opened": 1, "begun": 111_310, "span_head": 60, "span_dropped": (100, 200), "event_records": 60}
 TAILS = {"span": (50, U64 - 50), "spans_lost": 20, "events_read": 40}
@@ -25,7 +25,7 @@ DEFERRED = {term: number for number, term in enumerate(ledger.DEFERRED, 1)}
 
 
 def image(*lanes: dict[str, Any], tails: dict[str, Any] | None = None, **process: int) -> bytes:
-    """The golden segment with these lanes, all with these tails."""
+    """Return the golden segment with these lanes, all with these tails."""
     made = bytearray(golden("1.7"))
     put(made, "process", {"no_lane": 0} | process)
     for record in ("lane", "consumer"):
@@ -42,7 +42,7 @@ def reading(*lanes: dict[str, Any], tails: dict[str, Any] | None = None, **proce
 
 
 def account(*, times: int = 1, alive: bool = False, **process: int) -> dict[str, Any]:
-    """The expected ledger of this number of lanes."""
+    """Return the expected ledger of this number of lanes."""
     spans = {"begun": 111_310, "summarized": 10, "rejected": 300, "open": 0, "abandoned": 11_000,
              "unpublished": 100_000, "nested": 3, "unmatched": 7, "removed": 0}  # fmt: skip
     if alive:

@@ -19,7 +19,7 @@ LANES, NAMES, PATHS, SITES = (header_value(golden(), what) for what in ("lanes",
 def lost(
     *, lanes_used: int = 1, lane: Mapping[str, Any] | None = None, drained: bool = False, **process: int
 ) -> list[Loss]:
-    """The losses of the golden segment with these counters."""
+    """Return the losses of the golden segment with these counters."""
     image = bytearray(golden())
     put(image, "process", process)
     for number in range(LANES):
@@ -103,7 +103,8 @@ def test_a_ring_of_the_largest_size_that_the_agent_accepts_cannot_be_raised() ->
 
 def test_half_of_the_raised_paths_is_for_the_used_ones_and_the_refused_marks() -> None:
     (loss,) = lost(names=5, paths=PATHS - 8, lane={"reserved2": (200, 100, 0)})
-    paths, names = 2 * (PATHS - 8 + 100), 2 * (5 + 100)  # each refused mark may have a shape, which has a name
+    # each refused mark may need a path and a name for its shape, too
+    paths, names = 2 * (PATHS - 8 + 100), 2 * (5 + 100)
     assert (loss.kind, loss.settings, loss.again) == ("marks", (f"BRICKD_PATHS={paths}", f"BRICKD_NAMES={names}"), "")
 
 
@@ -126,7 +127,7 @@ def test_a_size_at_its_limit_is_called_an_estimate() -> None:
 
 @pytest.mark.parametrize(("used", "sizes"), [(0, {}), (65_472 // 2, {"names": 65_472})])
 def test_only_a_table_that_is_too_small_and_below_its_limit_needs_a_size(used: int, sizes: dict[str, int]) -> None:
-    """Half of the table is for marks; 65,472 is the most."""
+    """Marks may use half of a table. The limit of a table is 65,472."""
     with segment_of(golden()) as segment:
         reading = segment.read()
     ledger = ledger_of(reading)

@@ -1,4 +1,4 @@
-"""Marks: launches, transfers and needs are counted at their path, without time or daemon."""
+"""Marks: launches, transfers and needs are counted at their path, without a time and without a daemon."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNITS = {
 
 
 def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Reading:
-    """The reading of a program's segment after its work."""
+    """Return the reading of a program's segment after its work."""
     process: Worker = worker(source + "\npause()\n", **environment)
     process.paused()
     got = reading(prefix)
@@ -45,7 +45,7 @@ def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Rea
 
 
 def marks(of: Reading) -> dict[tuple[str, ...], int]:
-    """The count of each mark, by the names and units on the path to it."""
+    """Return the count of each mark, by the names and units on the path to it."""
 
     def way(path: CallPath) -> tuple[str, ...]:
         above = of.paths[path.parent] if path.parent >= 0 else None
@@ -403,7 +403,9 @@ brick.transfer("D2H", 64, src="", dst="", elapsed_ns=5)
     assert marks(got) == {("b→a:d2h",): 1}
     account = ledger_of(got)
     assert account.marks == {"wanted": 4, "refused": 3}
-    assert sum(lane["rejected"][0] + lane["rejected"][1] for _, lane, _ in got.lanes) == 2, "two times had no path"
+    assert sum(lane["rejected"][0] + lane["rejected"][1] for _, lane, _ in got.lanes) == 2, (
+        "two given times had no room for a path"
+    )
 
 
 def test_a_known_shape_is_counted_after_the_tables_are_full(worker: Start, prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""The newest records of a ring: the same as at the end of all of them, decoded from few slots."""
+"""The newest records of a ring are equal to the last of all its records, but are decoded from only a few slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deferred work in totals: a bound is a separate row, never added to measured time."""
+"""Deferred work in totals: bounds have a row of their own, and are never added to measured times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 
 def host() -> Reading:
-    """A `forward` of 1000, below it a path for a deferred `gemm` and a `gemm` of 50 on the host."""
+    """Return a worker with a `forward` of 1,000 ticks. Below it are the path of a deferred `gemm`, and a `gemm` of 50
+    ticks on the host.
+    """
     made = MadeUp()
     made.begin("forward")
     made.begin("gemm")

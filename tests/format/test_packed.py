@@ -27,7 +27,7 @@ def rows(words: dict[int, int], count: int = 4) -> bytes:
 
 
 def unpacked(form: bytes) -> bytes | None:
-    """The unpacking of summary_codec.h in plain Python; None: the form is invalid."""
+    """Unpack as summary_codec.h defines it, in plain Python; return None if the form is invalid."""
     words, rest = bytearray(), iter(form)
     try:
         for present in rest:

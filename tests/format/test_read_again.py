@@ -1,4 +1,4 @@
-"""Data that changes while it is copied is read again: a writer acts between any two reads."""
+"""The reader reads data again if it changes during the copy. In these tests, a writer acts between any two reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READER = ROOT / "brickd" / "reader"
 SOURCES = (NATIVE / "between.c", READER / "core" / "segment_copy.c", READER / "core" / "summary_math.c")
 PATHS, SLOTS = 128, 16
 TRIES = 16  # the number of tries in segment_copy.c
-Writer = Callable[[int], None]  # acts before the reader's read of this number, from 1
+Writer = Callable[[int], None]  # called before each read of the reader, with the number of the read (from 1)
 _CALL = ctypes.CFUNCTYPE(None)
 
 
@@ -38,19 +38,21 @@ class Between:
         os.pwrite(self.rings.fd, struct.pack("<Q", number), at)
 
     def entry(self, path: int, count: int, *, total: int | None = None, buckets: int | None = None) -> None:
-        """Write the entry of a path: spans of 10 ticks."""
+        """Write the summary of a path, with spans of 10 ticks."""
         total = 10 * count if total is None else total
         self.rings.put("summary", path, count=count, total=total, squares=total * 10, min=10, max=10, elements=total)
         self.rings.put("summary", path, histogram=count if buckets is None else buckets)
 
     def summaries(self, writer: Writer) -> tuple[dtypes.Array | None, tuple[int, int]]:
-        """The copy, or None if it was refused; the numbers of entries with an odd sequence, and of moving ones."""
+        """Return the copy (None if it was refused), the number of entries with an odd sequence, and the number of
+        changing entries.
+        """
         into, doubt = np.zeros(PATHS, dtypes.dtype("summary")), (ctypes.c_uint64 * 2)()
         whole = self._ask(self._library.between_summaries, writer, PATHS, into.ctypes, ctypes.byref(doubt))
         return into if whole else None, (doubt[0], doubt[1])
 
     def ring(self, writer: Writer, *, of_events: bool = False) -> tuple[int, list[int]] | None:
-        """The number of the first slot, and the numbers of the records; None: it was refused."""
+        """Return the number of the first slot, and the numbers of the records; None if the ring was refused."""
         to, first = np.zeros(SLOTS, dtypes.dtype("record")), ctypes.c_uint64()
         count = self._ask(self._library.between_ring, writer, int(of_events), to.ctypes, ctypes.byref(first))
         return None if count < 0 else (first.value, [int(each) for each in to["sequence"][:count]])
@@ -144,12 +146,12 @@ def test_a_moving_summary_may_differ_only_by_the_spans_that_ended_meanwhile(
 # ---- a process's own summaries --------------------------------------------------------------------------------------
 
 WORDS = 144  # the words of a summary
-OWN_TRIES = 1000  # of python/own_totals.c
+OWN_TRIES = 1000  # the number of tries in python/own_totals.c
 Words = ctypes.c_uint64 * WORDS
 
 
 class Own:
-    """A summary and its reader, which calls the writer before each load but the first."""
+    """A summary of this process and its reader, which calls the writer before each load except the first."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -157,7 +159,7 @@ class Own:
         self.loads = 0
 
     def enter(self) -> None:
-        """Begin to record the end of a span: half of it is written."""
+        """Begin to record the end of a span, so that half of it is written."""
         self.sequence.value += 1
         self.words[: WORDS // 2] = [self.words[-1] + 1] * (WORDS // 2)
 
@@ -166,7 +168,7 @@ class Own:
         self.sequence.value += 1
 
     def copy(self, writer: Writer) -> tuple[bool, set[int]]:
-        """Whether the summary stayed the same meanwhile, and the numbers in the copy."""
+        """Return whether the summary did not change during the copy, and the numbers in the copy."""
         self.loads = 0
 
         def before() -> None:
@@ -182,7 +184,7 @@ class Own:
 def own(compiled: Compile) -> Own:
     included = zlib.crc32(
         (ROOT / "agent" / "src" / "python/own_totals.c").read_bytes()
-    )  # a changed file must be compiled again
+    )  # the list includes each file whose change requires a new compilation
     python = ("-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
     flags = ("-shared", "-fPIC", *python, f"-DINCLUDED={included}")
     return Own(ctypes.CDLL(str(compiled("totals.so", (NATIVE / "totals.c",), *flags))))
@@ -208,7 +210,9 @@ def test_a_process_reads_its_own_summary_consistently_despite_other_threads(own:
 
 def test_a_process_reports_its_constantly_changing_summary_as_moving(own: Own) -> None:
     own.enter()
-    once = WORDS - 1  # the squares are loaded without a call; the sequence is loaded again only if it was even
+    # the loads of one try, without the sum of squares; the second load of the sequence happens only if the first was
+    # even
+    once = WORDS - 1
     assert own.copy(lambda _: None)[0] is False
     assert own.loads == OWN_TRIES * once
 
@@ -225,7 +229,7 @@ def test_a_process_reports_its_constantly_changing_summary_as_moving(own: Own) -
 
 
 def fill(between: Between, ring: str, until: int) -> None:
-    """Write records up to a head, each with the number of its slot and 1."""
+    """Write records up to a head; each has the number of its slot plus 1."""
     head = between.rings.heads.get((0, ring), 0)
     make = events if ring == "event" else spans
     for number in range(head, until):

@@ -1,4 +1,4 @@
-"""One segment in the daemon: validation, requests to the worker, changes during a reading."""
+"""One segment as the daemon uses it: validation, requests to the worker, changes during a reading."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_number_of_requested_scans_wraps_around(prefix: str) -> None:
 
 
 class Changed:
-    """A copier that changes the file after it has copied the summaries."""
+    """A reader that changes the file after it has copied the summaries."""
 
     def __init__(self, segment: Segment, change: Callable[[], None]) -> None:
         self._copier, self._change = segment._copier, change

@@ -1,4 +1,4 @@
-"""Two files of our own with the same uuid: at most one of them counts."""
+"""If two files of the same user have the same uuid, at most one of them counts."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from brickd.state.checkpoint import decode, save
 from brickd.state.daemon_state import Memory
 
 UUID = bytes(range(16))
-Hold = Callable[[str], Callable[[], None]]  # starts a process that holds a file; returns the function that ends it
+# starts a process that holds the lock of a file; returns the function that ends the process
+Hold = Callable[[str], Callable[[], None]]
 
 
 class Life:
-    """Successive collectors of one prefix; each starts with its predecessor's checkpoint."""
+    """Successive daemon loops of one prefix; each starts with the checkpoint of the one before."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix, self.second = prefix, 0
@@ -52,7 +53,9 @@ class Life:
         return [each.segment.name.removeprefix(self.prefix) for each in self.loop.roster.drained()]
 
     def shown(self) -> tuple[list[str], dict[str, str]]:
-        """The files that count for a verb that asks the daemon, and why the others do not."""
+        """Return the files that count for a verb that asks the daemon, and the reasons why the other files do not
+        count.
+        """
         with self.loop.roster.lock:
             found = survey(self.prefix, self.loop.memory.background(), self.loop.roster.held())
         refused = {each.path.removeprefix(self.prefix): each.reason for each in found.refused}
@@ -61,14 +64,14 @@ class Life:
 
 @pytest.fixture
 def life(prefix: str) -> Iterator[Life]:
-    """The collectors of one test."""
+    """Return the daemon loops of one test."""
     one = Life(prefix)
     yield one
     one.loop.end(100 * SECOND)
 
 
 def place(prefix: str, *names: str) -> None:
-    """Segments of one uuid."""
+    """Create segments with one uuid."""
     for name in names:
         draft = SHM / f".{prefix}{name}"
         draft.write_bytes(with_header(uuid=UUID))
@@ -76,7 +79,7 @@ def place(prefix: str, *names: str) -> None:
 
 
 def place_dead(prefix: str, name: str, spans: int) -> None:
-    """A dead segment of the same uuid with this number of spans."""
+    """Create a dead segment with the same uuid and this number of spans."""
     draft = SHM / f".{prefix}{name}"
     draft.write_bytes(dead_image(UUID, spans))
     draft.rename(SHM / f"{prefix}{name}")
@@ -177,7 +180,7 @@ def test_a_copy_that_replaces_a_drained_one_waits_until_it_is_gone(life: Life, p
     place_dead(prefix, "b", 5)
     life.look()
     life.look()
-    place_dead(prefix, "a", 5)  # another file with the name of the drained one
+    place_dead(prefix, "a", 5)  # another file gets the name of the drained file
     for _ in range(10):
         life.look()
     assert [each.ledger.spans["begun"] for each in survey(prefix, life.loop.memory.background()).workers] == [5]

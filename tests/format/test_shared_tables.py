@@ -1,4 +1,4 @@
-"""Shared tables are in memory once, and finding one takes no longer among many."""
+"""Equal tables are in memory only once, and finding a table takes no longer if there are many."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from brickd.shm.segment_codec import shared
 
 
 class Compared(tuple[str, int]):
-    """A row; the class counts all comparisons of rows."""
+    """A row of a table; the class counts all comparisons of rows."""
 
     __slots__ = ()
     times = 0

@@ -1,4 +1,4 @@
-"""Sites by number: what is known about them, and the limit of known sites."""
+"""Sites by number: their names and layers, and the limit on their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments that claim more than they contain: a reader reads and keeps only the contents."""
+"""If a segment claims more than it contains, a reader reads and keeps only the contents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from brickd.shm.losses import losses
 from brickd.shm.segment import Segment, _shared_paths
 from brickd.shm.segment_copy import Reading
 
-LINES = 1024 * (384 + 64)  # both lines of the maximum number of lanes
+LINES = 1024 * (384 + 64)  # the bytes of both lines of each lane, for the highest number of lanes
 
 
 def summary(image: bytearray, path: int, lane: int, duration: int) -> None:
@@ -34,7 +34,7 @@ def summary(image: bytearray, path: int, lane: int, duration: int) -> None:
 
 
 def counts_of(reading: Reading) -> dict[str, Any]:
-    """Everything in a reading, except the rows after the last one that exists."""
+    """Return everything in a reading, except rows beyond the last path that exists."""
     names = list(reading.names)
     while names and names[-1] is None:
         names.pop()
@@ -58,7 +58,7 @@ def test_a_segment_costs_its_contents_and_not_its_claims() -> None:
         assert segment.fetched < 4 * LINES
         assert os.fstat(fd).st_blocks * 512 == held < 400 * 1024
     assert (len(reading.lanes), reading.names, reading.paths, reading.sites) == (1024, [], [], [])
-    assert reading.process["paths"] == 65472, "the claimed number is shown"
+    assert reading.process["paths"] == 65472, "the reader shows the number that the segment claims"
     assert len({id(lane) for _, lane, _ in reading.lanes}) == 1, "all idle lanes are one object"
 
 

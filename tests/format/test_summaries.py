@@ -1,4 +1,4 @@
-"""Summaries that grow: spans and other summaries are added by row, as in plain numpy."""
+"""Summaries to which spans and other summaries are added, row by row; the results are the same as in plain numpy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_merging_adds_all_spans_of_both(
     wanted = folded(spans(*both))
     for name in wanted.dtype.names or ():
         got = of(merged)[name][: len(wanted)]
-        if name == "squares":  # floats, added in another order
+        if name == "squares":  # floating-point numbers that are added in another order
             np.testing.assert_allclose(got, wanted[name], rtol=1e-12)
         else:
             np.testing.assert_array_equal(got, wanted[name], err_msg=name)
@@ -89,7 +89,8 @@ def test_subtracting_earlier_totals_gives_the_increase(
     for at, (least, most) in enumerate(((both["min"], wanted["min"]), (wanted["max"], both["max"]))):
         bound = got[("min", "max")[at]][some]
         assert ((least[some] <= bound) & (bound <= most[some])).all(), "the bound is no wider than that of all readings"
-    width = np.maximum(wanted["max"][some] * 1.2, 38)  # one bucket beyond; the last bucket has no end
+    # a percentile may be one bucket off; the last bucket has no upper end
+    width = np.maximum(wanted["max"][some] * 1.2, 38)
     assert (got["max"][some] <= np.where(wanted["histogram"][some, -1] > 0, 2**48, width)).all()
     assert (wanted["min"][some] <= np.maximum(got["min"][some] * 1.2, 38)).all() or wanted["histogram"][some, -1].any()
 

@@ -1,4 +1,4 @@
-"""Checks of values from files: an invalid value is named, and no other error is raised."""
+"""Checks of values from files: the error names the invalid value, and no other exception is raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Births of NaN and infinities in a window of fingerprints, against plain counting."""
+"""Places where NaN and infinities begin (births), found in a window of fingerprints and compared with a plain count."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Counted:
 
 
 def rows(counted: dict[tuple[int, int], Counted]) -> list[tuple[Any, ...]]:
-    """The rows of all workers at sites with a birth."""
+    """Return the rows of all workers at sites where NaN or an infinity began."""
     born = {site for (site, _), each in counted.items() if each.born()}
     return sorted(
         (0, NUMBERS[site], worker, each.fingerprints, *map(tuple, each.kinds))
@@ -52,7 +52,7 @@ def rows(counted: dict[tuple[int, int], Counted]) -> list[tuple[Any, ...]]:
 
 @given(st.lists(st.lists(RECORD, max_size=20) | WORKERS.map(tuple), max_size=6))
 def test_births_match_a_plain_count(turns: list[Any]) -> None:
-    """A turn adds fingerprints, or removes the counts of a worker."""
+    """Each turn adds fingerprints, or removes the counts of a worker."""
     fingerprints, counted = _reader.Fingerprints(MiB), dict[tuple[int, int], Counted]()
     for turn in turns:
         if isinstance(turn, tuple):
@@ -76,7 +76,8 @@ def test_births_of_two_services_are_complete() -> None:
 
 
 def test_each_of_many_services_has_its_share_of_rows_and_counts() -> None:
-    services, sites = 64, 1_024 + 5  # for each service, at least this number of sites is counted
+    # the number of services, and of sites in each: more sites than are counted for one service
+    services, sites = 64, 1_024 + 5
     numbers = array("Q", range(1, sites + 1))
     fingerprints = _reader.Fingerprints(64 * MiB, True)
     for service in range(1, services):

@@ -1,4 +1,4 @@
-"""The drain of real workers: what a consumer reads of their rings, and what it requests."""
+"""The drain of real workers: what a consumer reads from their rings, and what it requests from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Start = Callable[..., Worker]
 
 @contextmanager
 def only_segment(prefix: str) -> Iterator[int]:
-    """The test's only segment, open for a consumer."""
+    """Return the only segment of the test, open for a consumer."""
     (name,) = find(prefix)
     fd = os.open(Path(_reader.DIRECTORY) / name, os.O_RDWR)
     try:
@@ -104,7 +104,8 @@ def test_details_below_a_half_moved_tail_are_lost_with_their_reader(worker: Star
         _reader.drain([drain])
         halfway, _ = _reader.tails([drain], True)
         _reader.write_all([halfway])
-        # The writer may believe the tail at 200; half of the tail at 300 does not identify it.
+        # The writer may accept the tail 200. Of the tail 300, only one of the two words was written, so the writer must
+        # not accept it.
         successor = _reader.Drain(fd, checkpoint)
         _reader.drain([successor])
         ((span, *_, lost),) = successor.cursors()

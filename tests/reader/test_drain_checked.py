@@ -1,4 +1,4 @@
-"""Checksums drained: records of several slots, judged by the first, delivered as a whole."""
+"""The drain of checksums: records of several slots are checked by their first slot, and delivered as a whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHECKED = _reader.KIND_CHECKED
 
 
 def checked(sequence: int, inputs: int = 0, **values: int) -> bytes:
-    """The slots of a checksum; those after the first are all ones, unlike any other record."""
+    """Return the slots of a checksum; all bits of the slots after the first are ones, unlike any other record."""
     head = np.zeros(1, dtypes.dtype("checked"))
     usual = {"sequence": sequence, "slots": 4 + 2 * inputs, "inputs": inputs, "kind": CHECKED}
     for name, value in (usual | values).items():

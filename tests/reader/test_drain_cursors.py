@@ -1,6 +1,6 @@
-"""Where a drain starts, and the tails by which a writer gets its slots back.
+"""Where a drain starts, and the tails that give slots back to the writer.
 
-A cursor is a checkpoint's (span, event, events, sequence, spans_lost); a tail was written by any consumer.
+A cursor comes from a checkpoint (span, event, events, sequence, spans_lost). A tail may come from any consumer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NONE: Cursor = (0, 0, 0, 0, 0)
 
 
 class Tail(NamedTuple):
-    """A pair in the file; both are zero if there was no consumer yet."""
+    """The two words of a tail in the file; both are zero if there was no consumer yet."""
 
     position: int
     complement: int
@@ -41,7 +41,7 @@ TORN = Tail(7, 12345)
 
 
 def after_first_pass(ring: str, head: int, tail: Tail, saved: Cursor | None, **line: int) -> tuple[Cursor, int]:
-    """The cursor after the first pass over a lane with that head, and the number of breaks."""
+    """Return the cursor after the first pass over a lane with this head, and the number of breaks."""
     with rings(span_slots=SLOTS, event_slots=SLOTS) as r:
         r.move(0, ring, head)
         r.put("lane", 0, event_records=head // 2)
@@ -99,7 +99,7 @@ def test_a_span_ring_is_read_from_the_later_of_checkpoint_and_tail(head: int, ta
         _reader.drain([drain])
         if tail.believed(head):
             start = max(saved, tail.position)
-        else:  # it is unknown which slots the writer has back
+        else:  # the drain cannot know which slots the writer uses again
             start = saved if tail == UNTOUCHED and head <= SLOTS else head
         start = start if head - SLOTS <= start <= head else head
         read = np.frombuffer(drain.recent(), dtypes.dtype("span"))["start"]
@@ -250,7 +250,7 @@ def test_losses_are_published_to_readers_of_the_segment() -> None:
 
 
 def written(r: Rings, writes: list[tuple[int, int, bytes]], cut: int) -> None:
-    """Write only this number of bytes to the file."""
+    """Let only this number of bytes be written to the file."""
     for _, offset, data in writes:
         os.pwrite(r.fd, data[: max(cut, 0)], offset)
         cut -= len(data)
@@ -261,7 +261,7 @@ def written(r: Rings, writes: list[tuple[int, int, bytes]], cut: int) -> None:
 def test_a_writer_never_believes_unread_slots_after_two_consumers_died(
     before: int, first: int, second: int, cut: int, again: int
 ) -> None:
-    """The second begins with the torn pair of the first; the writer continues while it has room."""
+    """The second consumer begins with the incomplete pair of the first. The writer continues while it has room."""
     with rings(span_slots=SLOTS, event_slots=SLOTS) as r:
         for ring in ("span", "event"):
             r.move(0, ring, before)
@@ -290,7 +290,7 @@ def test_a_writer_never_believes_unread_slots_after_two_consumers_died(
 def test_a_writer_believes_one_of_two_tails_during_an_update(
     before: int, more: int, position_at: int, complement_at: int
 ) -> None:
-    """The writer loads the position first (O13), the complement later, each after some written bytes."""
+    """The writer loads the position first (O13) and the complement later, each after some bytes were written."""
     with rings(event_slots=SLOTS) as r:
         r.move(0, "event", before)
         r.tail(0, "event", before)

@@ -1,4 +1,4 @@
-"""Event records drained: delivered unchanged and in order, or counted."""
+"""The drain of events: records are delivered unchanged and in order, or counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rings import BATCH, DEFER, FINALIZE, MEASURED, SLOT, SPAN, events, events_o
 
 from brickd.shm import _reader
 
-MOST = 65536  # records of one segment per pass
+MOST = 65536  # the most records that a pass takes from one segment
 
 
 def numbered(many: int, first: int = 1) -> dtypes.Array:
@@ -41,7 +41,7 @@ RECORD = st.fixed_dictionaries(
 
 
 def believable(one: Any) -> bool:
-    """Whether a record of a known kind is possible."""
+    """Return whether a record of a known kind is valid."""
     of_kind = {DEFER: ("start", "elements", "bytes"), FINALIZE: ("start",), MEASURED: ("stream",)}
     amounts = of_kind.get(int(one["kind"]), ())
     return one["slots"] == 1 and (one["kind"] != DEFER or one["path"] < 64) and all(one[a] < 2**63 for a in amounts)
@@ -155,7 +155,7 @@ def test_unreturned_slots_are_counted() -> None:
         for first, held in ((1, 4 / 16), (5, 8 / 16)):
             r.add(0, "event", numbered(4, first))
             _reader.drain([drain])
-            assert (drain.fill, drain.held) == (4 / 8, held), "half of the ring may be held"
+            assert (drain.fill, drain.held) == (4 / 8, held), "a consumer may keep half of the ring"
             r.publish(drain, events=False)
         r.publish(drain)
         _reader.drain([drain])

@@ -1,4 +1,4 @@
-"""Hostile segments: refused with a reason or counted, without effect on other segments."""
+"""The drain of hostile segments: they are refused with a reason, or counted, and do not affect other segments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def honest(many: int) -> dtypes.Array:
     return spans(*({"sequence": n + 1, "duration": n} for n in range(many)))
 
 
-# ---- refused
+# ---- refused segments
 
 
 def test_an_invalid_header_is_refused_with_the_reason() -> None:
@@ -106,7 +106,7 @@ def test_a_corrupt_segment_affects_no_other() -> None:
         assert refused is not None
 
 
-# ---- no effect
+# ---- invalid values without an effect
 
 
 def test_tails_overwritten_by_the_worker_have_no_effect_on_a_running_drain() -> None:
@@ -143,7 +143,7 @@ def test_a_ring_in_a_file_hole_is_rejected_once() -> None:
 
 
 def test_a_lane_behind_an_unowned_one_is_found_within_some_passes() -> None:
-    """The thread that took the first lane may not have got its memory."""
+    """The first lane may have no owner, because the thread that took it got no memory."""
     with rings(lanes=40) as r:
         drain = r.drain()
         _reader.drain([drain])
@@ -159,18 +159,18 @@ def test_a_lane_behind_an_unowned_one_is_found_within_some_passes() -> None:
 
 
 def digest(drain: _reader.Drain) -> None:
-    """Call every method."""
+    """Call every method of a drain."""
     longest = drain.longest()
     assert len(longest) <= drain.spans
     assert all(duration < 2**63 for _, duration, *_ in longest)
     assert len(drain.recent()) <= 64 * 64
     _reader.tails([drain], True)
-    assert 0 <= drain.fill <= 2  # the fill is counted in halves of an event ring
+    assert 0 <= drain.fill <= 2  # `fill` is 2 if an event ring is full, because it counts half rings
     assert 0 <= drain.held <= 1
 
 
 def scribble(r: Rings, rng: random.Random) -> None:
-    """Write often invalid words where a drain reads."""
+    """Write words, which are often invalid, where a drain reads."""
     at = forge.regions(r.page)
     start = rng.choice([at["consumer"], at["process"], at["lane"], at["path"], *[at["area"] + at["span_ring"]] * 2])
     word = rng.choice(
@@ -216,7 +216,7 @@ def test_a_segment_that_changes_during_the_drain_gives_data_or_a_reason() -> Non
         try:
             refused = 0
             for number in range(100_000):
-                if number >= 100 and refused:  # the other thread may have had no turn yet
+                if number >= 100 and refused:  # continue until the other thread has also had a turn
                     break
                 drain = r.drain()
                 for _ in range(3):

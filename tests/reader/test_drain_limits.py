@@ -10,11 +10,11 @@ from rings import SLOT, Rings, events, events_of, rings, spans
 
 from brickd.shm import _reader
 
-PASS_SLOTS = 65536  # slots per pass from the rings of each kind: BRICK_PASS_SLOTS of drain.h
+PASS_SLOTS = 65536  # the most slots that a pass copies from the rings of each kind: BRICK_PASS_SLOTS of drain.h
 
 
 def copied(r: Rings, drain: _reader.Drain) -> int:
-    """The number of bytes of its rings that the next pass reads."""
+    """Return the number of bytes that the next pass reads from the rings."""
     before = drain.read
     _reader.drain([drain])
     lines = 128 + 384 * 2 + 64

@@ -9,7 +9,7 @@ from rings import events, rings, spans
 from brickd.shm import _reader
 
 NONE = (-1, -1)
-FOREVER = 1_000_000  # looks: the timeout stops a test that needs all of them
+FOREVER = 1_000_000  # the number of times that the drain may look: so many that only a fault would need all
 
 
 def numbered(count: int) -> list[dict[str, int]]:

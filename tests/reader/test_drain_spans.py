@@ -1,4 +1,5 @@
-"""Span records drained: the valid ones, the longest of each path, the newest, as in numpy."""
+"""The drain of spans: the valid records, the longest span of each path, and the newest spans are the same as in
+numpy."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ HONEST = RECORD.map(
 
 
 def judged(records: dtypes.Array, head: int, last: int) -> tuple[dtypes.Array, int, int]:
-    """The slots up to a head that a reader accepts, the numbers of rejected and other ones."""
+    """Return the slots up to a head that a reader accepts, and the numbers of rejected slots and of slots of other
+    kinds.
+    """
     good: list[int] = []
     rejected = skipped = at = 0
     while at < head:
@@ -139,7 +142,8 @@ def test_spans_are_read_across_batches_and_the_end_of_the_ring(many: int) -> Non
 @pytest.mark.parametrize("slots", [2, 3, 3000, BATCH + 1])
 def test_an_unknown_record_is_skipped_by_its_slots_at_any_batch_end(before: int, slots: int) -> None:
     records = counted(before + slots + 1)
-    records["kind"][before : before + slots] = 77  # not only in a record's first slot: payload can be anything
+    # any slot can look like this, not only the first of a record, because the content of the other slots is arbitrary
+    records["kind"][before : before + slots] = 77
     records["slots"][before] = slots
     with rings(span_slots=16384) as r:
         r.add(0, "span", records)
@@ -211,7 +215,9 @@ def test_newest_spans_are_chosen_by_their_end_across_lanes() -> None:
 
 
 def test_a_given_time_is_dated_by_its_record_and_not_its_duration() -> None:
-    """A duration does not date a record: 10^12 ns of long ago must not stay the newest."""
+    """The duration of a record says nothing about its age: an old record with a duration of 10^12 ns must not stay the
+    newest.
+    """
     given_ = spans({"sequence": 1, "path": 2, "start": 100, "duration": 10**12})
     spent = spans(*({"sequence": n, "path": 1, "start": 100 + n, "duration": 1} for n in range(1, 71)))
     with rings(lanes=2, span_slots=128) as r:
@@ -227,7 +233,7 @@ def test_a_given_time_is_dated_by_its_record_and_not_its_duration() -> None:
         np.testing.assert_array_equal(newest(drain), spent[-64:])
 
 
-# ---- more than one
+# ---- several segments and threads
 
 
 def test_many_segments_are_drained_in_one_call() -> None:
@@ -260,7 +266,7 @@ def test_only_drains_can_be_drained() -> None:
 
 
 def test_reading_during_a_pass_shows_complete_spans() -> None:
-    """One thread drains, the other reads: a torn record would match no span."""
+    """One thread drains while the other reads. An inconsistent record would be equal to no span."""
     records = counted(4096, path=1)
     every = np.arange(1, 4097, dtype=np.uint64)
     torn: list[Any] = []

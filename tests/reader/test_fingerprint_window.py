@@ -1,4 +1,4 @@
-"""The window of fingerprints: equal inputs, different outputs, evicted fingerprints."""
+"""The window of fingerprints: it finds equal inputs with different outputs, and evicts old fingerprints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from brickd.shm import _reader
 
 MiB = 1 << 20
 IN, OTHER_IN = Tensor(7), Tensor(8)
-INT64 = 5  # integers are never rounded
+INT64 = 5  # the dtype int64, which has no rounding
 GOOD, BAD = Tensor(1), Tensor(2, sketch=(0.5, *(0.0,) * 15))
 
 
@@ -97,7 +97,7 @@ def test_a_site_whose_waiting_fingerprints_were_evicted_reports_newer_ones() -> 
 
 
 def add_unjudged(fingerprints: _reader.Fingerprints, worker: int, records: Sequence[CheckedRecord]) -> None:
-    """Add records of a thousand sites, without any judging."""
+    """Add records of a thousand sites, without comparing them."""
     sites = array("Q", range(1_001))
     fingerprints.add(worker, 0, 0, sites, array("Q"), b"".join(each.slots() for each in records), True)
 
@@ -188,7 +188,7 @@ def test_a_self_contradicting_worker_is_reported_with_its_last_output() -> None:
 
 
 def test_the_oldest_fingerprints_are_evicted_first_and_never_compared_again() -> None:
-    fingerprints = _reader.Fingerprints(1)  # the minimum
+    fingerprints = _reader.Fingerprints(1)  # the smallest window
     add(fingerprints, 0, [record(GOOD)])
     filling = [CheckedRecord(GOOD, (Tensor(n),)) for n in range(100, 1100)]
     add(fingerprints, 0, filling)
@@ -324,7 +324,8 @@ class Group:
     """The outputs of workers for one input, in dictionaries."""
 
     def __init__(self) -> None:
-        self.outputs = dict[int, dict[int, list[int]]]()  # for each worker its outputs: how often, and the newest one
+        # for each worker, how often each output came, and its newest fingerprint
+        self.outputs = dict[int, dict[int, list[int]]]()
 
     def add(self, worker: int, output: int, number: int) -> bool:
         """Add an output; return whether it differs from another."""
@@ -368,7 +369,7 @@ def test_votes_match_a_dictionary_after_evictions_and_muting(
     for what, worker, which, output in stream:
         if what == "say":
             number, before = fingerprints.end, fingerprints.unlike_all
-            # Eviction comes before this one is compared with others.
+            # Old fingerprints are evicted before this fingerprint is compared with others.
             unlike = add(fingerprints, worker, [CheckedRecord(Tensor(output), (Tensor(which),))])[1]
             for group in groups:
                 group.leave(fingerprints.first)
@@ -525,14 +526,14 @@ def add_sites(fingerprints: _reader.Fingerprints, service: int, first: int, coun
 def test_evictions_of_a_forgotten_service_count_for_no_other() -> None:
     fingerprints = _reader.Fingerprints(256 * MiB)
     add(fingerprints, 1, [record(GOOD)] * 3, 1)
-    for first in range(1, 65_537, 16_384):  # enough that some share a count
+    for first in range(1, 65_537, 16_384):  # so many sites that some must share a count
         add_sites(fingerprints, 2, first, 16_384)
     add(fingerprints, 3, [record(GOOD)], 3)
     fingerprints.forget(1)
     fingerprints.mute([1, 3])
     counts = {(service, site): counts for service, site, *counts in fingerprints.counts()}
     assert (1, NUMBERS[1]) not in counts
-    assert counts[0, 0] == [2, 1, 0, 0, 1, 0], "the third service had no room, and is gone"
+    assert counts[0, 0] == [2, 1, 0, 0, 1, 0], "the third service had no room, so nothing of it is kept"
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""The fold gives the same totals as plain sums, sorted lists and numpy."""
+"""The code that adds up workers (the fold) gives the same totals as plain sums, sorted lists and numpy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from brickd.shm import _reader
 
 BUCKET = 2 ** (1 / 4)
-LIMIT = 2**62  # above it the reader refuses a count or a time
+LIMIT = 2**62  # the reader refuses counts and times above this limit
 
 
 def bucket_of(ticks: int) -> int:
@@ -53,7 +53,7 @@ class Spans:
 
 @dataclass
 class Measured:
-    """A worker: its tick and its paths."""
+    """A worker, with the length of its tick and its paths."""
 
     tick_ns: float
     paths: list[Spans]
@@ -79,12 +79,13 @@ class Measured:
         fold.add(self.summaries(), rows, roots(len(self.paths)), flags, self.tick_ns, worker_number)
 
 
-# Times 160, the greatest ratio of two ticks below, this is below the last bucket, where percentiles are only bounds.
+# The longest duration. Multiplied by 160, the greatest ratio of two tick lengths below, it is still below the last
+# bucket, in which percentiles are only bounds.
 MOST = 2**29
 
 
 def durations(most: int = MOST) -> st.SearchStrategy[list[int]]:
-    # Every magnitude of durations is equally likely.
+    # All orders of magnitude of durations are equally likely.
     each = st.integers(0, most.bit_length() - 1).flatmap(lambda bits: st.integers(2**bits - 1, 2 ** (bits + 1) - 1))
     return st.lists(each, max_size=12) | st.lists(each, max_size=3).map(lambda values: values * 40)
 
@@ -128,7 +129,7 @@ def test_a_row_has_the_sums_of_all_workers(workers: list[Measured]) -> None:
         assert row["mean_ns"] == pytest.approx(ns.mean())
         assert row["min_ns"] == pytest.approx(ns.min())
         assert row["max_ns"] == pytest.approx(ns.max())
-        # As a difference of two squares it has half of the digits of the largest duration.
+        # The deviation is computed as a difference of two squares, so only half of its digits are exact.
         assert row["deviation_ns"] == pytest.approx(ns.std(), rel=1e-6, abs=1e-7 * ns.max())
 
 
@@ -164,7 +165,7 @@ PERCENTILES = {"p50_ns": 0.50, "p90_ns": 0.90, "p95_ns": 0.95, "p99_ns": 0.99, "
 
 
 def apart(value: float, wanted: float, small: float) -> float:
-    """The distance of two durations in buckets; there is only one bucket below `small`."""
+    """Return the distance of two durations in buckets; there is only one bucket below `small`."""
     return abs(math.log(max(value, small) / max(wanted, small), BUCKET))
 
 
@@ -180,7 +181,9 @@ def test_a_percentile_is_within_a_bucket_of_the_true_one(lists: list[list[int]],
 
 
 def interpolated(ticks: list[int], fraction: float, tick_ns: float) -> float:
-    """The percentile by definition: the rank in its bucket, logarithmic except in the first one."""
+    """Return the percentile by its definition: interpolated by rank within a bucket, logarithmically except in the
+    first bucket.
+    """
     spans = Counter(map(bucket_of, ticks))
     rank, below, bucket = fraction * len(ticks), 0, 0
     while bucket < 127 and below + spans[bucket] < rank:

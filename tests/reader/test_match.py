@@ -1,4 +1,4 @@
-"""Workers compared: which records are compared, and with what result."""
+"""The comparison of workers: which records are compared, and with what result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def classes(of: Matched) -> dict[str, int]:
 
 
 def numbers(of: Matched) -> list[int]:
-    """The numbers of the first fingerprints of the rows."""
+    """Return the numbers of the first fingerprints of the rows."""
     return [row.members[0].number for row in of.rows]
 
 
@@ -229,7 +229,7 @@ def test_a_step_with_other_first_inputs_is_other_work_before_any_divergence() ->
     assert classes(matched(steps(), steps(1, inputs=[2]))) == {"IDENTICAL": 2, "DIVERGED": 2}
 
 
-# For each step: its number, whether it reads a state, and each worker's first input.
+# For each step: its number, whether it reads a state, and the first input of each worker.
 STEPS = st.integers(2, 4).flatmap(
     lambda workers: st.lists(
         st.tuples(
@@ -249,7 +249,9 @@ STEPS = st.integers(2, 4).flatmap(
 @example([(2, False, [0, 1, 2]), (1, False, [0, 2, 1]), (3, True, [0, 0, 0])])
 @example([(1, False, [1, 0]), (2, True, [0, 0]), (3, False, [0, 0])])
 def test_other_work_equals_that_of_a_plain_list(ran: list[tuple[int, bool, list[int]]]) -> None:
-    """Other work has other inputs than the first worker's, or reads a state that such work left."""
+    """A step is other work if its inputs differ from those of the first worker, or if it reads a state that other work
+    left.
+    """
     workers = range(len(ran[0][2]))
     flags = {True: _reader.CHECKED_STATEFUL, False: 0}
     records = [
@@ -287,9 +289,10 @@ DID = st.tuples(st.sampled_from([0, 0, 1, 2]), st.booleans())
 def test_an_earlier_divergence_explains_other_inputs(
     ran: list[tuple[bool, tuple[tuple[int, bool], ...]]], order: list[int]
 ) -> None:
-    """For each step: whether it reads a state; for each worker, its other inputs, and a fault.
+    """The examples have, for each step, whether it reads a state, and for each worker, its different inputs and a
+    fault.
 
-    They did the steps in another order than the two correct ones.
+    The workers with faults did the steps in another order than the two correct workers.
     """
     own = [step for step in order if step < len(ran)]
     wanted = Counter({"IDENTICAL": len(ran)})
@@ -317,7 +320,8 @@ def test_an_earlier_divergence_explains_other_inputs(
         result = []
         for ticks, step in enumerate(own):
             inputs, wrong = ran[step][1][worker]
-            result.append(record(step, ticks, inputs + 10 * worker * (inputs != 0), wrong))  # different from all others
+            # an input that differs from all others
+            result.append(record(step, ticks, inputs + 10 * worker * (inputs != 0), wrong))
         return result
 
     well = [record(step, step, 0, False) for step in range(len(ran))]
@@ -339,7 +343,7 @@ def test_other_work_of_one_worker_leaves_the_repeats_of_others_compared(
 
 @pytest.mark.parametrize(("by_input", "first"), [(True, 0), (False, 1)])
 def test_positions_in_execution_order_count_from_zero(by_input: bool, first: int) -> None:
-    """In a comparison by run, the step itself is first."""
+    """In a comparison by run, the step itself is the first position."""
     one = [CheckedRecord(Tensor(1), (Tensor(n),), site=n, ticks=n) for n in range(1, 5)]
     sites = matched(one, one, by_input=by_input).sites
     assert sorted(site.moment for site in sites) == [first + n for n in range(4)]
@@ -422,7 +426,7 @@ def test_by_input_the_reference_is_a_steady_worker_if_there_is_one() -> None:
 @pytest.mark.parametrize("by_input", [False, True])
 @pytest.mark.parametrize("places", [*permutations((1, 2, 3))])
 def test_a_worker_without_a_common_context_is_shown_with_the_first_one(places: tuple[int, ...], by_input: bool) -> None:
-    """The order of the contexts does not matter."""
+    """The order in which the contexts appear does not matter."""
     pair, first, lone = places
     of = (first, pair, pair, first, lone)
     if by_input:
@@ -462,7 +466,7 @@ def test_by_input_each_unshared_worker_is_shown_once_next_to_the_first(
 @given(st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=5), min_size=2, max_size=5))
 @example([[1, 1, 2], [1, 3, 1], [2], [3]])
 def test_by_input_reference_and_members_match_a_plain_list(reported: list[list[int]]) -> None:
-    """At one content: the most frequent output of each, and its other outputs."""
+    """For one content, the comparison shows the most frequent output of each worker, and the worker's other outputs."""
     found = matched(*([CheckedRecord(off(each, 1.0 * each), IN) for each in own] for own in reported), by_input=True)
     begins = [sum(map(len, reported[:worker])) for worker in range(len(reported))]
     most = [min(own, key=lambda each, own=own: (-own.count(each), each)) for own in reported]  # type: ignore[misc]
@@ -687,10 +691,10 @@ GIVEN = _reader.CHECKED_POSITION
     ("each", "flags", "first_step", "worn", "class_"),
     [
         (1, 0, 5, (False, False), Class.DIVERGED),
-        (1, 0, 5, (True, False), Class.DIVERGED),  # a counted one is the same one, even if others are evicted
+        (1, 0, 5, (True, False), Class.DIVERGED),  # a fingerprint keeps its number, even if others are evicted
         (1, GIVEN, 5, (True, False), Class.REPEATS),
         (1, GIVEN, 5, (False, True), Class.REPEATS),
-        (1, GIVEN, 4, (True, True), Class.DIVERGED),  # the compared outputs are not the workers' first ones
+        (1, GIVEN, 4, (True, True), Class.DIVERGED),  # the compared outputs are not the first outputs of the workers
         (2, GIVEN, 5, (False, False), Class.DIVERGED),
         (2, GIVEN, 5, (True, False), Class.REPEATS),
         (2, GIVEN, 4, (True, False), Class.DIVERGED),

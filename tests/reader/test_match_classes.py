@@ -1,4 +1,4 @@
-"""By input: another order of addition is within; any other difference is not."""
+"""Comparison by input: differences by another order of addition are `within`; all other differences diverge."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def matched(*workers: Sequence[CheckedRecord]) -> Matched:
 
 
 def by_content(*workers: Sequence[CheckedRecord]) -> dict[int, MatchRow]:
-    """The unequal rows, by content."""
+    """Return the unequal rows, by content."""
     contents = [each.ticks for records_ in workers for each in records_]
     return {contents[row.members[0].number]: row for row in matched(*workers).rows}
 
 
 def apart(*workers: Sequence[CheckedRecord]) -> dict[int, tuple[int, list[int]]]:
-    """The diverging workers by content, and the worker that they are compared with."""
+    """Return the diverging workers by content, and the worker with which they are compared."""
     return {
         content: (
             row.members[row.against].worker,
@@ -47,7 +47,7 @@ def apart(*workers: Sequence[CheckedRecord]) -> dict[int, tuple[int, list[int]]]
     }
 
 
-# ---- two
+# ---- two workers
 
 
 @pytest.mark.parametrize(("contents", "class_"), [(1, "DIVERGED"), (2, "DIVERGED"), (3, "WITHIN"), (9, "WITHIN")])
@@ -60,7 +60,7 @@ def test_rounding_differences_at_three_contents_make_another_class(contents: int
 
 
 def test_frequent_pairs_leave_space_for_other_pairs_of_the_site() -> None:
-    contents, each = 50, 21  # 82 couples with usual outputs, 50 times: more than the limit of 4,096
+    contents, each = 50, 21  # 82 pairs with usual outputs for each of 50 contents: more than the limit of 4,096 pairs
     found = matched(*(records_of(always(what, contents)) for what in (USUAL, OTHER, THIRD) for _ in range(each)))
     assert classes(found) == {"WITHIN": 2 * each * contents, "IDENTICAL": (each - 1) * contents}
 
@@ -102,7 +102,7 @@ def test_examined_contexts_decide_for_those_beyond_the_limit() -> None:
 
 @pytest.mark.parametrize("contents", [2, 5, 8, 20])
 def test_a_difference_always_in_one_sketch_element_is_not_another_class(contents: int) -> None:
-    """A weight with a flipped bit gives such outputs."""
+    """Outputs that always differ in one element of the sketch come from a weight with a flipped bit."""
 
     def of(output: int, by: float) -> list[CheckedRecord]:
         sketch = (0.0, by, *(0.0,) * 14)
@@ -114,7 +114,7 @@ def test_a_difference_always_in_one_sketch_element_is_not_another_class(contents
 
 
 def test_differences_in_changing_sketch_elements_are_another_class() -> None:
-    """A sketch does not show all effects of rounding on a long tensor."""
+    """On a long tensor, rounding does not change every element of the sketch."""
     places = [*([0.0] * 16 for _ in range(3)), [1e-8, *[0.0] * 15], [0.0, 1e-8, *[0.0] * 14]]
     one = [CheckedRecord(Tensor(2 * n), (Tensor(1000 + n),)) for n in range(5)]
     other = [CheckedRecord(Tensor(2 * n + 1, 1.0, tuple(each)), (Tensor(1000 + n),)) for n, each in enumerate(places)]
@@ -138,7 +138,7 @@ def test_with_more_large_differences_none_counts_as_rounding() -> None:
 
 @pytest.mark.parametrize("damaged", range(4))
 def test_a_worker_that_diverges_later_stays_in_its_earlier_class(damaged: int) -> None:
-    """The worker's own outputs have too little in common with the others for a decision."""
+    """The outputs of the worker itself have too little in common with the others for a decision."""
     workers = [records_of(always(USUAL, 9)), records_of(always(OTHER, 9)), records_of(always(OTHER, 9))]
     workers.insert(damaged, records_of(always(USUAL, 9, c5=FAR, c6=FAR, c7=FAR, c8=FAR)))
     assert {content: workers_apart for content, (_, workers_apart) in apart(*workers).items()} == {
@@ -170,7 +170,7 @@ def test_nan_in_one_output_only_is_not_rounding() -> None:
     assert classes(matched(records_of(always(USUAL)), records_of(always(OTHER), nan=1))) == {"DIVERGED": 5}
 
 
-# ---- more than two
+# ---- more than two workers
 
 
 def test_a_flipped_bit_in_either_class_is_found_and_named_by_majority() -> None:
@@ -223,12 +223,14 @@ ORDERS = {USUAL: 0, BIT: 0, OTHER: 1, OTHER_BIT: 1, THIRD: 2, FAR: 3}
 
 
 def rounded(one: int, other: int) -> bool:
-    """Whether two outputs differ at most by rounding."""
+    """Return whether two outputs differ at most by rounding."""
     return one == other or FAR not in (one, other)
 
 
 def contents_of(one: Mapping[int, int], other: Mapping[int, int]) -> int:
-    """The same rule, written again: the number of contents at which two workers differ like two classes."""
+    """Return the number of contents at which two workers differ as two classes do, by a second implementation of the
+    rule.
+    """
     both = {n: (one[n], other[n]) for n in one.keys() & other.keys()}
     equal = sum(a == b for a, b in both.values())
     odd = sum(not rounded(a, b) for a, b in both.values())
@@ -245,7 +247,7 @@ def contents_of(one: Mapping[int, int], other: Mapping[int, int]) -> int:
 
 
 def of_two(one: Mapping[int, int], other: Mapping[int, int]) -> bool:
-    """Whether the rule puts two workers into different classes."""
+    """Return whether the rule puts two workers into different classes."""
     return contents_of(one, other) >= 3
 
 
@@ -270,7 +272,7 @@ def test_the_order_of_contents_does_not_matter(workers: list[dict[int, int]], ch
 def test_a_divergence_stays_found_when_a_healthy_worker_is_added(
     others: list[dict[int, int]], order: int, content: int
 ) -> None:
-    """A distant output differs from its neighbours, whichever worker is added."""
+    """An output that is far from the others stays far, even if another worker is added."""
     wrong = always(USUAL, 12) | {content: FAR}
     workers = [*others, always(USUAL, 12), wrong]
     before = apart(*map(records_of, workers))
@@ -292,7 +294,9 @@ def test_the_classes_of_two_fingerprints_do_not_depend_on_others(workers: list[d
 
 @pytest.mark.parametrize(("error", "rounded_"), [(2.0**-23, 2), (2.0**-23 + 2.0**-40, 0)])
 def test_an_error_within_rounding_is_classified_as_rounding(error: float, rounded_: int) -> None:
-    """A single float32 without any addition is off by at most half a unit, so two differ by at most one."""
+    """A single float32 that is not a sum is wrong by at most half a unit in the last place, so two of them differ by at
+    most one unit.
+    """
     one, other = (
         CheckedRecord(Tensor(n, 1.0, (by, *(0.0,) * 15), 1), (Tensor(7, elements=1),), extents=(1, 1))
         for n, by in enumerate((0.0, error))
@@ -304,4 +308,4 @@ def test_nothing_is_known_about_absent_fingerprints() -> None:
     fingerprints = prints_of(records_of(always(USUAL)), records_of(always(OTHER)))
     assert (fingerprints.rounded(0, 5), fingerprints.contents(0, 5)) == (2, 5)
     assert (fingerprints.rounded(0, 99), fingerprints.contents(99, 0)) == (0, 0)
-    assert (fingerprints.rounded(0, 6), fingerprints.contents(0, 6)) == (2, 0), "two contents show it"
+    assert (fingerprints.rounded(0, 6), fingerprints.contents(0, 6)) == (2, 0), "two contents show the divergence"

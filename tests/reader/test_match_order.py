@@ -1,4 +1,4 @@
-"""The order of execution of compared rows: clocks of different workers have no order."""
+"""The order of execution of compared rows: times of different workers are never compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Place = tuple[int, int]  # a step and a site
 
 
 def later(records: Sequence[CheckedRecord], ticks: int) -> list[CheckedRecord]:
-    """The records by another clock."""
+    """Return the records with the times of another clock."""
     return [replace(each, ticks=each.ticks + ticks) for each in records]
 
 
@@ -40,7 +40,7 @@ def rows(workers: Sequence[Sequence[CheckedRecord]], *, by_input: bool = False) 
 
 
 def executed(places: Sequence[Place], worker: int) -> list[CheckedRecord]:
-    """Records at these places, in this order; all outputs of a worker are its own."""
+    """Return records at these places, in this order; the outputs of a worker differ from those of all others."""
     return [
         CheckedRecord(off(10 * n + worker, 1.0 + worker), (Tensor(100 * step + site),), step=step, site=site, ticks=n)
         for n, (step, site) in enumerate(places, start=1)
@@ -104,7 +104,7 @@ all_records = st.lists(
 def test_contradicting_workers_place_no_site_earlier_than_a_consistent_one(
     steps: int, one: list[int], other: list[int]
 ) -> None:
-    """A third worker lacks the sites on which the other two contradict each other."""
+    """Two workers have some sites in opposite orders, and a third worker does not have these sites."""
     first = [(step, 9) for step in range(1, steps + 1)]
     both = [
         [place for step in range(1, steps + 1) for place in ((step, 9), *((step, n) for n in mine))]
@@ -129,7 +129,7 @@ def test_the_time_of_recording_changes_nothing(
 
 
 def summary(found: Matched) -> Any:
-    """Everything except the times."""
+    """Return everything except the times."""
     return [[row.class_, row.before, row.members] for row in found.rows], found.sites, found.workers, found.steps
 
 

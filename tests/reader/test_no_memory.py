@@ -1,4 +1,4 @@
-"""The reader's C code without memory: each allocation fails in turn, and nothing leaks."""
+"""The C code of the reader without memory: each allocation fails in turn, and no memory leaks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_each_allocation_may_fail_without_a_leak(compiled: Compile, use: str, le
     found = measured(compiled, use)
     assert found["same"]
     assert found["failures"] >= least
-    assert found["without_memory"] >= least - 8  # growing a window early is optional
+    # a use may succeed without some allocations, because a window need not grow early
+    assert found["without_memory"] >= least - 8
     assert found["blocks_kept"] == 0
     assert found["opened_kept"] == 0
     assert found["python_bytes_each"] < 32

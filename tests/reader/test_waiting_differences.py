@@ -1,4 +1,4 @@
-"""Unlike fingerprints that wait to be judged, because rounding may explain them."""
+"""Differing fingerprints that wait for a decision, because rounding may explain the difference."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from summation_orders import BIT, OTHER, USUAL, tensor
 from brickd.shm import _reader
 
 MiB = 1 << 20
-INT64 = 5  # integers are never rounded
+INT64 = 5  # the dtype int64, which has no rounding
 SITES = array("Q", range(1, 1_001))
 BY_ROUNDING = pytest.mark.parametrize("what", [pytest.param(BIT, id="once"), pytest.param(OTHER, id="spread")])
 
 
 def add_records(fingerprints: _reader.Fingerprints, records: Sequence[CheckedRecord]) -> None:
-    """Add records; take none that waits."""
+    """Add records; do not fetch those that wait."""
     fingerprints.add(0, 0, 0, SITES, SITES, b"".join(each.slots() for each in records), True)
 
 
 def unlike(content: int, what: int, site: int = 1) -> list[CheckedRecord]:
-    """Two fingerprints of a content, of which the second is unlike."""
+    """Return two fingerprints for one input, of which the second differs."""
     return [CheckedRecord(tensor(content, each), (Tensor(1_000 + content),), site=site) for each in (USUAL, what)]
 
 
@@ -41,7 +41,7 @@ def test_a_site_with_many_rounding_differences_hides_no_other(what: int) -> None
 
 @BY_ROUNDING
 def test_an_evicted_waiting_difference_is_replaced_by_the_next(what: int) -> None:
-    fingerprints, waiting = _reader.Fingerprints(1), list[tuple[int, int]]()  # the minimum
+    fingerprints, waiting = _reader.Fingerprints(1), list[tuple[int, int]]()  # the smallest window
     for turn in range(4):
         add_records(fingerprints, unlike(2 * turn, what))
         filling = range(10_000 + 1_000 * turn, 10_000 + 1_000 * turn + 1_000)
