@@ -1,4 +1,4 @@
-"""The limits of the API, each exactly at it and one above."""
+"""The limits of the API, each tested exactly at the limit and one above."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path(prefix: str, tmp_path: Path) -> Path:
 
 
 def test_a_head_of_the_maximum_size_is_answered_and_a_larger_one_refused(path: Path) -> None:
-    """The bytes of the path, the query, and the headers' names and values."""
+    """The size of the head is the bytes of the path, of the query, and of the names and values of the headers."""
     spelled = len("/v1/statusname=api") + len("hostbrickd") + len("x")
     with serving(path, Limits(head_bytes=300)):
         for more, status in ((0, 404), (1, 431)):
@@ -56,7 +56,7 @@ def test_a_body_of_the_maximum_size_is_read_and_a_larger_one_refused(path: Path)
 def test_one_client_above_the_limit_closes_the_oldest(path: Path) -> None:
     with serving(path, Limits(connections=4, arrive_seconds=PATIENT)), ExitStack() as clients:
         silent = [clients.enter_context(connected(path)) for _ in range(3)]
-        assert ask(path, "/v1").status == 200  # the fourth, accepted after them
+        assert ask(path, "/v1").status == 200  # this fourth client is accepted after the other three
         assert not any(closed(client, 0) for client in silent)
         silent.append(clients.enter_context(connected(path)))
         assert ask(path, "/v1").status == 200
@@ -105,7 +105,7 @@ def test_a_stream_that_starts_after_all_were_ended_ends_at_once() -> None:
 
 
 def sent(sending: Callable[[Callable[[Any], Coroutine[Any, Any, None]]], Coroutine[Any, Any, None]]) -> list[Any]:
-    """The messages that are sent."""
+    """Return the messages that are sent."""
     messages: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -181,7 +181,7 @@ def test_a_file_that_shrinks_while_sent_is_not_reported_as_complete(tmp_path: Pa
 
 
 def whole(folder: Path, size: int, then: int) -> list[Any]:
-    """The messages of a file whose size changes meanwhile."""
+    """Return the messages of a file whose size changes while it is sent."""
     file = folder / "file"
     file.write_bytes(bytes(size))
 
@@ -205,14 +205,15 @@ def whole(folder: Path, size: int, then: int) -> list[Any]:
     [(0.0, []), (1.0, []), (2.0, []), (2.5, [1]), (3.5, [1]), (4.0, [2]), (7.0, [3])],
 )
 def test_a_late_status_of_a_stream_counts_the_missed_ones(takes: float, missed: list[int]) -> None:
-    """Every two seconds, by a clock that the document moves; the schedule does not shift."""
+    """A status is due every two seconds, on a clock that the document moves. A late status does not shift the
+    schedule."""
 
     async def received() -> list[bytes]:
         loop = asyncio.get_running_loop()
         now, taking = [1000.0], iter([takes, 1.0, 1.0])
         loop.time = lambda: now[0]  # type: ignore[method-assign]
         reader = event_stream.Reader()
-        reader.woken.set()  # the stream must not wait
+        reader.woken.set()  # so that the stream does not wait
 
         async def document() -> bytes:
             now[0] += next(taking)
@@ -227,7 +228,7 @@ def test_a_late_status_of_a_stream_counts_the_missed_ones(takes: float, missed: 
 
 
 async def first(parts: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:
-    """The first `count` parts."""
+    """Return the first `count` parts of a stream."""
     for _ in range(count):
         yield await anext(parts)
     await parts.aclose()

@@ -1,4 +1,4 @@
-"""Slow, silent, too many and unauthorized clients of the API affect only themselves."""
+"""Clients of the API that are slow, silent, too many or not permitted affect only themselves."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def path(prefix: str, tmp_path: Path) -> Path:
 
 
 def closed(client: socket.socket, milliseconds: int | None = None) -> bool:
-    """Whether the other end is closed, or will be within the time; without a time, wait for it."""
+    """Return whether the other end is closed, or closes within the time; without a time, wait until it closes."""
     poll = select.poll()
     poll.register(client, select.POLLHUP)
     return bool(poll.poll(milliseconds))
 
 
 def large(daemon: Daemon) -> int:
-    """Add more events than any socket buffer holds; returns their minimum number of bytes."""
+    """Add more events than any socket buffer holds; return the minimum number of their bytes."""
     for _ in range(100):
         daemon.events.add("large", 50_000 * "x")
     return 100 * 50_000
@@ -55,7 +55,9 @@ def test_fifty_silent_clients_do_not_delay_the_next_one(path: Path) -> None:
             silent[-1].sendall(beginning)
         assert ask(path, "/v1").status == 200
         assert all(closed(client) for client in silent[:41])
-        assert not any(closed(client, 0) for client in silent[41:]), "the longest silent are closed first"
+        assert not any(closed(client, 0) for client in silent[41:]), (
+            "the clients that were silent for longest are closed first"
+        )
 
 
 def test_clients_that_sent_a_request_do_not_count_as_silent(path: Path) -> None:
@@ -104,7 +106,8 @@ def test_a_slow_client_that_catches_up_gets_a_new_time_limit(path: Path) -> None
             for _ in range(100):
                 next(stream)
             with connected(path) as watch:
-                assert not closed(watch, 700)  # longer than an answer may be left unread, but there is nothing to read
+                # this is longer than an answer may stay unread, but here is no answer to read
+                assert not closed(watch, 700)
             daemon.events.add("small", "")
             assert next(stream)[1]["kind"] == "small"
 
@@ -142,7 +145,7 @@ def test_a_request_that_does_not_arrive_in_time_is_refused(
 def test_a_daemon_that_ends_does_not_wait_for_incomplete_requests(path: Path, beginning: bytes) -> None:
     with serving(path, Limits(arrive_seconds=PATIENT, farewell_seconds=3600)) as daemon, connected(path) as client:
         client.sendall(beginning)
-        assert ask(path, "/v1").status == 200  # accepted after it
+        assert ask(path, "/v1").status == 200  # this client is accepted after the other
         daemon.server.stop()
         assert closed(client, 10_000)
 
@@ -155,7 +158,7 @@ def test_an_answer_may_take_longer_than_the_time_limit_of_its_request(worker: St
 
 def test_a_request_that_arrives_byte_by_byte_has_the_same_time_limit(path: Path) -> None:
     with serving(path, Limits(arrive_seconds=0.1)), connected(path) as client:
-        with suppress(BrokenPipeError):  # closed between a check and the next byte
+        with suppress(BrokenPipeError):  # the daemon may close the connection between a check and the next byte
             for byte in request("/v1", None, f"x: {9_000 * 'y'}"):
                 if closed(client, 5):
                     break
@@ -183,7 +186,7 @@ def test_a_stream_above_the_limit_is_refused(path: Path) -> None:
 
 
 def answered(path: Path, target: str) -> int:
-    """The status of an answer that may not end."""
+    """Return the status of an answer that may not end."""
     with connected(path) as client:
         client.sendall(request(target))
         return int(client.recv(12)[9:])
@@ -203,7 +206,7 @@ def test_clients_leave_no_descriptor_behind(path: Path) -> None:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until a departure is noticed."""
+    """Wait until the daemon has noticed that a client is gone."""
     assert any(holds() for _ in range(1_000))
 
 
@@ -235,7 +238,7 @@ def test_fifty_slow_clients_do_not_delay_draining(worker: Start) -> None:
     assert (details["dropped"], details["lost_with_daemon"]) == ({}, 0)
 
 
-# ---- which clients may ask at all
+# ---- users who may send requests
 
 STRANGER = """
 import socket, sys
@@ -251,7 +254,7 @@ sys.stdout.write(b"".join(iter(lambda: client.recv(65536), b"")).decode())
 
 @pytest.fixture
 def open_folder(prefix: str) -> Iterator[Path]:
-    """A folder that every user may enter."""
+    """Create a folder that every user may enter."""
     folder = Path(tempfile.mkdtemp(prefix="brickd-test-"))
     folder.chmod(0o755)
     yield folder
@@ -259,7 +262,7 @@ def open_folder(prefix: str) -> Iterator[Path]:
 
 
 def stranger(path: Path, *identity: str, asks: str = "GET /v1/status") -> subprocess.CompletedProcess[bytes]:
-    """The answer to another user."""
+    """Return the answer that another user gets."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv, to be another user")
     command = ["setpriv", "--reuid=65534", *identity, sys.executable, "-S", "-c", STRANGER, str(path), asks]
@@ -284,7 +287,8 @@ def test_a_member_of_the_group_is_answered(open_folder: Path, identity: tuple[st
         assert answer(stranger(open_folder / "socket", *identity).stdout).status == 200
 
 
-# Forbidden to members of the group: everything that changes anything, and recordings, which contain customers' data.
+# Requests that are forbidden to members of the group: all requests that change something, and those for recordings,
+# which contain customers' data.
 CONTROL = {
     "POST /v1/set", "POST /v1/silence", "POST /v1/notify/test", "POST /v1/forget",
     "POST /v1/weights/rescan", "POST /v1/down",
@@ -329,9 +333,9 @@ sys.stdin.read()
 
 @contextmanager
 def held_by_a_member(path: Path, count: int, target: str = "") -> Iterator[list[str]]:
-    """A group member with open connections; yields the status of each answer to `target`.
+    """Let a group member open connections; yield the status of each answer to `target`.
 
-    Without a target all but the last ten connections are closed.
+    Without a target, all connections except the last ten are closed.
     """
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv, to be another user")
@@ -369,7 +373,7 @@ def test_group_members_have_half_of_the_connections(open_folder: Path, held: int
     path = open_folder / "socket"
     limits = Limits(connections=11, arrive_seconds=PATIENT)
     with serving(path, limits, group=4321) as daemon, held_by_a_member(path, held):
-        assert ask(path, "/v1").status == 200  # accepted after them
+        assert ask(path, "/v1").status == 200  # this client is accepted after the others
         assert len(daemon.server._room._taken) == stay
 
 

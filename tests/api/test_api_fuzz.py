@@ -1,4 +1,4 @@
-"""Any input of a client gets a JSON answer or a closed connection, and the server continues."""
+"""For any input of a client, the server sends a JSON answer or closes the connection, and continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Enduring(Daemon):
-    """A daemon that ignores the order to end."""
+    """A daemon that ignores the request to end."""
 
     def down(self) -> None:
         pass
@@ -44,7 +44,8 @@ def judged(reported: bytes) -> None:
         result = answer(reported)
         assert result.status == 200 or 400 <= result.status < 500
         assert result.headers["content-type"] == "application/json"
-        assert int(result.headers["content-length"]) == len(result.body) or not result.body  # HEAD has none
+        # the answer to HEAD has no body
+        assert int(result.headers["content-length"]) == len(result.body) or not result.body
         if result.body:
             json.loads(result.body)
 
@@ -61,7 +62,7 @@ PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=4).map(
 QUERY = st.just("") | PAIRS.map("?{}".format) | TEXT.map("?{}".format)
 TARGET = st.tuples(st.lists(WORD | TEXT, max_size=4).map("/".join), QUERY).map(lambda parts: f"/v1/{''.join(parts)}")
 BODY = st.none() | st.binary(max_size=60) | PAIRS.map(str.encode) | st.integers(1, 9000).map(lambda n: b"[" * n)
-# Requests that may have to wait are excluded.
+# All paths, except those whose answer may have to wait.
 QUICK = TARGET.filter(lambda target: "hang" not in target)
 
 
@@ -90,7 +91,7 @@ def test_any_head_is_answered_or_refused(path: Path, method: str, target: str, h
     lines = [f"{method} {target} HTTP/1.1", "Host: x", *headers]
     with connected(path) as client:
         client.sendall("".join(f"{line}\r\n" for line in lines).encode("latin-1") + b"\r\n")
-        client.shutdown(1)  # the rest of a promised body does not come
+        client.shutdown(1)  # the client sends less than the body that it announced
         judged(rest(client).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n"))
 
 

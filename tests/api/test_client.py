@@ -1,4 +1,4 @@
-"""Verbs answer the same with and without a daemon, and for any answer of another server."""
+"""Verbs give the same answers with and without a daemon, and handle any answer of another server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_verb_prints_the_same_with_and_without_a_daemon(worker: Start, daemon:
 
 
 def shape(screen: str) -> list[list[str]]:
-    """The words without digits of each line."""
+    """Return the words without digits of each line."""
     return [[word for word in line.split() if word.isalpha() and len(word) > 2] for line in screen.splitlines()]
 
 
@@ -139,7 +139,7 @@ def test_a_user_without_permission_reads_shared_memory_and_sees_a_note(nobody: l
 
 @contextmanager
 def answering(reported: bytes, *, closed: bool = True) -> Iterator[Asked]:
-    """A request to a server that sends this answer."""
+    """Send a request to a server that sends this answer."""
     client_end, server_end = socket.socketpair()
     with server_end:
         client_end.settimeout(0.05)

@@ -1,4 +1,4 @@
-"""The socket's file: never wider than its mode, never replaces a file, removed at the end."""
+"""The file of the socket: it never has a wider mode than intended, never replaces a file, and is removed at the end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_socket_never_has_a_wider_mode_than_configured(tmp_path: Path, group
         for file in tmp_path.iterdir():
             seen.add(stat.S_IMODE(file.stat().st_mode))
         if not found and path.exists():
-            found.append(connected(path))  # a client that finds the file finds a listener
+            found.append(connected(path))  # a client that finds the file can connect
 
     sys.setprofile(look)
     try:
@@ -49,7 +49,7 @@ def test_the_socket_never_has_a_wider_mode_than_configured(tmp_path: Path, group
 
 
 def stale(path: Path) -> None:
-    """The socket of a killed daemon."""
+    """Create the socket that a killed daemon leaves."""
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(os.fspath(path))
 
@@ -122,7 +122,7 @@ def test_a_failed_socket_leaves_no_file_and_no_descriptor(
     tmp_path: Path, folder: str, group: int | None, error: type[Exception]
 ) -> None:
     before = os.listdir("/proc/self/fd")
-    with pytest.raises(error) as caught:  # keeps the listener's descriptors from being freed
+    with pytest.raises(error) as caught:  # keeps the exception, so that the descriptors of the listener are not freed
         Listener(tmp_path / folder / "socket", group=group)
     assert os.listdir("/proc/self/fd") == before
     assert os.listdir(tmp_path) == []

@@ -1,4 +1,4 @@
-"""A daemon of another version: its answers are used if possible, and never reported as a defect of brickd."""
+"""Answers of a daemon of another version are used if possible, and are never reported as a defect of brickd."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def a_daemon(version: str, answers: Mapping[str, Any], build: str | None = BUILD
 
 
 def code_and_stderr(*arguments: str) -> tuple[int, str]:
-    """The exit code of a verb, and what it prints on stderr."""
+    """Return the exit code of a verb, and its output on stderr."""
     ended = brickd(*arguments)
     return ended.returncode, ended.stderr
 
@@ -166,11 +166,11 @@ def test_an_older_daemon_without_a_key_is_named_with_both_versions(worker: Start
             f"brickd: the daemon at {runtime().socket} is brickd {OLDER}, this is brickd {OURS}:"
             f" its answer has no 'silenced' ({RESTART})\n",
         )
-        assert document("status") == status, "a program gets the document as it is"
+        assert document("status") == status, "with --json, a program gets the document as the daemon sent it"
 
 
 def extended(value: Any) -> Any:
-    """A document in which every object has one more key."""
+    """Return a document in which every object has one more key."""
     if isinstance(value, dict):
         return {**{key: extended(each) for key, each in value.items()}, "of a later version": {"x": [1]}}
     return [extended(each) for each in value] if isinstance(value, list) else value
@@ -203,7 +203,7 @@ def test_a_verb_without_a_key_works_or_names_the_daemon(worker: Start, verb: str
 
 
 def incomplete(value: Any) -> Iterator[tuple[str, Any]]:
-    """Each key of a document at any depth, with the document without it."""
+    """Yield each key of a document, at any depth, with the document without this key."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield key, {each: kept for each, kept in value.items() if each != key}
@@ -213,7 +213,7 @@ def incomplete(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def says_what_to_upgrade(code: int, stderr: str, key: str) -> bool:
-    """Whether a verb refused an answer without this key; else it used the answer."""
+    """Return whether a verb refused an answer without this key; otherwise, assert that the verb used the answer."""
     assert not re.search(r"Traceback|[A-Z]\w*(Error|Exception|Iteration)\b", stderr), (key, stderr)
     if f"the daemon at {runtime().socket} is brickd {OLDER}" not in stderr:
         return False

@@ -1,4 +1,4 @@
-"""`brickd bricks`, as a person runs it, and its totals over made-up workers."""
+"""`brickd bricks` as a person runs it, and its totals over made-up workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ pause()
 """
 
 
-# Given times are the same at each reading; a clock's are converted again by each reading.
+# Given times are the same in each reading. Times of a clock are converted again in each reading, and may differ by
+# rounding.
 GIVEN = """
 norm, gemm = brick.brick("norm", category="norm"), brick.brick("gemm", category="ffn")
 slowness = int(os.environ.get("BRICKD_SLOWNESS", "1"))
@@ -76,7 +77,7 @@ def test_flops_and_bytes_of_launches_are_shown_only_with_complete_times(worker: 
     assert known["gemm"] == (16_000_000, 4_000_000, 2_000_000)
     assert known["norm"] == (0, 0, 1_000_000), "the time may belong to either launch"
     assert known["copy"] == (2_000, 1_000, 2_000)
-    assert known["mlp.own"][:2] == (0, 0), "a host's span around a launch is not the kernel's time"
+    assert known["mlp.own"][:2] == (0, 0), "the host's span around a launch is not the time of the kernel"
     by_layer = [each for each in document("bricks", "--by", "layer")["bricks"] if each["name"] in ("gemm", "norm")]
     assert {(each["name"], each["layer"]): each["flops"] for each in by_layer} == {
         ("gemm", 0): 8_000_000,

@@ -1,4 +1,4 @@
-"""brickd as people and scripts use it: real processes, output and exit codes."""
+"""The command `brickd` as people and scripts use it: real processes, output and exit codes."""
 
 import csv
 import fcntl
@@ -96,7 +96,7 @@ def environment(**more: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which a process finds the verbs above."""
+    """Return the environment in which a process finds the verbs above."""
     folder = tmp_path_factory.mktemp("endings")
     (folder / "endings.py").write_text(ENDINGS)
     return environment(PYTHONPATH=f"{SOURCE}{os.pathsep}{folder}")
@@ -319,7 +319,7 @@ def test_an_ascii_locale_prints_escapes_instead_of_failing(ending: Run) -> None:
 
 
 def on_a_terminal(env: dict[str, str], columns: int) -> list[bytes]:
-    """The output of the verb `listing` on a terminal of this width."""
+    """Return the output of the verb `listing` on a terminal of this width."""
     test_end, terminal_end = pty.openpty()
     fcntl.ioctl(terminal_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     subprocess.run([sys.executable, "-c", RUN, "listing"], stdout=terminal_end, env=env, check=False, timeout=60)

@@ -1,4 +1,4 @@
-"""Completion, as a real bash uses it."""
+"""The shell completion, as a real bash uses it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from brickd.cli import brickd as group
 from brickd.cli.completion import SHELLS, _means_itself, script
 from brickd.query.verbs import VERBS
 
-# Does what readline does for a completion: sets these variables, calls the function, reads COMPREPLY. The arguments:
-# the script, the position of the cursor, the line.
+# Does what readline does for a completion: it sets these variables, calls the function and reads COMPREPLY. The
+# arguments are the script, the position of the cursor, and the line.
 ASK = """
 eval "$1"; shift
 type=mine value=mine line=mine completion=mine
@@ -34,12 +34,12 @@ _brickd_completion "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1
 
 
 def environment() -> dict[str, str]:
-    """An environment in which `brickd` is the tested one."""
+    """Return an environment in which the command `brickd` is the tested one."""
     return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 def tab(*line: str, at: Path | None = None, first: str = "brickd") -> list[str]:
-    """bash's offers for this line, whose last word is not finished."""
+    """Return the candidates that bash offers for this line, whose last word is not finished."""
     bash = shutil.which("bash")
     assert bash is not None
     result = subprocess.run(
@@ -51,7 +51,7 @@ def tab(*line: str, at: Path | None = None, first: str = "brickd") -> list[str]:
 
 
 def offered(*line: str) -> list[str]:
-    """The same candidates without bash, for plain words."""
+    """Return the same candidates without bash, for plain words."""
     reported = complete("bash_complete", COMP_WORDS=" ".join(("brickd", *line)), COMP_CWORD=str(len(line)))
     assert reported.stderr == ""
     return [word.removeprefix("plain,") for word in reported.stdout.splitlines()]
@@ -187,7 +187,7 @@ def test_an_unknown_instruction_is_one_line_and_exits_2(instruction: str) -> Non
 
 
 def loaded_at(words: str, cword: int) -> set[str]:
-    """The modules of brickd that a completion loads."""
+    """Return the modules of brickd that a completion loads."""
     code = "from brickd.cli import main; main(); import sys; print(*sys.modules, file=sys.stderr)"
     result = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True,
@@ -202,7 +202,8 @@ def test_tab_loads_a_verb_only_to_complete_its_arguments() -> None:
     base = ("base", "base.escape", "base.files", "errors")
     words = {f"brickd.{each}" for each in (*base, "cli", "cli.output", "cli.completion", "query", "query.verbs")}
     assert loaded_at("brickd st", 1) == {"brickd"} | words
-    verbs = {f"brickd.cli.{verb}" for verb in VERBS} - {"brickd.cli.completion"}  # the verb `completion` runs itself
+    # except the module of the verb `completion`, which runs here
+    verbs = {f"brickd.cli.{verb}" for verb in VERBS} - {"brickd.cli.completion"}
     for verb in ("prune", "status"):
         assert loaded_at(f"brickd {verb} --", 2) & verbs == {f"brickd.cli.{verb}"}
 

@@ -1,4 +1,4 @@
-"""The verbs that need a daemon, and their behaviour without one."""
+"""The verbs that need a daemon, and what they do without one."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_forgotten_events_are_reported(daemon: Daemon) -> None:
 
 @contextmanager
 def running(*arguments: str, terminal: bool = False) -> Iterator[tuple[subprocess.Popen[str], Any]]:
-    """A running verb and its output: on a pipe, or on a terminal of 10 lines and 60 columns."""
+    """Start a verb; return it and its output, on a pipe or on a terminal of 10 lines and 60 columns."""
     test_end, verb_end = pty.openpty() if terminal else os.pipe()
     if terminal:
         fcntl.ioctl(verb_end, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 60, 0, 0))
@@ -216,7 +216,7 @@ def test_a_watched_status_as_json_is_one_document_per_line(worker: Start, daemon
         daemon.end()
         assert any(json.loads(line)["source"] == "shared memory" for line in lines)
         printed.close()
-        assert process.wait() == 0, "the reader went away"
+        assert process.wait() == 0, "the reader closed its end of the pipe"
 
 
 @pytest.mark.ci
@@ -246,7 +246,7 @@ def test_a_watched_status_on_a_terminal_redraws_in_place(worker: Start, daemon: 
         assert frame.endswith(b"\x1b[J")
         assert all(line.endswith(b"\x1b[K") for line in frame.split(b"\r\n")[:-1])
         lines = re.sub(rb"\x1b\[[\d;]*[mKJ]", b"", frame).split(b"\r\n")[:-1]
-        assert len(lines) == 9, "one line less than the terminal has, so nothing scrolls"
+        assert len(lines) == 9, "the screen has one line less than the terminal, so nothing scrolls"
         assert max(len(line.decode()) for line in lines) <= 60
         assert lines[0].startswith(b"api  1 live")
 

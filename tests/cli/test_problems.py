@@ -1,4 +1,4 @@
-"""Problems: each kind, its sentence, its next command, and their order."""
+"""Problems: the text and the next command of each kind, and the order of problems."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OFF, SPANS = _reader.CONTROL_OFF, _reader.CONTROL_SPANS
 
 
 def made(name: str = "api/0", *, counts: dict[str, int] | None = None, **of: Any) -> Worker:
-    """A worker that never ran, with these counts of its process and these values of its reading."""
+    """Return a worker that never ran, with these counts in its process line and these values in its reading."""
     reading = MadeUp(service=name.partition("/")[0]).reading()
     process: Any = defaultdict(int, counts or {})
     header: Any = defaultdict(lambda: 64, reading.header)
@@ -126,7 +126,9 @@ def test_a_daemon_lists_recent_problems_and_separately_silenced_ones() -> None:
     assert listed(T + ACTIVE_NS) == ([of_off, of_lost], [])
     assert listed(T + ACTIVE_NS + 1) == ([of_off], [])
     assert listed(T + ACTIVE_NS + 1, ACTIVE_NS + 1) == ([of_off, of_lost], [])
-    assert listed(T + 6, of=seen._replace(book=book._replace(active_ns=5))) == ([of_off], []), "the book's time"
+    assert listed(T + 6, of=seen._replace(book=book._replace(active_ns=5))) == ([of_off], []), (
+        "the problem has the time from the book of problems"
+    )
     assert listed(T, 0) == ([of_off, of_lost], []), "a time of 0 does not mean the default time"
     assert listed(T + 1, 0) == ([of_off], [])
     grown = seen._replace(workers=[made("api/0", counts={"no_lane": 4})])
@@ -134,7 +136,7 @@ def test_a_daemon_lists_recent_problems_and_separately_silenced_ones() -> None:
     silenced = seen._replace(book=book.silenced(found[0].id, T + 9))
     assert (listed(T + 8, of=silenced), listed(T + 9, of=silenced)) == (([of_lost], [of_off]), ([of_off, of_lost], []))
     old = seen._replace(book=book.silenced(found[1].id, T + 9 * ACTIVE_NS))
-    assert listed(T + 8 * ACTIVE_NS, of=old) == ([of_off], [of_lost]), "a silence holds, however old the cause is"
+    assert listed(T + 8 * ACTIVE_NS, of=old) == ([of_off], [of_lost]), "a silence is valid, even if the cause is old"
     assert listed(T, of=seen._replace(living=())) == ([of_lost], []), "a worker that ended records nothing"
     assert listed(T + 9 * ACTIVE_NS, of=seen._replace(book=None)) == ([of_off, of_lost], [])
 
@@ -164,7 +166,7 @@ def test_earlier_births_of_nan_are_shown_with_a_longer_time() -> None:
     )
     assert active(seen, T).problems == []
     (shown,) = active(seen, T, ACTIVE_NS + 1).problems
-    assert (shown["kind"], shown["workers"]) == ("nan", ["api/0"]), "the problem names the requested workers"
+    assert (shown["kind"], shown["workers"]) == ("nan", ["api/0"]), "the problem names only the requested workers"
     assert problems(seen._replace(workers=[other])) == []
     alarm = Alarm("nan", "api", ("api/0",), "", "api/0 computes NaN", "brickd diff api")
     assert [each.mark for each in problems(seen._replace(alarms=[alarm]))] == [3], "the alarm adds no problem"

@@ -1,4 +1,4 @@
-"""`brickd run` does not change its command and loads brick_agent into each Python."""
+"""`brickd run` does not change its command, and loads brick_agent into each Python process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from brickd import launch
 from brickd.shm.sampling import DEFAULT, rate_of
 
 pytestmark = pytest.mark.interpreter
-BARE = getattr(sys, "_base_executable", sys.executable)  # a Python without brick_agent
+BARE = getattr(sys, "_base_executable", sys.executable)  # the path of a Python without brick_agent
 BY = {"brickd": [*BRICKD, "run"], "brick_agent": [sys.executable, "-P", "-m", "brick_agent"]}
 
 
@@ -148,7 +148,7 @@ def test_a_command_below_brickd_0_starts_unchanged(by: str) -> None:
 
 
 def lines_at_end(source: str, **environment: str) -> list[str]:
-    """The lines on stderr of a program that runs under `brickd run`."""
+    """Return the lines on stderr of a program that runs under `brickd run`."""
     ended = run(sys.executable, "-c", source, **environment)
     assert ended.returncode == 0, ended.stderr
     return ended.stderr.splitlines()
@@ -307,7 +307,7 @@ def test_a_service_without_a_name_is_named_after_its_program(words: tuple[str, .
 
 
 def test_pythonpath_gains_no_current_directory() -> None:
-    """An empty part of PYTHONPATH is the current directory; an empty PYTHONPATH is not."""
+    """An empty part of PYTHONPATH means the current directory, but an empty PYTHONPATH does not."""
     for before, path in ((None, [launch.SITE]), ("", [launch.SITE]), ("/a:", [launch.SITE, "/a", ""])):
         given = {} if before is None else {"PYTHONPATH": before}
         assert launch.environment(("x",), given)["PYTHONPATH"].split(os.pathsep) == path

@@ -35,10 +35,11 @@ def needs(program: str) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def analyze(tmp_path: Path) -> Callable[..., str]:
-    """Run `systemd-analyze` for a unit as installed for a user; returns its output."""
+    """Run `systemd-analyze` for a unit as it is installed for a user; return the output."""
 
     def run(unit: Path, *arguments: str, drop_in: Path | None = None) -> str:
-        # systemd-analyze needs an existing program, a name with an instance, and a folder of the user's manager.
+        # systemd-analyze needs a program that exists, a name with an instance, and a folder for the user's service
+        # manager.
         installed = tmp_path / unit.name.replace("@", "@alice")
         texts = {installed: unit.read_text()}
         if drop_in is not None:
@@ -88,7 +89,7 @@ def test_the_drop_in_for_a_url_lifts_only_two_limits() -> None:
         confinement.read(NOTIFY_URL.read_text(), "www"),
     )
     assert drop_in.pop("PrivateNetwork") == ["no"]
-    assert drop_in.pop("RestrictAddressFamilies") == ["AF_INET AF_INET6 AF_NETLINK"], "in addition to AF_UNIX"
+    assert drop_in.pop("RestrictAddressFamilies") == ["AF_INET AF_INET6 AF_NETLINK"], "these are added to AF_UNIX"
     reset, command = drop_in.pop("ExecStart")
     (before,) = unit["ExecStart"]
     assert (reset, command.removeprefix(before).split()[::2]) == ("", ["--notify-url", "--notify-secret-file"])
@@ -148,13 +149,13 @@ GROUP, CLIENT = 61000, 61003
 
 
 def settings(text: str = "") -> confinement.Settings:
-    """The settings of the service of the user nobody."""
+    """Return the settings of the service for the user nobody."""
     return confinement.read(text or SERVICE.read_text(), "nobody")
 
 
 @pytest.fixture
 def place(nobody: list[str], prefix: str) -> Path:
-    """The service's runtime directory, as systemd makes it."""
+    """Create the runtime directory of the service, as systemd does."""
     folder = runtime().directory
     os.chown(folder, NOBODY, NOBODY)
     (mode,) = settings()["RuntimeDirectoryMode"]
@@ -184,9 +185,10 @@ def test_a_daemon_confined_like_the_service_drains_its_users_segments(
             status = closed(daemon, 3 * STARTS)
             assert status["ledger"]["spans"]["summarized"] == 3 * STARTS
             assert sorted(each["pid"] for each in status["workers"] if each["state"] == "live") == [lives.pid]
-            while len(list(SHM.glob(f"{prefix}*"))) > 1:  # removed, because its totals are saved
+            while len(list(SHM.glob(f"{prefix}*"))) > 1:  # the daemon removes a segment when its totals are saved
                 daemon.ask("")
-            # Checked every ten seconds, in /proc, where it sees only its own user's processes.
+            # The daemon checks the workers' processes every ten seconds in /proc, where it sees only the processes of
+            # its own user.
             while not any(each["rss_bytes"] for each in daemon.ask("/workers")["workers"]):
                 pass
             assert {each["kind"] for each in daemon.ask("/events")["events"]} == {
@@ -201,7 +203,7 @@ def test_a_daemon_confined_like_the_service_drains_its_users_segments(
 
 
 def drop_in(title: str) -> str:
-    """The lines to copy for a purpose, from the comment of the service."""
+    """Return the lines of a drop-in for a purpose, from the comment in the unit."""
     paragraphs = SERVICE.read_text().partition("[Unit]")[0].split("\n#\n")
     (at,) = (n for n, paragraph in enumerate(paragraphs) if title in paragraph)
     return "\n".join(line.removeprefix("#   ") for line in paragraphs[at + 1].splitlines())
@@ -246,7 +248,8 @@ def test_with_the_drop_in_for_a_url_the_service_posts_alarms(place: Path, nobody
         assert "Address family not supported" in done.stderr
 
 
-# The attempts of an attacker in the daemon, next to its normal work; prints a line "attempt: result" for each.
+# Attempts of an attacker who controls the daemon, and the daemon's normal work; prints a line "attempt: result" for
+# each.
 TRIES = """
 import ctypes, json, mmap, os, socket, sys, tempfile
 libc = ctypes.CDLL(None, use_errno=True)
@@ -284,7 +287,7 @@ for what, tried in tries.items():
 print(json.dumps(went))
 """
 NEEDED = {"a segment", "its runtime directory", "a temporary file", "its user's processes", "a unix socket"}
-# The user nobody may not do these things anyway; the reasons show that the unit forbids them.
+# The user nobody may not do these things anyway, but the errors show that the unit forbids them.
 WALLS = {
     "a namespace": "Operation not permitted",
     "the system's files": "Read-only file system",

@@ -1,4 +1,4 @@
-"""The table and the units that people read."""
+"""The tables that verbs print, and the units in them."""
 
 import math
 from collections.abc import Callable

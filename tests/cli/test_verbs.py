@@ -22,8 +22,8 @@ from brickd.base.units import NO_WORKERS
 from brickd.cli import brickd as group
 from brickd.query.verbs import VERBS, takes_recordings
 
-# Each with the key of its rows; `weights` has another exit code if nothing is comparable, `roofline` if there are no
-# measured peaks.
+# Each verb with the key of its rows. `weights` has another exit code if nothing is comparable, and `roofline` if no
+# peaks were measured.
 ASKED = {"status": "bricks", "workers": "workers", "bricks": "bricks", "tree": "nodes", "hang": "open"}
 OPTIONS = {"hang": ("--watch", "0.01", "--longer", "0")}
 NAMES = ["two\nlines", HOSTILE]
@@ -59,7 +59,7 @@ def test_these_verbs_take_workers() -> None:
 
 
 def test_verbs_with_a_view_and_roofline_take_recordings() -> None:
-    """The views `status` and others; `fingerprints` is only for the API."""
+    """Every view is a verb, except `fingerprints`, which only the API has."""
     found = pkgutil.iter_modules(views.__path__, "brickd.views.")
     answering = {name for _, name, _ in found if hasattr(importlib.import_module(name), "answer")}
     named = {name.rpartition(".")[2] for name in answering} - {"fingerprints"}

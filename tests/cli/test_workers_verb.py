@@ -1,4 +1,4 @@
-"""`brickd workers`, as a person runs it."""
+"""`brickd workers` as a person runs it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verbs import brickd, document, sheet, started
 
 from brickd.views.problems import LISTED_MAX
 
-# Three threads have recorded at the same time; one has ended, one has no open span.
+# Three threads have recorded at the same time. One has ended, and one has no open span.
 THREADS = """
 import threading
 both, forever = threading.Barrier(3), threading.Event()
@@ -41,7 +41,7 @@ def test_a_worker_is_shown_with_its_identity_and_resources(worker: Start, prefix
     assert each["clock"] == reading.clock
     assert 0 < each["age_ns"] < 600e9
     assert each["memory_bytes"] == (SHM / reading.file).stat().st_blocks * 512 > 4096
-    assert each["paths"] == {"used": 2, "room": 4096}, "the path of its span, and the path of other"
+    assert each["paths"] == {"used": 2, "room": 4096}, "the path of the span, and the path `other`"
     assert each["lanes"] == {"used": 1, "room": 32}
 
 
@@ -51,7 +51,8 @@ def test_recording_threads_are_distinguished_from_used_lanes(worker: Start) -> N
     assert (each["threads"], each["lanes"]["used"]) == (2, 3)
     (opened,) = each["open"]
     assert (opened["brick"], opened["layer"]) == ("inside", 7)
-    titles, row = (re.split(" {2,}", line) for line in brickd("workers").stdout.splitlines())  # an age has one space
+    # columns are separated by two spaces or more, because an age contains one space
+    titles, row = (re.split(" {2,}", line) for line in brickd("workers").stdout.splitlines())
     assert row[titles.index("THREADS")] == "2"
     assert row[titles.index("LANES")] == "3/32"
 
@@ -97,7 +98,7 @@ def test_a_few_invalid_files_are_listed_and_all_are_counted(worker: Start, daemo
         assert (first["text"], first["command"]) == (f"{LISTED_MAX + 6} files are quarantined", "brickd doctor")
     assert f"{LISTED_MAX + 6} quarantined" in [each["seen"] for each in unhealthy]
     assert f"…1 healthy, {LISTED_MAX + 1} in trouble" in brickd("status").stdout, (
-        "in addition to the five that are shown"
+        "the count does not include the five that are shown"
     )
 
 

@@ -1,4 +1,4 @@
-"""The examples of the old profilers' names run and print what docs/porting.md shows."""
+"""The examples with the names of the old profilers run, and print what docs/porting.md shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOOK = PAGE.partition("The book prints:\n\n```text\n")[2].partition("```")[0]
 
 
 def printed(*program: str | Path, folder: Path | None = None) -> str:
-    """The output of a program, in strict mode and without messages."""
+    """Run a program in strict mode; assert that it prints no messages, and return its output."""
     environment = os.environ | {"BRICKD_STRICT": "1"}
     command = [sys.executable, "-P", *program]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=folder)

@@ -1,4 +1,6 @@
-"""The execution graph in process: the book's programs print its output, as brickd does."""
+"""The execution graph in the process: the programs of the old profiler's book print the output of the book, and brickd
+shows the same.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ N, B = brick.ExecutionNode, brick.BrickId
 p = brick.BrickProfiler()
 p.enable_graph()
 """
-# The calls of the book: each brick is timed, then recorded in the graph, then its kernel.
+# The calls of the book: each brick is timed, then the brick is recorded in the graph, then its kernel.
 BOOK = [
     ("RmsNorm", 50_000, "rmsnorm_kernel", 16, 1024),
     ("QkvProjection", 200_000, "batched_q4k_gemv", 32, 4096),

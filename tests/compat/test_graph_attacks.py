@@ -1,4 +1,4 @@
-"""Mistakes of a host with a graph: nothing counts twice, stays open or grows without limit."""
+"""Mistakes of a host in its use of the graph: nothing counts twice, stays open, or grows without limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random programs: a process shows the same graph as brickd shows of its segment."""
+"""Random programs: the graph in the process is the same as the graph that brickd shows from the segment."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ SAME = ("kind", "count", "elements", "bytes", "stated", "given", "definitions")
 
 
 def way(nodes: list[dict[str, Any]], number: int | None) -> tuple[str, ...]:
-    """The names and kinds of a node and of those around it."""
+    """Return the names and kinds of a node and of the nodes around it."""
     if number is None:
         return ()
     return (*way(nodes, nodes[number]["parent"]), f"{nodes[number]['kind']} {nodes[number]['name']}")
 
 
 def figures(nodes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """The keys of a node that must be equal in both graphs."""
+    """Return the values of a node that must be equal in both graphs."""
     found = [
         (
             way(nodes, node["id"]),

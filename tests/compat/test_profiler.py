@@ -1,4 +1,5 @@
-"""BrickProfiler: the names of the predecessor's profiler over lanes, protocols F101 to F110, reports."""
+"""BrickProfiler, which has the names of an older profiler: its protocols F101 to F110, how it records, and its
+reports."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ ALIASES = {
 
 
 def report_of(worker: Start, program: str, **environment: str) -> Any:
-    """The last report of a program."""
+    """Return the last report of a program."""
     process = worker("p = brick.BrickProfiler.enabled()\n" + program, **environment)
     reported = process.next_report()
     assert process.end() == 0, process.stderr
@@ -150,7 +151,7 @@ report([off, work()])
         LD_PRELOAD=str(preload),
     )
     assert off == 0
-    assert on >= 60, "otherwise this test could not fail"
+    assert on >= 60, "without this, the test could not fail"
 
 
 COUNTED = """
@@ -172,7 +173,7 @@ counted = pytest.mark.skipif(platform.machine() != "x86_64", reason="counts inst
 
 @pytest.fixture
 def counting(compiled: Callable[..., Path]) -> str:
-    """The beginning of a program that counts the instructions of its functions."""
+    """Return the beginning of a program that counts the instructions of its functions."""
     source = ROOT / "tests/native/instructions.c"
     return COUNTED.format(str(compiled("instructions.so", (source,), "-shared", "-fPIC", "-Wno-unused-parameter")))
 
@@ -333,7 +334,8 @@ report({each: of.count for each, of in p.category_stats().items()})
     assert found == {"Norm": 2, "Attention": 1, "FFN": 2, "Other": 2, "mine": 1}
 
 
-# ---- one way to record -------------------------------------------------------------------------------------------
+# ---- all calls record in one way
+# -------------------------------------------------------------------------------------------
 
 
 def test_statistics_are_recorded_in_the_lanes_and_read_from_there(worker: Start, prefix: str) -> None:
@@ -352,7 +354,7 @@ pause()
     *found, rope_ns = process.next_report()
     process.paused()
     got = reading(prefix)
-    assert found == [2, 7, 6, 7.0, "Norm"], "the origin of the records does not matter"
+    assert found == [2, 7, 6, 7.0, "Norm"], "records of other code count, too"
     rows = summaries(got)
     assert counts(got) == {("RopeEmbedding[3]",): 1, ("elsewhere",): 2}
     assert rope_ns == pytest.approx(rows["RopeEmbedding[3]",]["total_ns"], rel=0.01)
@@ -384,7 +386,7 @@ wrong = [each for each in found if each != (n := each[0], 1000 * n, 1e6 * n, n, 
 report([len({{each[0] for each in found}}), wrong[:3], p.stats("busy").count == done])
 """,
     )
-    assert seen > 300, "most readings are not torn"
+    assert seen > 300, "most readings are consistent"
     assert wrong == []
     assert same
 

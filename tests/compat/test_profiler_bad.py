@@ -1,4 +1,4 @@
-"""A host's mistake with BrickProfiler is counted and reported, and in strict mode raised."""
+"""A mistake of the host with BrickProfiler is counted and reported; in strict mode, it raises an exception."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ try: _core.Timing().start_brick(1)
 except TypeError as error: report(str(error))
 report(brick.BrickProfiler.enabled().start_brick(0).name)
 """,
-        python=("-P",),  # a forked test process has already loaded all of the agent
+        python=("-P",),  # a new interpreter, because a forked test process has already loaded all of the agent
     )
     assert process.next_report() == "brick_agent: use BrickProfiler, not its base"
     assert process.next_report() == "RmsNorm"

@@ -1,4 +1,4 @@
-"""BrickProfiler.graph_*: the predecessor's calls give its structure; mistakes do no harm."""
+"""BrickProfiler.graph_*: the calls of the older profiler give the same structure, and mistakes do no harm."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from recorded import counts, events
 from test_profiler import report_of
 
-# A device that does its work one piece after another while the host continues; sync() waits for it, as with torch.
+# A device that does its work one piece after another while the host continues. sync() waits for the device, as in
+# torch.
 DEVICE = """
 import time
 def now(): return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
@@ -50,7 +51,7 @@ report([len(syncs), of.count, of.min_ns, of.bounded, p.pending_count()])
 """,
     )
     assert (syncs, count, bounded, pending) == (4, 2, 0, 0)
-    assert least >= 200_000, "otherwise the clock was read before the device had ended"
+    assert least >= 200_000, "a shorter time means that the clock was read before the device had finished"
 
 
 def test_per_layer_waits_once_at_the_end_of_each_layer(worker: Start, prefix: str) -> None:
@@ -380,7 +381,7 @@ def test_the_queue_of_deferred_work_is_limited() -> None:
 
 
 def settled_with_an_interruption(at: int) -> tuple[int, Waiting, list[tuple[str, int, int, int]]]:
-    """Settle with another sync before instruction `at`; return the instructions and the results."""
+    """Settle deferred work, with another sync before the instruction `at`; return the instructions and the results."""
     waiting, count = Waiting(), 0
     within: list[tuple[str, int, int, int]] = []
     for n in range(4):

@@ -1,4 +1,4 @@
-"""The old tools' names work as before, and the forms of a profiler's report."""
+"""The names of the old tools work as before. Also tests the formats of a profiler's report."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_category_is_found_by_enumeration_number_and_name() -> None:
     cats = by_category([BrickStats("q", "Attention", count=3)], ("Norm", "Attention", "FFN", "Other"))
     assert cats[BrickCategory.Attention] is cats[1] is cats["Attention"]
     assert cats[1].count == 3
-    assert list(cats) == ["Norm", "Attention", "FFN", "Other"], "names alone are keys"
+    assert list(cats) == ["Norm", "Attention", "FFN", "Other"], "only names are keys"
     for category in (*BrickCategory, *range(4), *cats):
         assert category in cats
         assert cats.get(category) is cats.get(category, 7) is cats[category]

@@ -1,4 +1,4 @@
-"""BrickProfiler's tiles: their levels, formulas, and the bricks around them."""
+"""Tiles of BrickProfiler: their levels, their formulas, and the bricks around them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ report([off, [[t.level.name, t.count, t.total_elements, t.total_flops, 0 < t.min
     )
     assert off == 0
     assert tiles == [["Macro", 2, 96, 193.0, True], ["Midi", 0, 0, 0.0, False], ["Micro", 6, 96, 192.0, True]]
-    assert names == [], "a tile is no brick"
+    assert names == [], "a tile is not a brick"
 
 
 def test_a_tiles_time_is_the_self_time_of_its_brick(worker: Start, prefix: str) -> None:
@@ -120,4 +120,4 @@ report([rows["tile.midi"][12:14], json.loads(p.to_json())["not_recorded"]["amoun
 """,
     )
     assert sizes == [10 + 2**46 + 2**48, 40 + 2**48]
-    assert lost == 3, "four times 2^48 exceeds the largest amount, and the last two are no amounts"
+    assert lost == 3, "four times 2^48 exceeds the largest amount, and the last two values are not amounts"

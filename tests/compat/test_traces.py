@@ -1,4 +1,4 @@
-"""KernelTrace and TraceRun: the content of a trace, the content of a run, a host's mistakes."""
+"""KernelTrace and TraceRun: the content of a trace, the content of a run, mistakes of a host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from traced import T, print_of, run_of, trace_of
 
 
 def report_of(worker: Start, program: str, **environment: str) -> tuple[Any, str]:
-    """The last report of a program, and its stderr."""
+    """Return the last report of a program, and its stderr."""
     process = worker("from array import array\n" + program, **environment)
     reported = process.next_report()
     assert process.end() == 0, process.stderr
@@ -126,7 +126,7 @@ def test_tensors_of_a_trace_are_fingerprinted_with_its_key(worker: Start) -> Non
 
 # ---- mistakes --------------------------------------------------------------------------------------------------------
 
-# Mistakes of a host, and the name under which each is reported.
+# Mistakes of a host, and the name by which each is reported.
 MISTAKES = {
     "brick.KernelTrace(5)": "kernel",
     "brick.KernelTrace('k' * 5000)": "kernel",

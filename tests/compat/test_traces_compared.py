@@ -1,4 +1,4 @@
-"""The comparison of two runs of traces, without any of the flaws of the predecessor's comparison."""
+"""The comparison of two runs of traces, without the flaws of the older profiler's comparison."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reasons(report: brick.TraceReport) -> list[str | None]:
     return [each.reason for each in report.not_comparable]
 
 
-# ---- what is equal ---------------------------------------------------------------------------------------------------
+# ---- equal runs ---------------------------------------------------------------------------------------------------
 
 
 def test_two_equal_runs_are_identical() -> None:
@@ -74,7 +74,8 @@ def test_empty_tensors_and_nan_equal_only_themselves() -> None:
     assert reasons(compared([T(output=[])], [T(output=[0])])) == ["shape"]
 
 
-# ---- what differs ----------------------------------------------------------------------------------------------------
+# ---- different runs
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_a_difference_after_the_first_64_elements_is_found() -> None:
@@ -83,7 +84,7 @@ def test_a_difference_after_the_first_64_elements_is_found() -> None:
     report = compared([T(output=b)], [T(output=a)])
     assert report.verdict == "diverged"
     (pair,) = report.divergences
-    assert pair.expected.fnv1a == pair.actual.fnv1a, "the predecessor's comparison does not see the difference"
+    assert pair.expected.fnv1a == pair.actual.fnv1a, "the comparison of the older profiler does not find the difference"
     assert pair.relative_error == pytest.approx(1 / 64, rel=0.5)
 
 
@@ -193,7 +194,8 @@ def test_the_report_does_not_depend_on_the_hash_seed(worker: Start) -> None:
     assert run_with_seed("1") == run_with_seed("2") == run_with_seed("3")
 
 
-# ---- how far ---------------------------------------------------------------------------------------------------------
+# ---- the size of a difference
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_nearly_equal_outputs_are_within_the_requested_tolerance() -> None:
@@ -282,7 +284,7 @@ def test_the_error_is_estimated_from_the_sketches(elements: int, by: float, seed
     estimated = relative_error(brick.fingerprint(a), brick.fingerprint(b))
     assert estimated is not None
     assert true / 4 < estimated < true * 3
-    if elements <= 16:  # the size of a sketch
+    if elements <= 16:  # a sketch has 16 elements
         assert estimated == pytest.approx(true, rel=0.01)
 
 
@@ -298,7 +300,7 @@ def test_a_run_is_marked_with_its_divergence() -> None:
     assert (new.diverged, new.divergence_diagnosis) == (False, None)
     report = new.compare_and_mark(brick.TraceRun("empty"))
     assert (new.diverged, new.divergence_diagnosis) == (False, report.diagnosis), (
-        "nothing is known, and the diagnosis says so"
+        "nothing could be compared, and the diagnosis says so"
     )
     new.compare(base)
     assert not new.diverged
@@ -333,7 +335,8 @@ def test_a_reference_that_is_not_a_run_is_refused() -> None:
         brick.TraceRun().compare("base")  # type: ignore[arg-type]
 
 
-# ---- an oracle -------------------------------------------------------------------------------------------------------
+# ---- a second implementation of the comparison
+# -------------------------------------------------------------------------------------------------------
 
 TRACES = st.lists(
     st.builds(
@@ -355,7 +358,7 @@ def place(of: T) -> tuple[Any, ...]:
 
 
 def oracle(new: list[T], base: list[T]) -> tuple[list[tuple[Any, ...]], int, int, Counter[str], int, str]:
-    """The expected divergences, counts of equal, compared and other traces, and the verdict."""
+    """Return the expected divergences, the counts of equal, compared and other traces, and the verdict."""
     differ, equal, apart, alone = [], 0, Counter[str](), 0
     for key in {place(each) for each in new + base}:
         a = [each for each in base if place(each) == key]

@@ -1,4 +1,4 @@
-"""The runs of real workers: `brickd.diff` gives the same result as a comparison in process."""
+"""The runs of real workers: `brickd.diff` gives the same result as a comparison inside the process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def started_worker(worker: Start, number: int, bad: float = 0, backend: str = "c
 
 
 def run_of(process: Worker) -> brick.TraceRun:
-    """The run that a worker reports after its work."""
+    """Return the run that a worker reports after its work."""
     process.go()
     text = process.next_report()
     process.paused()
@@ -145,7 +145,7 @@ reported = len(run.traces)
     assert ("mlp", -1, False) not in left.sites
     same = ("position", "backend", "params", "output", "tensors", "inputs", "flags")
     for a, b in (left.events[:2], left.events[3:]):
-        assert [a[name] for name in same] == [b[name] for name in same], "the trace has the record of brick.checksum"
+        assert [a[name] for name in same] == [b[name] for name in same], "the trace is recorded like a brick.checksum"
     assert left.events[2]["step"] == 9
 
 

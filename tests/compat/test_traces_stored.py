@@ -28,7 +28,7 @@ PRINTS = st.builds(
     st.tuples(*[FLOATS] * 16),
     CHECKSUMS,
 )
-TEXTS = st.text(st.characters(), max_size=12)  # includes lone surrogates
+TEXTS = st.text(st.characters(), max_size=12)  # all characters, also lone surrogates
 
 
 @st.composite
@@ -51,7 +51,7 @@ def traces(draw: st.DrawFn) -> brick.KernelTrace:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether values are equal; floats to the last bit, except that all NaN are equal."""
+    """Return whether values are equal; floats must be equal to the last bit, but all NaN count as equal."""
     if isinstance(a, float):
         return isinstance(b, float) and (
             struct.pack("d", a) == struct.pack("d", b) or (math.isnan(a) and math.isnan(b))
@@ -98,7 +98,7 @@ def document() -> dict[str, Any]:
 
 
 def changed(path: str, value: Any) -> str:
-    """The document with another value at a path; `...` removes the value."""
+    """Return the document with another value at a path; `...` removes the value."""
     answer = document()
     at: Any = answer
     *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
@@ -111,7 +111,7 @@ def changed(path: str, value: Any) -> str:
     return json.dumps(answer)
 
 
-# The path of a value, an invalid value, and the message about it.
+# Each row has the path of a value, an invalid value, and the message about it.
 WRONG = [
     ("schema_version", 2, "schema_version of a run of traces is 2, expected 1"),
     ("schema_version", True, "schema_version of a run of traces is true"),

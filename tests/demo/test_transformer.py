@@ -1,4 +1,4 @@
-"""The demo's transformer computes correctly, records it, and repeats it for the same seed."""
+"""The transformer of the demo computes correctly, records its work, and gives the same results for the same seed."""
 
 from __future__ import annotations
 

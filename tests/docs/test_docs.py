@@ -1,4 +1,4 @@
-"""The names in the pages under docs/ exist."""
+"""The tests that the pages under docs/ name exist."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _TEST = re.compile(r"`(test_\w+\.py)(?:::(test_\w+))?`")
 
 
 def named(text: str) -> list[tuple[str, str]]:
-    """The tests that a page names: file and, if given, function."""
+    """Return the tests that a page names: the file and, if given, the function."""
     return _TEST.findall(text)
 
 
 def missing(text: str) -> list[str]:
-    """The named tests that do not exist."""
+    """Return the named tests that do not exist."""
     found = []
     for file, function in named(text):
         path = next((ROOT / "tests").glob(f"*/{file}"), None)
@@ -49,7 +49,9 @@ def test_each_row_of_the_security_page_names_a_test(heading: str) -> None:
 def test_the_porting_status_page_has_fifty_rows_with_a_test_each() -> None:
     _, *rows = re.findall(r"^\| (?!---)(.*) \|$", (ROOT / "docs" / "porting-status.md").read_text(), re.MULTILINE)
     assert len(rows) == 50
-    assert [row for row in rows if "::" not in row.rpartition(" | ")[2]] == [], "a file names no fact"
+    assert [row for row in rows if "::" not in row.rpartition(" | ")[2]] == [], (
+        "the name of a file states no fact, so name a function"
+    )
     statuses = {row.split(" | ")[2] for row in rows}
     assert statuses == {"works", "other name", "mended", "replaced", "not here"}
 

@@ -1,4 +1,4 @@
-"""The examples in docstrings run; examples of the agent's public names are also recorded."""
+"""The examples in docstrings run. The examples of the agent's public names also record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recorded import Start, counts, record, spans
 
 
 def documented() -> Iterator[tuple[str, object]]:
-    """Every public name, and every public method of the public types."""
+    """Return every public name, and every public method of the public types."""
     for name in brick_agent.__all__:
         thing = getattr(brick_agent, name)
         yield name, thing
@@ -69,7 +69,7 @@ def test_the_examples_run_and_are_recorded(worker: Start, prefix: str) -> None:
 
 
 def test_the_example_of_the_package_is_recorded(worker: Start, prefix: str) -> None:
-    """The example in the module's own docstring, run with its ellipses."""
+    """Runs the example in the docstring of the package, in which `...` stands for code."""
     assert brick_agent.__doc__
     lines = [line[4:] for line in brick_agent.__doc__.splitlines() if line.startswith("    ")]
     got = record(worker, prefix, "\n".join(lines) + '\ntokenize("text")')
@@ -77,7 +77,7 @@ def test_the_example_of_the_package_is_recorded(worker: Start, prefix: str) -> N
 
 
 def modules() -> list[str]:
-    """The modules of brickd with examples."""
+    """Return the modules of brickd that have examples."""
     files = [path for path in sorted((ROOT / "brickd").rglob("*.py")) if ">>> " in path.read_text()]
     return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
 

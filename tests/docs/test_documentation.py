@@ -1,4 +1,4 @@
-"""The documentation: links lead somewhere, the commands become a page and manual pages."""
+"""The documentation: no link is broken, and a page and manual pages are made from the commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAVIGATION = re.findall(r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_t
 
 
 def wrong(folder: Path, text: str) -> list[str]:
-    """The errors in the links of a README with this text, next to docs/a.md with one heading."""
+    """Return the errors in the links of a README with this text, next to docs/a.md, which has one heading."""
     (folder / "docs").mkdir(exist_ok=True)
     (folder / "docs" / "a.md").write_text("# One `thing`, two\n")
     (folder / "README.md").write_text(text)

@@ -21,7 +21,7 @@ from brickd.cli import brickd as group
 from brickd.query.queries import step_number, step_text
 
 PAGES = sorted(path.stem for path in HOW_TO.glob("*.md"))
-# The packages that a page needs besides the tests' own.
+# The packages that each page needs in addition to those of the tests.
 NEEDS: dict[str, Sequence[str]] = {
     "instrument-python": ("fastapi", "uvicorn"),
     "instrument-torch": ("torch",),
@@ -53,7 +53,7 @@ def test_the_python_on_a_page_compiles(page: str) -> None:
             compile(block.text, page, "exec")
 
 
-# Names that the snippets of the pages use without a definition.
+# Names that code in the pages uses without a definition.
 GIVEN = """
 from array import array
 request_id, elapsed_ns, ns, handle, n, k, m = 7, 1000, 100, 1, 2, 3, 4
@@ -118,7 +118,7 @@ def test_the_container_recipes_use_one_user_and_shared_mounts() -> None:
     image, docker, pod = kinds["Dockerfile"], text("containers"), kinds["server.yaml"]
     users = re.findall(r"(?:--user |runAsUser: |install -d -o )(\d+)", docker)
     assert len(users) == 5
-    assert len(set(users)) == 1, "brickd reads only its own user's segments"
+    assert len(set(users)) == 1, "brickd reads only the segments of its own user"
     assert image.count("/run/brickd") == 2
     assert pod.count("mountPath: /dev/shm") == 2
 

@@ -1,4 +1,4 @@
-"""README and tutorial: their commands print what they show."""
+"""The commands in the README and in the tutorial print what these pages show."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _JOB = re.compile(r"%(\d)")
 
 
 def section(text: str, title: str) -> str:
-    """The text below a heading, up to the next heading of its level."""
+    """Return the text below a heading, up to the next heading of the same level."""
     _, _, rest = text.partition(f"\n## {title}\n")
     return rest.partition("\n## ")[0]
 
@@ -95,7 +95,7 @@ def test_the_readme_works_in_a_bare_environment(prefix: str, tmp_path: Path) -> 
     clone.mkdir()
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(listed, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines():
-        if os.path.lexists(ROOT / name):  # a deleted file is listed until the deletion is committed
+        if os.path.lexists(ROOT / name):  # git lists a deleted file until the deletion is committed
             (clone / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, clone / name, follow_symlinks=False)
     bare = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
@@ -120,8 +120,8 @@ def test_the_demo_finds_the_difference_shown_in_the_readme() -> None:
     assert re.findall(r"^\$ brickd (\w+)", shown, re.MULTILINE) == ["weights", "diff", "stragglers", "status"]
     assert "demo/1 differs in layers.2.mlp.down.weight, 1 of 27 tensors" in text
     assert "demo/1 differs in layers.2.mlp.down.weight, 1 of 27 tensors" in shown
-    # A loaded machine compares less until `diff` is shown, 5 s after the start; `status` comes last. The slow worker
-    # may not be named in time either: scripts/bench stragglers measures how often it is.
+    # On a busy machine, the demo has compared less when it shows `diff`, 5 s after the start. The slow worker may also
+    # not be named in time; `scripts/bench stragglers` measures how often it is.
     assert "demo/1 differs from 3 that agree, first at mlp.down, layer 2" in text
     differs = r"^! [0-9a-f]{8} demo/1 differs from the others since .*: mlp\.down layer 2"
     assert re.search(differs, shown, re.MULTILINE), shown
@@ -162,7 +162,8 @@ def test_names_that_docs_porting_calls_the_same_exist() -> None:
     old = {name for row in rows for name in re.findall(r"`([a-z]\w+)", row)}
     assert len(old) > 40
     ours = (brick.BrickProfiler, brick.KernelTrace, brick.TraceRun, brick.TraceReport)
-    assert {name for name in old if not any(hasattr(of, name) for of in ours)} <= {"report"}  # `report.matched`
+    # a name such as `report.matched` is an attribute
+    assert {name for name in old if not any(hasattr(of, name) for of in ours)} <= {"report"}
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ from brickd.query.verbs import VERBS
 from brickd.state import checkpoint
 
 REFERENCE = ROOT / "docs" / "reference"
-# These print no document, so they have no output format.
+# These verbs print no document, so they have no output format.
 NO_DOCUMENT = {
     "run": "it ends as another program",
     "demo": "it shows the screens of other verbs",
@@ -57,14 +57,14 @@ def page(name: str) -> str:
 
 
 def section(text: str, title: str) -> str:
-    """The text below a heading, up to the next heading of its level or above."""
+    """Return the text below a heading, up to the next heading of the same level or above."""
     found = re.search(rf"^(#+) {re.escape(title)}\n(.*?)(?=^#{{1,2}} |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found is not None, title
     return found[2]
 
 
 def rows(text: str) -> Iterator[list[str]]:
-    """The cells of the rows of all tables, without the headings."""
+    """Return the cells of the rows of all tables, without the heads of the tables."""
     for line in _BLOCK.sub("", text).splitlines():
         if line.startswith("|") and not line.startswith("|---"):
             yield [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
@@ -75,7 +75,7 @@ def spans(text: str) -> list[str]:
 
 
 def first_spans(text: str) -> list[str]:
-    """The code in the first cells of all tables."""
+    """Return the code in the first cells of all tables."""
     return [span for first, *_ in rows(text) for span in _CODE.findall(first)]
 
 
@@ -89,7 +89,7 @@ def commands() -> dict[str, click.Command]:
 
 
 def unknown(text: str) -> list[str]:
-    """The nonexistent verbs and options in the commands of a text."""
+    """Return the verbs and options in the commands of a text that do not exist."""
     lines = [span for span in spans(text) if span.startswith("brickd ")]
     lines += [
         line.removeprefix("$ ")
@@ -167,7 +167,7 @@ def test_every_verb_with_a_document_prints_it_in_every_format() -> None:
 
 
 def variables_read() -> set[str]:
-    """Every complete variable name in the sources of the agent and of brickd."""
+    """Return every complete name of a variable in the sources of the agent and of brickd."""
     files = (
         path for folder in ("agent", "brickd") for path in (ROOT / folder).rglob("*.*") if "build" not in path.parts
     )
@@ -199,7 +199,7 @@ def test_the_documented_options_of_the_daemon_match_up() -> None:
 
 
 def endpoints(text: str) -> dict[str, set[str]]:
-    """Each path with its method, and its parameters."""
+    """Return each path with its method and its parameters."""
     return {
         _CODE.findall(first)[0]: set(_CODE.findall(parameters))
         for first, parameters, *_ in rows(section(text, "Paths"))
@@ -216,7 +216,7 @@ def test_the_documented_paths_and_parameters_match_the_api(daemon: Daemon) -> No
 
 
 def kinds() -> set[str]:
-    """The kinds of errors that the API sends."""
+    """Return the kinds of errors that the API sends."""
     reported: list[type[BrickdError]] = [BrickdError]
     for error in reported:
         reported += error.__subclasses__()
@@ -237,7 +237,7 @@ def test_the_documented_stream_events_match_the_sent_ones() -> None:
     assert set(first_spans(section(page("http-api"), "Streams"))) == sent
 
 
-# One block without prompts, which can be pasted into a shell.
+# The page has one block of commands without prompts, which can be pasted into a shell.
 (BLOCK,) = re.findall(r"```sh\n(.*?)```", (REFERENCE / "http-api.md").read_text(), re.DOTALL)
 BEFORE = [line for line in BLOCK.splitlines() if not line.startswith("curl ")]
 EXAMPLES = [line for line in BLOCK.splitlines() if line not in BEFORE]
@@ -255,7 +255,7 @@ def test_each_example_request_is_quoted_for_a_shell(example: str) -> None:
 
 
 def asked(command: str, lines: int | None = None) -> str:
-    """The output of a shell command; if it does not end, its first `lines` lines."""
+    """Return the output of a shell command; if the command does not end, its first `lines` lines."""
     if shutil.which("curl") is None:
         pytest.skip("no curl here")
     shell = ["sh", "-c", "\n".join([*BEFORE, command.replace("curl ", "exec curl --silent --show-error --fail ", 1)])]
@@ -296,23 +296,23 @@ def test_the_page_has_examples_of_documents_and_streams() -> None:
 
 # ---- JSON
 
-# The first keys that any document may have.
+# Keys that every document may have.
 BEGUN = {"schema_version", "source", "words", "recording", "recordings"}
 
 
 def _keys(tree: ast.AST) -> set[str]:
-    """The keys of the dict displays in a tree."""
+    """Return the keys of the dict literals in a syntax tree."""
     dicts = (node for node in ast.walk(tree) if isinstance(node, ast.Dict))
     return {str(key.value) for each in dicts for key in each.keys if isinstance(key, ast.Constant)}
 
 
 def keys_written() -> set[str]:
-    """The JSON keys in the code: in views, in `document`, and at the start of a document."""
+    """Return the JSON keys in the code: in views, in `document`, and at the start of a document."""
     found: set[str] = set()
     for path in (ROOT / "brickd").rglob("*.py"):
         text = path.read_text()
         if "views" not in path.parts and "def document" not in text and "schema_version" not in text:
-            continue  # most modules: parsing them takes a second
+            continue  # skip modules without documents, because parsing all modules takes a second
         tree = ast.parse(text)
         if "views" in path.parts:
             found |= _keys(tree)
@@ -326,12 +326,12 @@ def keys_written() -> set[str]:
 
 
 def documented_keys(text: str) -> set[str]:
-    """Every word of the code in a text; `rest.count` has two."""
+    """Return every word of the code in a text; `rest.count` has two words."""
     return {word for span in spans(text) for word in re.split(r"[.\s]", span)}
 
 
 def words_of_code() -> set[str]:
-    """Every name and every word in a string of brickd."""
+    """Return every name and every word of a string in the code of brickd."""
     texts = [path.read_text() for path in (ROOT / "brickd").rglob("*.py")]
     texts += [path.read_text() for path in (ROOT / "brickd").rglob("*.pyi")]
     return {word for text in texts for word in re.findall(r"\w+", text)}
@@ -349,7 +349,7 @@ def test_each_documented_key_is_in_the_code() -> None:
 
 
 def top(title: str) -> set[str]:
-    """The keys of a document that its section lists."""
+    """Return the top-level keys of a document that its section lists."""
     return {re.split(r"[.\[]", span)[0] for span in first_spans(section(page("json"), title).partition("\nA ")[0])}
 
 
@@ -376,12 +376,12 @@ brick.weights({"up": bytes(8)})
 brick.brick("open").start()
 pause()
 """
-# Objects whose keys are data or names of the segment's format.
+# Objects whose keys are data, or are names of the segment format.
 BY_NAME = {"dropped", "outliers", "not_comparable", "other_records", "header", "process"}
 
 
 def keys_in(value: Any) -> set[str]:
-    """All keys of a document, at any depth."""
+    """Return all keys of a document, at any depth."""
     if isinstance(value, list):
         return set().union(*map(keys_in, value))
     if not isinstance(value, dict):

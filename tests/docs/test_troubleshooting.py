@@ -1,6 +1,6 @@
-"""The page of troubleshooting lists every finding and every refusal, and no others.
+"""The troubleshooting page lists every finding and every refusal, and no others.
 
-These tests take a second of a processor. They are among the fast ones, because each changed message needs them.
+These tests take one second of processor time. They are fast tests, because every change of a message needs them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAGE = re.sub(r"^```.*?^```$", "", (HOW_TO / "troubleshooting.md").read_text(), 
 _PLACEHOLDER = re.compile(r"\b(?:[A-Z]{2,}|[NXY])\b|…|\d+")
 _CODE = re.compile(r"`([^`]+)`")
 _SENTENCE = re.compile(r"\w \w+ \w")
-_LEAST = 6  # characters that distinguish a message from others
+_LEAST = 6  # the fewest characters by which a message is distinguished from others
 _REFUSALS = {
     name
     for module in (brickd.errors, brickd.client)
@@ -40,7 +40,7 @@ def section(title: str) -> str:
 
 
 def findings(text: str) -> set[str]:
-    """The doctor's findings on the page: a heading for each finding, and a row for each loss."""
+    """Return the findings of `doctor` on the page: a heading for each finding, and a row for each loss."""
     return {
         *re.findall(r"^### ([\w-]+)$", text, re.MULTILINE),
         *re.findall(r"^\| `(loss-[\w-]+)` \|", text, re.MULTILINE),
@@ -53,31 +53,31 @@ def test_every_finding_of_doctor_is_documented_and_no_other(prefix: str) -> None
 
 
 def parts(message: str) -> list[str]:
-    """The constant parts of a message."""
+    """Return the constant parts of a message."""
     found = [part.strip(" :,;()*") for part in _PLACEHOLDER.split(message)]
     return [part for part in found if len(part) >= _LEAST]
 
 
 def quoted() -> list[str]:
-    """The messages on the page: the tables' first columns, and others of at least two words."""
+    """Return the messages on the page: the first columns of the tables, and other code of at least two words."""
     firsts = [row.split("|")[1] for row in PAGE.splitlines() if row.startswith("| ")]
     messages = [message for first in firsts for message in _CODE.findall(first)]
     return [message for message in messages if not message.startswith("loss-")]
 
 
 def literals(node: ast.AST) -> str:
-    """The constant text in a tree; variable parts are a zero byte."""
+    """Return the constant text in a syntax tree; variable parts become a zero byte."""
     return texts(ast.walk(node))
 
 
 def texts(nodes: Iterable[ast.AST]) -> str:
-    """The constant text of nodes."""
+    """Return the constant text of nodes."""
     return "\0".join(each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str))
 
 
 @cache
 def texts_and_raises(path: Path) -> tuple[str, list[ast.Raise]]:
-    """The constant text of a module without docstrings, and its `raise` statements; cached."""
+    """Return the constant text of a module without its docstrings, and its `raise` statements; the result is cached."""
     nodes = [*ast.walk(ast.parse(path.read_text()))]
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     nodes = [node for node in nodes if id(node) not in docstrings]
@@ -85,7 +85,7 @@ def texts_and_raises(path: Path) -> tuple[str, list[ast.Raise]]:
 
 
 def sources() -> str:
-    """All texts that brickd and the agent can print."""
+    """Return all texts that brickd and the agent can print."""
     found = [
         texts_and_raises(path)[0]
         for folder in ("brickd", "agent/brick_agent")
@@ -102,7 +102,7 @@ def test_every_documented_message_is_printed_by_the_code() -> None:
 
 
 def refusals() -> Iterator[tuple[str, str]]:
-    """The place and the text of each refusal."""
+    """Return the place and the text of each refusal."""
     for path in sorted((ROOT / "brickd").rglob("*.py")):
         for node in texts_and_raises(path)[1]:
             if not isinstance(node.exc, ast.Call):
@@ -115,7 +115,7 @@ def refusals() -> Iterator[tuple[str, str]]:
 
 
 def reasons() -> Iterator[tuple[str, str]]:
-    """The reasons why the writer in C opens no segment, or has no key."""
+    """Return the reasons why the writer in C opens no segment, or has no key."""
     for name in ("config", "lifecycle", "segment_file", "key_file"):
         path = ROOT / "agent" / "src" / "writer" / f"{name}.c"
         for text in re.findall(r'(?:return|wrong =) "(\w+ [^"]+)"', path.read_text()):

@@ -1,7 +1,7 @@
-"""A daemon and a server in two containers: docs/how-to/containers.md without a runtime.
+"""A daemon and a server in two containers, as in docs/how-to/containers.md, but without a container runtime.
 
-The two share a /dev/shm of 64 MiB and a user, and nothing else: no pid namespace, no writable root. Root asks from
-outside.
+The two containers share only a /dev/shm of 64 MiB and a user. They have separate pid namespaces and no writable root
+file system. Root runs verbs from outside.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Serve = Callable[..., Worker]
 
 @pytest.fixture
 def shm() -> Iterator[Path]:
-    """The /dev/shm of both."""
+    """The /dev/shm of both containers."""
     folder = Path(tempfile.mkdtemp(prefix="brickd-test-shm-"))
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=1777", "shm", folder], check=True)
     try:
@@ -51,8 +51,9 @@ def shm() -> Iterator[Path]:
 
 @pytest.fixture
 def serve(worker: Start, shm: Path, prefix: str) -> Serve:
-    """`serve(program, **parts of its container)` starts a server; `by` starts its command."""
-    another_user(SERVER)  # skips without such a user
+    """`serve(program, **parts)` starts a server in a container with these parts; `by` is the beginning of its
+    command."""
+    another_user(SERVER)  # skips the test if there is no such user
 
     def start(program: str, service: str = "api", by: Sequence[str] = (), **container: Any) -> Worker:
         given = Container(SERVER, [], os.fspath(shm), **container)
@@ -64,21 +65,21 @@ def serve(worker: Start, shm: Path, prefix: str) -> Serve:
 
 @pytest.fixture
 def daemon(shm: Path, prefix: str) -> Iterator[Running]:
-    """The daemon in the next container; a volume with the daemon's own folder is its runtime directory."""
+    """Start the daemon in the other container; its runtime directory is a volume in which it has its own folder."""
     directory = runtime().directory
-    directory.chmod(0o777)  # the mode that Kubernetes uses
+    directory.chmod(0o777)  # the mode that Kubernetes gives to a volume
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BRICKD_RUNTIME_DIR", f"{directory}/own")
         for name in ("BRICKD_STATE_DIR", "XDG_STATE_HOME"):
             patch.delenv(name)
-        patch.setenv("HOME", "/")  # containers set this for a user without a name
+        patch.setenv("HOME", "/")  # container runtimes set this for a user without a name
         daemon_container = Container(SERVER, [], os.fspath(shm), [os.fspath(directory)])
         with running(daemon_container.before) as one:
             yield one
 
 
 def inside(process: Worker) -> int:
-    """The pid, seen from outside, of a container's first process."""
+    """Return the pid of a container's first process, as seen from outside."""
     (pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(pid)
 
@@ -89,14 +90,14 @@ def test_a_daemon_next_to_a_server_drains_it_and_detects_live_workers(
 ) -> None:
     shm.chmod(mode)
     lives, dies = (serve(f"{ROUNDS}\nreport(os.getpid())\nrounds()") for _ in range(2))
-    assert [each.next_report() for each in (lives, dies)] == [1, 1], "each the first of its namespace"
+    assert [each.next_report() for each in (lives, dies)] == [1, 1], "each is the first process of its namespace"
     for each in (lives, dies):
         each.next_report()
     closed(daemon, 2 * STARTS)
     workers = daemon.ask("/workers")["workers"]
     assert {(each["state"], each["pid"]) for each in workers} == {("live", 1)}, "as it reports"
     assert {(each["cpu_percent"], each["rss_bytes"]) for each in workers} == {(None, None)}, (
-        "not those of our own pid 1"
+        "the numbers are not those of this container's own process 1"
     )
 
     os.kill(inside(dies), signal.SIGKILL)
@@ -107,7 +108,7 @@ def test_a_daemon_next_to_a_server_drains_it_and_detects_live_workers(
     assert status["ledger"]["spans"]["summarized"] == 3 * STARTS
     until(lambda: len(list(shm.iterdir())) == 1)
 
-    assert find(prefix) == [], "nothing of it can be seen from here"
+    assert find(prefix) == [], "nothing of the process can be seen from this container"
     asked = brickd("status", "--json")
     assert asked.returncode == 0, asked.stderr
     assert json.loads(asked.stdout)["source"] == "daemon"
@@ -133,7 +134,7 @@ def test_a_torch_server_started_by_brick_agent_as_pid_1_is_listed(daemon: Runnin
     assert sum(each.stat().st_blocks * 512 for each in shm.iterdir()) < MIB
     one.go()
     assert (one.next_report(), one.end()) == (0, 0)
-    assert one.stderr.endswith("set BRICKD_STATE_DIR (BRICKD_KEY_FILE)\n"), "its user has no home"
+    assert one.stderr.endswith("set BRICKD_STATE_DIR (BRICKD_KEY_FILE)\n"), "the user of the container has no home"
 
 
 def test_a_recording_made_in_a_container_can_be_fetched(daemon: Running, serve: Serve, tmp_path: Path) -> None:
@@ -181,7 +182,9 @@ def test_sixteen_workers_fit_into_the_64_mib_of_a_container(daemon: Running, ser
     spans = daemon.ask("/status")["ledger"]["spans"]
     assert spans["begun"] == spans["summarized"] == 16 * 4 * 1000
     assert [each["lost"] for each in workers] == [0] * 16
-    assert {each["lanes"]["used"] for each in workers} == {4}, "of 32, which would take 2.5 GiB"
+    assert {each["lanes"]["used"] for each in workers} == {4}, (
+        "only some of the 32 lanes, which together would take 2.5 GiB"
+    )
     used = sum(each["memory_bytes"] for each in workers)
     assert used == sum(file.stat().st_blocks * 512 for file in shm.iterdir()) < 64 * MIB
     one.go()
@@ -190,7 +193,7 @@ def test_sixteen_workers_fit_into_the_64_mib_of_a_container(daemon: Running, ser
 
 
 def logged(daemon: Running, begun: int) -> dict[str, Any]:
-    """The only worker, when everything is seen, after a part could not be recorded normally."""
+    """Return the only worker when brickd has read everything, after a part could not be recorded normally."""
     (entry,) = daemon.ask("/workers")["workers"]
     spans = entry["ledger"]["spans"]
     assert spans["begun"] == spans["summarized"]
@@ -225,11 +228,11 @@ def test_a_full_dev_shm_kills_no_process_and_losses_are_reported(daemon: Running
     assert one.stderr == ""
 
 
-# ---- `brickd doctor` after a missed step of a recipe
+# ---- `brickd doctor` if a step of a recipe was omitted
 
 
 def examined(container: Container) -> dict[str, tuple[str, str, str | None]]:
-    """The state, the value and the fix of each finding, in a pod's container that runs brickd."""
+    """Return the state, the value and the fix of each finding, in the container of a pod that runs brickd."""
     command = [*container.before, sys.executable, "-P", "-m", "brickd", "doctor", "--json"]
     environment = os.environ | {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=False)
@@ -255,7 +258,7 @@ def test_doctor_names_the_owner_of_another_users_segments(serve: Serve, shm: Pat
 def test_doctor_finds_nothing_wrong_where_the_recipe_was_followed(daemon: Running, serve: Serve, shm: Path) -> None:
     serve(f"{ROUNDS}\nrounds()").next_report()
     closed(daemon, STARTS)
-    shm.chmod(0o777)  # the mode that Kubernetes uses
+    shm.chmod(0o777)  # the mode that Kubernetes gives to a volume
     found = examined(Container(SERVER, [], os.fspath(shm)))
     assert [name for name, (state, _, _) in found.items() if state == "broken"] == []
     assert found["daemon"][:2] == ("ok", "a process of another pid namespace answers")

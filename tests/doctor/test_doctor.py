@@ -1,4 +1,4 @@
-"""The doctor's verdicts on made-up facts, and on folders that look like a machine's."""
+"""The findings of `brickd doctor` for made-up facts, and for folders that imitate those of a machine."""
 
 from __future__ import annotations
 
@@ -239,10 +239,10 @@ NO, YES = "[Login]\nRemoveIPC=no\n", "[Login]\nRemoveIPC=yes\n"
         ({"etc/systemd/logind.conf": "#RemoveIPC=no\n[Other]\nRemoveIPC=no\n"}, True, ""),
         ({"etc/systemd/logind.conf": "[Login]\n RemoveIPC = Off \nRemoveIPC=perhaps\n"}, False,
          "/etc/systemd/logind.conf"),
-        # Only the first main file counts; the others are not read.
+        # Only the first main file counts. systemd does not read the others.
         ({"etc/systemd/logind.conf": "", "usr/lib/systemd/logind.conf": NO}, True, ""),
         ({"usr/lib/systemd/logind.conf": NO}, False, "/usr/lib/systemd/logind.conf"),
-        # Drop-ins come after it, by name, whatever their folder.
+        # Drop-ins come after the main file, ordered by name, in any folder.
         ({"etc/systemd/logind.conf": YES, "usr/lib/systemd/logind.conf.d/x.conf": NO}, False,
          "/usr/lib/systemd/logind.conf.d/x.conf"),
         ({"etc/systemd/logind.conf.d/10.conf": NO, "usr/lib/systemd/logind.conf.d/20.conf": YES}, True,
@@ -693,7 +693,7 @@ def test_differing_keys_of_dead_workers_and_other_services_are_ok() -> None:
         assert (found.name, found.state) == ("keys", "ok")
 
 
-# ---- tensors that workers could not read
+# ---- tensors that workers cannot read
 
 
 def test_a_window_that_is_too_small_is_reported_with_a_sufficient_size() -> None:
@@ -711,7 +711,7 @@ def test_a_window_that_is_too_small_is_reported_with_a_sufficient_size() -> None
         assert numerics.judge(fine).state == "ok"
 
 
-# ---- recordings, spans in detail
+# ---- recordings, span details
 
 
 def test_unfetched_recordings_are_reported_with_the_path_of_the_newest() -> None:

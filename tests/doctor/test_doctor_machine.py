@@ -1,4 +1,4 @@
-"""`brickd doctor` on this machine, with real faulty workers: most tests let it see only their own processes."""
+"""`brickd doctor` on this machine, with real faulty workers. In most tests, it sees only the processes of the test."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Finding = dict[str, Any]
 
 
 def examined() -> list[Finding]:
-    """The findings on this machine and on the processes of this test."""
+    """Return the findings about this machine and about the processes of this test."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("locks", "self", *(str(child.pid) for child in psutil.Process().children(recursive=True))):
             Path(folder, name).symlink_to(f"/proc/{name}")
@@ -38,7 +38,7 @@ def examined() -> list[Finding]:
 
 
 def about(findings: list[Finding], name: str, what: object) -> Finding:
-    """The only finding of this check about this worker, process or file."""
+    """Return the only finding of this check about this worker, process or file."""
     (found,) = [finding for finding in findings if finding["name"] == name and str(what) in finding["about"]]
     return found
 
@@ -63,7 +63,8 @@ def test_the_exit_code_says_whether_a_finding_is_broken(worker: Start, prefix: s
         os.pwrite(opened.fileno(), major, 12)
     result = brickd("doctor", "--json")
     document = json.loads(result.stdout)
-    states = {finding["name"]: finding["state"] for finding in document["findings"]}  # others' processes count, too
+    # processes of other tests count, too
+    states = {finding["name"]: finding["state"] for finding in document["findings"]}
     assert document["healthy"] == ("broken" not in states.values())
     assert states["segments-refused"] == ("ok" if major == b"\1" else "broken")
     assert (result.returncode, result.stderr) == (0 if document["healthy"] else 1, "")
@@ -169,7 +170,7 @@ def test_a_live_segment_of_an_unreadable_format_is_broken(worker: Start, prefix:
     started(worker)
     file = reading(prefix).file
     with (SHM / file).open("r+b", buffering=0) as opened:
-        os.pwrite(opened.fileno(), b"\xff", 12)  # the format's major version
+        os.pwrite(opened.fileno(), b"\xff", 12)  # overwrites the major version of the format
     finding = about(examined(), "segments-refused", file)
     assert (finding["state"], finding["fix"]) == ("broken", "pip install ./agent .")
     assert "format" in finding["seen"]
@@ -179,7 +180,7 @@ def test_a_worker_with_another_prefix_is_found_and_the_prefix_named(worker: Star
     process = started(worker, BRICKD_SHM_PREFIX=f"x {prefix}")
     try:
         finding = about(examined(), "prefix", process.pid)
-        assert finding["state"] == "broken"  # no worker is visible with our prefix
+        assert finding["state"] == "broken"  # no worker is visible with the prefix of this command
         reported = subprocess.run(
             finding["fix"].replace(" brickd status", f" {sys.executable} -P -m brickd status --json"),
             shell=True, capture_output=True, text=True, check=True, env=os.environ | {"BRICKD_SHM_PREFIX": prefix},
@@ -352,7 +353,7 @@ def test_doctor_reports_a_reader_that_does_not_load(tmp_path: Path, prefix: str)
     assert "_reader" in finding["seen"]
 
 
-# ---- in mounts and namespaces of its own
+# ---- programs with their own mounts and namespaces
 
 
 ELSEWHERE = (
@@ -362,7 +363,7 @@ ELSEWHERE = (
     + "report(_core._segment_name())\npause()"
 )
 
-# Runs `brickd doctor` in the program's mounts; the program has prepared the machine below them.
+# Runs `brickd doctor` in the mounts of a program; the code before it has prepared these mounts.
 INSIDE = """
 def examine(*before):
     done = subprocess.run([*before, sys.executable, "-P", "-m", "brickd", "doctor", "--json"], stdout=subprocess.PIPE)

@@ -27,7 +27,7 @@ def test_the_work_of_one_thread_is_sequential() -> None:
 
 
 def test_parallel_work_takes_the_time_of_its_longest_branch() -> None:
-    # qkv -> (score, gate) -> down
+    # the needs of the bricks: qkv -> (score, gate) -> down
     found = critical(
         [Piece(None, 10), Piece(None, 40, needs=(0,)), Piece(None, 25, needs=(0,)), Piece(None, 5, needs=(1, 2))]
     )
@@ -45,7 +45,7 @@ def test_device_work_runs_parallel_to_the_host() -> None:
 
 
 def test_a_dependency_between_children_orders_their_parents() -> None:
-    # A piece in the second block needs one in the first, so the second block comes after the first.
+    # A piece of work in the second block needs a piece in the first, so the second block comes after the first.
     deep = [Piece(None, 1), Piece(0, 10), Piece(None, 2), Piece(2, 20, needs=(1,)), Piece(None, 50, needs=(0,))]
     found = critical(deep)
     assert (found.length_ns, found.path) == (61, [0, 1, 4])
@@ -88,7 +88,7 @@ def test_thousands_of_nested_or_chained_pieces_are_supported() -> None:
 
 @pytest.mark.ci
 def test_dependencies_of_deeply_nested_pieces_are_found_in_few_steps() -> None:
-    # Two parallel chains: a step for each ancestor would take 10^8 steps.
+    # Two parallel chains. An algorithm that visits each ancestor of each node would take 10^8 steps.
     one = [Piece(None, 1), *(Piece(n, 1) for n in range(10_000))]
     last = len(one) - 1
     other = [Piece(None, 1), *(Piece(len(one) + n, 1, needs=(last, n)) for n in range(10_000))]
@@ -114,7 +114,7 @@ def works(draw: st.DrawFn, circles: bool = True) -> list[Piece]:
 
 
 def plainly(pieces: list[Piece]) -> float:
-    """The length, found by trying every chain among the pieces in one piece."""
+    """Return the length of the critical path, found by trying every chain of pieces."""
 
     def ancestors(number: int) -> list[int]:
         parent = pieces[number].parent

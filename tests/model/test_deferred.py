@@ -1,4 +1,5 @@
-"""Deferred work: which finalize closes which start, for any order of lanes and any restart."""
+"""Deferred work: which finalize closes which start, if lanes are read in any order and the daemon restarts at any
+time."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _RECORD = struct.Struct("<QIHH6Q")
 
 
 def long_ago() -> Now:
-    """A clock at which all the work in these tests is over."""
+    """Return a time at which all work of these tests is over."""
     return Now(1.0, 2**62)
 
 
@@ -39,7 +40,7 @@ def measured(id: int, ns: int) -> bytes:
 
 
 def passes(*each: bytes) -> Deferred:
-    """The deferred work after a pass for each of these records, and empty passes to settle it."""
+    """Return the deferred work after a pass for each of these records, and after empty passes that settle it."""
     work = Deferred()
     for records in (*each, b"", b"", b""):
         work.take(records, long_ago)
@@ -48,7 +49,7 @@ def passes(*each: bytes) -> Deferred:
 
 
 def total(table: _reader.Summaries, path: int = 1) -> tuple[int, int]:
-    """(count, total) of a path."""
+    """Return count and total of a path."""
     rows = dtypes.summaries(table.tobytes())
     return (int(rows[path]["count"]), int(rows[path]["total"])) if path < len(rows) else (0, 0)
 
@@ -59,7 +60,7 @@ def account(work: Deferred) -> tuple[int, int, int, int]:
     return counts["measured"], counts["bounded"], counts["orphaned"], work.pending
 
 
-# ---- one thing at a time
+# ---- single rules
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 100])
@@ -210,7 +211,7 @@ def test_impossible_times_saturate() -> None:
     work = Deferred()
     work.take(defer(0, id=1) + defer(0, 1, id=2) + finalize(2**63 - 1), long_ago)
     for _ in range(2):
-        work.settle(40.0, complete=True)  # the greatest length of a tick
+        work.settle(40.0, complete=True)  # 40 ns is the greatest length of a tick
     assert (total(work.bound), total(work.latency)) == ((2, 2**64 - 1), (2, 2**64 - 1))
 
 
@@ -227,7 +228,7 @@ def test_deferred_work_of_another_segment_of_the_process_continues() -> None:
     assert account(here) == (1, 3, 0, 0)
 
 
-# ---- any history
+# ---- random histories
 
 
 @dataclass
@@ -235,21 +236,22 @@ class History:
     """The records of a worker's threads, each with its lane, in the order they became readable."""
 
     records: list[tuple[int, bytes]] = field(default_factory=list)
-    starts: list[tuple[int, int, int]] = field(default_factory=list)  # (ticks, stream, id)
+    starts: list[tuple[int, int, int]] = field(default_factory=list)  # the ticks, the stream and the id of each start
     syncs: list[tuple[int, int | None]] = field(default_factory=list)
     measurements: dict[int, int] = field(default_factory=dict)
 
     def closes(self, ticks: int, stream: int) -> list[int]:
-        """The syncs after a start of the stream, in order."""
+        """Return the syncs after a start of the stream, in order."""
         return sorted(t for t, which in self.syncs if which in (None, stream) and t >= ticks)
 
     def streams(self) -> list[tuple[int, list[int]]]:
-        """The first start of each stream, and its syncs."""
+        """Return the first start of each stream, and the syncs of the stream."""
         firsts = {stream: min(t for t, s, _ in self.starts if s == stream) for _, stream, _ in self.starts}
         return [(first, self.closes(first, stream)) for stream, first in firsts.items()]
 
     def expected(self) -> tuple[int, int, int]:
-        """The starts that only have bounds: (count, sum of their parts, sum of their latencies)."""
+        """Return the count of the starts that have only bounds, the sum of their parts and the sum of their
+        latencies."""
         count = parts = latencies = 0
         for ticks, stream, id in self.starts:
             syncs = self.closes(ticks, stream)
@@ -262,7 +264,7 @@ class History:
 
 
 def history(chance: random.Random, lanes: int, length: int, *, slow: bool) -> History:
-    """A random history; slow: a thread may read its clock long before its record is readable."""
+    """Draw a random history; with `slow`, a thread may read its clock long before its record is readable."""
     found, now = History(), 0
     for _ in range(length):
         now += chance.randint(0, 20)
@@ -287,7 +289,7 @@ def history(chance: random.Random, lanes: int, length: int, *, slow: bool) -> Hi
 
 
 def reads(chance: random.Random, of: History, lanes: int) -> Iterator[bytes]:
-    """Passes over the lanes; each is read to an end that it had at some time during the pass."""
+    """Return passes over the lanes; each lane is read up to an end that it had at some time during the pass."""
     seen, began = [0] * lanes, 0
     while began < len(of.records):
         ended = min(len(of.records), began + chance.randint(0, 12))
@@ -319,7 +321,7 @@ def judge(seed: int, *, slow: bool, restarts: bool) -> None:
     assert total(work.measured) == (len(of.measurements), sum(of.measurements.values()))
     count, parts, latencies = of.expected()
     assert work.counts["bounded"] == count
-    if slow:  # a late record gets no time that is already assigned
+    if slow:  # a record that comes late gets no time that other work already has
         spent = sum(max(ends) - begin for begin, ends in of.streams() if ends)
         assert total(work.bound)[1] <= spent
     else:

@@ -1,4 +1,4 @@
-"""Deferred work: incomplete passes, limits, and the state of another segment of the process."""
+"""Deferred work: incomplete passes, limits, and the state that comes from another segment of the process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brickd.shm.clock import Now
 
 
 def after(records: bytes, *complete: bool, work: Deferred | None = None) -> Deferred:
-    """The deferred work after these records and after passes that are complete or not."""
+    """Return the deferred work after these records and after passes that are complete or incomplete."""
     work = work or Deferred()
     work.take(records, long_ago)
     for each in complete:
@@ -78,7 +78,7 @@ def test_without_complete_passes_everything_settles_when_too_much_waits(monkeypa
     monkeypatch.setattr(deferred, "WAITING_MAX", 8)
     work = after(b"".join(defer(n, id=n + 1) + finalize(n) for n in range(8)), False, False, False)
     once = after(b"", True, work=restarted(work))
-    assert (account(work), account(once)) == ((0, 0, 0, 8), (0, 0, 0, 8)), "as many starts as may wait"
+    assert (account(work), account(once)) == ((0, 0, 0, 8), (0, 0, 0, 8)), "the highest number of starts that may wait"
     work = after(measured(99, 1), False, work=work)
     assert (account(work), work.settled) == ((0, 0, 0, 8), False)
     work = after(b"".join(finalize(n) for n in range(9)), False, work=work)

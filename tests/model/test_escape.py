@@ -1,4 +1,4 @@
-"""A worker's string can do nothing to a terminal or a spreadsheet."""
+"""A string from a worker cannot affect a terminal or a spreadsheet."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from brickd.base import escape
 
-# All code points, also lone surrogates; those of attacks are drawn often.
+# All code points, also lone surrogates; code points that attacks use are drawn often.
 ATTACKS = (
     "\x00\x07\x08\t\n\r\x1b\x7f\x85\x9b\xa0\xad\ud800\udc80"
     "\u034f\u115f\u200b\u200d\u200f\u2028\u202e\u2066\u3164\ufe0f\ufeff\U000e0041\U000e0100"

@@ -1,4 +1,4 @@
-"""The event log: numbered without gaps, bounded, readable while it is written."""
+"""The event log has numbers without gaps and a limited size, and can be read while it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph of made-up workers: the meaning of marks at any node."""
+"""The execution graph of made-up workers: the meaning of marks at any node."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ SHAPES = st.builds(
 
 
 def whole(merged: Tree, *, layers: bool = False) -> dict[str, Any]:
-    """The document of the view."""
+    """Return the document of the view `tree`."""
     return {"over_ns": None, "layers": layers, "workers": 1, **merged.document()}
 
 
 def nodes(made: MadeUp, *more: MadeUp, layers: bool = False) -> dict[str, Node]:
-    """The nodes by their names, which must be unique."""
+    """Return the nodes by their names, which must be unique."""
     return {node.place.name: node for node in tree(named([made, *more]), layers=layers).nodes}
 
 
@@ -111,7 +111,8 @@ def test_transfer_ends_are_parsed_only_with_exactly_one_arrow(one: str, other: s
 @given(st.lists(programs(marks=True, whole=False), max_size=4), st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
     def document_of(made: list[MadeUp]) -> dict[str, Any]:
-        # Percentiles are in buckets of the first worker's clock, and the first declared category counts.
+        # Percentiles depend on the buckets of the first worker's clock, and the category that was declared first
+        # counts.
         document = whole(tree(named(made), layers=layers))
         for node in document["nodes"]:
             for key in ("p50_ns", "p90_ns", "p95_ns", "p99_ns", "category"):
@@ -161,7 +162,7 @@ def test_no_time_counts_twice_on_the_critical_path(made: list[MadeUp], layers: b
 
 @st.composite
 def impossible(draw: st.DrawFn) -> MadeUp:
-    """Paths that no writer makes: any unit below any other."""
+    """Return paths that no writer makes: every unit below every other unit."""
     made = MadeUp()
     texts = st.sampled_from(["a", "b", HOSTILE, "smem=0B", "a→b", "→", "\\N", 'x" ]; evil ['])
     for _ in range(draw(st.integers(0, 25))):
@@ -193,7 +194,7 @@ def test_impossible_paths_are_shown_and_counted(made: list[MadeUp], layers: bool
 
 
 def forged(image: bytes) -> dict[str, Any]:
-    """The tree of a segment of these bytes, after it was rendered in all forms."""
+    """Return the tree of a segment with these bytes, after rendering it in all forms."""
     with segment_of(image) as segment:
         reading = segment.read()
     document = whole(tree([Worker("api/0", reading, ledger_of(reading))], layers=True), layers=True)
@@ -448,7 +449,7 @@ def test_returned_transfers_are_reported_below_the_tree() -> None:
 
 
 def needed(of: Tree, name: str) -> list[tuple[str | None, str]]:
-    """The nodes that the node of this name needs: the parent and name of each."""
+    """Return the parent and the name of each node that the node with this name needs."""
     found = []
     for need in next(node for node in of.nodes if node.place.name == name).needs:
         other = None if need["id"] is None else of.nodes[need["id"]]
@@ -488,8 +489,10 @@ def test_a_needed_name_means_the_nearest_node() -> None:
         found = {each["name"]: each for each in gemm.needs}
         assert gemm.parent is not None
         above = merged.nodes[gemm.parent].parent
-        assert merged.nodes[found["norm"]["id"]].parent == above, "a sibling of the parent"
-        assert merged.nodes[found["sample"]["id"]].place.name == "sample", "otherwise the first node in the tree"
+        assert merged.nodes[found["norm"]["id"]].parent == above, "the needed node is a sibling of the parent"
+        assert merged.nodes[found["sample"]["id"]].place.name == "sample", (
+            "without a sibling, the needed node is the first in the tree"
+        )
         assert (found["nobody"]["id"], found["nobody"]["found"]) == (None, False)
     assert needed(merged, "late") == [("second", "norm")]
     document = whole(merged)

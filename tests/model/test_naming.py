@@ -50,7 +50,8 @@ def test_a_restarted_worker_gets_the_name_of_its_dead_predecessors(worker: Start
 def test_a_recording_worker_without_its_lock_is_alive_in_headers_and_survey(
     worker: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_survey, "_WATCH_SECONDS", 60.0)  # a busy machine may keep the worker waiting
+    # a long wait, because a busy machine may delay the worker
+    monkeypatch.setattr(worker_survey, "_WATCH_SECONDS", 60.0)
     process = worker(
         """
         import threading

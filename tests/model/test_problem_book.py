@@ -1,4 +1,5 @@
-"""The life of a problem by a given clock: its start, activity and end, and what a silence covers."""
+"""The life of a problem, on a clock that the test sets: when it begins, is active and ends, and what a silence
+covers."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ LIVING = frozenset({"api/0", "api/1", "api/2"})
 
 
 def lived(*looks: tuple[int, list[Problem]], living: frozenset[str] = LIVING, **how: Any) -> tuple[Book, list[Change]]:
-    """A book after these looks, each at a time after T; and the changes of the last one."""
+    """Return a book of problems after these checks, each at a time after T, and the changes in the last check."""
     book, changes = Book(), list[Change]()
     for after_ns, found in looks:
         book, changes = book.updated(found, living, T + after_ns, **how)
@@ -193,7 +194,7 @@ def test_a_clock_that_goes_back_ends_no_problem() -> None:
     assert (changes, book.entries[LOST.id].seen_ns) == ([], T - 86_400 * SECOND)
 
 
-# ---- what is sent
+# ---- sent alarms
 
 
 def test_a_begin_is_sent_once_and_its_end_only_after_it() -> None:
@@ -257,7 +258,7 @@ def test_a_silence_can_be_lifted_and_an_unknown_id_is_refused() -> None:
         book.silenced("00000000", T)
 
 
-# ---- bounds and storage
+# ---- limits and storage
 
 
 def test_an_ended_problem_leaves_the_book_after_an_hour() -> None:

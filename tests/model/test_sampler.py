@@ -1,4 +1,4 @@
-"""A failed snapshot does not prevent the others."""
+"""A snapshot that fails does not prevent other snapshots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from brickd.model.workers import Survey
 
 
 class Taker:
-    """A receiver that keeps snapshots, or fails."""
+    """A receiver that keeps snapshots, or raises an exception."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.taken: list[Snapshot] = []
@@ -24,7 +24,7 @@ class Taker:
 
 
 def sampled(survey: Survey | Exception, *takers: Taker) -> list[str]:
-    """Take the first snapshot; return the failures."""
+    """Take the first snapshot, and return the failures."""
     failed: list[str] = []
 
     def look() -> Survey:

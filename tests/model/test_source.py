@@ -1,4 +1,4 @@
-"""`brickd source`: the texts of kernels, sent by workers, while daemons start and end."""
+"""`brickd source` shows the texts of kernels that workers send, while daemons start and end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from brickd.state.daemon_state import Memory
 MEBIBYTE = 1 << 20
 TOO_LONG = "longer than 1,048,576 bytes, or more than a process keeps for later"
 
-# Sends a source, and more of it each time that the test lets it continue; reports whether all of it is sent.
+# Sends a part of a source each time that the test lets it continue; reports whether the whole source is sent.
 SENDS = """
 text = {text}
 ptx = brick.source(text, name="gemm", path="gemm.ptx")
@@ -53,7 +53,7 @@ def text_of(length: int) -> bytes:
 
 
 def sender(worker: Start, length: int, **environment: str) -> Worker:
-    """A worker that has sent as much of its source as there was room for."""
+    """Start a worker that has sent as much of its source as its ring has room for."""
     source = f'"0123456789abcdefghijklmnopqrstuvwxyz\\n" * {length // 37} + "z" * {length % 37}'
     process: Worker = worker(SENDS.format(text=source), **({"BRICKD_SERVICE": "api"} | environment))
     process.next_report()
@@ -67,14 +67,14 @@ def more(process: Worker) -> bool:
 
 
 def raw(*arguments: str) -> tuple[int, bytes, str]:
-    """The exit code of a verb, its output in bytes, and its messages."""
+    """Return the exit code of a verb, its output in bytes, and its messages."""
     with going(*arguments) as process:
         text, words = process.communicate()
         return process.wait(), text, words.decode()
 
 
 def shown(hash_: int, *arguments: str) -> bytes:
-    """The text of a source as `brickd source` prints it."""
+    """Return the text of a source as `brickd source` prints it."""
     code, text, words = raw("source", *arguments, f"{hash_:016x}")
     assert code == 0, words
     return text
@@ -201,7 +201,7 @@ KILLS = ("kill-before", "kill-after", "kill-half")
 @pytest.mark.slow
 def test_daemons_killed_at_any_step_lose_no_source(worker: Start, prefix: str, compiled: Compile) -> None:
     checkpoint.save(runtime().checkpoint, checkpoint.encode(Memory(prefix)))
-    # After each part the worker also defers and finalizes work, so that daemons have something to do.
+    # After each part, the worker also defers and finalizes work, so that daemons have something to read.
     busy = SENDS.replace("    ptx.send()\n", "    ptx.send()\n    brick.brick('k').defer()\n    brick.finalize()\n")
     process = worker(busy.format(text=f"'x' * {MEBIBYTE}"), BRICKD_SERVICE="api")
     process.next_report()
@@ -256,7 +256,7 @@ def test_a_recording_has_the_sources_sent_before_it_began(worker: Start, tmp_pat
             daemon.end()
         assert brickd("record", "-o", file, "--duration", "0.05").returncode == 0
     process.kill()
-    with apart():  # looks like another machine
+    with apart():  # another prefix and directory, as on another machine
         assert shown(known, file) == text_of(5_000)
         (entry,) = document("source", file)["sources"]
     assert (entry["name"], entry["path"], entry["workers"]) == ("gemm", "gemm.ptx", ["api/0"])

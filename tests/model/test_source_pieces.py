@@ -1,4 +1,4 @@
-"""Sources are assembled from pieces of several senders, in any order, hostile ones included."""
+"""Sources are assembled from the pieces of several senders, in any order, even if some pieces are hostile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LABELS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size
 
 
 def restarted(before: Sources) -> Sources:
-    """The sources of the next daemon."""
+    """Return the sources of the next daemon."""
     return Sources.of(json.loads("".join(before.pieces())))
 
 
@@ -49,7 +49,7 @@ def filed(tmp_path: Path) -> Filed:
 
 
 def kept(filed: Filed, log: Log | None = None) -> Sources:
-    """The sources of a daemon that starts."""
+    """Return the sources of a daemon that starts."""
     made = Sources()
     made.go_into(filed, Log().add if log is None else log.add)
     return made
@@ -63,7 +63,7 @@ def events(log: Log) -> list[str]:
 
 
 def other(slots: int, kind: int) -> bytes:
-    """A record of another kind."""
+    """Return a record of another kind."""
     head: bytes = record((1, 2, bytes(PIECE)))[:12]
     return head + struct.pack("<HH", slots, kind) + b"\7" * (64 * slots - 16)
 
@@ -160,7 +160,8 @@ def test_a_hostile_sender_cannot_block_a_source(data: st.DataObject) -> None:
     hostile = data.draw(st.lists(JUNK, max_size=20).map(lambda junk: [(hash_, piece, lie) for _, piece, lie in junk]))
     hostile += data.draw(st.sampled_from([[], source_pieces.all_pieces(b"a lie" * 40, b"hostile", b"/hostile", hash_)]))
     stream = [("hostile", piece) for piece in data.draw(st.permutations(hostile))]
-    for piece in source_pieces.all_pieces(text, b"honest"):  # in order; hostile pieces may be anywhere between
+    # pieces come in order, but hostile pieces may come between them
+    for piece in source_pieces.all_pieces(text, b"honest"):
         stream.insert(data.draw(st.integers(next_after(stream), len(stream))), ("honest", piece))
     made = Sources()
     for sender, piece in stream:
@@ -170,7 +171,7 @@ def test_a_hostile_sender_cannot_block_a_source(data: st.DataObject) -> None:
 
 
 def next_after(stream: list[tuple[str, Piece]]) -> int:
-    """The index after the last piece of the honest sender."""
+    """Return the index after the last piece of the honest sender."""
     return max((n + 1 for n, (sender, _) in enumerate(stream) if sender == "honest"), default=0)
 
 
@@ -212,7 +213,7 @@ def test_text_that_is_not_utf_8_is_unchanged(filed: Filed) -> None:
     assert filed.read(fnv1a(text)) == KernelSource(fnv1a(text), "\ufffd name", "\ufffd", text)
 
 
-# ---- two texts of one hash
+# ---- two texts with one hash
 
 
 def test_of_two_texts_with_one_hash_the_second_is_reported(filed: Filed) -> None:

@@ -1,4 +1,4 @@
-"""brick.source: a text is known by its hash, sent once, and no host fails, waits or grows."""
+"""brick.source: a text is identified by its hash and sent once. No host fails, waits, or uses ever more memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from brickd.shm.segment_copy import Reading
 
 
 def recorded_by(worker: Start, prefix: str, source: str, **environment: str) -> tuple[Reading, object]:
-    """The reading of a program's segment after its end, and its report."""
+    """Return the reading of a program's segment after its end, and the report of the program."""
     process = worker(source + "\npause()\n", **environment)
     reported = process.next_report()
     process.paused()
@@ -21,12 +21,12 @@ def recorded_by(worker: Start, prefix: str, source: str, **environment: str) -> 
 
 
 def pieces(got: Reading) -> int:
-    """The number of pieces of sources."""
+    """Return the number of pieces of sources in the rings."""
     return sum(int(lane["event_records"]) for _, lane, _ in got.lanes)
 
 
 def dropped(got: Reading) -> int:
-    """The number of dropped sources."""
+    """Return the number of dropped sources."""
     return sum(int(lane["event_dropped"][_reader.KIND_SOURCE]) for _, lane, _ in got.lanes)
 
 
@@ -47,7 +47,7 @@ for _ in range(5):
 report([ptx.text, sys.getrefcount(text)])
 """,
     )
-    assert reported == [None, 2], "only the host holds the text"
+    assert reported == [None, 2], "only the host still has a reference to the text"
     length = 400 + len(str(got.header["pid"]))
     assert pieces(got) == 1 + 1 + -(-length // 40) + 1
 

@@ -1,4 +1,4 @@
-"""Waiting starts survive encoding after any changes, and an invalid text is refused."""
+"""Deferred starts that wait are the same after encoding and decoding, after any changes; an invalid text is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brickd.shm import _reader
 
 WORD, PATH = st.integers(0, 2**64 - 1), st.integers(0, _reader.NUMBERS_MAX - 1)
 STARTS = st.lists(st.builds(Start, WORD, WORD, PATH, WORD, WORD, st.booleans()), max_size=8)
-# The changes between two encodings: some starts arrive, some leave.
+# The changes between two encodings: some starts are added, and some are removed.
 STEPS = st.lists(st.tuples(STARTS, st.sets(st.integers(0, 20))), max_size=5)
 
 
@@ -42,7 +42,7 @@ def test_without_marks_no_start_is_measured() -> None:
 @pytest.mark.parametrize(
     ("text", "marks"),
     [
-        (b64encode(bytes(35)).decode(), ""),  # an incomplete row
+        (b64encode(bytes(35)).decode(), ""),  # the data of an incomplete row
         (b64encode(bytes(36)).decode() + "A", ""),
         ("not a row", ""),
         (b64encode(bytes(36)).decode(), "AAA="),  # marks of two rows

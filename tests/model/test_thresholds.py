@@ -1,4 +1,4 @@
-"""Thresholds: read from text, files and saved states, refused if invalid, kept by a daemon."""
+"""Thresholds are read from text, files and saved states. Invalid ones are refused, and a daemon keeps them."""
 
 from __future__ import annotations
 

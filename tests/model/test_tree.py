@@ -162,7 +162,7 @@ def bricks(of: Tree) -> list[Node]:
 
 
 def outside_layers(of: Tree, node: Node) -> tuple[tuple[str, int | None, bool], ...]:
-    """The path to a node, without the nodes of layers."""
+    """Return the path to a node, without the nodes of layers."""
     return tuple(step for step in route(of, node) if not step[0].startswith("Layer "))
 
 
@@ -285,7 +285,8 @@ def test_merging_layers_changes_no_sum(made: list[MadeUp]) -> None:
 @given(st.lists(programs(), max_size=4), st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
     def documents_of(made: list[MadeUp]) -> list[dict[str, Any]]:
-        # Percentiles are in buckets of the first worker's clock, and the first declared category counts.
+        # Percentiles depend on the buckets of the first worker's clock, and the category that was declared first
+        # counts.
         without = ("p50_ns", "p90_ns", "p95_ns", "p99_ns", "category")
         documents = [node.document() for node in tree(named(made), layers=layers).nodes]
         return [{key: value for key, value in node.items() if key not in without} for node in documents]

@@ -23,7 +23,7 @@ with brick.layer(0), brick.span("RmsNorm", category="norm", elements=4096):
     brick.kernel("rmsnorm_kernel", grid=16, block=256, shared_mem=1024)
 pause()
 """
-# Characters in names that DOT or a terminal could interpret.
+# Names with characters that DOT or a terminal could interpret.
 NAMES = [
     HOSTILE,
     'a"]; evil [label="b',
@@ -48,7 +48,7 @@ pause()
 
 
 def right(screen: str) -> list[str]:
-    """The tree without the figures on its left and the lines below it."""
+    """Return the tree without the figures to its left and the lines below it."""
     lines = screen.splitlines()
     begins = lines[0].index("BRICK")
     return [line[begins:] for line in lines[1:] if line[begins - 2 : begins] == "  "]
@@ -86,7 +86,7 @@ def test_the_documented_calls_make_the_documented_tree(worker: Start) -> None:
     }
 
 
-# The documented calls of the old tool, for an open and for an ended scope.
+# The calls that the documentation of the old tool shows, for an open scope and for an ended scope.
 SEEDS = {
     "a brick and its kernel behind it": "graph_record_brick(brick.BrickId.RmsNorm, 50_000, 4096)",
     "a scope that is timed": "graph_push_scope(brick.ExecutionNode.Brick(brick.BrickId.RmsNorm, elements=4096))",
@@ -223,15 +223,15 @@ def test_a_window_counts_the_launches_in_it(worker: Start) -> None:
 
 
 def labels(dot: str) -> Iterator[str]:
-    """The label of each node as Graphviz reads it: text with line breaks."""
+    """Return the label of each node as Graphviz reads it, with line breaks."""
     for quoted in re.findall(r'^  \w+ \[label="((?:[^"\\]|\\.)*)", ', dot, re.MULTILINE):
         plain = re.sub(r"\\(.)", lambda found: {"n": "\n"}.get(found[1], found[1]), quoted)
-        assert set(re.findall(r"\\(.)", quoted)) <= {"n", '"', "\\"}, "only escapes of the language of Graphviz"
+        assert set(re.findall(r"\\(.)", quoted)) <= {"n", '"', "\\"}, "labels contain only escapes that Graphviz knows"
         yield html.unescape(plain)
 
 
 def statements(dot: str) -> set[str]:
-    """The distinct statements, without strings and numbers."""
+    """Return the different statements of a graph, without strings and numbers."""
     bare = re.sub(r'"(?:[^"\\]|\\.)*"', "S", dot)
     return {re.sub(r"(n|left)\d+", "n", line).strip() for line in bare.splitlines()}
 

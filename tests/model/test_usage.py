@@ -1,4 +1,4 @@
-"""The resource use of a worker's process: of exactly that process, or unknown."""
+"""The resource use of a worker is that of exactly its own process, or it is unknown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECOND = 10**9
 
 
 def survey(*pids: int | None) -> Survey:
-    """A survey of workers in these processes."""
+    """Return the workers of these processes."""
     workers = []
     for number, pid in enumerate(pids):
         reading = MadeUp().reading()

@@ -1,4 +1,4 @@
-"""Windows: the work between two snapshots, while workers start, end or change their uuid."""
+"""Windows show the work between two snapshots, while workers start, end or change their uuid."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BOOTED_NS = -1000 * SECOND
 
 
 def ticks(ns: int) -> int:
-    """The clock of every worker at a time."""
+    """Return the ticks of every worker's clock at a time."""
     return 3 * (ns - BOOTED_NS)
 
 
@@ -51,7 +51,7 @@ def worker(
     born_ns: int = LONG_AGO,
     born_ticks: int | None = None,
 ) -> Worker:
-    """A worker with its present totals."""
+    """Return a worker with its present totals."""
     reading = made.reading()
     uuid = UUID[uuid] if isinstance(uuid, int) else uuid
     anchor = ticks(born_ns) if born_ticks is None else born_ticks
@@ -74,7 +74,7 @@ def work(made: MadeUp, name: str, *durations: int) -> None:
 
 
 def counts(workers: Iterable[Worker]) -> dict[str, tuple[int, int, int]]:
-    """The spans, elements and total time of each brick."""
+    """Return the spans, elements and total time of each brick."""
     found = bricks(workers)
     return {each.name: (each.row["count"], each.row["elements"], round(each.row["total_ns"])) for each in found}
 
@@ -104,7 +104,7 @@ def test_a_window_holds_only_records_made_in_it(first: MadeUp, then: MadeUp) -> 
 
 
 def test_unready_and_invalid_paths_remove_nothing_from_a_window() -> None:
-    """The segment's paths have new numbers: it is the worker's next segment, or it is invalid."""
+    """If the paths of a segment have new numbers, it is the next segment of the worker, or it is invalid."""
     then, now = MadeUp(), MadeUp()
     for name in ("a", "b", "c", "d"):
         work(then, name, 5)
@@ -114,7 +114,7 @@ def test_unready_and_invalid_paths_remove_nothing_from_a_window() -> None:
     paths: list[CallPath | None] = list(began.reading.paths)
     (a,) = (number for number, path in enumerate(then.paths) if then.numbers["a"] == path.name)
     assert a == 1
-    paths[1] = None  # not written yet
+    paths[1] = None  # the path is claimed, but not written yet
     for number, parent in ((2, 2), (3, 4)):  # the parent is the path itself, or a later one
         paths[number] = then.paths[number]._replace(parent=parent)
     broken = began._replace(reading=replace(began.reading, paths=paths))
@@ -145,14 +145,16 @@ def test_a_worker_that_started_within_the_window_counts_completely(alive: bool, 
 
 @pytest.mark.parametrize("alive", [True, False])
 def test_a_worker_that_could_not_be_read_before_is_not_in_the_window(alive: bool) -> None:
-    """The worker's totals at the beginning of the window are unknown."""
+    """The totals of the worker at the beginning of the window are unknown."""
     old = MadeUp()
     work(old, "a", 5, 7)
     assert after(snapshot(), worker(old, 1, born_ns=-1, alive=alive)) == {}
 
 
 def test_a_late_start_needs_both_clocks_as_evidence() -> None:
-    """A counter may restart during a suspend, and a time namespace has another kernel clock."""
+    """One clock alone proves nothing: a counter may restart during a suspend, and a time namespace has another kernel
+    clock.
+    """
     old = MadeUp()
     work(old, "a", 5)
     assert after(snapshot(), worker(old, 1, born_ns=SECOND, born_ticks=0)) == {}
@@ -160,7 +162,7 @@ def test_a_late_start_needs_both_clocks_as_evidence() -> None:
 
 
 def test_without_clocks_in_a_snapshot_no_worker_counts_as_new() -> None:
-    """Old recordings lack the clocks."""
+    """Old recordings do not have the clocks."""
     came, began = MadeUp(), snapshot()
     work(came, "a", 5)
     without = began._replace(survey=began.survey._replace(clocks={}))
@@ -168,7 +170,7 @@ def test_without_clocks_in_a_snapshot_no_worker_counts_as_new() -> None:
 
 
 def test_a_worker_that_continues_an_unseen_segment_is_not_in_the_window() -> None:
-    """The totals that it took over may be older than the window."""
+    """The totals that the worker took over may be older than the window."""
     goes_on = MadeUp()
     work(goes_on, "a", 5)
     assert after(snapshot(), worker(goes_on, 2, took=UUID[1], born_ns=SECOND)) == {}
@@ -198,7 +200,7 @@ def test_a_worker_that_lost_its_segment_continues_in_the_window() -> None:
 
 
 def merged_workers(*gone: Worker, before: int = 0) -> Worker:
-    """The sum of dead workers as a daemon shows it; its list lacks the first `before` of them."""
+    """Return the merged entry of dead workers as a daemon shows it; its list lacks the first `before` workers."""
     memory, lately = Memory("made-up"), RecentlyMerged()
     for number, each in enumerate(gone):
         into = memory.add_up(RetainedTotals(each.name, each.reading))
@@ -228,8 +230,8 @@ def test_workers_merged_within_the_window_count_their_work_in_it() -> None:
     later = snapshot(older, now_ns=EVERY_NS)
     assert after(later, older) == {}
     assert after(later, merged_workers(*gone, worker(third, 3, alive=False), before=3)) == {}
-    # First, one of the workers added since the snapshot existed at that time, but was not read; then, the added workers
-    # are unknown.
+    # In the first case, one of the workers that were merged after the snapshot already existed then, but was not read.
+    # In the second case, the merged workers are unknown.
     assert after(began, merged_workers(*gone, worker(third, 3, alive=False))) == {}
     assert after(began, merged_workers(*gone, worker(third, 3, alive=False, born_ns=SECOND), before=2)) == {}
 
@@ -360,7 +362,8 @@ def test_a_forgotten_worker_is_not_subtracted_from_a_later_aggregate() -> None:
     older = merged_workers(worker(made[1], 1, alive=False), worker(made[2], 2, alive=False))
     began = snapshot(older, worker(made[3], 3, alive=False), worker(made[4], 4), worker(made[5], 5))
     work(made[5], "a", 7)
-    # All but the fifth were forgotten; the fourth after it had died and was added to the others.
+    # All workers except the fifth were forgotten. The fourth was forgotten after it had died and was merged with the
+    # others.
     others = merged_workers(*(worker(made[number], number, alive=False, born_ns=SECOND) for number in (6, 7)))
     assert after(began, worker(made[5], 5), others) == {"a": (8, 8, 4 * 5 + 3 * 5 + 7)}
 

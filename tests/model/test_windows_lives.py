@@ -1,6 +1,6 @@
-"""Windows over random lives: workers start, work, lose segments, die and are forgotten.
+"""Windows over random lives of workers, which start, work, lose segments, die and are forgotten.
 
-The model keeps what each worker recorded and when, next to brickd's own memory and windows.
+The model knows what each worker recorded and when. Its results are compared with brickd's memory and windows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Life:
 
     Attributes:
         spans: the time of each span.
-        segments: the time at which each of its segments was created.
+        segments: the time at which each segment of the worker was created.
     """
 
     made: MadeUp
@@ -48,7 +48,7 @@ class Life:
 
 @dataclass
 class Model:
-    """The machine and its daemon; a step per second."""
+    """A machine with a daemon, on which each step takes one second."""
 
     now: int = 0
     uuids: int = 0
@@ -103,14 +103,14 @@ class Model:
                 del self.memory.older[key], self.older[each.reading.uuid]
 
     def restart(self, which: int) -> None:
-        """Restart the daemon: only its memory stays."""
+        """Restart the daemon; only its saved memory stays."""
         self.lately, self.windows = RecentlyMerged(), Windows()
         self.look()
 
     def look(self, which: int = 0) -> None:
         self.windows.take(snapshot(*self.all_workers(), now_ns=self.now * SECOND))
 
-    # ---- what a survey shows, and what exists
+    # ---- comparisons with the model
 
     def all_workers(self) -> list[Worker]:
         older = [shown(each, self.lately) for each in self.memory.older.values()]
@@ -134,7 +134,7 @@ def recorded(workers: list[Worker]) -> int:
 
 
 def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the spans that windows show, and the spans that their workers recorded in that time."""
+    """Yield the spans that a window shows, and the spans that its workers recorded in that time."""
     model = Model()
     for number in range(6):
         model.come(number)
@@ -146,12 +146,12 @@ def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]
         getattr(model, step)(which)
         if step in ("look", "restart"):
             continue
-        # The window is that of the survey, also if a step came after it.
+        # The window ends at the reading of the workers, even if a step came after it.
         window = model.windows.over(all_workers, (model.now - 1) * SECOND, (10 if which % 2 else 60) * SECOND)
         assert window is not None
         began = model.now - 1 - window.length_ns // SECOND
         yield recorded(window.workers), sum(at > began for each in spans for at in each)
-        assert recorded(all_workers) == sum(map(len, spans)), "the totals continue"
+        assert recorded(all_workers) == sum(map(len, spans)), "totals never decrease"
 
 
 @given(courses(STEPS))
@@ -162,6 +162,6 @@ def test_a_window_holds_the_records_of_the_shown_workers(course: list[tuple[str,
 
 @given(courses((*STEPS, "lose", "lose")))
 def test_a_window_never_holds_more_when_segments_are_lost(course: list[tuple[str, int]]) -> None:
-    """The window holds less if a lost segment is in no snapshot."""
+    """The window may show less, if a lost segment is in no snapshot."""
     for seen, recorded in seen_and_recorded(course):
         assert seen <= recorded

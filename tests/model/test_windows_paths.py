@@ -1,4 +1,4 @@
-"""Windows: which totals are subtracted from a path, also if its number changes."""
+"""Windows: which earlier totals are subtracted from the totals of a path, also if the number of the path changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brickd.shm import _reader
 
 
 def bounded(made: MadeUp, *bounds: tuple[int, int, int]) -> Worker:
-    """A worker with bounded deferred work: (path, part of the time, latency) of each."""
+    """Return a worker with bounded deferred work, given as the path, the part of the time and the latency of each."""
     one, deferred = worker(made, 1), Deferred()
     for path, part_ns, latency_ns in bounds:
         deferred.bound.add(path, part_ns, 1, 0)
@@ -36,7 +36,7 @@ def test_windowed_bounds_and_latencies_do_not_depend_on_new_path_numbers() -> No
 
 
 def stack(made: MadeUp, ticks: int, *names: str) -> None:
-    """Nested spans, the innermost of this number of ticks."""
+    """Record nested spans; the innermost takes this number of ticks."""
     for name in names:
         made.begin(name, layer=len(name))
     made.spend(ticks)

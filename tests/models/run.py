@@ -1,4 +1,4 @@
-"""Runs spin on the models of this folder, for scripts/models and the tests."""
+"""Runs the model checker spin on the models in this folder, for scripts/models and the tests."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ HERE = Path(__file__).resolve().parent
 MODELS = ("ring", "summary", "tail", "restart", "deferred", "reopen", "removed", "twin")
 SPIN_MISSING = "spin is missing: apt-get install spin"
 
-# Megabytes, steps and seconds; the largest model needs about half of the first and a tenth of the last.
+# The limits in megabytes, steps and seconds. The largest model needs about half of the memory and a tenth of the time.
 MEMORY, DEPTH, PATIENCE = 1000, 100_000, 300
 
-# Models in which every run ends: no state may be reached from itself. One kill is enough to see the effect.
+# Models in which every run ends, so no state may be reached from itself. One kill is enough to show the effect of a
+# fault.
 ENDING = ("restart", "deferred")
 ENDING_KILLS = "-DKILLS=1"
 
@@ -34,12 +35,12 @@ class Case(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """What spin must find: a property that no mutant violates proves little."""
+        """Return what spin must find. A property that no mutant violates proves little."""
         return HOLDS if self.mutant is None else VIOLATED
 
 
 class Result(NamedTuple):
-    """The result of spin, and its cost."""
+    """The result of a run of spin, and its cost."""
 
     found: str
     states: int
@@ -48,12 +49,12 @@ class Result(NamedTuple):
 
 
 def spin_present() -> bool:
-    """Whether spin can be started here."""
+    """Return whether spin can be started on this machine."""
     return shutil.which("spin") is not None
 
 
 def cases() -> list[Case]:
-    """Every model and its mutants: each MUTANT_ define in its text."""
+    """Return every model and its mutants; each MUTANT_ definition in the text of a model is a mutant."""
     found = []
     for model in MODELS:
         text = (HERE / f"{model}.pml").read_text(encoding="utf-8")
@@ -89,14 +90,14 @@ def _verdict(output: str) -> str:
 
 
 def check(case: Case) -> Result:
-    """Search all states of a case for violations, and for cycles if it must end.
+    """Search all states of a case for violations, and for cycles if every run must end.
 
-    Only a broken assertion or a cycle counts as violated, and only a complete search as
-    holds; a deadlock or a reached bound is neither.
+    Only a failed assertion or a cycle counts as `violated`, and only a complete search counts as `holds`. A deadlock or
+    a reached limit is neither.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        for source in HERE.glob("*.pml"):  # plain file names, because spin passes them to a shell
+        for source in HERE.glob("*.pml"):  # use plain file names, because spin passes them to a shell
             shutil.copy(source, folder)
         output = _search(case, folder, STATES)
         found, states = _verdict(output), _number(r"(\d+) states, stored", output)
