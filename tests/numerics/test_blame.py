@@ -1,4 +1,4 @@
-"""The judgement of a row: where a difference was born, from inputs and outputs."""
+"""The judgement of a row: where a difference began, decided from inputs and outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def off(checksum: int, by: float = 0.0, **values: int) -> Tensor:
 def judged(
     one: CheckedRecord, other: CheckedRecord, site: Site = MLP, *, by_input: bool = False, **row_is: Any
 ) -> Judgement:
-    """Judge the second record against the first; `row_is` changes the row."""
+    """Judge the second record against the first; `row_is` changes values of the row."""
     fingerprints = _reader.Fingerprints(1 << 20)
     for number, reported in enumerate((one, other)):
         add(fingerprints, number, [CheckedRecord(GOOD, SAME, site=2), replace(reported, ticks=1)])
@@ -128,7 +128,7 @@ def test_inputs_within_rounding_explain_only_similar_differences() -> None:
         CheckedRecord(GOOD, (off(7, elements=1 << 20),)), CheckedRecord(off(2, 5e-4), (off(8, 1e-4, elements=1 << 20),))
     )
     assert close.blame == Blame.UNKNOWN
-    # A token, or an expert, may change because of less than any rounding.
+    # A difference smaller than rounding may change the choice of a token or an expert.
     assert (
         judged(CheckedRecord(off(1, dtype=INT64), SAME), CheckedRecord(off(2, 1.0, dtype=INT64), NEARLY)).blame
         != Blame.CULPRIT
@@ -142,7 +142,7 @@ def test_an_operator_may_multiply_the_error_of_its_inputs_by_eight() -> None:
     assert blamed(error=0.5, inputs_error=0.0625, tolerance=0.0625) == Blame.UNKNOWN
     assert blamed(error=0.5000001, inputs_error=0.0625, tolerance=0.0625) == Blame.CULPRIT
     assert blamed(error=None, inputs_error=0.0625, tolerance=0.0625) == Blame.CULPRIT
-    # Inputs that are further apart than rounding explain anything.
+    # If inputs differ by more than rounding, they can explain any difference of the outputs.
     assert blamed(error=0.9, inputs_error=0.0625, tolerance=0.0624) == Blame.PROPAGATED
     assert blamed(error=0.9, inputs_error=0.0625, tolerance=None) == Blame.PROPAGATED
     assert blamed(error=0.9, inputs_error=None, tolerance=0.0625) == Blame.PROPAGATED
@@ -176,7 +176,8 @@ def test_nan_is_born_if_no_input_has_any_and_propagated_otherwise() -> None:
     assert judged(CheckedRecord(GOOD, SAME), CheckedRecord(nan, nan_in)).not_finite == NotFinite.PASSED_ON
     assert judged(CheckedRecord(GOOD), CheckedRecord(nan)).not_finite == NotFinite.UNKNOWN
     assert judged(CheckedRecord(off(1, nan=3), SAME), CheckedRecord(off(2, 0.5, nan=3), SAME)).not_finite is None
-    # If the inputs of one were not read, or one had more than there is room for, the origin is unknown.
+    # If the inputs of one worker were not read, or it had more inputs than a record has room for, the origin is
+    # unknown.
     unread = (off(7, dtype=0),)
     for one, other in ((SAME, unread), (unread, SAME), (SAME, SAME * 2)):
         assert judged(CheckedRecord(GOOD, one), CheckedRecord(nan, other)).not_finite == NotFinite.UNKNOWN

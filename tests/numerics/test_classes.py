@@ -1,4 +1,4 @@
-"""Replicas with two orders of summation: no alarm, and a real fault in either is named."""
+"""Replicas that add in two different orders cause no alarm, and a real fault in either kind is named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verbs import brickd, document, started
 
 from brickd.base.paths import runtime
 
-# Products of matrices in two orders, the second in parts; one of several workers is damaged.
+# Workers that compute matrix products in one of two orders (the second adds parts); one worker is damaged.
 PROGRAM = """
 import numpy as np
 rng = np.random.default_rng(SEED)
@@ -62,7 +62,7 @@ def replicas(start: Start, parts: Sequence[bool], bad: int | None = None, damage
 
 
 def coverage_when(daemon: Any, workers: int, findings: int = 0) -> dict[str, Any]:
-    """The daemon's answer once it has everything and this number of findings."""
+    """Return the daemon's answer when it has read everything and has this number of findings."""
 
     def whole(answer: dict[str, Any]) -> bool:
         fingerprints = [each["input"]["fingerprints"] for each in answer["services"]]

@@ -1,4 +1,4 @@
-"""The meaning of a place's counts, exactly at each bound."""
+"""The meaning of the counts of a place (a site in a worker), tested exactly at each limit."""
 
 from __future__ import annotations
 

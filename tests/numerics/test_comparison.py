@@ -1,4 +1,4 @@
-"""The comparison of workers: the first difference, its evidence, and what is unknown."""
+"""The comparison of workers: the first difference, its evidence, and what stays unknown."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_step_that_is_not_a_counter_is_shown_as_a_key(number: int, text: str) 
     assert diagnosis.step(number) == f"step {text}"
 
 
-# ---- what is found
+# ---- differences
 
 
 def test_equal_workers_are_identical_and_the_comparisons_are_counted() -> None:
@@ -111,7 +111,7 @@ def test_attention_may_propagate_from_its_cache_and_consequences_are_counted() -
 
 
 def test_a_cache_filled_by_damaged_work_is_not_a_second_birth() -> None:
-    """The scores of the second step read what the damaged norm of the first step wrote there."""
+    """The scores of the second step read values that the damaged norm of the first step wrote into the cache."""
     good, bad = chain(), chain(NORM)
     cached = [at for at, each in enumerate(bad) if each.site == SCORES and each.step > 1]
     read = [replace(each, inputs=good[at].inputs) if at in cached else each for at, each in enumerate(bad)]
@@ -122,14 +122,15 @@ def test_a_cache_filled_by_damaged_work_is_not_a_second_birth() -> None:
 
 
 def healed(bad: Sequence[CheckedRecord], site: int) -> list[CheckedRecord]:
-    """The bad records with a site's correct inputs: its difference was born there."""
+    """Return the bad records with the correct inputs of one site, so that its difference begins there."""
     return [replace(each, inputs=GOOD[at].inputs) if each.site == site else each for at, each in enumerate(bad)]
 
 
 def test_a_birth_at_another_site_is_counted_separately() -> None:
     reported = compared(GOOD, healed(chain(NORM), MLP), by="run")
     assert reported["headlines"][3] == "1 later site also differs; a difference was also born at 1 other site"
-    # The first difference may come from a cache; another difference that may come from a cache may follow from it.
+    # The first difference may come from a cache. A second difference that may come from a cache may be a consequence of
+    # the first.
     reported = compared(GOOD, healed(chain(SCORES), MLP), by="run")
     assert (where(reported)[-1], reported["headlines"][3]) == (
         "here_or_cache", "a difference was also born at 1 other site",
@@ -219,11 +220,11 @@ def test_tensors_of_only_nan_and_empty_ones_are_compared() -> None:
         json.dumps(document, allow_nan=False)
 
 
-# ---- the evidence that leads
+# ---- the evidence that the answer begins with
 
 
 def bare(records: list[CheckedRecord], *sites: int) -> list[CheckedRecord]:
-    """The records without inputs at these sites."""
+    """Return the records without inputs at these sites."""
     return [replace(each, inputs=()) if each.site in sites else each for each in records]
 
 
@@ -264,7 +265,7 @@ def test_a_step_with_other_first_inputs_is_other_work() -> None:
 
 
 def other_prompt(step: int, born: int = SCORES) -> list[CheckedRecord]:
-    """`chain` with other inputs in this step; in each later step the scores read its result."""
+    """Return `chain` with other inputs in this step; in each later step, the scores read the result of this step."""
     first = [replace(e, inputs=(off(5000, 0.7),), output=off(e.output.checksum + 9, 0.3)) for e in chain(steps=step)]
     return chain(steps=step - 1) + first[4 * (step - 1) :] + chain(born)[4 * step :]
 
@@ -293,7 +294,7 @@ def test_workers_with_the_same_other_work_are_paired() -> None:
 
 
 def given_else(records: list[CheckedRecord], step: int) -> list[CheckedRecord]:
-    """The records with other inputs from this step on."""
+    """Return the records with other inputs from this step on."""
     return [replace(e, inputs=(off(7000 + e.step, 0.5),)) if e.site == EMBED and e.step >= step else e for e in records]
 
 
@@ -312,14 +313,14 @@ def test_later_steps_of_a_damaged_worker_stay_paired() -> None:
 
 
 def test_a_difference_from_a_cache_of_other_work_hides_no_later_other_work() -> None:
-    """Only the inputs of the last step show that it is other work: it reads no cache."""
+    """The last step reads no cache, so only its inputs show that it is other work."""
     sides = [without(reported, SCORES, 3) for reported in (GOOD, given_else(other_prompt(1), 3))]
     with pytest.raises(NothingComparable, match="11 of another step's work"):
         compared(*sides, by="run")
 
 
 def test_a_difference_without_a_cache_is_not_from_other_work() -> None:
-    """Later steps with other inputs may follow from a step that differs without a cache."""
+    """If a step differs without a cache, later steps may have other inputs as a consequence."""
     sides = [[e for e in reported if e.site != SCORES] for reported in (GOOD, given_else(other_prompt(1, MLP), 3))]
     reported = compared(*sides, by="run")
     assert (where(reported)[:3], reported["not_comparable"]) == (("mlp", 0, 2), {"work": 3})
@@ -328,11 +329,11 @@ def test_a_difference_without_a_cache_is_not_from_other_work() -> None:
 def test_a_comparison_can_be_limited_to_a_step_or_recent_seconds() -> None:
     assert counts(compared(GOOD, chain(MLP), step="2")) == {"compared": 4, "identical": 3, "diverged": 1}
     assert where(compared(GOOD, chain(MLP), step="0000000000000003"))[2] == 3
-    since = (NOW - 8.5 * SECOND) / SECOND  # with steps of four sites, this is after the third site
+    since = (NOW - 8.5 * SECOND) / SECOND  # each step has four sites, and this time is after the third site
     assert counts(compared(GOOD, chain(MLP), since=since)) == {"compared": 4, "identical": 3, "diverged": 1}
 
 
-# ---- what cannot be compared
+# ---- records that cannot be compared
 
 
 def test_no_overlap_is_never_equal() -> None:
@@ -527,7 +528,7 @@ def test_dead_workers_without_fingerprints_are_left_out_unless_named() -> None:
         compared(GOOD, [], GOOD, dead=(1,), names=["api/0", "api/1"])
 
 
-# ---- what was lost
+# ---- lost records
 
 
 def test_a_lost_record_makes_the_verdict_incomplete_and_never_diverged() -> None:
@@ -537,7 +538,7 @@ def test_a_lost_record_makes_the_verdict_incomplete_and_never_diverged() -> None
         assert (reported["verdict"], reported["incomplete"], reported["missing"]) == ("incomplete", 1, {"a": 0, "b": 0})
         assert reported["first"] is None
         assert reported["headlines"][0].endswith("incomplete, 1 record was lost; equal: 11 comparisons at 4 sites")
-    # One of several fingerprints of a step is lost: which one is unknown.
+    # One of several fingerprints of a step is lost, and brickd cannot know which one.
     many = [CheckedRecord(off(n, 0.1 * n), site=MLP, step=1, ticks=n + 1, flags=STEP) for n in range(4)]
     for gone in range(4):
         rest = many[:gone] + many[gone + 1 :]
@@ -558,7 +559,7 @@ def test_losses_of_a_third_worker_do_not_affect_the_other_two() -> None:
 
 
 def computed(runs: list[tuple[int, int, int, int]]) -> list[CheckedRecord]:
-    """A worker's records of runs (site, input, step, position); equal runs give equal outputs."""
+    """Return a worker's records of operator runs (site, input, step, position); equal runs give equal outputs."""
     return [
         CheckedRecord(
             off(100 * site + given_ + 1, 0.1 * given_),
@@ -594,9 +595,9 @@ def test_equal_workers_never_diverge_whatever_they_lose(
         assert found["verdict"] == ("incomplete" if any(lost.values()) else "identical")
 
 
-# One worker did the other work before the step that they share, the other worker after it.
+# One worker did other work before the step that both share, and the other worker did other work after it.
 @example([(3, 3, 2, 0), (2, 2, 1, 0)], [(2, 1, 1, 0), (3, 3, 2, 0)])
-# Only one worker has the fingerprint that shows that the step reads state.
+# The step reads state, but only one worker has the fingerprint that shows this.
 @example([(1, 1, 1, 0), (1, 1, 2, 0)], [(1, 1, 2, 0), (1, 2, 1, 0), (3, 1, 2, 0)])
 @given(anybodys_runs, anybodys_runs)
 def test_swapping_the_sides_swaps_only_their_labels(
@@ -666,7 +667,7 @@ def test_a_wrong_and_slow_worker_is_reported_as_both() -> None:
 
 
 def other_work(records: list[CheckedRecord]) -> list[CheckedRecord]:
-    """The same number of steps with other tokens."""
+    """Return the same number of steps with other tokens."""
     return [
         replace(
             each,
@@ -680,11 +681,11 @@ def other_work(records: list[CheckedRecord]) -> list[CheckedRecord]:
 
 
 def rounded(records: list[CheckedRecord], by: float) -> list[CheckedRecord]:
-    """The records with another order of summation."""
+    """Return the records with another order of summation."""
     return [
         replace(each, output=off(each.output.checksum + 250_000 + (by > 1e-6), by))
         if at % 4 == 3
-        else each  # no site reads the last output of a step
+        else each  # the last output of a step is not an input of a site
         for at, each in enumerate(records)
     ]
 
@@ -751,7 +752,7 @@ def test_different_first_inputs_mean_other_work_whatever_the_outputs() -> None:
             continue
         assert (reported["diverged"], reported["not_comparable"]["work"]) == (0, 1)
     near = compared(begins(Tensor(1), Tensor(3, dtype=INT64)), begins(off(2, 1e-8), Tensor(4, dtype=INT64)), by="run")
-    assert near["verdict"] == "diverged", "inputs that rounding sets apart are the same work"
+    assert near["verdict"] == "diverged", "inputs that differ only by rounding are the same work"
 
 
 def test_a_stage_with_wrong_inputs_does_not_make_the_previous_stage_other_work() -> None:
@@ -787,7 +788,7 @@ def test_by_input_rounding_is_no_excuse_but_is_mentioned(by: float, rounding: bo
 
 
 def test_beyond_the_range_of_a_sketch_only_evidence_by_input_diverges() -> None:
-    """A mask of the lowest float32: the sum of sixteen overflows."""
+    """The mask has the lowest float32 values, so the sum of sixteen of them overflows."""
     masked = [replace(each, output=replace(each.output, sketch=(float("-inf"),) * 16)) for each in rounded(GOOD, 0.0)]
     unmasked = [replace(each, output=replace(each.output, sketch=(float("-inf"),) * 16)) for each in GOOD]
     with_inputs = compared(unmasked, masked, by="input")

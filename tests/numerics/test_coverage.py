@@ -1,4 +1,4 @@
-"""Which workers differ and how much was compared: real workers, screens and JSON."""
+"""Screens and JSON show which workers differ and how much was compared, for real workers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from brickd.cli.health import Bounds, conditions
 from brickd.errors import Exit
 from brickd.model.worker_survey import survey
 
-# Three rounds of seven sites; one is not recorded and one has no inputs; a bad worker differs at one of them.
+# Three rounds of seven sites. One site is not recorded, and one has no inputs. A bad worker differs at one site.
 PROGRAM = """
 import signal
 import numpy as np
@@ -71,7 +71,7 @@ def workers(start: Start, bad: tuple[int, ...], round_: int = 0, *, once: bool =
 
 
 def settled(daemon: Running, fingerprints: int) -> dict[str, Any]:
-    """The answer, once all fingerprints are compared."""
+    """Return the answer when all fingerprints are compared."""
     answer: dict[str, Any] = daemon.once(
         "/coverage", lambda answer: [each["input"]["fingerprints"] for each in answer["services"]] == [fingerprints]
     )
@@ -149,7 +149,8 @@ def test_coverage_shows_how_much_of_every_site_was_compared(worker: Start, prefi
             ("own", None): "alone",
         }
         assert reported["bricks_without_sites"] == [{"service": "api", "brick": "forward"}]
-        unlike = reported["sites"][0]["unlike"]  # one case, or two if the outlier was not the last worker
+        # there is one case, or two cases if the outlier was not the last worker
+        unlike = reported["sites"][0]["unlike"]
         screen = brickd("coverage", "api", COLUMNS="120").stdout.splitlines()
         assert screen[12].startswith("since ")
         assert screen[1:12] == [
@@ -253,14 +254,14 @@ def test_daemons_killed_while_saving_findings_lose_none_and_count_none_twice(
         reported = settled(daemon, 3 * 3 * OF_A_ROUND)
         (finding,) = reported["findings"]
         assert finding["outliers"] == {"api/1": finding["cases"]}
-        assert 1 <= finding["cases"] <= 3  # a look judges only a few per site
+        assert 1 <= finding["cases"] <= 3  # the daemon judges only a few cases of a site at a time
         (service,) = reported["services"]
         assert service["input"]["compared"] == 3 * 3 * 9
         assert reported["since"] <= reported["window"]["since"]
     assert document("status")["diverged"][0]["cases"] == finding["cases"], "the checkpoint has the finding, too"
 
 
-# A death is known after five seconds.
+# The daemon notices a death after five seconds.
 @pytest.mark.parametrize("end", ["worker_ended", pytest.param("worker_died", marks=pytest.mark.slow)])
 def test_a_worker_that_ended_is_named_until_it_is_pruned(worker: Start, prefix: str, end: str) -> None:
     three = workers(worker, (0, 1, 0))
@@ -286,7 +287,7 @@ def test_a_new_worker_with_the_outliers_name_is_not_taken_for_it(worker: Start, 
         (name,) = answer["diverged"][0]["workers"]
         assert name.startswith("api/1~")
         assert {each["name"]: each["state"] for each in answer["workers"]}[name] == "ended"
-        assert answer["problems"] == [], "the problem ended with its worker"
+        assert answer["problems"] == [], "the problem ended when its worker ended"
         command = shlex.split(answer["diverged"][0]["command"])
         assert command in (["brickd", "diff", "api/0", name], ["brickd", "diff", "api/2", name])
         assert brickd(*command[1:]).returncode == 1
@@ -320,7 +321,7 @@ def test_a_pruned_worker_is_not_compared_with_later_ones(worker: Start, prefix: 
         daemon.once("/events", lambda answer: [each["kind"] for each in answer["events"]].count("worker_ended") == 3)
         assert brickd("prune").returncode == 0
         daemon.once("/status", lambda answer: not answer["diverged"])
-        for healthy in (1, 2):  # a case of the last look is not judged again
+        for healthy in (1, 2):  # a case that was judged last time is not judged again
             workers(worker, (0,))
             settled(daemon, (3 + healthy) * OF_A_ROUND)
         assert document("status")["diverged"] == []
@@ -353,7 +354,7 @@ def made_up(place: ServiceSite, named: str = "api/1", uuids: Sequence[str] = ("u
 
 @pytest.fixture
 def crowd(worker: Start, daemon: Daemon) -> Daemon:
-    """A daemon with many workers, hundreds of sites and dozens of findings."""
+    """Return a daemon's data with many workers, hundreds of sites and dozens of findings."""
     for number in range(8):
         started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
     sites = {ServiceSite("api", f"k{n % 20}", n // 20): SiteCounts("ffn", 10, 0, 10, 1, 0) for n in range(400)}
@@ -427,7 +428,7 @@ def test_without_workers_there_is_nothing_to_compare(daemon: Daemon) -> None:
 
 @pytest.mark.ci
 def test_evicted_fingerprints_of_a_finding_are_compared_from_its_evidence(worker: Start, prefix: str) -> None:
-    rounds = 8  # fewer records than the smallest window holds
+    rounds = 8  # so few rounds that the smallest window holds all records
     with running(command=(*UP, "--numerics-bytes", "1")) as daemon:
         two = workers(worker, (0, 1), once=True)
         daemon.once("/status", lambda answer: answer["diverged"])

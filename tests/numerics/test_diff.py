@@ -1,4 +1,4 @@
-"""`brickd diff` over real workers, of this machine and of recordings, and its screens."""
+"""`brickd diff` of real workers, live and in recordings, and its screens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from brickd.base.units import NO_WORKERS
 from brickd.errors import NothingComparable
 from brickd.views.diff_operands import Term, term
 
-# On this clock a tick is a nanosecond: a stopped worker has the same numbers at any time.
+# With this clock, a tick is 1 ns, so an idle worker shows the same numbers at any time.
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 DAMAGED = MODEL + "from benchmarks.damage import *\nweights = drawn(size, 1)\noperate = as_it_should\n"
 REPORT = "\nreport_of(Model(size, weights, operate))\npause()\n"
@@ -56,7 +56,7 @@ def replica(worker: Start, number: int, fault: str = "") -> Worker:
 
 
 def idle_worker(worker: Start, number: int, bad: float = 0, name: str = "mlp", **environment: str) -> Worker:
-    """A worker that has not recorded anything yet."""
+    """Start a worker that has not recorded anything yet."""
     process = worker(f"bad, name = {bad}, {name!r}\n{PLAIN}", BRICKD_WORKER=str(number), **STILL | environment)
     process.paused()
     return process
@@ -70,7 +70,7 @@ def plain(worker: Start, number: int, bad: float = 0, name: str = "mlp", **envir
 
 
 def recorded(file: str, *processes: Worker, arguments: Sequence[str] = ()) -> None:
-    """Let them continue while they are recorded."""
+    """Let the workers continue while a recording is made."""
     with recording("-o", file, *arguments) as recorder:
         for process in processes:
             process.go()
@@ -81,7 +81,7 @@ def recorded(file: str, *processes: Worker, arguments: Sequence[str] = ()) -> No
 
 
 def before_and_after(worker: Start, folder: Path) -> list[str]:
-    """Recordings of a correct worker, and of one that is then wrong."""
+    """Make a recording of a correct worker, and another after it has become wrong."""
     files = [str(folder / name) for name in ("base.brick", "new.brick")]
     for number, file in enumerate(files):
         process = idle_worker(worker, 0, 0.5 * number)
@@ -267,7 +267,9 @@ TIMED = {"source", "recording", "recordings", "command"}
 
 
 def still(value: Any, names: dict[str, str]) -> Any:
-    """A document without its reader, with the workers' names of this machine."""
+    """Return a document without the values that depend on the reader, and with the names that the workers have on this
+    machine.
+    """
     if isinstance(value, dict):
         return {key: still(each, names) for key, each in value.items() if key not in TIMED}
     if isinstance(value, str):
@@ -323,7 +325,7 @@ def test_fingerprints_drained_by_a_daemon_are_compared_with_recordings(worker: S
             assert [each["worker"] for each in mixed["workers"]] == list(words)
             assert place(mixed) == place(answer)
         assert document("diff", f"{base}:api/0", "api/0")["verdict"] == "identical"
-        for process in processes:  # the workers' rings go with them
+        for process in processes:  # when a worker ends, its rings are removed
             process.go()
             assert process.end() == 0
         assert place(document("diff", f"{base}:api/0", "api/1", code=1)) == place(answer)
@@ -338,7 +340,7 @@ def test_a_recording_without_values_shows_where_workers_differ_but_not_how_much(
             first = document("diff", *words, code=1)["first"]
             assert (first["kernel"], first["blame"], first["relative_error"]) == ("mlp", "culprit", None)
             assert [first["a"][name] for name in ("mean", "l2", "min", "max", "fnv1a")] == [None] * 5
-        assert first["b"]["l2"] > 0, "the tensor that exists has its statistics"
+        assert first["b"]["l2"] > 0, "the tensor that was recorded has its statistics"
     lines = brickd("diff", base).stdout.splitlines()
     (shown,) = (
         line.split() for line in lines if first["a"]["checksum"] in line and "MEAN" not in line and "float32" in line

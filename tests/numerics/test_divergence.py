@@ -1,4 +1,4 @@
-"""The result of a comparison in Python: each attribute, and its source in the document."""
+"""The result of `brickd.diff` in Python: each attribute has the value from its place in the document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from brickd.divergence import Divergence, KernelTrace
 
 
 def divergence(**more: Any) -> Divergence:
-    """The comparison of three workers; the last one has another mlp."""
+    """Return the comparison of three workers, of which the last has another MLP."""
     return Divergence(compared(chain(), chain(), chain(MLP)) | more)
 
 

@@ -1,4 +1,4 @@
-"""Equal, diverged or unproven: a service's verdict per class of evidence, and its events."""
+"""The verdict of a service for each class of evidence (equal, diverged or unproven), and its events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ IDLE = ("no daemon compares them", "brickd up -d")
 
 
 def member(name: str = "api/0", *, sites: bool = True, alive: bool = True) -> Worker:
-    """A worker that never ran, with or without a site."""
+    """Return a worker that never ran, with or without a site."""
     reading = MadeUp(service=name.partition("/")[0]).reading()
     reading = replace(reading, sites=[SiteKey(1, 3, 0)] if sites else [], pid=1 if alive else None)
     return Worker(name, reading, ledger_of(reading))
@@ -118,7 +118,7 @@ def test_without_a_daemon_the_reason_is_that_nothing_compares_fingerprints() -> 
     found = of(None, idle=IDLE)["input"]
     assert (found.verdict, found.recorded, found.why, found.command) == ("unproven", True, *IDLE)
     kept = of(differing(Compared(1)), idle=IDLE)["input"]
-    assert (kept.verdict, kept.why) == ("diverged", None), "the finding of an earlier daemon still holds"
+    assert (kept.verdict, kept.why) == ("diverged", None), "the finding of an earlier daemon is still valid"
 
 
 def test_a_single_fingerprint_without_a_site_counts_as_recorded() -> None:
@@ -215,7 +215,9 @@ def test_the_window_of_a_slowly_scanned_worker_is_two_scans() -> None:
     assert (found.verdict, found.window_ns) == ("unproven", WEIGHTS_WINDOW_NS)
     fresh = weighed(ScanTimes(700 * SECOND, 700 * SECOND, every_ns=SECOND))
     both = WeightsVerdict("api", (weighed(ScanTimes(WEIGHTS_WINDOW_NS, WEIGHTS_WINDOW_NS)), fresh), 1, 1, (), 0)
-    assert of(None, weights=[both])["weights"].why == "not compared for 11.7 min", "the late worker decides"
+    assert of(None, weights=[both])["weights"].why == "not compared for 11.7 min", (
+        "the worker that was read last decides"
+    )
     alone = WeightsVerdict("api", (row, row, weighed(ScanTimes(2 * far, 2 * far))._replace(compared=0)), 1, 1, (), 0)
     assert of(None, weights=[alone])["weights"].verdict == "equal", "weights that were not compared have no age"
 
@@ -236,7 +238,7 @@ def test_the_window_of_a_worker_with_its_own_scan_period_is_two_periods(
     times = times._replace(rescanned_age_ns=None, at_load=1, interval_ns=WEIGHTS_WINDOW_NS)
     found = judged(WEIGHTS_WINDOW_NS)
     assert (found.verdict, found.window_ns) == ("equal", WEIGHTS_WINDOW_NS), (
-        "neither plan nor scans concern weights that are read at load only"
+        "plans and scans do not matter for weights that are read only at load"
     )
     assert judged(WEIGHTS_WINDOW_NS + 1).verdict == "unproven"
 
@@ -263,7 +265,7 @@ GRACE_NS = Thresholds().ns("unproven_for")
 
 
 class News:
-    """The events about one service, snapshot by snapshot."""
+    """Collects the events about one service, snapshot by snapshot."""
 
     def __init__(self, *workers: Worker, reported: Collection[About] = ()) -> None:
         self.compared, self.kept = Compared(), list[frozenset[About]]()
@@ -314,7 +316,7 @@ def test_a_comparison_within_the_time_limit_resets_it_without_an_event() -> None
     assert news.logged == []
     news.thresholds = Thresholds(unproven_for=1)
     news.take(2 * GRACE_NS - 1)
-    assert news.logged == [UNPROVEN], "the present threshold applies"
+    assert news.logged == [UNPROVEN], "the current threshold applies"
 
 
 def test_a_new_daemon_reports_only_that_a_known_unproven_class_is_proven() -> None:
@@ -411,7 +413,7 @@ def test_a_required_class_passes_the_check_if_equal_in_each_live_service() -> No
     )
     status_document["workers"][1]["state"] = "ended"
     assert not judged(status_document, require=("outputs",))["require outputs"][0], (
-        "if no worker lives, all services count"
+        "if no worker is live, all services count"
     )
 
 

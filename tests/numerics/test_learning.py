@@ -1,4 +1,4 @@
-"""Numeric classes are learned during recording: no alarm about them, real faults found."""
+"""Numeric classes are learned while workers run: they cause no alarm, and real faults are found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from brickd.analysis.numerics.online_state import WORKERS_MAX, Apart, Compared, 
 
 
 def look_after(service: Service, *workers: Mapping[int, int], site: int = 1) -> Compared:
-    """Let each worker send a record of each content, and look."""
+    """Let each worker send a record for each input, and then compare."""
     for worker, what in zip(service.workers, workers, strict=False):
         worker.receive(b"".join(each.slots() for each in records_of(what, site=site)))
     return service.look()
@@ -45,7 +45,7 @@ def test_rounding_differences_raise_no_alarm_before_and_after_classes_are_known(
         assert known(compared) == ([["u0", "u1"], ["u2"]] if learned else [])
         state = state_of(compared, HERE, compared.sites[HERE], (), ())
         assert state is (SiteState.COMPARED if learned else SiteState.UNJUDGED)
-    assert compared.unlooked == 1, "the second content came when nothing was known"
+    assert compared.unlooked == 1, "the second input came before the classes were known"
 
 
 def test_a_mostly_equal_site_is_reported_when_known() -> None:
@@ -73,7 +73,7 @@ def test_differences_that_are_not_rounding_are_reported_at_once() -> None:
 
 def test_one_element_that_is_always_wrong_is_reported() -> None:
     service = Service(2)
-    for content in range(0, 128, 16):  # the bit is in the same place of each
+    for content in range(0, 128, 16):  # inputs in which the flipped bit changes the same element of the sketch
         assert service.logged == []
         found = look_after(service, *of(content, USUAL, BIT)).findings
     assert list(found) == [HERE]
@@ -254,7 +254,7 @@ def test_a_look_and_a_comparison_of_the_same_data_name_the_same_worker(
     service = Service(len(orders))
     orders_seen = [dict.fromkeys(range(9), order) for order in orders]
     orders_seen[wrong % len(orders)][content] = FAR
-    for _ in range(1 + len(orders)):  # lets queued places have a turn
+    for _ in range(1 + len(orders)):  # gives each queued place its turn
         compared = look_after(service, *orders_seen)
     about = service.numerics.about({each.uuid for each in service.workers})
     parties = [Party(each.uuid, about.producers[each.uuid].number) for each in service.workers]
@@ -266,7 +266,7 @@ def test_a_look_and_a_comparison_of_the_same_data_name_the_same_worker(
 
 
 def ordered(content: int, order: int) -> CheckedRecord:
-    """The record of a content that is added up in one of many orders."""
+    """Return the record for an input whose output is added up in one of many orders."""
     sketch = 0.2e-8 * order * (1 + (np.arange(16) * (content + 1)) % 3)
     return CheckedRecord(Tensor(10_000 + 100 * content + order, 1.0, tuple(sketch)), (Tensor(1000 + content),))
 
@@ -294,7 +294,7 @@ def test_a_distant_worker_among_many_classes_is_named_in_any_order(wrong: int) -
 
 
 def test_a_flipped_bit_next_to_another_class_only_is_undecidable() -> None:
-    """Adding the same numbers in another order may give this output."""
+    """The same output may come from adding the same numbers in another order."""
     service = Service(2)
     for content in range(3):
         look_after(service, *of(content, USUAL, OTHER))

@@ -1,4 +1,4 @@
-"""Groups of fingerprints with known classes: which are equal, undecided, or judged."""
+"""Groups of fingerprints with known numeric classes: which outputs are equal, undecided, or judged."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ UUIDS = {worker: f"u{worker}" for worker in range(17)}
 
 
 def far(number: int) -> Tensor:
-    """An output that differs from all others by more than rounding."""
+    """Return an output that differs from all others by more than rounding."""
     return Tensor(1000 + number, 1.0, (0.5 * number,) * 16)
 
 
 def learning(outputs: Sequence[Tensor], apart: Apart = APART, questions: int = 4) -> Learning:
-    """Workers with one output each of the same input; each fingerprint has its worker's number."""
+    """Return workers with one output each for the same input; the number of each fingerprint is the number of its
+    worker.
+    """
     fingerprints = _reader.Fingerprints(1 << 20)
     for worker, output in enumerate(outputs):
         add(fingerprints, worker, [CheckedRecord(output, (Tensor(1000),))])
@@ -33,7 +35,7 @@ def learning(outputs: Sequence[Tensor], apart: Apart = APART, questions: int = 4
 
 
 def alone(*outputs: int) -> list[tuple[int, int, int, int]]:
-    """A group in which each worker had its output once."""
+    """Return a group in which each worker had its output once."""
     return [(worker, output, 1, worker) for worker, output in enumerate(outputs)]
 
 
@@ -41,7 +43,7 @@ def alone(*outputs: int) -> list[tuple[int, int, int, int]]:
 
 
 def test_two_classes_count_as_one_against_a_worker_of_neither() -> None:
-    """Both outputs count as the more frequent one, represented by its newest fingerprint."""
+    """Both outputs count as the more frequent output, which its newest fingerprint represents."""
     read = learning([tensor(0, USUAL), tensor(0, USUAL), tensor(0, OTHER), far(1)])
     for number in range(4):
         assert read.read(HERE, alone(1, 1, 2, 3), UUIDS, number) == GroupToJudge(
@@ -75,7 +77,7 @@ def test_a_worker_that_contradicts_itself_counts_as_its_class() -> None:
     [
         (alone(1, 1), UUIDS),
         ([(0, 1, 1, 0), (1, 1, 1, 0), (1, 2, 1, 1)], UUIDS),  # worker 1 contradicts itself
-        (alone(1, 2), {0: "u0"}),  # worker 1 is gone
+        (alone(1, 2), {0: "u0"}),  # worker 1 has ended
     ],
 )
 def test_a_single_reliable_output_needs_no_judgement(
@@ -90,7 +92,7 @@ def test_a_single_reliable_output_needs_no_judgement(
 
 
 def test_a_fifth_output_near_a_compared_one_waits_for_judgement() -> None:
-    """Four outputs are compared with each other; a fifth is near one of them."""
+    """Four outputs are compared with each other. A fifth output differs from one of them only by rounding."""
     for what, once in ((OTHER, False), (BIT, True)):
         found = learning([tensor(0, USUAL), far(1), far(2), far(3), tensor(0, what), far(4)])
         assert found.read(HERE, alone(1, 2, 3, 4, 5, 6), UUIDS, 0) == GroupToJudge(
@@ -117,7 +119,7 @@ def test_the_judged_output_is_compared_however_rare() -> None:
     assert found.read(HERE, alone(1, 2, 3, 4, 5, 6, 7), UUIDS, 0) == GroupToJudge(alone(1, 2, 3, 4, 5, 6), whole=False)
 
 
-# ---- what is checked, and kept
+# ---- checks, and kept data
 
 
 def test_nothing_is_judged_before_a_look_begins() -> None:

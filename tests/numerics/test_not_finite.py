@@ -1,4 +1,5 @@
-"""Births of NaN and infinities are found at once without a peer, except those by design."""
+"""Places where NaN and infinities begin are found at once, without another worker, unless they are part of the
+design."""
 
 from __future__ import annotations
 
@@ -42,17 +43,19 @@ KNOWN = {f"u{n}": f"api/{n}" for n in range(9)}
 
 
 def rows(*workers: Sequence[tuple[int, int]], counts: Sequence[int]) -> list[CountedBirths]:
-    """Workers at one site: per kind the first fingerprint and the count, and all fingerprints."""
+    """Return the rows of workers at one site: for each kind, the first fingerprint and the count; also all
+    fingerprints.
+    """
     return [CountedBirths(0, 5, n, counts[n], tuple(kinds)) for n, kinds in enumerate(workers)]
 
 
 def of_nan(*workers: tuple[int, int], counts: Sequence[int]) -> list[int]:
-    """The workers with a finding of NaN."""
+    """Return the workers with a finding of NaN."""
     none = (0, 0)
     return [row.worker for row, _, _ in found(rows(*[(each, none, none) for each in workers], counts=counts))]
 
 
-# ---- when it is a finding
+# ---- conditions of a finding
 
 
 def test_a_birth_after_the_first_fingerprints_is_a_finding_without_a_peer() -> None:
@@ -92,11 +95,13 @@ def test_sites_and_services_are_judged_separately() -> None:
     assert not list(found([sick, well._replace(service=1)]))
 
 
-# ---- what is counted
+# ---- counts
 
 
 def counts(window: _reader.Fingerprints) -> dict[int, tuple[int, ...]]:
-    """By worker: fingerprints, and for NaN, Inf and -Inf the first one and the number."""
+    """Return for each worker the number of fingerprints, and for NaN, Inf and -Inf the first fingerprint and the
+    number.
+    """
     return {row[2]: (row[3], *row[4], *row[5], *row[6]) for row in window.births()}
 
 
@@ -123,7 +128,7 @@ def test_a_birth_is_in_an_output_whose_inputs_are_finite() -> None:
 @pytest.mark.parametrize(
     "records",
     [
-        CheckedRecord(NAN),  # the content of its inputs is unknown
+        CheckedRecord(NAN),  # a record whose inputs are unknown
         *(CheckedRecord(NAN, (INPUT, bad)) for bad in (Tensor(7, nan=1), Tensor(7, pos_inf=1), Tensor(7, neg_inf=1))),
         CheckedRecord(NAN, (INPUT, replace(INPUT, dtype=UNREAD))),
         CheckedRecord(NAN, (INPUT,) * 8, flags=MORE),
@@ -152,7 +157,7 @@ def test_workers_without_births_are_counted_only_where_another_has_some() -> Non
 
 
 def test_counts_of_births_are_bounded_and_overflow_is_counted() -> None:
-    numerics = Numerics(1 << 12)  # the window is small
+    numerics = Numerics(1 << 12)  # a small window of fingerprints
     fingerprints = numerics.fingerprints
     most, sites = 65_536, 512
     names = _reader_numbers(sites)
@@ -178,8 +183,10 @@ def test_a_full_table_is_compacted_once_per_4096_fingerprints() -> None:
         return fingerprints.untracked - before
 
     assert come(1, most) == 0
-    assert come(200, every) == every - 1, "the window holds as many fingerprints as the table, so one row is free"
-    assert (fingerprints.end - fingerprints.first, come(300, sites)) == (most, 0), "the table is tidied again"
+    assert come(200, every) == every - 1, (
+        "the window holds as many fingerprints as the table has rows, so one row is free"
+    )
+    assert (fingerprints.end - fingerprints.first, come(300, sites)) == (most, 0), "the table is cleaned up again"
 
 
 def _reader_numbers(count: int) -> Any:
@@ -256,7 +263,7 @@ def test_births_by_design_before_a_restart_are_not_reported_after_it() -> None:
     for number in range(40):
         forgetful.send(NAN if number == 20 else FINE, given=number)
     forgetful.look()
-    assert forgetful.kinds == ["nan"], "the counts alone would show another birth"
+    assert forgetful.kinds == ["nan"], "the counts alone would show that NaN began elsewhere"
     heir.workers.append(heir.worker("u1"))
     for number in range(FIRST["NaN"]):
         heir.send(FINE, FINE, given=100 + number)
@@ -270,7 +277,7 @@ def test_an_old_birth_that_becomes_a_finding_again_has_its_old_time() -> None:
     watch = BirthsWatch(service.numerics)
     first = watch.look({}, (), KNOWN, 10)
     assert first.births == {born(): Birth(20, 10, 10)}
-    service.numerics.forget(["u1"])  # the forgotten fingerprints no longer show what the other workers compute
+    service.numerics.forget(["u1"])  # without the forgotten fingerprints, nothing shows what other workers compute
     alone = watch.look(first.births, first.by_design, KNOWN, 20)
     service.workers[1] = service.worker("u2")
     for number in range(20):
@@ -317,7 +324,7 @@ def test_findings_are_bounded_and_overflow_is_counted() -> None:
     nothing = frozenset[BornAt]()
     assert watch.look(full, (), KNOWN, 9) == Known(full, nothing, [], 1)
     assert BirthsWatch(service.numerics).look({}, (), {"u0"}, 9) == Known({}, nothing, [], 0), "u1 is unknown"
-    assert watch.look({}, (), KNOWN, 10) == Known({}, nothing, [], 1), "nothing was born after there was no room"
+    assert watch.look({}, (), KNOWN, 10) == Known({}, nothing, [], 1), "without room, no new case was found"
     service.send(FINE, NAN, given=20)
     now = {born(worker="u1"): Birth(21, 9, 11)}
     assert watch.look({}, (), KNOWN, 11) == Known(now, nothing, [born(worker="u1")], 0)
@@ -343,7 +350,7 @@ def test_an_older_state_has_no_births_and_an_invalid_one_is_refused() -> None:
             not_finite.of_document([row])
 
 
-# ---- what is reported
+# ---- reports
 
 
 def test_a_worker_has_one_alarm_that_names_its_first_site() -> None:
@@ -369,7 +376,7 @@ def test_each_birth_renews_its_problem_and_the_end_is_an_event() -> None:
     (alarm,) = alarms(births, KNOWN, 101, ACTIVE_NS)
     assert (problem.kind, problem.workers, problem.text) == ("nan", ("api/0",), alarm.text)
     assert (problem.mark, problem.first_ns, problem.last_ns) == (7, 10, 100)
-    assert len(problems(births, KNOWN, 9 * ACTIVE_NS)) == 1, "the problem outlives its alarm"
+    assert len(problems(births, KNOWN, 9 * ACTIVE_NS)) == 1, "the problem stays after its alarm has ended"
     book, began = Book().updated([problem], {"api/0"}, 200)
     (entry,) = book.entries.values()
     assert ([each.state for each in began], entry.since_ns, entry.seen_ns) == (["began"], 10, 100)
@@ -390,14 +397,15 @@ def test_only_the_first_sites_of_a_worker_are_logged() -> None:
 
     births = {born(layer=n): Birth(1, 1, 1) for n in range(20)}
     log_births(log, births, list(births)[:5], KNOWN)
-    assert len(logged) == 0, "15 others were known"
+    assert len(logged) == 0, "15 other fingerprints were known before"
     few = dict(list(births.items())[:12])
     log_births(log, few, list(few), KNOWN)
     assert len(logged) == EVENTS_MAX == 8
     assert KINDS == ("NaN", "Inf", "-Inf")
 
 
-# The output is finite in the steps that show what is by design, then NaN occasionally. A mask has -Inf in every step.
+# The output is finite in the first steps, from which brickd learns the design. Later, it is sometimes NaN. A mask has
+# -Inf in every step.
 PROGRAM = """
 import numpy as np
 brick.init()

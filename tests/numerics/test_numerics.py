@@ -1,4 +1,4 @@
-"""Workers' fingerprints, received by the daemon's loop from the rings."""
+"""The daemon's loop receives the fingerprints of workers from their rings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pause()
 
 @pytest.fixture
 def collecting(prefix: str) -> Iterator[tuple[Collector, Numerics]]:
-    """A loop in this process, and the fingerprints that it received."""
+    """Yield a daemon loop in this process, and the fingerprints that it has received."""
     numerics = Numerics()
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, numerics=numerics)
     yield loop, numerics
@@ -259,7 +259,7 @@ def test_the_memory_for_past_services_is_bounded() -> None:
     records = CheckedRecord(Tensor(1), IN).slots()
 
     def come(services: int) -> int:
-        """Add services that each send something and are then forgotten; returns the bytes used."""
+        """Add services that each send something and are then forgotten; return the bytes used."""
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(services):
             uuid = uuid4().hex

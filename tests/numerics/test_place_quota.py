@@ -1,4 +1,4 @@
-"""Places that workers share: each gets one, whatever another requests."""
+"""Places that workers share: each worker gets at least one, even if another requests all."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_a_doubt_may_be_the_kernel_and_a_finding_is_a_worker(
     differs: bool,
     repeats: bool,
 ) -> None:
-    others = present if repeats else frozenset()  # workers without a case that repeat
+    others = present if repeats else frozenset()  # workers that have no case and repeat their results
     contradict &= workers
     if len(contradict) > len(workers | others) / 2:
         wanted = Fate.DOUBTED

@@ -1,4 +1,4 @@
-"""Counts of the last hour: which count when, and the number of slots."""
+"""Counts of the last hour: which slots count at which time, and the number of slots."""
 
 from __future__ import annotations
 

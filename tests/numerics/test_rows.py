@@ -1,4 +1,4 @@
-"""Single rows of running workers: compared by equal input rows, with a set of outputs per worker."""
+"""Single rows of running workers are compared by equal input rows; a worker may have several outputs for a row."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def coarse(tensor: Tensor) -> Tensor:
 
 
 def far(row: int) -> Tensor:
-    """An output that differs from the right one by more than rounding."""
+    """Return an output that differs from the right one by more than rounding."""
     return Tensor(2000 + row, sketch=FAR)
 
 
 def near(row: int) -> Tensor:
-    """An output that differs from the right one by rounding."""
+    """Return an output that differs from the right one by rounding."""
     return Tensor(3000 + row, sketch=NEAR)
 
 
 def record(*pairs: tuple[Tensor, int], step: int = 1, rows: int = 64, **more: int) -> CheckedRecord:
-    """A call with some outputs and their input rows."""
+    """Return the record of a call with some output rows and their input rows."""
     tensors = [tensor for output, row in pairs for tensor in (output, Tensor(row))]
     output, *inputs = tensors
     return CheckedRecord(output, tuple(inputs), step=step, position=rows, flags=ROWS, **more)  # type: ignore[arg-type]
@@ -287,19 +287,19 @@ def test_rows_of_one_step_name_no_outlier(monkeypatch: pytest.MonkeyPatch) -> No
     with differing(32, 1) as fleet:
         assert [pair.differs for pair in fleet.pairs().values()] == [(False, True), (False, True), (False, False)]
         (finding,) = fleet.look().findings.values()
-        assert not finding.outliers, "its peers had other steps, so perhaps one call went wrong"
+        assert not finding.outliers, "the differences may come from one wrong call"
 
 
 def test_a_row_that_is_repeated_in_another_step_counts_as_two_steps() -> None:
     with differing(3, 1) as fleet:
         for step, differs in ((0, False), (0, False), (5, True), (5, True)):
             fleet.each(0, record((far(0), 0), step=step))
-            assert fleet.pairs()[0, 1].differs[0] == differs, "a module that is called twice has one step"
+            assert fleet.pairs()[0, 1].differs[0] == differs, "two calls of a module in one step count as one step"
 
 
 @pytest.mark.parametrize(("steps", "differs"), [((1, 1, 1), False), ((1, 2), True), ((1, 2, 2), True)])
 def test_rows_of_one_call_in_two_steps_are_enough(steps: tuple[int, ...], *, differs: bool) -> None:
-    """Only the newest fingerprint of each output is current: its earlier steps are remembered."""
+    """Only the newest fingerprint of each output is current, but its earlier steps are remembered."""
     fleet = Fleet(2)
     for step in steps:
         fleet.each(0, record(*((far(row), row) for row in range(3)), step=step))
@@ -386,7 +386,7 @@ def test_two_workers_disagree_only_when_a_third_one_cannot_tell_or_after_a_while
     for row in range(40):
         fleet.each(0, record((far(row), row), step=row))
         fleet.each(1, record((right(row), row), step=row))
-    fleet.healthy((1, 2), range(100, 100 + others))  # the third worker has no row of the first one yet
+    fleet.healthy((1, 2), range(100, 100 + others))  # the third worker shares no row with the first worker yet
     assert [bool(each.outliers) for each in fleet.look().findings.values()] == [False] * reported
     assert bool(fleet.watch._rows_since) == (not reported)
     fleet.healthy((2,), range(1))
@@ -409,11 +409,11 @@ def test_an_outlier_is_far_from_two_workers_that_agree() -> None:
     assert not judge_pairs([apart, never, pair(1, 2)]).group.outliers
     assert not judge_pairs([apart, once, pair(1, 2, 1)]).group.outliers
     assert not judge_pairs([apart._replace(differs=(False, True)), once, pair(1, 2)]).group.outliers
-    assert not judge_pairs([apart, pair(0, 2, 0, 1), pair(1, 2)]).group.outliers, "only the other one was far"
+    assert not judge_pairs([apart, pair(0, 2, 0, 1), pair(1, 2)]).group.outliers, "only the other worker was far"
 
 
 def test_a_healthy_worker_that_only_the_outlier_differs_from_is_not_named() -> None:
-    """The second worker shares rows with the wrong one alone, and once differs from the third one by rounding."""
+    """The second worker shares rows only with the wrong worker, and differs once from the third worker by rounding."""
     apart, rounded = pair(0, 1, 9, 9, differs=BOTH), pair(1, 2)._replace(apart=(1, 0))
     assert not judge_pairs([apart, rounded]).group.outliers
     assert not judge_pairs([apart, rounded, pair(0, 2)]).group.outliers
@@ -421,7 +421,9 @@ def test_a_healthy_worker_that_only_the_outlier_differs_from_is_not_named() -> N
 
 @pytest.mark.parametrize(("bad", "named"), [(2, {0, 1}), (5, {0, 1, 2, 3, 4}), (6, set()), (7, set())])
 def test_several_equally_wrong_workers_are_named_if_most_are_right(bad: int, named: set[int]) -> None:
-    """From 7 of 12 on, no rule can tell which are right: most agree on the wrong numbers."""
+    """If 7 of 12 workers are wrong in the same way, no rule can tell which are right, because most workers agree on the
+    wrong numbers.
+    """
     pairs = [
         pair(one, other, 9, 9, differs=BOTH) if one < bad <= other else pair(one, other)
         for other in range(12)
@@ -521,7 +523,7 @@ def test_too_few_rows_that_differ_are_within_tolerance() -> None:
         assert (found.verdict, found.counts[Class.WITHIN], found.diverged) == ("within", 2, 0)
 
 
-# ---- the choice of the pair, of the site and of the time
+# ---- the choice of the workers, of the site and of the time
 
 
 def test_of_two_workers_one_that_contradicts_itself_is_still_compared() -> None:
@@ -537,7 +539,7 @@ def test_a_worker_that_differs_only_from_one_outside_of_the_majority_is_no_outli
 def test_a_third_worker_with_equal_rows_may_soon_tell_which_of_two_is_wrong() -> None:
     differing = pair(0, 1, 9, 9, differs=BOTH)
     assert judge_pairs([differing, pair(1, 2)]).waits
-    assert not judge_pairs([differing, pair(2, 3)]).waits, "these two are not involved"
+    assert not judge_pairs([differing, pair(2, 3)]).waits, "these two workers do not differ"
     assert not judge_pairs([differing, pair(0, 2, 9, 9, differs=BOTH), pair(1, 2)]).waits, "the outlier is known"
 
 

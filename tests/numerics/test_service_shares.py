@@ -1,4 +1,6 @@
-"""Each service has its share of the fingerprint memory; no other evicts what fits there."""
+"""Each service has its share of the memory for fingerprints; no other service evicts fingerprints that fit into this
+share.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ from brickd.shm import _reader
 from brickd.shm.sites import WorkerNames
 
 IN = Tensor(7)
-# A fingerprint with one input has six slots; a slot with its index takes about 118 bytes.
+# A fingerprint with one input has six slots. A slot takes about 118 bytes, including its part of the index.
 SLOTS, SLOT_BYTES = 6, 118
-ROOM_MIN = 1024  # slots
+ROOM_MIN = 1024  # the smallest window, in slots
 
 
 RECORD_BYTES = 64 * SLOTS
@@ -29,7 +31,7 @@ RECORD_BYTES = 64 * SLOTS
 
 @functools.cache
 def records(count: int = 3_000) -> bytes:
-    """Fingerprints with different inputs."""
+    """Return records of fingerprints with different inputs."""
     return b"".join(CheckedRecord(Tensor(n), (Tensor(n),), ticks=n).slots() for n in range(count))
 
 
@@ -38,7 +40,7 @@ def send(window: _reader.Fingerprints, worker: int, count: int, service: int) ->
 
 
 def room(bytes_max: int) -> int:
-    """The slots of a window of this size, a power of two."""
+    """Return the number of slots of a window of this size, which is a power of two."""
     slots = ROOM_MIN
     while 2 * slots <= bytes_max // SLOT_BYTES:
         slots *= 2
@@ -106,10 +108,10 @@ def test_fingerprints_left_in_a_smaller_window_are_compared_as_before() -> None:
     send(window, 9, 1, 1)
     _, first, end = window.extent(0, False)
     assert 0 < first < 600
-    # One worker has lost its first fingerprints, the other one none.
+    # One worker has lost its first fingerprints, and the other worker has lost none.
     assert [number for number in range(600, 600 + first) if len(window.group(number)) != 1] == []
     assert [number for number in range(600 + first, end) if len(window.group(number)) != 2] == []
-    # Each of them is found by its inputs and its output.
+    # Each fingerprint that is left can be found by its inputs and its output.
     other = CheckedRecord(Tensor(77_777, sketch=(0.5, *(0.0,) * 15)), (Tensor(599),))
     assert add(window, 2, [other], 0)[1] == [end]
     assert sorted(worker for worker, *_ in window.group(end)) == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""The state of a site by its counts: each bound, and the order of the states."""
+"""The state of a site follows from its counts; tests each limit, and the order of the states."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ HERE = ServiceSite("api", "mlp", 3)
     [
         (100, 0, True),
         (99, 0, False),
-        (105, 5, True),  # 100 equal, exactly twenty times five
+        (105, 5, True),  # 100 equal comparisons, exactly twenty times the 5 unlike ones
         (104, 5, False),
-        (125, 6, False),  # 119 equal, less than twenty times six
+        (125, 6, False),  # 119 equal comparisons, less than twenty times the 6 unlike ones
         (126, 6, True),
         (0, 0, False),
     ],
@@ -112,6 +112,6 @@ def test_the_lowest_sampling_rate_is_shown_with_its_number_of_workers() -> None:
     assert thinned([worker(asked=7), worker(header=7), worker(asked=9, header=1)]) == (7, False, 2, 3)
     assert thinned([worker(own=6), worker(asked=7)]) == (6, True, 1, 2)
     assert thinned([worker(own=6), worker(asked=6)]) == (6, False, 1, 2)
-    # The daemon's setting overrides the worker's own; a rate above the whole is the whole.
+    # The daemon's setting overrides the worker's own setting. A rate above 1 counts as 1.
     assert thinned([worker(own=every + 1), worker(asked=7, own=6)]) == (7, False, 1, 2)
     assert thinned([worker(own=every + 1)]) == (every, False, 1, 1)

@@ -1,4 +1,4 @@
-"""If nothing proves that workers agree, every screen reports it, with or without a daemon."""
+"""If nothing proves that workers agree, every screen shows this, with or without a daemon."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from brickd.model.survey_snapshot import Snapshot
 from brickd.query.orders import Setting
 from brickd.state.runtime_dir import Home
 
-# Each computes something else: no fingerprint has a counterpart. Weights are the same in all.
+# Each worker computes something else, so no fingerprint has a counterpart. All workers have the same weights.
 ALONE = """
 from array import array
 import numpy as np
@@ -65,7 +65,7 @@ def test_a_daemon_reports_unproven_outputs_after_its_threshold(worker: Start, pr
         begun_ns = time.monotonic_ns()
 
         def reported(after_seconds: float) -> bool:
-            """Whether the event is there after the snapshot at this time, which the daemon's sampler would take."""
+            """Take a snapshot at this time, as the daemon's sampler would; return whether the event is logged then."""
             now_ns = begun_ns + int(after_seconds * SECOND)
             for taker in daemon._sampler._takers:
                 taker.take(Snapshot.of(daemon.survey(), now_ns, time.time_ns()))

@@ -1,4 +1,4 @@
-"""Differences between running workers: reported once, with outlier and evidence."""
+"""Differences between running workers are reported once, with the outlier and the evidence."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TABLES = WorkerNames(
 
 
 class Service:
-    """Workers of a service that send given records, and their watch."""
+    """Workers of a service that send given records, and the `Watch` that compares them."""
 
     def __init__(self, workers: int = 0, before: Compared | None = None, bytes_max: int = 1 << 20) -> None:
         self.numerics, self.logged = Numerics(bytes_max), list[tuple[str, str, Mapping[str, Any]]]()
@@ -194,7 +194,7 @@ def test_a_case_is_counted_once_however_many_workers_confirm_it() -> None:
         service.send(GOOD, BAD, *(GOOD,) * 6, given=given_)
         service.look()
     service.workers.append(service.worker("late"))
-    service.send(*(GOOD,) * 9, given=4)  # the last worker to send made the same look see an old case
+    service.send(*(GOOD,) * 9, given=4)  # the last worker to send showed an old case in the same comparison
     found = service.look().findings[HERE]
     assert found.outliers == {"u1": 5}
 
@@ -216,7 +216,7 @@ def test_the_evidence_of_a_look_prefers_a_case_with_a_majority() -> None:
     service.send(GOOD, WORSE, given=8)
     assert service.look().findings[HERE].newest.other.slots == CheckedRecord(BAD, (Tensor(7),)).slots()
     service.workers.append(service.worker("u2"))
-    service.send(GOOD, BAD, given=9)  # two workers send
+    service.send(GOOD, BAD, given=9)  # only two workers send
     service.send(GOOD, WORSE, GOOD, given=10)
     service.send(GOOD, BAD, GOOD, given=11)
     assert service.look().findings[HERE].newest.other.slots == CheckedRecord(WORSE, (Tensor(10),)).slots()
@@ -251,7 +251,7 @@ def test_a_million_fingerprints_of_healthy_workers_raise_no_alarm() -> None:
         rows = np.tile(record, (500, 1))
         numbers = np.arange(batch * 500, batch * 500 + 500, dtype=np.uint64)
         rows[:, 8:12] = (numbers % (KERNELS - 1) + 1).astype(np.uint32).view(np.uint8).reshape(-1, 4)
-        for at in (128, 256):  # the checksums of the output and of the input
+        for at in (128, 256):  # the byte offsets of the checksums of the output and of the input
             rows[:, at : at + 8] = numbers.view(np.uint8).reshape(-1, 8)
         for each in service.workers:
             each.receive(rows.tobytes())
@@ -467,7 +467,7 @@ def test_many_differences_of_one_worker_do_not_hide_another_worker() -> None:
     kept = [each for each in found.findings.values() if each.newest.whole]
     assert len(kept) == EVIDENCE_MAX
     assert of_u2[0].first.whole
-    assert found.findings[HERE].first.whole, "the first finding is the last to leave"
+    assert found.findings[HERE].first.whole, "the first finding is dropped last"
 
 
 def test_a_dropped_finding_is_counted_at_its_service() -> None:
@@ -610,7 +610,7 @@ def test_a_forgotten_worker_has_no_vote() -> None:
     service = Service(3)
     service.send(GOOD, BAD, GOOD)
     service.look()
-    service.send(GOOD, BAD, GOOD, given=8)  # no look has judged this when the workers are forgotten
+    service.send(GOOD, BAD, GOOD, given=8)  # nothing has judged this case yet when the workers are forgotten
     service.watch.forget({"u0", "u1", "u2"}, lambda _: False)
     service.workers = [service.worker(f"v{n}") for n in range(3)]
     for given_ in (7, 8):
@@ -763,7 +763,7 @@ def test_the_majority_is_right(reported: dict[int, Sequence[int]], outliers: set
 
 
 def test_a_self_contradicting_workers_most_frequent_output_is_shown_with_another() -> None:
-    """The shown outputs need not be the last or the first."""
+    """The outputs that are shown need not be the first or the last ones."""
     assert judge_group([(0, 1, 1, 9), (0, 2, 3, 4), (0, 3, 2, 7)]).contradiction == (4, 7)
     assert judge_group([(1, 1, 5, 9), (1, 2, 3, 4), (0, 2, 1, 2), (0, 1, 2, 1)]).contradiction == (1, 2)
 
@@ -815,7 +815,8 @@ def test_any_outputs_of_two_workers_are_judged_stored_and_shown(one: bytes, othe
     )
     for worker, reported in zip(service.workers, (one[64:], other), strict=True):
         output = bytearray(reported[64:192])
-        for _, at, _, code in (shape, dtype):  # with another shape or dtype, they would not be comparable
+        # keep the shape and the dtype: otherwise, the records would not be comparable
+        for _, at, _, code in (shape, dtype):
             output[at : at + struct.calcsize(code)] = bytes(struct.calcsize(code) - 1) + b"\1"
         worker.receive(head + reported[:64] + bytes(output) + one[-128:])
     found = service.look()

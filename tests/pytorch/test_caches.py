@@ -1,6 +1,6 @@
-"""Steps of a model with a cache: which of them have the same number.
+"""Steps of a model with a cache: which steps have the same number.
 
-The model and its caches are stand-ins with what brickd reads of torch and transformers.
+The model and its caches are imitations that have the attributes which brickd reads from torch and transformers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from faults import Start
 from fingerprints import splitmix64
 from numpy import array, uint64
 
-# A tensor can be read as bytes. A cache reports whether its layers hold anything, as in transformers.
+# A tensor can be read as bytes. As in transformers, a cache shows whether its layers contain anything.
 MODEL = """
 import copy, gc, sys, types, weakref
 class Tensor(bytearray):
@@ -37,7 +37,7 @@ def generate(prompt, *tokens, cache=None):
 
 
 def numbers(worker: Start, prefix: str, source: str, **environment: str) -> list[int]:
-    """The step of each forward, in order."""
+    """Return the number of the step of each forward, in order."""
     reported = {"BRICKD_FINGERPRINTS": "all", "BRICKD_SHM_PREFIX": prefix} | environment
     return [each["step"] for each in recorded(worker, prefix, MODEL + source, **reported).events]
 
@@ -59,7 +59,7 @@ def test_equal_steps_have_equal_numbers_in_every_process(worker: Start, prefix: 
 def test_the_number_of_a_step_without_a_cache_depends_only_on_its_tensors(worker: Start, prefix: str) -> None:
     source = MODEL + "forward(Tensor(b'one')); generate(b'one')"
     events = recorded(worker, prefix, source, BRICKD_FINGERPRINTS="all").events
-    (given,) = {each["tensors"][0]["checksum"] for each in events}  # the stand-in returns its input
+    (given,) = {each["tensors"][0]["checksum"] for each in events}  # the model returns its input
     assert [each["step"] for each in events] == [int(splitmix64(array([given], uint64))[0])] * 2
 
 

@@ -1,4 +1,6 @@
-"""The reference engine computes what its model computes, and its rows and faults are what its truth says."""
+"""The reference engine of `scripts/bench evidence` computes the same as its model, and its records of rows and faults
+are true.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def settings(kind: str = "llama_fp32") -> Settings:
 
 
 class Seen:
-    """All generations of an engine."""
+    """All texts that an engine generates."""
 
     def __init__(self) -> None:
         self.generations: dict[int, Generation] = {}
@@ -85,7 +87,7 @@ def test_the_same_seed_and_replica_serve_the_same_bits_and_others_differ() -> No
 
 
 def table(of: Settings, replica: int, fault: str = "", seed: int = 0) -> tuple[Any, Any]:
-    """The rows of some steps, and the truth about a fault that is in the replica during them."""
+    """Return the rows of some steps, and the true effect of a fault that is in the replica during these steps."""
     model = built(of.kind, of.seed)
     rows = Rows(model)
     engine = Engine(model, of, replica, rows.looked)
@@ -137,7 +139,9 @@ def test_a_fault_changes_rows_with_equal_inputs_only_at_its_site(kind: str, faul
 
 
 def outside(table: Any, others: Sequence[Any]) -> set[int]:
-    """The sites with an output that no other table has, although it has the same input in a call of as many rows."""
+    """Return the sites with an output that no other table has, although another table has the same input in a call with
+    as many rows.
+    """
     known: dict[tuple[int, ...], set[int]] = {}
     for each in np.concatenate(others):
         known.setdefault((each["site"], each["called"], each["input"]), set()).add(each["output"])
@@ -161,7 +165,7 @@ def test_rows_that_reach_an_expert_are_noted_until_it_is_enough() -> None:
     hook.remove()
     noted = rows.computed()
     neither = [tokens for each in routed for tokens in each.tolist() if not {0, 1} & set(tokens)]
-    assert 0 < len(noted) - noted["reached"].sum() <= len(neither)  # some of these are padding
+    assert 0 < len(noted) - noted["reached"].sum() <= len(neither)  # some of these rows are padding
     stop()
     for _ in range(5):
         engine.step()

@@ -1,4 +1,4 @@
-"""The first model that a process calls is found, by any kind of call; no hook acts before that."""
+"""The first model that a process calls is found, with any kind of call. Before that, hooks do nothing."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ def counted(worker: Start, prefix: str, source: str) -> dict[tuple[str, ...], in
 
 
 def test_a_model_is_found_by_its_first_call(worker: Start, prefix: str) -> None:
-    # An operator alone is not a model. Of the first call only the parts are timed, without a step.
+    # A single operator is not a model. In the first call, only the parts are timed, without a step.
     found = counted(worker, prefix, "nn.Linear(2, 2)(torch.ones(2))\nfor _ in range(3): model(x)")
     assert found == ALL | {path[1:]: 1 for path in ALL if len(path) > 1}
 
 
 def test_a_model_called_only_by_forward_is_found(worker: Start, prefix: str) -> None:
-    # Torch's own call of the whole is bypassed: its parts are timed, without a step; the first layer runs already.
+    # The program bypasses torch's call of the whole model. So the parts are timed without a step. When the model is
+    # found, the first layer is already running.
     found = counted(worker, prefix, "for _ in range(3): assert torch.equal(model.forward(x), plain)")
     first = "layers.*[0]", "layers.*.mlp[0]"
     assert found == {path[1:]: 3 for path in ALL if len(path) > 1} | {first[:1]: 2, first: 2, first[1:]: 1}
@@ -128,7 +129,7 @@ def test_the_rank_of_a_process_is_its_index(
 def test_the_rank_does_not_rename_a_worker_that_the_host_has_named(worker: Start, prefix: str) -> None:
     found = recorded(worker, prefix, MODEL + HOOKED + "brick.init(worker=7); model(x)", RANK="3", LOCAL_RANK="1")
     assert found.reading.header["index"] == 7
-    assert sum(lane["amounts"] for _, lane, _ in found.reading.lanes) == 0, "no argument was wrong"
+    assert sum(lane["amounts"] for _, lane, _ in found.reading.lanes) == 0, "no wrong argument was counted"
 
 
 STOPPED = """
@@ -150,7 +151,7 @@ def test_a_process_that_ends_itself_by_a_signal_has_ended_normally(worker: Start
     assert len(readings(prefix)) == 1
     process.go()
     assert process.end() == -signal.SIGTERM
-    assert readings(prefix) == [], "the segment is removed, as for any worker that ends without a reader"
+    assert readings(prefix) == [], "the segment is removed, as of every worker that ends without a daemon"
 
 
 def test_handled_signals_and_fault_signals_are_no_normal_end(worker: Start, prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""Each fault of `scripts/bench verdicts` changes answers or times and can be removed."""
+"""Each fault of `scripts/bench verdicts` changes answers or times, and can be removed."""
 
 from __future__ import annotations
 

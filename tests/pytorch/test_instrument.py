@@ -1,6 +1,6 @@
-"""An instrumented torch model behaves as before; all recording is from outside.
+"""An instrumented torch model behaves as before, and records without a change to its code.
 
-Torch's own behaviour needs torch: without it these tests are skipped.
+These tests are skipped if torch is not installed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def left(worker: Start, prefix: str, source: str, **environment: str) -> Left:
 
 
 def kernels(of: Left) -> dict[tuple[str, int], int]:
-    """The number of whole fingerprints at each site."""
+    """Return the number of fingerprints of whole tensors at each site."""
     return dict(Counter(place(of, each) for each in of.events if each["kind"] == "checked" and not is_of_rows(each)))
 
 
@@ -159,7 +159,7 @@ reported.append(torch.equal(model(x), plain))
 
 
 def test_a_replica_computes_with_its_own_weights(worker: Start, prefix: str) -> None:
-    # As torch's DataParallel makes them from a model that was called before; that needs several devices.
+    # Copies the model as torch's DataParallel does after a first call; DataParallel itself needs several devices.
     got = left(
         worker,
         prefix,
@@ -179,7 +179,7 @@ reported = [torch.equal(replica(model)(x), wanted), not torch.equal(wanted, plai
 
 
 def test_a_host_can_read_keep_and_replace_its_forward(worker: Start, prefix: str) -> None:
-    """The replaced method is timed."""
+    """The method that replaces `forward` is timed."""
     got = left(
         worker,
         prefix,
@@ -355,7 +355,7 @@ def test_the_numeric_context_is_recorded_at_the_time_of_the_call(worker: Start, 
     first = next(each for each in got.events if each["kind"] == "checked" and not is_of_rows(each))
     assert first["output"]["shape"][: first["output"]["dims"]] == (2, 16)
     row = summaries(got.reading)[("forward",)]
-    assert (row["count"], row["elements"], row["bytes"]) == (2, 4, 0)  # rows of both calls
+    assert (row["count"], row["elements"], row["bytes"]) == (2, 4, 0)  # the rows of both calls count
 
 
 def test_instrumenting_keeps_signatures(worker: Start, prefix: str) -> None:

@@ -1,6 +1,6 @@
-"""Unusual models: they compute and raise as without brickd, with few messages.
+"""Unusual models compute and raise as without brickd, and cause few messages.
 
-All run in one process, for importing torch takes longer than all of them; each has a part of its own name.
+All run in one process, because importing torch takes longer than all of them. Each model has a part with its own name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from test_instrument import MODEL
 
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
 
-# `make` makes two equal models, `use` calls one. The instrumented one must give the result of the other; its output is
-# behind its name.
+# `make` makes two equal models, and `use` calls one. The instrumented model must give the same result as the other. The
+# output of a model follows its name.
 CASES = """
 import collections, gc, threading, weakref
 torch.use_deterministic_algorithms(True)
@@ -131,18 +131,18 @@ same("unlooked", lambda: Of("unlooked", lambda part, x, more: 1 / 0), lambda m: 
 same("no_modules", lambda: object(), lambda m: 1)
 """
 
-# The number of spans of each part: one for each call, also of those that raise. The last is not a model.
+# The number of spans of each part: one for each call, also for calls that raise. The last object is not a model.
 CALLS = {"none": 2, "shapes": 4, "raises": 4, "shared": 2, "threads": 80, "inferring": 2, "mapped": 2, "no_modules": 0}
-CALLS |= {"many": 9, "checkpointed": 2}  # forward, and again during the backward
+CALLS |= {"many": 9, "checkpointed": 2}  # a checkpointed part runs in the forward pass, and again in the backward pass
 UNREADABLE = {"meta", "sparse", "quantized"}
-# These calls cannot be compared: they return no tensor, or raise.
+# These calls cannot be compared, because they return no tensor or raise.
 BARE = {"none", "raises", "stops", "wrong_call", "mapped", "yields", "unlooked", "no_modules"}
-# A message says why nothing is recorded of these calls.
+# For these calls, a message says why nothing is recorded.
 SAID = UNREADABLE | {"unlooked", "no_modules"}
 
 
 def error_of(text: str) -> dict[str, list[str]]:
-    """The output behind each name."""
+    """Return the output that follows each name."""
     found = {}
     for piece in text.split("== ")[1:]:
         name, *lines = piece.splitlines()
@@ -198,7 +198,7 @@ def test_torch_transforms_an_instrumented_model_as_before(worker: Start, prefix:
         "model.forward.__func__ is Model.forward and model.forward.__name__ == 'forward'",
         "torch.equal(model.forward(x), plain)",
     ]
-    # inspect finds no text of a class in a program without a file.
+    # In a program without a file, `inspect` finds no source of a class.
     source = f"""
     import tempfile, importlib.util
     file = tempfile.NamedTemporaryFile("w", suffix=".py"); file.write({MODEL!r}); file.flush()

@@ -104,7 +104,7 @@ def test_the_packed_weights_of_a_quantized_part_are_read(worker: Start, prefix: 
         """,
     )
     last = {(each.name, each.layer): each.checksum for each in records}
-    assert results[:2] == [43, True], "a weight and its scale, but no bias"
+    assert results[:2] == [43, True], "the part has a weight and its scale, but no bias"
     assert [last["*.weight", n] for n in (0, 1)] == results[2:]
     assert {("*.weight.a", 2), ("*.weight.b", 2)} <= last.keys()
 

@@ -1,4 +1,4 @@
-"""Weights that are not plain tensors (quantized, packed): fingerprints, or a count."""
+"""Weights that are not plain tensors (quantized, packed) have fingerprints, or are counted as unreadable."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_an_unreadable_quantized_weight_is_named_and_shown_in_the_status(worker:
         for number in range(3):
             started(worker, f"WRONG = {number == 1}\n{QUANTIZED}{FLEET}", BRICKD_SERVICE="api",
                     BRICKD_WORKER=str(number), BRICKD_KEY_FILE=key)  # fmt: skip
-        # With two workers only, the two disagree.
+        # With only two workers, brickd reports that they disagree.
         weights = daemon.once("/weights", lambda of: any(each["state"] == "differs" for each in of["workers"]))
         assert {each["tensor"] for each in weights["differing"]} <= {"*.weight", "*.weight_scale"}
         screen = brickd("status").stdout

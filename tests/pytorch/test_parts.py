@@ -1,6 +1,6 @@
-"""The parts of a model that are timed, and the tensors found in their arguments.
+"""The parts of a model that are timed, and the tensors that are found in their arguments.
 
-Without torch: only these methods of its modules are needed.
+The tests need no torch, because the code uses only a few methods of torch's modules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 
 class Module:
-    """The methods of a torch module that are needed here."""
+    """Has the methods of a torch module that the code uses."""
 
     def __init__(self, **children: Any) -> None:
         self.own = children
@@ -189,7 +189,7 @@ def test_a_model_on_several_devices_is_recorded_as_a_whole() -> None:
 
 
 class Tensor:
-    """A stand-in for a tensor."""
+    """Imitates a tensor."""
 
 
 class DynamicCache:
@@ -221,7 +221,7 @@ def test_tensors_are_found_in_nested_arguments() -> None:
     found = call_tensors.given(Tensor, (a, [b, (c,)]), {"mask": None, "more": {"x": d}, "out": Output(e), "eps": 1e-5})
     assert found.tensors == [a, b, c, d, e]
     assert found.plain == {"mask": "None", "eps": "1e-05"}
-    assert (found.cached(), found.more) == (False, False)  # the call has a parameter for a cache, but no cache
+    assert (found.cached(), found.more) == (False, False)  # the call has a parameter for a cache, but gets no cache
 
 
 @pytest.mark.parametrize(
@@ -247,10 +247,10 @@ def test_a_call_that_fills_an_empty_cache_is_stateless() -> None:
     for before, layer, after, cached in (
         ((), None, (3, 3), False),
         ((0, 0), None, (3, 3), False),
-        ((3,), 1, (3, 3), False),  # the earlier layers have filled theirs
+        ((3,), 1, (3, 3), False),  # the earlier layers have filled their caches
         ((3, 3), 1, (3, 3), True),
         ((0, 3), None, (3, 3), True),
-        ((3,), 1, (3,), True),  # the part filled no cache of its own: it may have read another part's
+        ((3,), 1, (3,), True),  # the part filled no cache of its own, so it may have read the cache of another part
     ):
         cache = DynamicCache(*before)
         found = call_tensors.given(Tensor, (), {"past_key_values": cache}, layer)

@@ -1,6 +1,6 @@
 """Workers that never get the same batch are compared by the rows that they share.
 
-Each call of a worker has rows that all workers get, between rows of its own.
+Each call of a worker has rows that all workers get, and between these, rows that only this worker gets.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ while True:
 
 
 def started(worker: Start, *bad: bool, dtype: str = "float32", shares: bool = True) -> list[Worker]:
-    """Workers that have made no step."""
+    """Start workers that have made no step."""
     workers = []
     for number, each in enumerate(bad):
         program = FLEET.replace("DTYPE", dtype)
@@ -66,14 +66,14 @@ def started(worker: Start, *bad: bool, dtype: str = "float32", shares: bool = Tr
 
 
 def fleet(worker: Start, *bad: bool, dtype: str = "float32", shares: bool = True) -> list[Worker]:
-    """Workers that have made some steps."""
+    """Start workers, and let them make some steps."""
     workers = started(worker, *bad, dtype=dtype, shares=shares)
     steps(workers)
     return workers
 
 
 def steps(workers: Sequence[Worker]) -> None:
-    """Let all make some steps at the same time; in each period of 5 seconds they record other rows."""
+    """Let all workers make some steps at the same time; in each epoch of 5 seconds, they record other rows."""
     for process in workers:
         process.go()
     for process in workers:
@@ -89,7 +89,7 @@ SITES = {("layers.*.mlp", 1), ("layers.*.mlp.down_proj", 1)}
 
 
 def found(daemon: Running, workers: Sequence[Worker]) -> list[dict[str, Any]]:
-    """Let the workers go on until both sites are found."""
+    """Let the workers continue until brickd has found the difference at both sites."""
 
     def findings() -> list[dict[str, Any]]:
         steps(workers)
@@ -99,7 +99,7 @@ def found(daemon: Running, workers: Sequence[Worker]) -> list[dict[str, Any]]:
     return until(findings)
 
 
-# In bfloat16, rounding could explain each row alone: it takes more rows.
+# In bfloat16, rounding could explain each single row, so brickd needs more rows.
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_scaled_channel_is_found_in_the_worker_and_at_the_site_that_has_it(worker: Start, dtype: str) -> None:
     with running() as daemon:

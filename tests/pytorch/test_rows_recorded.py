@@ -1,6 +1,6 @@
-"""Rows of a torch model's row-wise parts are recorded; the model computes as before.
+"""Rows of the row-wise parts of a torch model are recorded, and the model computes as before.
 
-Torch's own behaviour needs torch: without it these tests are skipped.
+These tests are skipped if torch is not installed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def left(worker: Start, prefix: str, source: str, **environment: str) -> Left:
 
 
 def rows(of: Left) -> dict[Place, list[dict[str, Any]]]:
-    """The records of rows at each site."""
+    """Return the records of rows at each site."""
     found: dict[Place, list[dict[str, Any]]] = {}
     for each in of.events:
         if each["kind"] == "checked" and is_of_rows(each):
@@ -114,7 +114,7 @@ def test_rows_have_the_backend_of_the_call(worker: Start, prefix: str) -> None:
     ]
 
 
-# ---- which calls
+# ---- the calls that record rows
 
 CALLS = """
 class Layer(nn.Module):
@@ -235,7 +235,7 @@ def test_rows_never_cost_another_record(worker: Start, prefix: str) -> None:
     assert lost(got.reading) == 0, "without room, instrumented parts do not attempt to record"
 
 
-# ---- which parts
+# ---- the parts that record rows
 
 PARTS = """
 from brick_agent._torch.module_selection import parts

@@ -1,6 +1,7 @@
 """Real servers under `brickd run`: all their work is recorded, and nothing is lost.
 
-The uvicorn server has four workers: one with a perturbed weight, one with another kind of attention, two correct ones.
+The uvicorn server has four workers: one with a changed weight, one with another kind of attention, and two correct
+ones.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def isolated() -> Iterator[str]:
 
 @pytest.fixture
 def prefix() -> Iterator[str]:
-    """For a test that starts its own daemon next to the one of this module."""
+    """Return a prefix for a test that starts its own daemon, next to the daemon of this module."""
     with apart() as name:
         yield name
 
@@ -65,7 +66,7 @@ def server(daemon: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def kinds(server: Server) -> dict[str, list[str]]:
-    """The names of the workers by their kind, after each has had the same work."""
+    """Return the names of the workers by kind, after each has had the same work."""
     for seed in (1, 2):
         found = server.workers(4, seed)
 
@@ -93,7 +94,7 @@ def test_every_worker_of_a_server_is_in_one_service_with_timed_layers(
 
 def test_evidence_by_weights_names_one_perturbed_weight(kinds: dict[str, list[str]]) -> None:
     (bad,) = kinds["bad"]
-    # Before a third worker has reported its weights, it is unknown which of two is wrong.
+    # As long as only two workers have recorded their weights, brickd cannot know which of them is wrong.
     wanted = [("model.layers.*.mlp.up_proj.weight", 2, bad)]
     until(
         lambda: (
@@ -129,7 +130,7 @@ def test_another_kind_of_attention_is_not_comparable(kinds: dict[str, list[str]]
 
 
 def restarted(server: Server, victim: str, prefix: str) -> None:
-    """Kill one: another gets its name, no counts are lost, and none of its files is left."""
+    """Kill a worker; check that its successor gets the name, that no counts are lost, and that no file is left."""
     before = spans()
     live = [each for each in document("workers")["workers"] if each["state"] == "live"]
     (dead,) = (each for each in live if each["name"] == victim)
@@ -191,7 +192,7 @@ def bricks_of(worker: str) -> set[str]:
 
 
 def seen_alike(number: int, service: str = "api") -> list[str]:
-    """The names of `number` live workers, once their layers are timed and their weights equal."""
+    """Return the names of `number` live workers when their layers are timed and their weights are equal."""
 
     def so() -> list[str]:
         live = [each["name"] for each in asked("workers").get("workers", ())
@@ -216,13 +217,13 @@ def test_gunicorn_workers_are_recorded(prefix: str, tmp_path: Path, how: str) ->
                         *options)  # fmt: skip
         try:
             until(server.up)
-            # The first request finds the model, the next ones are recorded.
+            # brickd finds the model in the first request, and records it in the next ones.
             for _ in range(3):
                 pids = set(server.workers(2))
             names = seen_alike(2)
             live = {each["pid"]: each["name"] for each in document("workers")["workers"] if each["name"] in names}
             assert pids <= set(live)
-            assert len(live) == 2 + ("warm" in how)  # the process that preloads and calls the model is one, too
+            assert len(live) == 2 + ("warm" in how)  # the process that preloads and calls the model is also a worker
             restarted(server, live[min(pids)], prefix)
             server.process.terminate()
             assert server.process.wait(PATIENCE_SECONDS) == 0

@@ -1,4 +1,4 @@
-"""Whatever happens to the daemon, no request to a server fails, and no counter decreases."""
+"""If the daemon is killed, stopped or absent, no request to a server fails, and no counter decreases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def isolated() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def server(isolated: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The server begins without a daemon."""
+    """Start the server without a daemon."""
     folder = tmp_path_factory.mktemp("uvicorn")
     (folder / "app.py").write_text(APP)
     one = Server(folder, sys.executable, "-m", "uvicorn", "app:app", "--workers", str(WORKERS), "--host",
@@ -48,7 +48,7 @@ class Counted:
         self._server, self._before = server, spans()
 
     def more(self, source: str) -> None:
-        """Assert that each server has answered since, and that brickd, queried this way, shows it."""
+        """Assert that each worker of the server has answered since the last call, and that brickd shows it."""
         self._server.workers(WORKERS)
         now = spans()
         assert document("status")["source"] == source
@@ -96,7 +96,7 @@ def test_requests_and_totals_are_complete_while_a_daemon_is_stopped(counted: Cou
     with running() as daemon:
         counted.more("daemon")
         with daemon.stopped():
-            load.more(50)  # more than the event rings have room for
+            load.more(50)  # more requests than the event rings have room for
         counted.more("daemon")
 
 

@@ -1,7 +1,7 @@
 """A healthy fleet under live traffic: `diff` raises no alarm, and shows what it compared.
 
-Three uvicorn workers have one model and one system prompt. Every request is unique, in batches of 1 to 4. So decode
-steps of two workers often share their last token, but never their caches.
+Three uvicorn workers have the same model and the same system prompt. Every request is unique, and batches have 1 to 4
+requests. So decode steps of two workers often have the same last token, but never the same cache.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def server(isolated: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("uvicorn")
     (folder / "app.py").write_text(APP)
     with pytest.MonkeyPatch.context() as patch, running():
-        patch.setenv("BRICKD_EVENTS", "65536")  # none is lost, however late the daemon reads
+        patch.setenv("BRICKD_EVENTS", "65536")  # so large that no event is lost, even if the daemon reads late
         one = Server(folder, sys.executable, "-m", "uvicorn", "app:app", "--workers", str(WORKERS), "--host",
                      "127.0.0.1", "--port", "PORT", "--log-level", "warning")  # fmt: skip
         try:
@@ -95,7 +95,7 @@ def test_by_run_steps_that_share_only_their_last_token_are_not_paired(server: Se
 
 def test_by_run_steps_of_equal_requests_are_paired_and_equal(server: Server) -> None:
     server.workers(WORKERS, seed=SEED_MAX)
-    steps = 8  # one step for the prompt, and one for each token but the last
+    steps = 8  # one step for the prompt, and one for each token except the last
 
     def attention() -> list[int]:
         sites = asked("diff", "api", "--by", "run").get("sites", ())

@@ -1,7 +1,7 @@
-"""Calls of an attention are compared if their arguments show all that decides the output.
+"""Calls of an attention are compared if their arguments alone determine the output.
 
-Each variant of a module is called in its own process; its records show whether a state decided, too. Then two workers
-with one model show what is compared, and where a fault in one attention is found.
+Each variant of a module is called in its own process; its records show whether the call counted as stateful. Then two
+workers with the same model show which calls are compared, and where a fault in an attention is found.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ with torch.no_grad():
 
 
 def states(worker: Start, prefix: str, source: str) -> dict[str, str]:
-    """For each site, what the host reported: "stateful" or "stateless"; "" if the site's name decides."""
+    """Return for each site what the host gave: "stateful", "stateless", or "" if the name of the site decides."""
     got = recorded(worker, prefix, ATTENTION + textwrap.dedent(source), BRICKD_FINGERPRINTS="all")
     words = {0: "", _reader.CHECKED_STATEFUL: "stateful", _reader.CHECKED_STATELESS: "stateless"}
     found = {}
@@ -205,7 +205,7 @@ def fleet(worker: Start, model: str, broken: tuple[bool, ...] = (False, False)) 
 
 
 def seen() -> dict[str, Any]:
-    """The states of sites by input, when all is compared."""
+    """Return the states of sites in the comparison by input, when everything is compared."""
     with running():
         until(lambda: document("coverage", "api")["services"][0]["input"]["compared"])
         sites = document("coverage", "api")["sites"]
@@ -226,7 +226,7 @@ ATTENTION_BROKEN = "down.*.attentions.0.attn", 1
 
 
 def places(coverage: dict[str, Any]) -> list[tuple[str, int | None]]:
-    """The places of all differences that began there."""
+    """Return the places at which differences began."""
     return [(each["kernel"], each["layer"]) for each in coverage["findings"] if each["blame"] == "culprit"]
 
 
@@ -286,7 +286,7 @@ def test_a_decoder_with_a_cache_is_stateful_and_raises_no_alarm(worker: Start, p
         coverage = daemon.once("/coverage", lambda answer: answer["services"][0]["input"]["compared"])
     assert coverage["findings"] == []
     rows = {site["kernel"]: site for site in coverage["sites"] if site["layer"] == 1}
-    # Three steps for each prompt: the first fills an empty cache, the others read it.
+    # Three steps for each prompt: the first step fills an empty cache, and the others read the cache.
     attention = rows["layers.*.self_attn"]
     assert (attention["fingerprints"], attention["stateful"]) == (48, 32)
     assert rows["layers.*.mlp"]["stateful"] == 0

@@ -1,6 +1,6 @@
-"""torch's own tensors and modules: what is read of them, without any change for the host.
+"""Real tensors and modules of torch: what the agent reads from them, without any change for the host.
 
-The other tests show the same with stand-ins; these need torch.
+Other tests check the same with imitations; these tests need torch.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def test_torch_function_overrides_see_no_fingerprinting(worker: Start, prefix: s
 
 
 def test_tensors_without_numbers_are_counted_silently(worker: Start, prefix: str) -> None:
-    """torch runs a model with such tensors to compile it, which is not an error."""
+    """torch runs a model with such tensors while it compiles the model, so they are not an error."""
     got, records, results, reported = left(
         worker,
         prefix,
@@ -188,7 +188,7 @@ def test_tensors_without_numbers_are_counted_silently(worker: Start, prefix: str
 
 
 def test_a_watched_model_can_be_converted_and_loaded_by_swapping_tensors(worker: Start, prefix: str) -> None:
-    """torch swaps quantized and distributed tensors, and on request all."""
+    """torch swaps quantized and distributed tensors, and on request all tensors."""
     _, records, results, reported = left(
         worker,
         prefix,

@@ -1,4 +1,6 @@
-"""Weights on a device are copied to the host at load and on request; a stand-in replaces a GPU where there is none."""
+"""Weights on a device are copied to the host at load and on request. On a machine without a GPU, an imitation replaces
+the GPU.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from watched_weights import Left, left_by
 
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
 
-# Each operation on a stand-in raises, except those by which the agent copies it.
+# Each operation on this imitation of a tensor raises, except the operations with which the agent copies it.
 DEVICE = """
 import torch
 from torch import nn
@@ -66,7 +68,7 @@ def test_tensors_on_a_device_and_in_memory_have_equal_fingerprints(worker: Start
     )
     assert (stderr, got.process["tensors_refused"]) == ("", 0)
     count, *in_memory = reported
-    assert count == len(records) == len(in_memory) == 3, "the tied bias counts once"
+    assert count == len(records) == len(in_memory) == 3, "a bias that two modules share counts once"
     assert {each.checksum for each in records} == set(in_memory)
 
 
@@ -96,9 +98,9 @@ def test_only_a_requested_scan_copies_device_tensors_again(worker: Start, prefix
     weights = [each.checksum for each in records if (each.name, each.layer) == ("*.weight", 0)]
     assert (weights[:3], weights[-1]) == ([first] * 3, changed)
     assert in_memory in {each.checksum for each in records if each.name == "plain"}
-    assert copies in ([3, 5, 5], [0, 0, 0]), "one copy is the test's; a GPU has no count"
+    assert copies in ([3, 5, 5], [0, 0, 0]), "the test itself makes one copy; copies from a real GPU are not counted"
     assert got.process["tensors_refused"] == 0
-    assert plan(got) == (1000, 2), "two of three weights are read at load only"
+    assert plan(got) == (1000, 2), "two of three weights are read only at load"
 
 
 def test_a_tensor_that_moves_to_a_device_is_read_when_requested(worker: Start, prefix: str) -> None:

@@ -1,4 +1,4 @@
-"""A file that is not a recording, given in place of a recording or a worker: the refusal says what it is."""
+"""If a file that is not a recording is given in place of a recording or a worker, the message says what the file is."""
 
 from __future__ import annotations
 

@@ -24,15 +24,15 @@ from brickd.base.paths import runtime
 from brickd.base.units import NO_WORKERS, NONE_RECORDED
 
 READ = (("status", "--over", "start"), ("workers",), ("bricks",), ("tree",))
-# With this clock a tick is a nanosecond, so the figures of an idle worker do not change with time.
+# With this clock, a tick is 1 ns, so the figures of an idle worker do not change with time.
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
-# Values of an idle worker that change with time, or need two readings.
+# Keys of an idle worker whose values change with time, or need two readings.
 TIMED = {"source", "recording", "daemon", "drained", "age_ns", "cpu_percent", "rss_bytes"}
 TIMED |= {"stragglers", "waiting", "judged_age_ns", "alarms", "diverged", "numerics", "evidence"}
 
 
 def still(value: Any) -> Any:
-    """A document without values that depend on the time or on the reader."""
+    """Return a document without values that depend on the time or on the reader."""
     if isinstance(value, dict):
         return {key: still(each) for key, each in value.items() if key not in TIMED}
     return [still(each) for each in value] if isinstance(value, list) else value
@@ -48,7 +48,7 @@ def record(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 @contextmanager
 def recording(*arguments: str, under: Sequence[str] = ()) -> Iterator[Process]:
-    """A `brickd record` that has begun to record."""
+    """Start a `brickd record`, and return it when it has begun to record."""
     with going("record", "--json", *arguments, under=under) as process:
         try:
             assert process.stderr is not None
@@ -104,7 +104,7 @@ def test_a_recording_by_the_daemon_is_moved_to_the_requested_path(worker: Start,
         assert "recording_began" in kinds
         (one,) = document("status", file)["recording"]["files"]
         assert (one["ended"], one["problem"], one["damages"]) == ("over", None, [])
-        # An unknown worker is refused, and no existing file is overwritten.
+        # `brickd record` refuses an unknown worker, and overwrites no existing file.
         assert brickd("record", "--workers", "api/7").returncode == 4
         again = brickd("record", "-o", file)
         assert (again.returncode, again.stderr) == (
@@ -157,7 +157,7 @@ def test_ctrl_c_ends_a_recording_without_a_daemon_and_keeps_it(worker: Start, tm
     started(worker, **STILL)
     file = tmp_path / "run.brick"
     with recording("-o", str(file)) as process:
-        assert "process" in brickd("up").stderr  # `brickd record` drains the segments
+        assert "process" in brickd("up").stderr  # a daemon cannot start while `brickd record` drains the segments
         process.send_signal(signal.SIGINT)
         assert json.loads(process.communicate()[0])["why"] == "asked"
     assert document("status", str(file))["workers"][0]["name"] == "api/0"
@@ -208,13 +208,13 @@ def test_a_killed_recording_without_a_daemon_restores_the_settings(worker: Start
         assert brickd("status", "--check").returncode == 0, "a process reads the rings"
         (guardian,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         held = {os.readlink(each) for each in Path(f"/proc/{guardian}/fd").iterdir()}
-        assert held == {os.devnull, "anon_inode:[pidfd]"}, "no other process keeps record's output open"
+        assert held == {os.devnull, "anon_inode:[pidfd]"}, "no other process keeps the output of `brickd record` open"
         gone = os.pidfd_open(int(guardian))
         process.kill()
         select.select([gone], [], [])
         os.close(gone)
     assert spans() == "off"
-    with running() as daemon:  # no other process drains now
+    with running() as daemon:  # a daemon can start, because no other process drains the segments now
         assert daemon.ask("/workers")["workers"][0]["state"] == "live"
 
 
@@ -360,7 +360,7 @@ APART = 'mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"'
 
 
 def apart(disk: Path, options: str = "mode=700") -> list[str]:
-    """The beginning of a command that runs in a mount namespace with its own disk."""
+    """Return the beginning of a command that runs in a mount namespace with its own disk."""
     disk.mkdir()
     return ["unshare", "-m", "sh", "-c", APART, "sh", options, str(disk)]
 

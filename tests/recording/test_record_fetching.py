@@ -1,4 +1,4 @@
-"""Recordings that the daemon stores are fetched, completely or not at all."""
+"""Recordings that the daemon stores are fetched either completely or not at all."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from verbs import brickd, document
 
 from brickd.base.paths import runtime
 
-LONG = 16 << 30  # too long for any transfer to end
+LONG = 16 << 30  # the size of a file, so large that its transfer does not end during the test
 
 
 @pytest.fixture
 def elsewhere(prefix: str) -> Iterator[Path]:
-    """A folder on another file system, to which the daemon's files cannot be linked."""
+    """Return a folder on another file system, so that files of the daemon cannot be linked there."""
     with TemporaryDirectory(dir=SHM) as other:
         if os.stat(other).st_dev == runtime().directory.stat().st_dev:
             pytest.skip("needs two file systems")
@@ -40,7 +40,7 @@ def elsewhere(prefix: str) -> Iterator[Path]:
 
 def test_a_fetched_file_is_unchanged_and_stays_until_removed(daemon: Daemon) -> None:
     path = stored_recording(snapshots=400)
-    assert path.stat().st_size > 1 << 18, "the file is larger than a piece"
+    assert path.stat().st_size > 1 << 18, "the file is larger than one piece of the transfer"
     (one,) = ask(runtime().socket, "/v1/record").document["recordings"]
     assert [(each["path"], each["number"], each["bytes"]) for each in one["files"]] == [
         (str(path), 0, path.stat().st_size)
@@ -90,7 +90,7 @@ def test_a_client_that_disconnects_leaves_nothing_open(daemon: Daemon) -> None:
 
 
 def opened() -> set[str]:
-    """The files that this process has open."""
+    """Return the files that this process has open."""
     found = set()
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -116,12 +116,12 @@ def test_a_truncated_transfer_is_not_taken_for_complete(daemon: Daemon) -> None:
     assert came < LONG
 
 
-# ---- by the verb
+# ---- with the verb
 
 
 @contextmanager
 def fetching(path: Path, out: Path, length: int = LONG) -> Iterator[Process]:
-    """A `record --fetch` of a file that is too long, after it received some data."""
+    """Start a `record --fetch` of a file that is too long, and return it when it has received some data."""
     whole = path.stat().st_size
     os.truncate(path, length)
     with going("record", "--fetch", id_of(path), "-o", str(out)) as process:
@@ -190,7 +190,7 @@ def test_a_client_killed_during_a_fetch_loses_nothing(elsewhere: Path) -> None:
             process.kill()
             process.wait()
         (draft,) = elsewhere.iterdir()
-        assert draft.name.startswith(".run.brick."), "the draft is not taken for the recording"
+        assert draft.name.startswith(".run.brick."), "the incomplete file is not listed as a recording"
         draft.unlink()
         fetched(path, elsewhere / "run.brick")
 

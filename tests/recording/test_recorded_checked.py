@@ -1,4 +1,4 @@
-"""Checksums from recordings: each complete, once, in order; missing ones are counted."""
+"""Checksums from recordings: each is complete and comes once and in order; missing checksums are counted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Lane = dict[int, list[bytes]]
 
 
 def made(sequence: int, inputs: int = 0, **values: int) -> bytes:
-    """A checksum's slots; the slots after the first look like records."""
+    """Return the slots of a checksum; the slots after the first look like records."""
     head = np.zeros(1, dtypes.dtype("checked"))
     usual = {"sequence": sequence, "slots": 4 + 2 * inputs, "inputs": inputs, "kind": _reader.KIND_CHECKED}
     for name, value in (usual | values).items():
@@ -52,14 +52,14 @@ def strange(sequence: int, slots: int) -> bytes:
 
 @contextmanager
 def read(files: Sequence[bytes]) -> Iterator[list[FileIndex]]:
-    """Open files of one recording with these contents."""
+    """Return open files of one recording with these contents."""
     with ExitStack() as stack:
         fds = [stack.enter_context(memory(each)) for each in files]
         yield [FileIndex(stack.enter_context(form(fd))) for fd in fds]
 
 
 def taken(files: Sequence[bytes], *uuids: str) -> tuple[dict[str, bytes], dict[str, Lost]]:
-    """The checksums of these workers in the files, and what is missing."""
+    """Return the checksums of these workers in the files, and the number of missing ones."""
     with read(files) as contents:
         found = Checked(contents, set(uuids or (MINE,)))
         whole: dict[str, bytes] = {}
@@ -76,7 +76,7 @@ def sequences(slots: bytes) -> list[int]:
 
 @dataclass
 class Tape:
-    """Files that are written one after another, each with at most `limit` bytes."""
+    """Writes the files of a recording one after another, each with at most `limit` bytes."""
 
     files: list[bytes]
     limit: int
@@ -103,7 +103,7 @@ PASSES = st.lists(st.tuples(st.integers(0, 1), st.lists(KINDS, max_size=12)), mi
 
 
 def filled(passes: list[tuple[int, list[tuple[int, str]]]], limit: int) -> tuple[list[bytes], Lane]:
-    """Files into which rings were drained, and the checksums that were in each lane."""
+    """Return files into which rings were drained, and the checksums that were in each lane."""
     tape, stood, numbers = Tape([], limit), Lane(), [0, 0]
     with rings(lanes=2, event_slots=512) as r:
         drain, spool = r.drain(), _reader.Spool()
@@ -114,7 +114,7 @@ def filled(passes: list[tuple[int, list[tuple[int, str]]]], limit: int) -> tuple
                 numbers[lane] += 1
                 number = numbers[lane]
                 if kind == "checked":
-                    one = made(number, size, position=lane)  # different in each lane
+                    one = made(number, size, position=lane)  # the position makes the checksums of each lane different
                     stood.setdefault(lane, []).append(one)
                 else:
                     one = defer(number) if kind == "defer" else strange(number, size)
@@ -134,7 +134,7 @@ def test_each_checksum_is_read_complete_and_once_across_chunks_and_files(
     whole, lost = taken(files)
     assert sorted(whole.get(MINE, b"")) == sorted(b"".join(b"".join(each) for each in stood.values()))
     rest = whole.get(MINE, b"")
-    while rest:  # complete, and in order in each lane
+    while rest:  # the checksums of each lane are complete and in order
         for lane in stood.values():
             if lane and rest.startswith(lane[0]):
                 rest = rest[len(lane.pop(0)) :]
@@ -165,7 +165,7 @@ def test_truncated_or_missing_files_give_only_complete_checksums(
 
 
 def piece(slots: bytes, first: int, inside: int = 0, worker: int = 7, lane: int = 0, ring: int = 1) -> bytes:
-    """The body of a chunk of records."""
+    """Return the body of a chunk of records."""
     return np.array([worker, lane, ring, inside], "<u4").tobytes() + first.to_bytes(8, "little") + bytes(40) + slots
 
 
@@ -183,7 +183,7 @@ ONE, TWO, THREE = made(1), made(2, 1), made(3)
         ([piece(ONE + TWO[: 2 * SLOT], 0), piece(TWO[2 * SLOT :] + THREE, 6, 4)], [1, 2, 3], Lost()),
         ([piece(ONE + TWO[:SLOT], 0), piece(TWO[SLOT : 3 * SLOT], 5, 5), piece(TWO[3 * SLOT :] + THREE, 7, 3)],
          [1, 2, 3], Lost()),
-        # The first chunk is missing: the rest of its last record is not a record.
+        # The first chunk is missing, so the rest of its last record is not a record.
         ([piece(TWO[2 * SLOT :] + THREE, 6, 4)], [3], Lost()),
         # A chunk in the middle is missing.
         ([piece(ONE + TWO[:SLOT], 0), piece(TWO[3 * SLOT :] + THREE, 7, 3)], [1, 3], Lost(cut=1, missing=1)),
@@ -191,15 +191,15 @@ ONE, TWO, THREE = made(1), made(2, 1), made(3)
         ([piece(ONE, 0), piece(THREE, 10)], [1, 3], Lost(missing=1)),
         # The file ends within a checksum.
         ([piece(ONE + TWO[: 5 * SLOT], 0)], [1], Lost(cut=1)),
-        # The start of a record is unknown, or contradicts the previous chunk.
+        # A chunk does not say where its first record begins, or contradicts the previous chunk.
         ([piece(ONE + TWO[:SLOT], 0), piece(TWO[SLOT:] + THREE, 5, 2), piece(made(4), 13)], [1, 4],
          Lost(cut=1, missing=2)),
-        # Neither lanes nor rings are mixed.
+        # Lanes and rings are not mixed.
         ([piece(ONE + TWO[:SLOT], 0), piece(made(9), 0, lane=1), piece(TWO, 0, ring=0),
           piece(TWO[SLOT:] + THREE, 5, 5)], [1, 9, 2, 3], Lost()),
-        # A repeated record.
+        # One record is repeated.
         ([piece(ONE, 0), piece(ONE, 0), piece(TWO, 4)], [1, 2], Lost(rejected=1)),
-        # Invalid checksums.
+        # Some checksum records are invalid.
         ([piece(made(1, inputs=9, slots=22) + made(2, slots=6) + made(3, relation=4) + made(4, ticks=2**63) + made(5),
                 0)], [5], Lost(rejected=4)),
         ([piece(ONE + bytes(SLOT) + THREE, 0)], [1], Lost(rejected=1)),
@@ -222,12 +222,12 @@ def test_missing_checksums_are_counted_and_incomplete_ones_not_returned(
     ("bodies", "until"),
     [
         ([piece(made(1, ticks=5) + made(2, ticks=6), 0)], 0),
-        # Everything that is missing comes before the first checksum, or before the last.
+        # All missing checksums come before the first checksum, or before the last.
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30) + made(4, ticks=40), 10)], 30),
         ([piece(made(1, ticks=5) + made(3, ticks=30) + made(4, ticks=40), 0)], 40),
         ([piece(made(1, ticks=5), 0), piece(defer(4), 10), piece(made(5, ticks=30) + made(6, ticks=40), 11)], 30),
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30), 10), piece(made(9, ticks=7), 20, lane=1)], 30),
-        # The later position of two lanes counts, whichever is read first.
+        # Of two lanes, the later position counts, no matter which lane is read first.
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30), 10), piece(made(1), 0, lane=1),
           piece(made(3, ticks=7), 10, lane=1)], 30),
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=7), 10), piece(made(1), 0, lane=1),
@@ -280,7 +280,7 @@ def test_recorded_checksums_match_their_worker(worker: Start, tmp_path: Path) ->
     with opened([file]) as world, open_recording(file) as opened_:
         (there,) = world.survey().workers
         found = Checked([FileIndex(opened_)], {there.reading.uuid})
-        # The number of chunks depends on the passes of the recorder.
+        # The number of chunks depends on how often the recorder drained the ring.
         events_, _ = records.events(b"".join(slots for _, slots in found))
         places = [there.reading.sites[each["site"]] for each in events_]
         assert [(there.reading.name(site.name), site.layer) for site in places if site] == [

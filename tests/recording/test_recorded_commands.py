@@ -1,4 +1,4 @@
-"""The commands that views of a recording show: each runs as pasted, on that recording."""
+"""Each command that a view of a recording shows can be pasted, and then runs on that recording."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pause()
 
 @pytest.fixture
 def recorded(worker: Start, tmp_path: Path) -> str:
-    """A recording of two workers with different weights and results, and without room for names."""
+    """Make a recording of two workers with different weights and results, and with a full table of names."""
     path = str(tmp_path / "o'ne two.brick")
     workers = [worker(f"n = {n}\n{WORKER}", BRICKD_SERVICE="-api", BRICKD_WORKER=str(n)) for n in range(2)]
     for each in workers:
@@ -47,7 +47,7 @@ def recorded(worker: Start, tmp_path: Path) -> str:
 
 
 def commands(answer: dict[str, Any]) -> list[str]:
-    """All commands in a document."""
+    """Return all commands in a document."""
     entries = [each for value in answer.values() if isinstance(value, list) for each in value]
     return [each["command"] for each in entries if isinstance(each, dict) and each.get("command") is not None]
 
@@ -85,7 +85,7 @@ def test_a_command_that_takes_no_recording_is_not_shown_for_one(text: str) -> No
     assert command({}, text) == text
 
 
-# Not derived from the table of verbs: a verb that is missing there would be missing here, too.
+# This list is not derived from the table of verbs, because a verb that is missing there would be missing here, too.
 TAKE_RECORDINGS = (
     "bricks", "coverage", "diff", "events", "hang", "inspect", "roofline", "source", "status", "stragglers", "tree",
     "weights", "workers",

@@ -24,8 +24,9 @@ CHECKED, DEFER = _reader.KIND_CHECKED, _reader.KIND_DEFER
 
 
 def collected(bodies: Sequence[bytes], recorded: int, dropped: dict[int, int], mark: str = "") -> Numerics:
-    """The missing records in a recording of these chunks, of a worker that recorded and dropped these numbers of
-    events."""
+    """Return the missing records in a recording of these chunks; the worker recorded and dropped these numbers of
+    events.
+    """
     reading = MadeUp().reading()
     lane: Any = {"event_records": recorded, "event_dropped": [dropped.get(kind, 0) for kind in range(16)]}
     header: Any = {**reading.header, "uuid": bytes.fromhex(MINE)}
@@ -44,15 +45,17 @@ def collected(bodies: Sequence[bytes], recorded: int, dropped: dict[int, int], m
     [
         ([piece(ONE + TWO + THREE, 0)], 3, {}, 0),
         ([piece(ONE, 0), piece(THREE, 10)], 3, {}, 1),
-        ([piece(ONE, 0)], 3, {}, 2),  # after the last record that was recorded
-        ([piece(ONE, 0), piece(ONE, 0), piece(TWO, 4)], 2, {}, 1),  # refused
-        ([piece(ONE + TWO[: 5 * SLOT], 0)], 1, {}, 1),  # cut
-        # What a ring had no room for has a number, too; only checksums are lost by it.
+        ([piece(ONE, 0)], 3, {}, 2),  # one record is missing after the last recorded one
+        # the second chunk is refused, because it repeats the first
+        ([piece(ONE, 0), piece(ONE, 0), piece(TWO, 4)], 2, {}, 1),
+        ([piece(ONE + TWO[: 5 * SLOT], 0)], 1, {}, 1),  # the second record is cut
+        # An event for which the ring had no room also has a number. Only checksums count as lost here.
         ([piece(ONE, 0), piece(THREE, 10)], 2, {CHECKED: 1}, 1),
         ([piece(ONE, 0), piece(THREE, 10)], 2, {DEFER: 1}, 0),
         ([piece(ONE, 0)], 1, {CHECKED: 2}, 2),
         ([piece(ONE, 0)], 2, {DEFER: 1}, 1),
-        ([piece(ONE, 0), piece(THREE, 10)], 1, {DEFER: 2}, 0),  # dropped before the recording began
+        # two deferred starts were dropped before the recording began
+        ([piece(ONE, 0), piece(THREE, 10)], 1, {DEFER: 2}, 0),
         ([piece(b"", 0, lane=1)], 2, {}, 0),  # nothing of this lane was recorded
     ],
 )

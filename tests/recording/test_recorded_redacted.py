@@ -1,4 +1,4 @@
-"""Redacted recordings: they show only which tensors and requests are equal."""
+"""Redacted recordings show only which tensors and requests are equal."""
 
 from __future__ import annotations
 
@@ -65,17 +65,18 @@ LEFT = {
 
 @dataclass
 class Made:
-    """Slots with small values in preserved fields and random words elsewhere, and their kinds."""
+    """Slots with small values in preserved fields and random words in all other fields; also the kind of each slot."""
 
     seed: int
     slots: bytearray = field(default_factory=bytearray)
-    kinds: list[str | None] = field(default_factory=list)  # the kind of each slot; None: nothing of it is preserved
+    # the kind of each slot; None: no field of the slot is preserved
+    kinds: list[str | None] = field(default_factory=list)
     secrets: set[bytes] = field(default_factory=set)
     sequence: int = 0
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
-        self._words = [self._random.randbytes(8) for _ in range(6)]  # repeated ones
+        self._words = [self._random.randbytes(8) for _ in range(6)]  # words that are used repeatedly
 
     def _secret(self) -> bytes:
         word = self._random.choice(self._words) if self._random.random() < 0.5 else self._random.randbytes(8)
@@ -123,7 +124,7 @@ class Made:
 
 @dataclass
 class Keyed:
-    """The replacement of each word: always the same, and different for different words."""
+    """Checks that the replacement of a word is always the same, and different for different words."""
 
     of: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -138,7 +139,7 @@ class Keyed:
 
 
 def slots_of(files: Sequence[bytes]) -> dict[tuple[int, bool], bytes]:
-    """The slots of the rings of all lanes, one file after another."""
+    """Return the slots of the rings of all lanes, one file after another."""
     found: dict[tuple[int, bool], bytes] = {}
     for each in files:
         for chunk in read(each).chunks:
@@ -150,7 +151,7 @@ def slots_of(files: Sequence[bytes]) -> dict[tuple[int, bool], bytes]:
 
 
 def judge(made: Made, slots: bytes, keyed: Keyed | None) -> None:
-    """Assert that slots have only preserved fields, and that secrets are replaced if `keyed`."""
+    """Assert that only preserved fields are unchanged, and that secrets are replaced if `keyed`."""
     assert len(slots) == len(made.slots)
     for number, kind in enumerate(made.kinds):
         before, after = (each[number * SLOT : (number + 1) * SLOT] for each in (made.slots, slots))
@@ -312,7 +313,7 @@ def KEY():
 
 @dataclass
 class Engine:
-    """The unique secrets of a worker, which a search in a file would find."""
+    """The secrets of a worker, which are unique so that a search in a file would find them."""
 
     rounds: int
     reported: list[list[Any]]
@@ -338,7 +339,7 @@ def recorded(worker: Start, file: Path, *arguments: str, daemon: Running | None 
     """Record a worker, with a daemon or with `brickd record` alone; return the worker's secrets."""
     process = started(worker, KEY + ENGINE.replace("ROUNDS", str(rounds)), **STILL)
     if daemon is not None:
-        daemon.until("worker_found")  # without this, the daemon would request the worker's spans later
+        daemon.until("worker_found")  # otherwise, the daemon would turn on span detail only later
     with recording("-o", str(file), *arguments) as recorder:
         process.go()
         reported = process.next_report()
@@ -370,14 +371,14 @@ def test_a_redacted_recording_has_no_customer_data(worker: Start, tmp_path: Path
     checks = [event["checked"] | {"step": event["step"]} for event in lane["events"] if event["checked"]]
     one, two = checks[0::2], checks[1::2]
     assert len(one) == len(two) == 4
-    for first, second in zip(one, two, strict=True):  # equal values stay equal, others differ
+    for first, second in zip(one, two, strict=True):  # equal values stay equal, and different values stay different
         assert first["output"]["checksum"] == second["inputs"][0]["checksum"]
         assert first["inputs"][0]["checksum"] == second["output"]["checksum"]
         assert first["output"]["checksum"] != second["output"]["checksum"]
         assert first["step"] == second["step"] is not None
         assert [first["output"][name] for name in ("min", "max", "mean", "l2")] == [None] * 4
         assert (first["output"]["dtype"], first["output"]["elements"]) == ("float64", 40)
-        assert second["position"] == 0, "the position that the agent counts"
+        assert second["position"] == 0, "without a given position, the agent counts the position"
     assert len({each["output"]["checksum"] for each in one}) == len({each["step"] for each in one}) == 4
     assert len({each["position"] for each in one}) == len({each["params"] for each in one}) == 4
     steps = {span["step"] for span in lane["spans"] if span["brick"] in ("step", "work")}
@@ -490,7 +491,9 @@ def test_an_older_recording_without_the_mark_is_not_redacted(worker: Start, tmp_
     assert body_codec.read_beginning(json.dumps(before).encode()).values is False
     del before["redacted"]
     assert body_codec.read_beginning(json.dumps(before).encode()).redacted is False
-    assert body_codec.read_beginning(json.dumps(before).encode()).values is True, "an earlier brickd wrote values"
+    assert body_codec.read_beginning(json.dumps(before).encode()).values is True, (
+        "an earlier version of brickd wrote values"
+    )
     assert document("status", str(file))["recording"]["redacted"] is True
 
 
@@ -512,7 +515,7 @@ def test_a_piece_written_in_parts_is_redacted_once(redacts: bool) -> None:
 
 @functools.cache
 def made_of_many() -> Made:
-    """Enough checksums that one is in two pieces; cached, because making them is slow."""
+    """Return so many checksums that one is divided between two pieces; they are cached, because making them is slow."""
     made = Made(9)
     while len(made.slots) < (4 * 4096 + 1_000) * SLOT:
         made.checked()
@@ -531,7 +534,9 @@ def test_a_checksum_in_two_pieces_is_redacted_in_both(redacts: bool, room: int, 
         tape.write(spool)
     assert spool.refused_slots == lost
     pieces = [records_of(chunk.body) for each in tape.files for chunk in read(each).chunks[1:]]
-    assert any(0 < piece.inside < 20 for piece in pieces), "choose a seed with a checksum in two pieces"
+    assert any(0 < piece.inside < 20 for piece in pieces), (
+        "no checksum is divided between two pieces: choose another seed"
+    )
     if not lost:
         judge(made, slots_of(tape.files)[0, True], keyed)
         return
@@ -564,11 +569,13 @@ def test_a_checksum_is_redacted_equally_wherever_a_piece_ends(redacts: bool, don
 @pytest.mark.parametrize("other", ["worker", "lane", "place"])
 @pytest.mark.parametrize("redacts", [False, True])
 def test_a_piece_that_resembles_the_rest_of_another_is_not_taken_for_it(redacts: bool, other: str) -> None:
-    """The rest of a checksum has no room after the first piece; the last piece begins like that rest."""
+    """The rest of a checksum had no room after the first piece, and the last piece begins with data that looks like
+    that rest.
+    """
     tape, long, short = Tape([], 1 << 24), 6 * 4_000, 6 * (3_600 if other == "place" else 2_900)
     slots = bytearray(CheckedRecord(Tensor(7, nan=1), (Tensor(8, nan=2),), params=3).slots() * 4_000)
     for number in range(4_000):
-        struct.pack_into("<Q", slots, 6 * number * SLOT, 1 + number)  # the record's sequence
+        struct.pack_into("<Q", slots, 6 * number * SLOT, 1 + number)  # the sequence number of the record
     with rings(lanes=2, event_slots=1 << 15) as one, rings(event_slots=1 << 15) as two:
         spool = _reader.Spool((4 * 4096 + 2_000) * SLOT, values=False, redacts=redacts)
         drains = [one.drain(), two.drain()]

@@ -1,4 +1,4 @@
-"""By default a recording has only checksums of tensors, made with a key of the service."""
+"""By default, a recording has only checksums of tensors, which are made with the key of the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits of a recording: its files, the pending data, the memory that a reader needs."""
+"""The limits of a recording: the size of its files, the data that waits, the memory that a reader needs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def locked(path: Path) -> bool:
-    """Whether any process holds the file's lock."""
+    """Return whether any process holds the lock of the file."""
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -108,7 +108,7 @@ def test_the_configured_number_of_files_is_kept_and_earlier_ones_are_counted(pat
         (1, ["run.1.brick", "run.2.brick"]),
         (2, ["run.2.brick", "run.3.brick"]),
     ]
-    # The file before the last is closed at once, but the last is not.
+    # The last file but one is closed at once, but the last file is not.
     ended = [(file, read(file.read_bytes()).end.ended, locked(file)) for file in sorted(path.parent.iterdir())]
     assert [each[1:] for each in ended] == [(True, False), (False, True)]
     volumes.end(b"{}")
@@ -141,7 +141,7 @@ def test_four_snapshots_wait_for_a_disk_and_a_fifth_is_counted(path: Path) -> No
     recorder.end("asked")
     written.set()
     recorder.join()
-    # Includes one snapshot at the beginning and one at the end.
+    # The count includes one snapshot at the beginning and one at the end.
     assert (recorder.document()["snapshots"], recorder.document()["not_recorded"]) == (6, {"snapshots": 1})
 
 
@@ -167,13 +167,13 @@ def test_names_are_repeated_with_every_sixth_snapshot(path: Path) -> None:
 
 
 def ring(first: int, records: int, inside: int = 0, lane: int = 0) -> RingRecords:
-    """Records of four slots each."""
+    """Return records of four slots each."""
     slots = b"".join(CheckedRecord(Tensor(number)).slots() for number in range(records))
     return RingRecords(1, lane, True, inside, first, slots[inside * SLOT_BYTES :])
 
 
 def test_the_newest_slots_and_a_quarter_more_are_kept() -> None:
-    tails = Tails([0], 1)  # holds at least 1,024 slots
+    tails = Tails([0], 1)  # even the smallest limit keeps at least 1,024 slots
     tails.take(ring(100, 320))
     assert held(tails) == (100, 1280)
     tails.take(ring(1380, 1))
@@ -195,7 +195,7 @@ def test_after_a_gap_slots_are_kept_from_the_next_beginning_of_a_record() -> Non
     assert held(tails) == (100, 12)
     tails.take(ring(114, 3, inside=2))
     assert held(tails) == (116, 8)
-    tails.take(RingRecords(1, 0, True, 9, 200, bytes(3 * SLOT_BYTES)))  # only slots of an earlier record
+    tails.take(RingRecords(1, 0, True, 9, 200, bytes(3 * SLOT_BYTES)))  # this chunk has only slots of an earlier record
     assert held(tails) == (203, 0)
     first = Tails([0], 1)
     first.take(ring(0, 3, inside=2))

@@ -1,4 +1,4 @@
-"""Recordings with a full disk, a dead writer or a concurrent reader; files of other kinds."""
+"""Recordings with a full disk, a dead writer or a concurrent reader, and files that are not recordings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from brickd.shm import _reader
 
 Start = Callable[..., Worker]
 
-# A writer in a process of its own; the body of each chunk contains its number.
+# A writer in its own process; the body of each chunk contains the number of the chunk.
 WRITER = f"""
 sys.path.insert(0, {str(ROOT / "tests/support")!r})
 from tapes import begin
@@ -37,15 +37,17 @@ def write(many):
 
 
 def numbered(chunks: list[bytes]) -> bool:
-    """Whether these are the first chunks, in order."""
+    """Return whether these are the first chunks, in order."""
     return all(body == b"%d" % number * 20 for number, body in enumerate(chunks))
 
 
-# ---- golden
+# ---- the stored recording of version 1.0
 
 
 def test_a_recording_of_form_1_0_can_always_be_read() -> None:
-    """After the release of 1.0, never replace recording-1.0.json: a new form is a new major."""
+    """After the release of 1.0, never replace recording-1.0.json. If an old recording cannot be read any more, the
+    format needs a new major version.
+    """
     frozen: dict[str, Any] = json.loads((GOLDEN / "recording-1.0.json").read_text())
     bytes_ = bytes.fromhex("".join(frozen["bytes"]))
     appended = [(kind, at_ns, body.encode()) for kind, at_ns, body in frozen["appended"]]
@@ -64,7 +66,7 @@ def test_a_recording_of_form_1_0_can_always_be_read() -> None:
         recording = begin(fd, number=title["number"])
         for chunk in appended:
             recording.append(*chunk)
-        # Fields that format 1.1 added are zero, except the minor version in the title.
+        # All fields that format 1.1 added are zero; only the minor version in the title differs.
         assert content(fd)[FIRST : last.offset] == bytes_[FIRST : last.offset]
 
 
@@ -74,7 +76,7 @@ def test_an_invalid_body_of_records_is_refused(body: bytes) -> None:
         records(body)
 
 
-# ---- what is not a recording
+# ---- files that are not recordings
 
 
 def test_a_file_that_is_not_a_recording_is_refused_with_its_type(tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_a_recording_truncated_during_the_read_is_read_up_to_there(tmp_path: Pat
 
 
 def test_an_unreadable_file_is_refused_with_the_reason() -> None:
-    # No memory is mapped at its beginning, so it reads like a file on a broken disk.
+    # No memory is mapped at the beginning of this file, so reading it fails as on a broken disk.
     with pytest.raises(RecordingRefused, match="/proc/self/mem: cannot be read at byte 0: Input/output error"):
         open_recording("/proc/self/mem")
 

@@ -1,4 +1,4 @@
-"""Files of recordings: cut, damaged, of other users, half written, and hostile ones."""
+"""Files of recordings that are cut, damaged, half written, hostile, or belong to other users."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 
 
 class Read(Log):
-    """An event log that knows how far it has been read."""
+    """An event log that knows which of its events have been read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Read(Log):
 
 
 class Machine(SharedMemory):
-    """The shared memory as input of a recording, without a daemon's loop."""
+    """Gives shared memory to a recording as its input, without a daemon's loop."""
 
     def __init__(self) -> None:
         self.events = Read()
@@ -92,14 +92,15 @@ class Machine(SharedMemory):
 
 
 def recorded(path: Path, snapshots: int = 1, **order: Any) -> Recorder:
-    """A finished recording of this machine, with snapshots ten seconds apart between its ends."""
+    """Make a complete recording of this machine, with a snapshot every ten seconds."""
     machine = Machine()
     recorder = Recorder(StartRecording(**order), path, machine)
     now_ns, at_ns = time.monotonic_ns(), time.time_ns()
     for number in range(1, snapshots + 1):
         later = number * EVERY_NS
         recorder.take(Snapshot.of(machine.survey(), now_ns + later, at_ns + later))
-        # Wait until this snapshot is written before the next one, because more than a few at once are dropped.
+        # Wait until this snapshot is written before the next one, because the recorder drops snapshots if more than a
+        # few wait.
         machine.events.until_read(machine.events.add("looked", f"for the {number}. time").number)
     recorder.end("asked")
     recorder.join()
@@ -118,7 +119,7 @@ def test_a_recording_that_ends_at_once_sends_its_begin_and_end(tmp_path: Path) -
 
 @pytest.fixture
 def file(worker: Start, tmp_path: Path) -> Path:
-    """A recording of one idle worker."""
+    """Make a recording of one idle worker."""
     started(worker, **STILL)
     path = tmp_path / "run.brick"
     recorded(path)
@@ -126,14 +127,14 @@ def file(worker: Start, tmp_path: Path) -> Path:
 
 
 def chunks(path: Path) -> list[tuple[int, int, int, bytes]]:
-    """The kind, the offset, the time and the body of each chunk."""
+    """Return the kind, the offset, the time and the body of each chunk."""
     with open_recording(str(path)) as form:
         return [(each.kind, each.offset, each.at_ns, each.body) for each in form]
 
 
 @contextmanager
 def written(path: Path) -> Iterator[_reader.Recording]:
-    """A file of a recording, written chunk by chunk by the test."""
+    """Write a file of a recording, chunk by chunk."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         yield _reader.Recording(fd, 1 << 26, id=bytes(16), made_ns=1)
@@ -143,7 +144,7 @@ def written(path: Path) -> Iterator[_reader.Recording]:
 
 def test_a_truncated_recording_opens_up_to_the_truncation(file: Path) -> None:
     whole, found = file.read_bytes(), chunks(file)
-    before = found[-1][1]  # the chunk with the reason of the end
+    before = found[-1][1]  # the last chunk has the reason why the recording ended
     for cut in (before, before + 70, len(whole) - 64, len(whole) - 1):
         file.write_bytes(whole[:cut])
         reported = brickd("status", "--over", "start", str(file), "--json")
@@ -227,11 +228,11 @@ def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: 
     assert answer["removed_files"] > 0
     assert answer["not_recorded"] == {}
     assert all(os.path.getsize(path) <= 1 << 16 for path in kept)
-    for path in kept:  # each file is readable alone
+    for path in kept:  # each file can be read alone
         assert document("workers", path)["workers"][0]["name"] == "api/0"
     for given in (kept[:1], kept[:2], kept[::-1], kept[::2]):
         goes_on = "the recording continues in the next file" in brickd("status", *given).stderr
-        assert goes_on == (kept[-1] not in given), "a given next file is not mentioned"
+        assert goes_on == (kept[-1] not in given), "the next file is not mentioned if it was given"
     together = document("events", *reversed(kept))
     (alone,) = document("status", kept[-1])["recording"]["files"]
     assert [each["path"] for each in together["recording"]["files"]] == kept
@@ -244,7 +245,7 @@ def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: 
 
 
 def retold(chunk: bytes, old: str, new: str) -> bytes:
-    """A body in which a name is replaced."""
+    """Return a body in which a name is replaced."""
     return chunk.replace(f'"{old}"'.encode(), f'"{new}"'.encode())
 
 
@@ -254,7 +255,7 @@ def test_a_snapshot_is_read_with_the_names_valid_at_its_place(file: Path, tmp_pa
     assert b'"afresh":true' in table
     path = tmp_path / "other.brick"
     with written(path) as recording:
-        for number in range(20):  # more generations than are in memory, with the same numbers
+        for number in range(20):  # more generations of tables than a reader keeps in memory, with the same numbers
             recording.append(_reader.CHUNK_TABLES, number, retold(table, "norm", f"norm{number}"))
             recording.append(_reader.CHUNK_SNAPSHOT, number, snapshot)
             recording.append(_reader.CHUNK_SNAPSHOT, number, snapshot)
@@ -287,7 +288,7 @@ def test_tables_without_a_restart_mark_extend_earlier_ones(file: Path, tmp_path:
     table = json.loads(bodies_of[_reader.CHUNK_TABLES])
     path = tmp_path / "other.brick"
     for first, second, names in (
-        ({}, {}, ["api/0"]),  # an older file lacks `afresh`
+        ({}, {}, ["api/0"]),  # a file of an older version does not have `afresh`
         ({}, {"afresh": False}, ["api/0"]),
         ({"afresh": True}, {}, ["api/0"]),
         ({}, {"afresh": True}, []),
@@ -323,7 +324,7 @@ def test_names_are_written_completely_or_as_additions(worker: Start) -> None:
 
 
 def everything() -> tuple[Snapshot, DaemonStatus, bodies.RecordingCounts]:
-    """A snapshot with every field set, each number different."""
+    """Return a snapshot in which every field is set and every number is different."""
     with segment_of(golden("1.7")) as segment:
         reading = replace(segment.read(), flags=2, asked_rate=7, left_out=0b101, drained=True)
     origins = (Origin("a" * 32, 11, 12, 13), Origin("b" * 32, 14, 15, 16))
@@ -408,7 +409,7 @@ def test_the_newest_events_of_a_recording_are_kept_and_others_missed_as_live(tmp
     for part, path in enumerate(paths):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         recording = _reader.Recording(fd, 1 << 20, id=bytes(16), made_ns=1, number=part)
-        for number in numbers[part::2]:  # files may be given in any order
+        for number in numbers[part::2]:  # the files may be given in any order
             recording.append(_reader.CHUNK_EVENTS, 1, event_body(number))
         recording.close()
         os.close(fd)
@@ -419,7 +420,7 @@ def test_the_newest_events_of_a_recording_are_kept_and_others_missed_as_live(tmp
             page, expected = world.events.since(since), live.since(since)
             assert [each.number for each in page.events] == [each.number for each in expected.events]
             assert (page.missed, page.newest) == (expected.missed, expected.newest)
-        # Events from before the recording do not count as missing.
+        # Events that were logged before the recording do not count as missing.
         assert world.events.since(0).missed == len(numbers) - KEPT
 
 
@@ -455,14 +456,14 @@ def test_the_memory_of_a_reader_does_not_grow_with_the_recording(file: Path, tmp
 
 
 def with_lanes(path: Path, lanes: int, snapshot: Snapshot, fill: Callable[[_reader.Recording], None]) -> None:
-    """A recording of one worker with this number of lanes; `fill` adds more chunks."""
+    """Make a recording of one worker with this number of lanes; `fill` adds more chunks."""
     (worker,) = snapshot.survey.workers
     _, lane, consumer = worker.reading.lanes[0]
     reading = replace(worker.reading, lanes=[(number, lane, consumer) for number in range(lanes)])
     shown = snapshot._replace(survey=snapshot.survey._replace(workers=[worker._replace(reading=reading)]))
     with written(path) as recording:
         fill(recording)
-        # The tables are after the records, as if there was no room before them.
+        # The tables come after the records, as if there had been no room for them earlier.
         recording.append(_reader.CHUNK_WORKERS, 1, json.dumps({"00": 1, reading.uuid: 7}).encode())
         tables = bodies.tables(shown, set())
         assert tables is not None
@@ -524,7 +525,7 @@ def test_a_watcher_that_stopped_is_not_woken(tmp_path: Path) -> None:
 
 
 def spools() -> int:
-    """The number of spools in this process, counted by their event descriptors."""
+    """Return the number of spools in this process, counted by their event descriptors."""
     links = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.lexists(entry.path)]
     return links.count("anon_inode:[eventfd]")
 

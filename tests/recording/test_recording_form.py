@@ -1,4 +1,4 @@
-"""The form of recordings: valid data is read back, damage is reported with its place."""
+"""The format of recordings: valid data is read back, and damage is reported with its position."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SMALL: list[Written] = [
 
 
 def places(chunks: list[Written]) -> list[range]:
-    """The bytes of each chunk in a file."""
+    """Return the range of bytes of each chunk in a file."""
     found, at = [], FIRST
     for _, _, body in chunks:
         found.append(range(at, at + size(body)))
@@ -124,7 +124,7 @@ def test_a_chunk_can_be_read_again_while_it_is_unchanged() -> None:
         assert opened.again(chunk.offset) is None
 
 
-# ---- changed
+# ---- changed files
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
@@ -158,7 +158,7 @@ def test_a_truncated_recording_is_read_up_to_the_truncation() -> None:
         assert seen.written == [chunk for chunk, place in zip(SMALL, where, strict=True) if place.stop <= length]
         assert not seen.end.ended
         assert any(f"cut at byte {length}" in reported for reported in seen.end.words())
-        # The file of a writer that took room ahead and was killed while it wrote.
+        # The file of a writer that had allocated room in advance and was killed while it wrote.
         killed = read(whole[:length].ljust(len(whole) + 5000, b"\0"))
         assert [each for each in killed.written if each in SMALL] == killed.written
         assert killed.written[: len(seen.written)] == seen.written

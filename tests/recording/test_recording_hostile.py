@@ -1,4 +1,4 @@
-"""Hostile recordings: every checksum is correct, and nothing else is."""
+"""Hostile recordings: all checksums of the file are correct, but the contents are invalid."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ CHUNK = st.tuples(st.integers(2, _reader.CHUNK_KINDS) | st.integers(0, 2**32 - 1
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield every list or object of a document with each of its keys."""
+    """Yield every list or object of a document, with each of its keys."""
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in members:
         yield value, key
@@ -100,7 +100,7 @@ def answers(world: Replay) -> Iterator[Callable[[], object]]:
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Written]]:
-    """The chunks of a recording of one worker."""
+    """Return the chunks of a valid recording of one worker."""
     from conftest import workers as starting
     from sandbox import apart
 
@@ -125,7 +125,7 @@ def verb(*arguments: str) -> tuple[int, str, str]:
 
 
 def with_changed_value(body: bytes, data: st.DataObject) -> bytes:
-    """The body with another value in one place."""
+    """Return the body with another value in one place."""
     line, end, rest = body.partition(b"\n")
     value = json.loads(line)
     found = list(places(value))
@@ -168,7 +168,7 @@ def with_reading(body: bytes, change: Callable[[dict[str, Any]], dict[str, Any]]
     return changed(body, workers=[worker | {"reading": worker["reading"] | change(worker["reading"])}])
 
 
-# The kind of a chunk, the change of such a chunk, and the message about it.
+# Each row has the kind of a chunk, a change of its body, and the message about the change.
 ROOMY: dict[str, tuple[int, Callable[[bytes], bytes], str]] = {
     "lists": (_reader.CHUNK_SNAPSHOT, lambda _: b"[" + b"[]," * (1 << 22) + b"0]", "at most 4194304 lists and objects"),
     "words": (_reader.CHUNK_SNAPSHOT, lambda body: changed(body, words=[""] * 2000), "at most 1024"),
@@ -223,7 +223,7 @@ def test_inconsistent_weights_are_damaged_and_the_rest_is_shown(
     path = tmp_path / "run.brick"
 
     def known(chunks: list[Written]) -> tuple[int, int]:
-        """The number of known tensors, and the number of damaged places."""
+        """Return the number of known tensors, and the number of damaged places."""
         path.write_bytes(forged(chunks))
         with opened([str(path)]) as world:
             (worker,) = weights.answer(world, WeightsQuery()).document["workers"]

@@ -1,4 +1,4 @@
-"""The data that a reader of a recording keeps: slots, events, and notes on missing data."""
+"""The data that a reader of a recording keeps in memory: slots, events, and notes about missing data."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from brickd.recording.newest_slots import Tails
 
 PIECES = st.lists(
     st.tuples(
-        st.sampled_from([0, 0, 0, 1, 2]),  # the lane; one of them is not requested
+        st.sampled_from([0, 0, 0, 1, 2]),  # the lane; the reader does not request one of the lanes
         st.sampled_from([False, False, True]),
-        st.sampled_from([0, 1, 40, 900, 1_400, 1_400]),  # slots
-        st.sampled_from([0, 0, 0, 1, 5]),  # the first slots, which belong to an earlier record
-        st.sampled_from([0, 0, 0, 1, 700]),  # missing slots before them
+        st.sampled_from([0, 1, 40, 900, 1_400, 1_400]),  # the number of slots
+        st.sampled_from([0, 0, 0, 1, 5]),  # the number of slots at the beginning that belong to an earlier record
+        st.sampled_from([0, 0, 0, 1, 700]),  # the number of missing slots before these slots
     ),
     max_size=12,
 )

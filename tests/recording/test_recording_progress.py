@@ -1,4 +1,4 @@
-"""The progress of reading a recording, as a terminal shows it."""
+"""The progress that a terminal shows while a recording is read."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SNAPSHOT = body_codec.snapshot(Snapshot(1, 1, Survey([], [])), None, RecordingCo
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    """A recording that is long enough to show progress."""
+    """Make a recording that is long enough to show progress."""
     path = tmp_path / "run.brick"
     path.write_bytes(forged([(_reader.CHUNK_EVENTS, 1, bytes(3 << 19)), (_reader.CHUNK_SNAPSHOT, 2, SNAPSHOT)]))
     return os.fspath(path)
 
 
 def on_terminal(columns: int, monkeypatch: pytest.MonkeyPatch, show: Callable[[], object]) -> str:
-    """The output on a terminal of this width."""
+    """Return the output on a terminal of this width."""
     test_end, terminal_end = pty.openpty()
     tty.setraw(terminal_end)
     termios.tcsetwinsize(terminal_end, (24, columns))

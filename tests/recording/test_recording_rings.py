@@ -1,4 +1,4 @@
-"""Rings that are drained and recorded: each slot once, unchanged; the drain is not affected."""
+"""Rings that are drained and recorded: each slot is recorded once and unchanged, and the drain is not affected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Recorded = dict[tuple[int, int, bool], bytes]
 
 
 def recorded(seen: Read) -> Recorded:
-    """The slots of each ring of each worker's lanes; asserts that they have no gap."""
+    """Return the slots of each ring of each lane; assert that they have no gap."""
     found: Recorded = {}
     for chunk in seen.chunks:
         assert chunk.kind == _reader.CHUNK_RECORDS
@@ -40,7 +40,7 @@ def recorded(seen: Read) -> Recorded:
 
 
 def taken(drain: _reader.Drain) -> tuple[object, ...]:
-    """All counters and cursors of a drain."""
+    """Return all counters and cursors of a drain."""
     numbers = (drain.activity, drain.spans, drain.rejected, drain.skipped, drain.gaps, drain.complete)
     return (*numbers, drain.fill, drain.held, drain.cursors(), drain.longest(), drain.recent())
 
@@ -96,7 +96,7 @@ def test_more_than_a_chunk_of_slots_becomes_several_chunks(ahead: int) -> None:
         recording = begin(fd, LIMIT, ahead_bytes=ahead)
         drain.record_into(spool)
         stood = b""
-        for number in range(3):  # each pass wraps around the ring's end
+        for number in range(3):  # each pass wraps around the end of the ring
             written = numbered(30_000, first=1 + 30_000 * number)
             r.add(0, "span", written)
             assert _reader.drain([drain])[2] == []
@@ -113,7 +113,8 @@ def test_more_than_a_chunk_of_slots_becomes_several_chunks(ahead: int) -> None:
 def test_events_left_for_the_next_pass_are_recorded_once() -> None:
     with rings(event_slots=1 << 18) as r, memory() as fd:
         written = numbered(2 * 65536 + 300, "event")
-        written["kind"][65536 - 2 : 65536 + 1], written["slots"][65536 - 2] = 99, 3  # a record at the border
+        # put a record across the limit of a pass
+        written["kind"][65536 - 2 : 65536 + 1], written["slots"][65536 - 2] = 99, 3
         r.add(0, "event", written)
         drain = r.drain()
         recording, spool = begin(fd, LIMIT), _reader.Spool()

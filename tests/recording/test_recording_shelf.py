@@ -1,4 +1,6 @@
-"""Recordings that the daemon stores: found by title, limited, untouched while written."""
+"""Recordings that the daemon stores: it finds them by their titles, limits their number, and does not remove one that
+is being written.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +26,24 @@ from brickd.shm import _reader
 
 
 def shelf() -> Shelf:
-    """The daemon's recordings."""
+    """Return the recordings that the daemon stores."""
     return Shelf(runtime().recordings)
 
 
 def stored_recording(**order: int) -> Path:
-    """Make a recording that is not fetched; return its first file."""
+    """Make a recording that no command fetches; return its first file."""
     return recorded(shelf().place(), **order).path
 
 
 def id_of(path: Path) -> str:
-    """The recording that a file belongs to."""
+    """Return the id of the recording to which a file belongs."""
     with open_recording(str(path)) as form:
         return form.title.id.hex()
 
 
 @contextmanager
 def written(path: Path) -> Iterator[Volumes]:
-    """Files of a running recording."""
+    """Return the files of a running recording."""
     volumes = Volumes(path, 1 << 20, 2)
     try:
         yield volumes
@@ -156,7 +158,7 @@ def test_files_are_found_by_recording_and_number_in_order_of_creation(tmp_path: 
 
 @pytest.mark.parametrize("many", [0, ROOM - 1, ROOM, ROOM + 1, ROOM + 3])
 def test_the_oldest_recordings_over_the_limit_are_removed(tmp_path: Path, many: int) -> None:
-    files = [file_of(tmp_path, f"{n}.brick", n, 0, 100 - n) for n in range(many)]  # the last is the oldest
+    files = [file_of(tmp_path, f"{n}.brick", n, 0, 100 - n) for n in range(many)]  # the last file is the oldest
     removed = Shelf(tmp_path).make_room()
     assert [each.files[0].path for each in removed] == files[ROOM:][::-1]
     assert sorted(tmp_path.iterdir()) == sorted(files[:ROOM])

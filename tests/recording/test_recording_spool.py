@@ -1,4 +1,4 @@
-"""The spool of a recording: the drain never waits for a disk; lost slots are counted."""
+"""The spool of a recording (a buffer in memory): the drain never waits for a disk, and lost slots are counted."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from test_recording_rings import numbered, taken
 from brickd.recording.chunks import records
 from brickd.shm import _reader
 
-LEAST = 3 * SLOT  # two heads and a slot
+LEAST = 3 * SLOT  # the smallest spool: two chunk heads and a slot
 
 
 def positions(seen: Read) -> dict[tuple[int, int], list[int]]:
-    """The positions of a file's slots, by worker and lane; asserts that each slot is unchanged."""
+    """Return the positions of the slots in a file, by worker and lane; assert that each slot is unchanged."""
     found: dict[tuple[int, int], list[int]] = {}
     for chunk in seen.chunks:
         each = records(chunk.body)
@@ -32,7 +32,7 @@ def positions(seen: Read) -> dict[tuple[int, int], list[int]]:
 
 @contextmanager
 def workers(many: int, lanes: int = 1, slots: int = 1 << 10) -> Iterator[list[tuple[Rings, _reader.Drain]]]:
-    """Rings of several workers, each with a drain of its own."""
+    """Return rings of several workers, each with its own drain."""
     if not many:
         yield []
         return
@@ -41,7 +41,7 @@ def workers(many: int, lanes: int = 1, slots: int = 1 << 10) -> Iterator[list[tu
 
 
 def work(r: Rings, drain: _reader.Drain, lane: int, count: int) -> None:
-    """Add spans, drain them, and give their room back."""
+    """Add spans, drain them, and free their slots."""
     r.add(lane, "span", numbered(count, first=1 + r.heads.get((lane, "span"), 0)))
     assert _reader.drain([drain])[2] == []
     r.publish(drain)
@@ -49,7 +49,8 @@ def work(r: Rings, drain: _reader.Drain, lane: int, count: int) -> None:
 
 TURNS = st.lists(
     st.one_of(
-        st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(1, 70)),  # a worker, its lane, spans
+        # the worker, the lane and the number of spans
+        st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(1, 70)),
         st.sampled_from(["write", "mark", "next file", "clear"]),
     ),
     max_size=30,
@@ -74,7 +75,7 @@ def test_drained_slots_are_recorded_in_order_or_counted(
             found[key] += each
 
     def write(recording: _reader.Recording, upto: int) -> None:
-        with suppress(OSError):  # the file is full: the rest waits for the next file
+        with suppress(OSError):  # the file is full, so the rest waits for the next file
             recording.write(spool, upto)
 
     with workers(2, lanes=2) as both:
@@ -111,12 +112,12 @@ def test_a_stuck_disk_loses_only_slots_beyond_the_spool() -> None:
     with workers(2) as ((recorded, drain), (other, alone)), memory() as fd:
         spool, recording = _reader.Spool(100 * SLOT), begin(fd)
         drain.record_into(spool)
-        for count in (40, 30, 20, 5, 60, 2):  # no thread writes, as if it waited for its disk
+        for count in (40, 30, 20, 5, 60, 2):  # no thread writes here, as if it waited for a disk
             work(recorded, drain, 0, count)
             work(other, alone, 0, count)
             assert taken(drain) == taken(alone)
         assert (drain.spans, spool.refused_slots) == (157, 5 + 60)
-        flush(recording, spool)  # the disk is back
+        flush(recording, spool)  # now the disk accepts data again
         work(recorded, drain, 0, 3)
         flush(recording, spool)
         recording.close()
@@ -127,7 +128,7 @@ def test_a_stuck_disk_loses_only_slots_beyond_the_spool() -> None:
 
 
 def test_a_pass_into_a_full_spool_never_waits_for_the_disk() -> None:
-    """A drain touches only the spool's memory: there is no file yet."""
+    """There is no file yet, so the drain can use only the memory of the spool."""
     with workers(1, slots=1 << 12) as ((r, drain),), memory() as fd:
         spool = _reader.Spool(1 << 16)
         drain.record_into(spool, 3)
@@ -154,7 +155,7 @@ def test_waiting_slots_are_written_up_to_the_mark() -> None:
         recording.write(spool, mark)
         assert positions(read_fd(fd)) == {(1, 0): list(range(10))}
         assert spool.ready()[1] == {2}
-        recording.write(spool, 2**64 - 1)  # a mark beyond the end writes everything
+        recording.write(spool, 2**64 - 1)  # a position beyond the end means that everything is written
         recording.close()
         assert positions(read_fd(fd)).keys() == {(1, 0), (2, 0)}
 

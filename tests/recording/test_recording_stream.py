@@ -1,4 +1,4 @@
-"""A recording as a stream: it runs as long as its reader, also if the daemon ends first."""
+"""A recording as a stream: it runs as long as its reader is connected, or until the daemon ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from brickd.recording.session import Recorder
 
 @pytest.fixture
 def recorder(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    """A running recording; its progress is sent when its reader wakes, or after an hour."""
+    """Start a recording that sends its progress when its reader wakes, or after an hour."""
     monkeypatch.setattr(event_stream, "_PROGRESS_SECONDS", 3600)
     recorder = Recorder(StartRecording(), tmp_path / "run.brick", Machine())
     yield recorder
@@ -33,7 +33,7 @@ def parsed(event: bytes) -> tuple[str, Any]:
 
 
 def run(reading: Any) -> Any:
-    """Run the command for at most two seconds; a longer run means that it waits for nothing."""
+    """Run the command for at most two seconds; if it took longer, it would wait for something that never comes."""
 
     async def bounded() -> Any:
         return await asyncio.wait_for(reading, 2)

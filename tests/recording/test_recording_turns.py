@@ -1,4 +1,4 @@
-"""The writer of a recording: the content of each file, the next file, failures."""
+"""The writer of a recording: the content of each file, the change to the next file, failures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SMALL = 1 << 16
 
 
 class Many(Machine):
-    """A machine with snapshots of a given length."""
+    """A machine whose snapshots have a given length."""
 
     length = 0
 
@@ -60,7 +60,7 @@ class Written:
         self.writer = Writer(whole, machine, self.rings, self.spool, self.volumes)
 
     def round(self) -> bool:
-        """Do a round of the thread; return whether it continued in another file."""
+        """Do one round of the writing thread; return whether it continued in another file."""
         self.writer.records()
         self.writer.events()
         return self.writer.turn()
@@ -91,7 +91,7 @@ def test_each_file_has_the_names_of_its_workers_once_before_their_records(tmp_pa
             work(*three[number], 0, 100)
             assert not made.round()
         made.machine.length = SMALL // 2
-        for _ in range(2):  # the second has no room after the first
+        for _ in range(2):  # the second snapshot has no room after the first
             made.writer.look()
         assert made.round()
         for number in (1, 0):
@@ -115,7 +115,7 @@ def test_slots_that_do_not_fit_one_file_are_in_the_next_without_loss(tmp_path: P
     stood = [records(body) for file in files for kind, _, _, body in file if kind == _reader.CHUNK_RECORDS]
     assert b"".join(each.slots for each in stood) == numbered(8000).tobytes()
     assert (made.writer.counted().records, made.writer.counted().not_recorded) == (8000, {})
-    for file in files:  # each file is readable alone, and has the reason of its end
+    for file in files:  # each file can be read alone, and has the reason why it ended
         assert {_reader.CHUNK_BEGINNING, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_ENDING} <= {kind for kind, *_ in file}
 
 
@@ -143,7 +143,7 @@ def test_a_snapshot_without_a_free_descriptor_counts_as_not_recorded(tmp_path: P
 def test_a_snapshot_too_large_for_any_file_is_reported_and_starts_no_file(tmp_path: Path) -> None:
     machine = Many()
     made = Written(tmp_path / "run.brick", machine)
-    machine.length = SMALL - 400  # a file has no room for this snapshot after its beginning
+    machine.length = SMALL - 400  # after the beginning of a file, there is no room for this snapshot
     for count in range(1, 4):
         made.writer.look()
         made.round()
@@ -244,7 +244,7 @@ def test_a_truncated_file_is_followed_by_another_with_the_waiting_slots(tmp_path
 def test_trouble_ends_when_large_chunks_fit_again_and_not_with_a_small_one(tmp_path: Path) -> None:
     volumes = Volumes(tmp_path / "run.brick", SMALL, 1)
     try:
-        for _ in range(2):  # trouble may come back
+        for _ in range(2):  # the same failure may happen again
             volumes.fail("the disk is full")
             volumes.look()
             assert volumes.put(_reader.CHUNK_EVENTS, 1, b"") is Put.DONE
@@ -294,7 +294,8 @@ def test_an_unnamed_worker_is_refused_once_per_snapshot(
         made.rings.take("a", drain)
         work(r, drain, 0, 100)
         os.truncate(made.volumes.kept[0].path, 1000)
-        for refused in (1, 3):  # the chunk of workers; later a snapshot and again the chunk of workers
+        # the first case refuses the chunk of workers; the second refuses a snapshot and the next chunk of workers
+        for refused in (1, 3):
             for _ in range(5):
                 assert not made.writer.records()
             assert made.volumes.file.refused_chunks == refused
@@ -304,7 +305,7 @@ def test_an_unnamed_worker_is_refused_once_per_snapshot(
 
 
 class Weighing(Many):
-    """Two workers with a given number of tensors."""
+    """A machine with two workers that have a given number of tensors."""
 
     def __init__(self, tensors: int) -> None:
         super().__init__()
@@ -347,7 +348,7 @@ def test_weights_that_do_not_fit_are_counted(tmp_path: Path) -> None:
 
 
 class Launching(Many):
-    """A worker whose kernels have these sources."""
+    """A machine with a worker whose kernels have these sources."""
 
     def __init__(self, texts: Sequence[bytes]) -> None:
         super().__init__()
@@ -405,7 +406,7 @@ def test_a_recording_with_a_duration_ends_exactly_then(tmp_path: Path) -> None:
     answer = recorder.document()
     assert (answer["why"], answer["elapsed_ns"] >= 10_000_000) == ("over", True)
     recorder = Recorder(StartRecording(duration=3600), tmp_path / "long.brick", machine)
-    for _ in range(2):  # the thread ends a round between the two
+    for _ in range(2):  # the writing thread ends a round between the two snapshots
         recorder.take(Snapshot.of(Survey([], []), time.monotonic_ns(), time.time_ns()))
         machine.events.until_read(machine.events.add("looked", "").number)
     assert not recorder.over.is_set()

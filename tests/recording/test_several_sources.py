@@ -1,4 +1,4 @@
-"""Several worlds as one: the worlds and names of workers."""
+"""Several data sources used as one: where workers come from, and their names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_pattern_matches_names_and_the_file_before_it_is_literal() -> None:
 
 
 class Other(ComparableWorkers):
-    """A world with more than workers, at this time of its clock."""
+    """A data source that has more than workers, at this time of its clock."""
 
     def __init__(self, name: str, clocks: dict[int, tuple[int, int]]) -> None:
         super().__init__([RECORDS])
@@ -61,7 +61,7 @@ class Other(ComparableWorkers):
         return Survey([one, still], refused, words=(f"words of {self.name}",), clocks=self.clocks, removed=removed)
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        assert self.name == "a", "no worker of this world was selected"
+        assert self.name == "a", "no worker of this data source was selected"
         super().add_fingerprints(of, numerics, mark)
 
 

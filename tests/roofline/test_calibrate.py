@@ -1,4 +1,4 @@
-"""`brickd calibrate`: measured and given peaks, and their file."""
+"""`brickd calibrate`: measured peaks, peaks that the user gives, and the file of peaks."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def given_device(name: str = "given") -> Device:
 
 
 def seen(rate: float | None, *, rounds: int = 20, others_processors: float | None = 0.0, at: str = "then") -> Evidence:
-    """Rounds that were all undisturbed, or all disturbed if there is no rate."""
+    """Return the evidence of rounds that were all undisturbed; without a rate, all were disturbed."""
     if rate is None:
         return Evidence(at, others_processors, rounds, disturbed_by={"waited": rounds})
     return Evidence(at, others_processors, rounds, rounds, rate)
 
 
 def core(rates: dict[str, tuple[float, Evidence]], name: str = "core", **more: Any) -> Device:
-    """A measured device; a rate of float32 is FLOP/s, another one that of a level."""
+    """Return a measured device; a rate named float32 is in FLOP/s, and any other rate is that of a level of memory."""
     return replace(
         Device(
             name,
@@ -185,7 +185,7 @@ def test_a_failed_save_keeps_the_file_and_leaves_no_draft(tmp_path: Path, monkey
 
 
 def old(**changes: object) -> dict[str, Any]:
-    """A device as brickd 0.1.0 wrote it before it recorded evidence."""
+    """Return a device as an early brickd 0.1.0 wrote it, without evidence."""
     device = core({"float32": (2.0, seen(2.0)), "memory": (1.0, seen(1.0))}).document()
     del device["evidence"]
     return device | changes
@@ -206,10 +206,10 @@ def test_rates_of_a_file_without_evidence_are_not_confirmed(tmp_path: Path) -> N
     "wrong",
     [
         {"rounds": -1},
-        {"rounds": 19},  # fewer than the undisturbed ones
+        {"rounds": 19},  # fewer rounds than undisturbed rounds
         {"undisturbed_rounds": 0},
         {"undisturbed_per_second": None},
-        {"undisturbed_per_second": 2.1},  # more than the best of all
+        {"undisturbed_per_second": 2.1},  # more than the best rate of all rounds
         {"undisturbed_per_second": math.nan},
         {"disturbed_by": {"waited": -1}},
         {"disturbed_by": 7},
@@ -227,7 +227,7 @@ def test_contradictory_evidence_is_refused(tmp_path: Path, wrong: dict[str, obje
         load(path)
 
 
-# ---- which rates are confirmed, and which replace others
+# ---- confirmed rates, and rates that replace others
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_lower_rate_never_replaces_a_higher_one_and_rounds_add_up() -> None:
     assert found.evidence["float32"] == Evidence("then", 0.0, 40, 40, 9.0)
     assert found.evidence["L1"] == Evidence("now", 50.0, 40, 20, 5.0, {"waited": 20})
     assert not found.is_bound("float32")
-    assert found.is_bound("L1"), "no undisturbed round reached 6"
+    assert found.is_bound("L1"), "no undisturbed round reached the rate 6"
 
 
 def test_a_rate_not_measured_this_time_is_kept() -> None:
@@ -314,7 +314,7 @@ def test_all_cores_slower_than_one_core_is_a_contradiction() -> None:
     assert contradictions([one, replace(less, source="given")]) == []
 
 
-# ---- what is measured
+# ---- measurements
 
 
 def test_processors_report_each_type_and_level_or_the_reason_why_not() -> None:
@@ -451,7 +451,7 @@ def test_on_a_virtual_machine_memory_and_caches_between_cores_have_no_undisturbe
 
 
 def replace_programs(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    """Measure by a shell program instead of Python's, and without a GPU."""
+    """Replace the program that measures by a shell program, and hide the GPU."""
     monkeypatch.setitem(sys.modules, "torch", None)
     path = folder / "program"
     path.write_text(f"#!/bin/sh\n{program}\n")
@@ -465,7 +465,7 @@ def rounds(rate: float, undisturbed: int) -> Rounds:
 
 
 def printing(*devices: tuple[str, float, int]) -> str:
-    """A program that reports devices with a float32 rate and undisturbed rounds of 30."""
+    """Return a program that reports devices with a float32 rate, and how many of 30 rounds were undisturbed."""
     text = [
         line
         for name, rate, undisturbed in devices
@@ -657,7 +657,7 @@ def test_a_worse_result_is_reported_and_replaces_a_better_one_only_on_request(
 def test_a_lower_bound_has_its_reason_and_the_next_command(evidence: Evidence, why: str) -> None:
     device = core({"float32": (100.0, evidence), "L1": (100.0, seen(100.0))}).document()
     again = "to measure lower bounds again, with less other work: brickd calibrate"
-    if {"unseen", "virtual"} & evidence.disturbed_by.keys():  # to measure it again would not help
+    if {"unseen", "virtual"} & evidence.disturbed_by.keys():  # another measurement would not help
         again = "to use the peaks of a data sheet: brickd calibrate --device NAME --peak-flops N --bandwidth N"
     assert peak_words.bounds(device) == [f"core, float32: a lower bound: {why}", again]
     assert peak_words.bounds(device, ("L1",)) == []
@@ -709,7 +709,7 @@ def test_calibrate_marks_a_lower_bound_and_warns_about_load(
 @pytest.mark.slow
 def test_a_measured_machine_has_a_peak_of_each_kind(prefix: str) -> None:
     found = brickd("calibrate", "--quick", "--json")
-    if found.returncode:  # next to much other work
+    if found.returncode:  # the measurement may fail if much other work runs
         assert "the results contradict each other" in found.stderr
         return
     answer = json.loads(found.stdout)

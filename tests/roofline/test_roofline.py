@@ -1,4 +1,4 @@
-"""`brickd roofline`: bricks below a device's limits, and bricks without a position."""
+"""`brickd roofline`: how far bricks are below the limits of a device, and bricks that cannot be rated."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ DEVICE = Device(
 )
 PEAKS = ("calibrate", "--device", "machine", "--peak-flops", "1e11", "--bandwidth", "1e10")
 
-# 2e10 and 4e9 FLOP/s at intensities of 20 and 0.5: a fifth of the peak, and four fifths of what memory gives.
+# The bricks reach 2e10 and 4e9 FLOP/s with 20 and 0.5 FLOP/byte. That is a fifth of the peak, and four fifths of the
+# limit of memory.
 COMPUTING = f"""
 brick.brick("gemm", "ffn").record(1_000_000, bytes=1_000_000, flops=20_000_000)
 brick.brick("copy").record(1_000_000, bytes=8_000_000, flops=4_000_000)
@@ -69,7 +70,7 @@ rates = st.floats(1, 1e30)
 
 
 def brick(name: str = "b", **answer: Any) -> dict[str, Any]:
-    """An entry of the view `bricks`."""
+    """Return an entry of the view `bricks`."""
     known = {"category": "other", "count": 1, "total_ns": 1000, "self_ns": 1000, "flops": 0, "bytes": 0}
     return {"name": name, **known, "bounded": False, **answer}
 
@@ -171,7 +172,7 @@ def test_bricks_above_peak_or_bandwidth_are_counted_even_if_cut_off() -> None:
     bricks = [
         brick("below", flops=10, bytes=10),
         brick("cached", flops=8_000, bytes=16_000),
-        brick("bytes", flops=8_000, bytes=4),  # 8e9 FLOP/s at 2,000 FLOP/byte: below the peak
+        brick("bytes", flops=8_000, bytes=4),  # 8e9 FLOP/s with 2,000 FLOP/byte, which is below the peak
         brick("peak", flops=10**6, bytes=10),
         brick("most", flops=9 * 10**5, bytes=10),
     ]
@@ -187,7 +188,7 @@ def test_bricks_above_peak_or_bandwidth_are_counted_even_if_cut_off() -> None:
 
 
 def bounded(*of: str) -> Device:
-    """The device, with only lower bounds of these rates."""
+    """Return the device with lower bounds in place of these rates."""
     without = Evidence("2025-05-05T00:00:00.000Z", 1.4, 12, disturbed_by={"waited": 12})
     return replace(DEVICE, evidence={**DEVICE.evidence, **dict.fromkeys(of, without)})
 
@@ -502,7 +503,7 @@ def test_a_recording_of_another_host_is_marked_as_such() -> None:
 
 
 def low(name: str) -> Device:
-    """A device of this machine with a low peak."""
+    """Return a device of this machine with a low peak."""
     evidence = {of: each for of, each in DEVICE.evidence.items() if of != "float64"}
     evidence["float32"] = replace(evidence["float32"], undisturbed_per_second=5e9)
     return replace(DEVICE, name=name, machine=here(), flops_per_second={"float32": 5e9}, evidence=evidence)

@@ -1,4 +1,4 @@
-"""Rounds: which are undisturbed, and the accuracy of a measurement next to other work."""
+"""Rounds of a measurement: which are undisturbed, and how accurate they are while other work runs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_round_is_undisturbed_if_each_thread_had_its_processor_throughout(
     [
         (BEGIN - 1_000, BEGIN + 1, True),
         (BEGIN + 899_999, BEGIN + 10**6, True),
-        (BEGIN + 900_000 + 9_000_000, BEGIN + 10**8, True),  # a tick after it
+        (BEGIN + 900_000 + 9_000_000, BEGIN + 10**8, True),  # a clock tick after the round
         (BEGIN + 900_000 + 10_000_000, BEGIN + 10**8, False),
         (BEGIN - 10**7, BEGIN, False),
     ],
@@ -148,12 +148,12 @@ def test_next_to_a_process_on_the_same_processor_rounds_are_disturbed() -> None:
             assert process.stdout is not None
             process.stdout.readline()
             while all(each.disturbed_by != "waited" for each in computing(instructions, 4, CPUS[:1], Plan(1, soon()))):
-                pass  # a round between two turns of the other process
+                pass  # a round that runs between two time slices of the other process
         finally:
             process.kill()
 
 
-# ---- what others took
+# ---- the time that other processes took
 
 
 def test_the_time_of_others_is_the_used_time_minus_ours() -> None:
@@ -222,7 +222,9 @@ def test_unknown_instruction_sets_and_sizes_are_refused(name: str, size: int) ->
 
 @pytest.mark.nightly
 def test_no_numpy_matrix_product_on_one_core_exceeds_the_peak() -> None:
-    """The turns alternate because the clock rate changes; a process of its own binds the BLAS."""
+    """Both are measured in turns, because the clock rate of the processor changes. numpy's matrix library runs in its
+    own process, bound to one core.
+    """
     code = f"""
 import os; os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 os.sched_setaffinity(0, {{{CPUS[0]}}})

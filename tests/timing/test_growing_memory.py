@@ -1,4 +1,4 @@
-"""Memory that only grows: which courses are named, with which slope, and how much is left."""
+"""Memory that only grows: which workers are named, with which slope, and how much memory is left."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from brickd.model.workers import Survey, Usage
 
 SECOND, MIB = 1_000_000_000, 1 << 20
 THRESHOLDS = Thresholds().with_({"memory_over": 600, "memory_growth": 1})
-# A worker's MiB after a number of minutes.
+# A function that returns the MiB of a worker after a number of minutes.
 Course = Callable[[float], float]
 
 
 def named(course: Course, minutes: float, thresholds: Thresholds = THRESHOLDS) -> list[list[Alarm]]:
-    """The alarms of each look, every ten seconds."""
+    """Return the alarms of each check, every ten seconds."""
     memory, worker = GrowingMemory(lambda pid: Room(1 << 30, "of a test")), MadeUp(service="api").worker("api/0")
     found = []
     for look in range(round(6 * minutes)):
@@ -36,7 +36,7 @@ def named(course: Course, minutes: float, thresholds: Thresholds = THRESHOLDS) -
 
 
 def first(course: Course, minutes: float = 60) -> float | None:
-    """The minutes until the worker is named; None: never."""
+    """Return the minutes until the worker is named; None if it is never named."""
     return next((look / 6 for look, alarms in enumerate(named(course, minutes)) if alarms), None)
 
 

@@ -1,4 +1,4 @@
-"""`brickd hang` on real workers, and its verdicts on made-up ones."""
+"""`brickd hang` with real workers, and its verdicts on made-up workers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from brickd.analysis.timing.hang_text import sentence
 from brickd.shm.open_spans import Open
 
 QUICK = ("--watch", "0.05", "--longer", "0")
-# Long enough for each process to get a processor.
+# The time between two readings, long enough for each process to get a processor.
 FAIR = ("--watch", "0.5", "--longer", "0")
 STUCK = "with brick.span('loop'), brick.span({!r}): pause()"
-# Reports once it moves, and continues until its stdin is closed.
+# The program reports when it has begun to record, and continues until its stdin is closed.
 MOVING = """
 import select, threading
 def spin():
@@ -46,7 +46,7 @@ spin()
 
 
 def service(worker: Start, programs: Iterable[str]) -> list[Worker]:
-    """Workers of the service api, each with the index of its program."""
+    """Start workers of the service `api`; the index of a worker is the index of its program."""
     workers = [
         worker(program, BRICKD_SERVICE="api", BRICKD_WORKER=str(number)) for number, program in enumerate(programs)
     ]
@@ -56,7 +56,7 @@ def service(worker: Start, programs: Iterable[str]) -> list[Worker]:
 
 
 def hang(*arguments: str, code: int = 0) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The verdict on the only service, and the open spans."""
+    """Return the verdict on the only service, and the open spans."""
     answer = document("hang", *(arguments or QUICK), code=code)
     (verdict,) = answer["services"]
     return verdict, answer["open"]
@@ -219,7 +219,7 @@ LANES: dict[str, tuple[State, LanePosition | None]] = {
 
 
 def made(name: str, lanes: Iterable[str], *, alive: bool = True, age_s: float | None = 42) -> Watched:
-    """A worker with these lanes: "moves", "idles", or the brick in which a lane is stuck."""
+    """Return a worker with these lanes: "moves", "idles", or the brick in which the lane is stuck."""
     before, after = {}, {}
     for number, does in enumerate(lanes):
         state, place = LANES[does]

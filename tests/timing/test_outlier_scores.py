@@ -1,4 +1,4 @@
-"""How far one row differs from the others: the score's formula, and each rule's bounds."""
+"""How far one row differs from the others: the formula of the score, and the limits of each rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIX = [0.0] * 6
 
 
 def standing(row: Row, *others: Row) -> Standing:
-    """The standing of the first row among these rows, or among four equal rows."""
+    """Return the result for the first row among these rows, or among four equal rows."""
     alike = [[0.0] * len(row)] * 4
     return Field({"it": row, **{f"other {n}": other for n, other in enumerate(others or alike)}}).standing("it")
 
@@ -48,7 +48,7 @@ def test_common_noise_is_the_median_step_between_neighbouring_slots() -> None:
 
 
 def test_slow_changes_are_hardly_noise() -> None:
-    """The others rise steadily by the size of the usual noise."""
+    """The values of the other rows rise steadily, in each slot by the size of the usual noise."""
     rising = [-0.05, -0.03, -0.01, 0.01, 0.03, 0.05]
     jumping = [0.01, -0.01] * 3
     scores = [standing([0.5] * 6, *[other] * 4).score for other in (rising, jumping)]
@@ -56,7 +56,7 @@ def test_slow_changes_are_hardly_noise() -> None:
 
 
 def test_a_rows_own_noise_counts_if_larger_than_the_common_one() -> None:
-    """Six values leave three degrees of freedom: as wide as Student's t."""
+    """Six values leave three degrees of freedom, so the limit is as wide as that of Student's t distribution."""
     seen = standing([1.1, 0.9] * 3)
     own = math.sqrt(6 * 0.1**2 / 3)
     assert seen.excess == pytest.approx(1)
@@ -93,7 +93,7 @@ def test_changes_common_to_all_rows_have_no_effect(row: list[float], common: flo
     assert astuple(standing(*moved)) == pytest.approx(astuple(seen))
 
 
-# ---- which rows are compared
+# ---- compared rows
 
 
 def test_three_rows_are_compared_and_two_are_not() -> None:
@@ -111,18 +111,18 @@ def test_a_row_of_four_values_is_compared_and_one_of_three_is_not() -> None:
         "e": [None, 1, None, None, 1, 1],
     }
     assert Field(rows).excess == {"a": 0, "b": 0, "c": 0, "d": 1}
-    # With the row of three values there would be three.
+    # If the row with three values counted, there would be three rows.
     assert Field({name: rows[name] for name in "abe"}).excess == {}
 
 
-# ---- how steady
+# ---- steadiness
 
 
 @pytest.mark.parametrize(
     ("row", "steady"),
     [
-        ([1.0, 1.25, 2.0, 2.0, 2.75, 3.0], True),  # one slot is half as far as all together
-        ([1.0, 2.0, 2.0, 3.0, 1.0, 3.0], False),  # two are
+        ([1.0, 1.25, 2.0, 2.0, 2.75, 3.0], True),  # one slot is half as far as the mean of all slots
+        ([1.0, 2.0, 2.0, 3.0, 1.0, 3.0], False),  # two slots are
         ([2.0, -7.0, 2.0, 2.0, 2.0, 2.0], True),
         ([2.0, -7.0, 2.0, 2.0, -7.0, 2.0], False),
     ],
@@ -138,14 +138,14 @@ def test_a_steady_row_exceeds_half_its_distance_in_all_slots_but_one(row: list[f
     ("row", "slots", "first"),
     [
         ([0.0, 0.0, 1.0, 1.0, 1.0, 1.0], 4, 2),
-        ([0.5, 0.5, 1.0, 1.0, 1.0, 1.0], 4, 2),  # half as far as now does not count
-        ([0.0, 0.0, 0.0, 1.0, 1.0, 1.0], 6, 3),  # three are too few
-        ([0.0, 0.0, 1.0, None, 1.0, 1.0], 5, 2),  # one of four has no value
+        ([0.5, 0.5, 1.0, 1.0, 1.0, 1.0], 4, 2),  # slots that are only half as far as now do not count
+        ([0.0, 0.0, 0.0, 1.0, 1.0, 1.0], 6, 3),  # three slots are too few
+        ([0.0, 0.0, 1.0, None, 1.0, 1.0], 5, 2),  # one of the four slots has no value
         ([0.0, 0.0, 1.0, None, 1.0, 1.0, 1.0], 4, 2),
         ([0.0, None, 1.0, 1.0, 1.0, 1.0], 4, 2),
         ([None, None, 1.0, 1.0, 1.0, 1.0], 4, 2),
         ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 6, 0),
-        ([1.0, 1.0, 1.0, 1.0, 1.0, 0.0], 6, 5),  # the last slot decides: no other is left
+        ([1.0, 1.0, 1.0, 1.0, 1.0, 0.0], 6, 5),  # the last slot decides, because no other slot is left
     ],
 )
 def test_a_changed_row_is_judged_by_the_slots_since_the_change(row: Row, slots: int, first: int) -> None:
@@ -157,7 +157,7 @@ def test_too_few_values_have_no_standing() -> None:
     assert (NOWHERE.score, NOWHERE.excess, NOWHERE.slots, NOWHERE.steady) == (0, 0, 0, False)
 
 
-# ---- the middle
+# ---- the median
 
 
 @pytest.mark.parametrize(

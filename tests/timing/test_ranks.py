@@ -1,4 +1,4 @@
-"""Ranks of two groups, checked against all pairs and against draws from one distribution."""
+"""Ranks of two groups are compared with the result over all pairs, and with random draws from one distribution."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CELLS = st.integers(1, 8).flatmap(
 
 
 def by_pairs(first: list[int], second: list[int]) -> Ranks:
-    """The textbook's way: each value of one group with each of the other."""
+    """Compute as in a textbook: compare each value of one group with each value of the other."""
     one, other = (np.repeat(np.arange(len(each)), each) for each in (first, second))
     both = np.concatenate([one, other])
     _, ties = np.unique(both, return_counts=True)
@@ -27,7 +27,7 @@ def by_pairs(first: list[int], second: list[int]) -> Ranks:
     u = greater + 0.5 * (len(one) * len(other) - greater - less)
     n = len(both)
     variance = len(one) * len(other) / 12 * (n + 1 - (ties**3 - ties).sum() / (n * (n - 1)))
-    correction = (ties[1:] + ties[:-1]).max() / 4  # 1/2 without ties
+    correction = (ties[1:] + ties[:-1]).max() / 4  # the correction for continuity, which is 1/2 without ties
     z = max(abs(u - len(one) * len(other) / 2) - correction, 0) / math.sqrt(variance)
     return Ranks(int(greater - less), math.erfc(z / math.sqrt(2)))
 
@@ -41,7 +41,7 @@ def test_ranks_of_cells_match_those_from_all_pairs(groups: tuple[list[int], list
 
 
 def test_values_without_ties_have_the_tabulated_p_value() -> None:
-    """U = 6 of 8 and 7 values: z = (28 - 6 - 1/2) / sqrt(74.67)."""
+    """For groups of 8 and 7 values with U = 6, z = (28 - 6 - 1/2) / sqrt(74.67)."""
     order = "aaaabaaabbabbbb"
     assert order.count("a") == 8
     found = ranks([int(each == "a") for each in order], [int(each == "b") for each in order])

@@ -1,4 +1,4 @@
-"""Two groups of workers compared: random draws, made-up workers, and arbitrary numbers."""
+"""The comparison of the times of two groups of workers: with random draws, made-up workers, and arbitrary numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
-# Relative to their centre.
+# Random times, relative to their centre.
 DRAWS: dict[str, Draw] = {
     "all alike": lambda random, n: random.normal(1, 0.01, n),
     "unsteady": lambda random, n: random.lognormal(0, 0.3, n),
@@ -32,7 +32,7 @@ DRAWS: dict[str, Draw] = {
 
 
 def worker(bricks: dict[str, Iterable[float]], tick_ns: float = 1.0, category: str | None = None) -> Reading:
-    """A worker with these times."""
+    """Return a worker with these times."""
     made = MadeUp(tick_ns=tick_ns)
     for name, times in bricks.items():
         for ns in times:
@@ -43,7 +43,7 @@ def worker(bricks: dict[str, Iterable[float]], tick_ns: float = 1.0, category: s
 
 
 def drawn(bricks: Sequence[np.ndarray]) -> Reading:
-    """A worker with these times in numbered bricks, added by numpy for speed."""
+    """Return a worker with these times in numbered bricks; numpy adds them up, for speed."""
     made = MadeUp()
     for number in range(len(bricks)):
         made.begin(str(number))
@@ -64,11 +64,11 @@ def only(found: Paces) -> Pair:
 
 
 def times(middle: float, count: int = 400) -> list[float]:
-    """Times within 10 % of the middle."""
+    """Return times within 10 % of the middle."""
     return [middle * (1 + 0.1 * math.sin(n)) for n in range(count)]
 
 
-# ---- what is reported
+# ---- reported differences
 
 
 @pytest.mark.parametrize(("calls", "judged"), [(7, False), (8, True)])
@@ -90,7 +90,9 @@ def test_differences_of_five_percent_matter_at_a_level_of_one_percent() -> None:
 @pytest.mark.parametrize("counts", [(CALLS_MIN, CALLS_MIN), (10, 2000), (300, 300)])
 @pytest.mark.parametrize("kind", DRAWS)
 def test_equal_groups_do_not_differ(kind: str, counts: tuple[int, int]) -> None:
-    """A hundred bricks, four times: in a hundred such comparisons one may differ."""
+    """The test makes four comparisons of 100 bricks. By chance, only one of 100 such comparisons may report a
+    difference.
+    """
     for seed in range(4):
         random = np.random.default_rng(seed)
         middles = 1e6 * 2 ** random.uniform(0, 1, 100)
@@ -172,7 +174,7 @@ def test_the_slow_brick_comes_before_its_parents_and_normal_ones() -> None:
     assert [(pair.brick, pair.significant) for pair in found.pairs] == [("gemm", True), ("step", True), ("idle", False)]
 
 
-# ---- what is not compared
+# ---- bricks that are not compared
 
 
 def test_bounds_are_not_compared_and_are_listed() -> None:
@@ -242,7 +244,8 @@ def test_equal_times_by_different_clocks_do_not_differ(tick_ns: float, middle: f
     for other in (worker({"gemm": wide}), given_times(wide, tick_ns)):
         pair = only(paces([ticks], [other]))
         assert not pair.significant
-        if tick_ns == 0.25 and middle > 50:  # two octaves: the borders are the same
+        # a factor of 4 is two octaves, so the boundaries of the buckets are the same
+        if tick_ns == 0.25 and middle > 50:
             assert pair.p_value == pytest.approx(1, abs=0.2)
 
 
@@ -303,7 +306,7 @@ def test_verdicts_do_not_depend_on_the_order_of_groups(
 @settings(deadline=None)
 @given(SPANS, SPANS, st.integers(0, 12), st.integers(0, 6))
 def test_scaling_all_times_changes_no_verdict(first: list[int], second: list[int], octaves: int, clock: int) -> None:
-    """The times are scaled by longer ticks, and by more ticks."""
+    """The test scales the times by longer ticks, and by more ticks."""
     short = only(paces([worker({"gemm": first})], [worker({"gemm": second})]))
     longer = [
         worker({"gemm": [ticks * 2 ** (octaves + clock) for ticks in each]}, 2**clock) for each in (first, second)

@@ -1,4 +1,4 @@
-"""Stragglers: verdicts on made-up slots, with noise by a seed."""
+"""Stragglers: verdicts on made-up slots, with random noise from a seed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_slow_worker_is_named_with_its_brick_and_cost() -> None:
     assert finding.about == GEMM
     assert finding.category == "FFN"
     assert finding.row.excess_percent == pytest.approx(5, abs=0.5)
-    # 250 calls of 12 ms in ten seconds, each 5 % too long.
+    # The cost of 250 calls of 12 ms in ten seconds, each of which is 5 % too long.
     assert finding.cost_ns_per_s == pytest.approx(0.05 * 12e6 * 25, rel=0.1)
     assert finding.median_ns == pytest.approx(12e6, rel=0.01)
     assert finding.rows[0] == finding.row
@@ -56,7 +56,7 @@ def test_a_fleet_of_equal_workers_raises_no_alarm(seed: int, noise: float) -> No
 
 @given(SEEDS, st.floats(-18, 18))
 def test_a_common_load_changes_nothing(seed: int, scale: float) -> None:
-    """All workers slow down together, by another factor in each slot."""
+    """All workers slow down together, by a different factor in each slot."""
     fleet = slow_gemm()
     noise = random.Random(seed).gauss
     slots = [fleet.slot(number, noise) for number in range(6)]
@@ -102,7 +102,7 @@ def test_thin_evidence_gives_no_alarm_and_is_reported() -> None:
 
 
 def test_a_slot_with_far_fewer_calls_than_usual_is_ignored() -> None:
-    """The worker began, or was stopped, within the slot: its few calls are not comparable."""
+    """The worker started, or was stopped, within the slot, so its few calls are not comparable."""
     looks = slow_gemm().looks(6, seed=1)
     few = looks[0].bricks["api", "moe_gemm"]["api/5"]._replace(calls=9, apart=0.9)
     bricks = {**looks[0].bricks, ("api", "moe_gemm"): {**looks[0].bricks["api", "moe_gemm"], "api/5": few}}
@@ -131,13 +131,13 @@ def test_one_of_three_and_two_of_eight_workers_are_named() -> None:
 
 
 def test_a_parent_is_not_blamed_for_its_child() -> None:
-    """The parent's self time is normal."""
+    """The self time of the parent is normal."""
     assert [about.brick for about in found(judge(slow_gemm(20.0).looks(6, seed=3)))] == ["moe_gemm"]
 
 
 @pytest.mark.parametrize("stopped", range(6))
 def test_a_worker_that_was_stopped_and_continues_is_not_named(stopped: int) -> None:
-    """SIGSTOP in a span: the mean of one slot is very large."""
+    """The worker gets SIGSTOP in a span, so the mean of one slot is very large."""
 
     def factor(worker: int, slot: int) -> float:
         return 2.0 if (worker, slot) == (5, stopped) else 1.0
@@ -157,7 +157,7 @@ def test_a_worker_that_was_stopped_hides_no_slow_one() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_an_unsteady_worker_is_not_called_slow(seed: int) -> None:
-    """The other workers hardly vary, and this one is above them in most slots by chance."""
+    """The other workers vary little, and this worker is above them in most slots by chance."""
     chance = random.Random(seed)
     times = [chance.uniform(0.8, 1.2) for _ in range(6)]
 
@@ -226,7 +226,7 @@ def test_every_seen_brick_is_in_exactly_one_count() -> None:
 
 
 def waiting(late: int, by: float) -> Made:
-    """A collective in which one worker waits less, by this part of its wait."""
+    """Return a collective in which one worker waits less, by this part of its wait."""
     return replace(WAITS, factor=lambda worker, slot: 1 - by if worker == late else 1.0)
 
 
@@ -235,7 +235,7 @@ def test_in_a_collective_the_worker_that_waits_least_is_named() -> None:
     finding = one(judge(fleet.looks(6, seed=1)))
     assert finding.about == About("api", "api/5", "all_reduce")
     assert finding.outside
-    # 250 waits in ten seconds that are 1.2 ms shorter than the others'.
+    # The cost of 250 waits in ten seconds, each of which is 1.2 ms shorter than those of the others.
     assert finding.cost_ns_per_s == pytest.approx(25 * 1.2e6, rel=0.05)
     assert "no instrumented brick explains it" in judge(fleet.looks(6, seed=1)).headlines()[0][1]
 
@@ -264,7 +264,7 @@ def test_a_wait_explained_by_more_work_names_no_worker() -> None:
 
 
 def reborn(looks: list[SlotLook], slot: int, worker: str = "api/5") -> list[SlotLook]:
-    """The same looks with another process of this worker before this slot."""
+    """Return the same slots, but with another process of this worker before this slot."""
     before = Life("api", "another uuid")
     return [
         replace(each, lives={**each.lives, worker: before} if number < slot else each.lives)
@@ -300,7 +300,7 @@ def without(seen: SlotLook, worker: str) -> SlotLook:
     return replace(seen, bricks=bricks, lives={name: life for name, life in seen.lives.items() if name != worker})
 
 
-# ---- since, and hysteresis
+# ---- the time since when a worker is slow, and hysteresis
 
 
 def test_since_is_the_first_slot_of_an_unbroken_slow_run() -> None:
@@ -381,7 +381,7 @@ def test_no_more_slots_count_than_are_kept() -> None:
     assert judge(Fleet().looks(9, seed=1)).slots == SLOTS
 
 
-# ---- in words
+# ---- texts
 
 
 def test_one_sentence_has_worker_since_brick_and_cost() -> None:
@@ -397,7 +397,7 @@ def test_a_worker_that_is_slow_everywhere_has_one_sentence() -> None:
     factor = slow(5, 10)
     fleet = Fleet(bricks={name: replace(made, factor=factor) for name, made in BRICKS.items()}, noise=0.001)
     judged = judge(fleet.looks(6, seed=1))
-    assert len(judged.findings) == 3  # the bricks around these take too little time of their own to matter
+    assert len(judged.findings) == 3  # the bricks around these take too little self time to count
     ((_, reported),) = judged.headlines()
     assert reported.endswith(" (and in 2 more bricks)")
 

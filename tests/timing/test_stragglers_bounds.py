@@ -1,6 +1,6 @@
-"""Named workers at each bound of each rule, just below and just above, without noise.
+"""Which workers are named just below and just above each limit of each rule, without noise.
 
-The distance of each worker is given, not computed from times, so that a bound can be met exactly.
+The distance of each worker is given, not computed from times, so that a limit can be met exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from brickd.analysis.timing.worker_series import Life, SlotLook, SlotSide
 from brickd.base.timestamps import Moment
 from brickd.model.worker_totals import Slot
 
-# With these four others around the median, the fifth worker scores exactly 5 or 2.5.
+# With these four workers around the median, the fifth worker has a score of exactly 5 or 2.5.
 AROUND = (0.0, 0.0, -0.003, 0.003)
 SCORES_5, SCORES_HALF = 0.036364229536180195, 0.018182114768090098
 GEMM = About("api", "api/0", "gemm")
@@ -27,7 +27,7 @@ GEMM = About("api", "api/0", "gemm")
 
 @dataclass(frozen=True)
 class Side:
-    """One worker's work in one brick in each slot, and its distance from the others."""
+    """The work of one worker in one brick in each slot, and its distance from the others."""
 
     apart: float | Sequence[float] = 0.0
     calls: int | Sequence[int] = 100
@@ -35,7 +35,7 @@ class Side:
     elements: int = 0
 
     def work_in(self, slot: int) -> SlotSide:
-        """The worker's values in a slot."""
+        """Return the worker's values in a slot."""
         apart = self.apart if isinstance(self.apart, float) else self.apart[slot]
         calls = self.calls if isinstance(self.calls, int) else self.calls[slot]
         return SlotSide(apart, calls, calls * self.mean_ns, self.elements)
@@ -52,7 +52,7 @@ def judged(
     slots: int = 6,
     length_ns: int = 10 * SECOND,
 ) -> StragglerVerdict:
-    """Judge slots with this work; `waits`: collectives, `named`: workers named before."""
+    """Judge slots with this work; `waits` are collectives, and `named` are workers that were named before."""
     lives = {f"api/{number}": Life("api", f"uuid {number}") for number in range(max(map(len, bricks.values())))}
     categories = {("api", name): "collective" if name in waits else "FFN" for name in bricks}
     looks = []
@@ -77,7 +77,7 @@ def above(value: float) -> float:
 
 
 def first(apart: float | Sequence[float], others: Sequence[float] = (0.0,) * 4, **more: Any) -> list[Side]:
-    """Workers of which the first has this distance."""
+    """Return workers of which the first has this distance."""
     return [replace(EQUAL, apart=apart, **more), *(replace(EQUAL, apart=other) for other in others)]
 
 
@@ -111,12 +111,12 @@ def test_a_score_of_five_names_a_worker_and_half_keeps_it_named(
 
 
 def test_four_slow_slots_of_six_keep_a_worker_named_but_name_none() -> None:
-    """Two slots are less than half as far above the median as all of them together."""
+    """In two slots, the worker is less than half as far above the median as in the mean of all slots."""
     unsteady = {"gemm": first([1.0, 0.427, 1.0, 1.0, 0.427, 1.0])}
     assert found(judged(unsteady)) == []
     assert reasons(judged(unsteady)) == [("gemm", "it is slow in only some of the slots")]
     assert found(judged(unsteady, named=[GEMM])) == [GEMM]
-    # A slot slightly more than half as far counts like the others.
+    # A slot in which the worker is slightly more than half as far counts like the others.
     assert found(judged({"gemm": first([1.0, 0.427, 1.0, 1.0, 0.43, 1.0])})) == [GEMM]
 
 
@@ -124,7 +124,7 @@ def test_four_slow_slots_of_six_keep_a_worker_named_but_name_none() -> None:
 def test_a_thousandth_of_the_time_names_a_worker_and_half_keeps_it_named(
     named: Sequence[About], median_ns: float
 ) -> None:
-    """Twice as long as the median, ten times in ten seconds."""
+    """The worker makes ten calls in ten seconds that take twice as long as the median."""
 
     def costs(mean_ns: float) -> StragglerVerdict:
         twice, equal = Side(math.log(2), 10, mean_ns), Side(0.0, 10, mean_ns)
@@ -140,7 +140,7 @@ def test_a_thousandth_of_the_time_names_a_worker_and_half_keeps_it_named(
 
 
 def test_more_elements_explain_a_slow_worker_if_they_explain_half_of_it() -> None:
-    """In logarithms, a factor of 4 in elements explains half of a factor of 16 in time."""
+    """On a logarithmic scale, a factor of 4 in elements explains half of a factor of 16 in time."""
 
     def takes(apart: float) -> StragglerVerdict:
         return judged({"gemm": [Side(apart, elements=400), *[Side(elements=100)] * 4]})
@@ -162,7 +162,7 @@ def test_calls_of_at_most_one_element_have_elements_too() -> None:
         ]
 
 
-# ---- which slots count
+# ---- slots that count
 
 
 def test_a_slot_counts_from_half_of_the_usual_calls_on() -> None:
@@ -204,7 +204,9 @@ SURE = {"slots": 6, "workers": 5, "calls": 500, "apart": 0.015}
     ],
 )
 def test_confidence_is_high_with_all_evidence_and_low_with_scarce(less: dict[str, float], confidence: str) -> None:
-    """`calls` is the number of the worker with the fewest calls; a distance of 0.015 scores 10, twice the threshold."""
+    """`calls` is the number of calls of the worker with the fewest. A distance of 0.015 gives a score of 10, twice the
+    threshold.
+    """
     case = SURE | less
     slots, workers, calls = int(case["slots"]), int(case["workers"]), int(case["calls"])
     fewest = Side(calls=[calls // slots + (slot < calls % slots) for slot in range(slots)])
@@ -239,7 +241,7 @@ def test_a_worker_late_in_several_collectives_is_named_in_the_costliest() -> Non
         (first(-0.9), False),  # the first worker waits for the others
         (first([-0.9, -0.9, 0.1, 0.1, 0.1, 0.1]), False),  # recently the others wait, but less than before
         ([None, *[EQUAL] * 4], False),  # the first worker does not take part
-        ([Side(0.9), EQUAL], False),  # of two, the late one is undecidable
+        ([Side(0.9), EQUAL], False),  # with only two workers, nothing shows which one is late
     ],
 )
 def test_a_wait_corroborates_a_finding_from_half_of_the_score_on(wait: Sequence[Side | None], awaited: bool) -> None:
@@ -248,7 +250,7 @@ def test_a_wait_corroborates_a_finding_from_half_of_the_score_on(wait: Sequence[
 
 
 def test_work_explains_a_wait_if_it_explains_half_of_it() -> None:
-    """The others wait half of the time; this one works a quarter of the time more than they do."""
+    """The others wait half of the time. This worker works longer than they do, by a quarter of the time."""
 
     def works(mean_ns: float) -> StragglerVerdict:
         more = [Side(0.0, mean_ns=mean_ns), *[Side(mean_ns=2.5e7)] * 4]
@@ -269,12 +271,14 @@ def test_more_work_in_several_bricks_adds_up_and_the_largest_is_named() -> None:
 
     assert "100 ms/s more than others in b;" in works(1.5e7, 2e7, 1.9e7).passed[0].reason
     assert "100 ms/s more than others in c;" in works(1.5e7, 2e7, 2e7).passed[0].reason
-    # Work that it does less of counts as well.
+    # Work of which the worker does less also counts.
     assert found(works(0.0, 2e7, 2e7)) == [About("api", "api/0", "all_reduce")]
 
 
 def test_work_is_compared_with_the_median_of_all_others_including_idle_ones() -> None:
-    """Three of four others have none of it: its whole quarter of the time is more than theirs."""
+    """Three of the four other workers do not do this work, so the median is 0, and the worker's whole quarter of the
+    time counts as more work.
+    """
     seen = judged(
         {"gemm": [Side(mean_ns=2.5e7), Side(mean_ns=2.5e7), None, None, None], "all_reduce": first(0.5)},
         waits=["all_reduce"],
@@ -286,7 +290,7 @@ def test_work_is_compared_with_the_median_of_all_others_including_idle_ones() ->
 
 
 def test_six_slots_are_judged_and_four_suffice() -> None:
-    # Of ten slots the first four, in which it was slow, are forgotten.
+    # Of ten slots, the first four are forgotten, in which the worker was slow.
     assert found(judged({"gemm": first([1.0] * 4 + [0.0] * 6)}, slots=10)) == []
     assert judged({"gemm": first(0.1)}, slots=7).slots == 6
     assert [len(judged({"gemm": first(0.1)}, slots=slots).findings) for slots in (3, 4, 5)] == [0, 1, 1]

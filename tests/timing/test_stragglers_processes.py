@@ -1,7 +1,7 @@
-"""Stragglers among real processes that stop, die and are replaced: only slow ones are named.
+"""Stragglers among real processes that stop, die and are replaced: only slow workers are named.
 
-A slot is ten seconds of a clock that the test moves, and workers get their times from the test; only the time stopped
-within a span is real.
+A slot is ten seconds of a clock that the test moves, and workers get their times from the test. Only the time for which
+a process is stopped within a span is real.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ for line in sys.stdin.buffer:
 
 
 class Watch:
-    """Workers of one service, and the named ones among them."""
+    """Workers of one service, and which of them are named."""
 
     def __init__(self, here: Machine, start: Start, workers: int) -> None:
         self._here, self._start = here, start
@@ -68,7 +68,7 @@ class Watch:
             self.workers[number].process.send_signal(each)
 
     def look(self) -> StragglerVerdict:
-        """End a slot, and judge."""
+        """End a slot, and judge the workers."""
         self._here.tick()
         now_ns = self.slot * EVERY_NS
         self.lookout.take(Snapshot.of(self._here.survey(), now_ns, now_ns + 1_700_000_000 * SECOND))
@@ -92,7 +92,7 @@ def test_a_worker_stopped_for_some_slots_is_not_named(worker: Start, prefix: str
         watch.send("enter", 5)
         watch.signal(5, signal.SIGSTOP)
         for slot in range(2):
-            # The others wait for it: their open calls end when it continues.
+            # The other workers wait for the stopped worker: their open calls end when it continues.
             watch.send("work", *others, reduce_ns=1_000_000)
             judged = watch.look()
             assert (judged.findings, judged.coverage[0].workers, slot) == ((), 8, slot)

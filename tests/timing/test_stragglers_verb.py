@@ -1,4 +1,4 @@
-"""Slow workers on screens and in JSON; and a daemon's events as they come and go."""
+"""Slow workers on screens and in JSON, and the daemon's events when workers become slow and normal again."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ HALF = slow(2, 50)
 
 
 def fleet(percent: float = 11.0, name: str = "moe_gemm", made: Made = GEMM) -> Fleet:
-    """Three workers, the last of them slow in one brick."""
+    """Return three workers, of which the last is slow in one brick."""
     return Fleet(workers=3, bricks=with_(name, replace(made, factor=slow(2, percent))), noise=0.0001)
 
 
 @pytest.fixture
 def three(worker: Start, daemon: Daemon) -> Daemon:
-    """A daemon with three workers."""
+    """Start a daemon with three workers."""
     for number in range(3):
         started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
     return daemon
@@ -217,7 +217,7 @@ def test_findings_can_be_limited_to_selected_workers(three: Daemon, worker: Star
 
 
 class KindsLog(Log):
-    """The events, by kind and worker."""
+    """An event log that collects the kind and the worker of each event."""
 
     def kinds(self) -> list[tuple[str, str | None]]:
         return [(event.kind, event.worker) for event in self.page()]
@@ -227,7 +227,7 @@ class KindsLog(Log):
 
 
 def snapshots(slots: int, slow_in: range, lives: Any = lambda worker, slot: True) -> list[Snapshot]:
-    """Snapshots of three workers; the calls of the last one take 20 % longer in some slots."""
+    """Return snapshots of three workers; the calls of the last worker take 20 % longer in some slots."""
     made = [MadeUp(service="api") for _ in range(3)]
     taken = []
     for slot in range(slots + 1):

@@ -1,4 +1,4 @@
-"""Stuck workers: which open spans are reported, after which time, and real stopped workers."""
+"""Stuck workers: which open spans are reported after which time; also with real workers that are stopped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUICK = Thresholds().with_({"stuck_min": 30, "stuck_times": 20, "stuck_first": 6
 
 
 class Made:
-    """A worker that never ran: completed spans of `step`, and an open span since a time."""
+    """A worker that never ran, with completed spans of `step` and a span that is open since a time."""
 
     def __init__(self, number: int = 0, *, category: str | None = None, calls: int = 100, ms: float = 10) -> None:
         self.name, self.number, self.usage = f"api/{number}", number, Usage(0.0, 0)
@@ -56,7 +56,7 @@ class Made:
         return number
 
     def opens(self, name: str, began_ns: int, *, lane: int = 0, begun: int = 1) -> None:
-        """Set the youngest open span of a lane, since a time."""
+        """Set the youngest open span of a lane, and the time since when it is open."""
         word = (began_ns >> 8) << 16 | self.path(name)
         self.lanes[lane] = {"begun": begun, "summarized": 0, "open": 1, "current": word, "thread": 7}
 
@@ -73,7 +73,7 @@ class Made:
 def looks(
     *workers: Made, until: float, since: float = 0, thresholds: Thresholds = QUICK, alive: bool = True
 ) -> Sequence[Alarm]:
-    """The alarms of the last look; a daemon looks every ten seconds."""
+    """Return the alarms of the last check; a daemon checks every ten seconds."""
     stuck, alarms = Stuck(), []
     for seconds in range(round(since), round(until) + 1, 10):
         now_ns = seconds * SECOND
@@ -96,7 +96,7 @@ def test_a_span_far_beyond_its_own_p99_is_stuck_after_half_a_minute() -> None:
 
 
 def test_a_span_is_not_stuck_within_twenty_times_its_p99() -> None:
-    made = Made(ms=5_000)  # p99 of 5 s, so 100 s
+    made = Made(ms=5_000)  # the p99 is 5 s, so the limit is 100 s
     made.opens("step", 0)
     assert looks(made, until=90) == []
     assert len(looks(made, until=110)) == 1
@@ -106,7 +106,7 @@ def test_an_active_lane_is_not_stuck_and_its_time_restarts() -> None:
     made, stuck = Made(), Stuck()
     found = []
     for seconds in range(0, 80, 10):
-        made.opens("step", 0, begun=1 + min(seconds // 10, 3))  # a span below it begins, up to 30 s
+        made.opens("step", 0, begun=1 + min(seconds // 10, 3))  # spans below it begin, until 30 s have passed
         survey = Survey([made.worker(seconds * SECOND)], [])
         found.append(texts(stuck.look(Snapshot(seconds * SECOND, 0, survey), QUICK)))
     assert [bool(each) for each in found] == [False] * 6 + [True] * 2
@@ -114,7 +114,7 @@ def test_an_active_lane_is_not_stuck_and_its_time_restarts() -> None:
 
 
 def test_the_time_counts_from_the_span_if_its_lane_was_quiet_for_longer() -> None:
-    """A worker that was idle for a minute, and began a span 20 s ago."""
+    """The worker was idle for a minute, and began a span 20 s ago."""
     made, stuck = Made(), Stuck()
     made.closes()
     for seconds in (0, 60):
@@ -145,7 +145,7 @@ def test_a_first_span_is_stuck_after_ten_minutes_without_records() -> None:
     assert texts(looks(made, until=600)) == ["api/0 is stuck in load for 10.0 min; it was never completed"]
     stuck = Stuck()
     for seconds in range(0, 1_200, 10):
-        made.closes(lane=1, begun=1 + seconds // 10)  # another thread works
+        made.closes(lane=1, begun=1 + seconds // 10)  # another thread of the worker works
         survey = Survey([made.worker(seconds * SECOND)], [])
         assert stuck.look(Snapshot(seconds * SECOND, 0, survey), QUICK) == []
 
@@ -155,7 +155,7 @@ def test_a_first_span_is_judged_by_the_p99_of_other_workers() -> None:
     new.opens("step", 0)
     assert looks(new, *others, until=90) == []
     another = Made(3, calls=0)
-    another.opens("loop", 0)  # a span that no worker has completed
+    another.opens("loop", 0)  # a span of a brick that no worker has completed
     (alarm,) = looks(another, new, *others, until=110)
     assert alarm.workers == ("api/0",)
     assert "its p99 is 5.0 s" in alarm.text
@@ -178,7 +178,7 @@ def test_each_worker_is_read_once_per_place_however_many_wait_there() -> None:
             assert stuck.look(snapshot, QUICK) == []
         finally:
             sys.setprofile(None)
-    assert asked == 2 * len(workers), "each worker's own p99, and once that of the place"
+    assert asked == 2 * len(workers), "the p99 is computed once for each worker, and once for the place"
 
 
 def test_workers_stuck_in_one_place_cause_one_alarm() -> None:
@@ -213,7 +213,7 @@ def test_a_stopped_process_is_stuck_with_any_span_unless_it_continued_meanwhile(
     assert looks(made, until=20) == []
     assert len(looks(made, until=30)) == 1
     for seconds in range(0, 120, 10):
-        made.closes(begun=1 + seconds // 20)  # the worker continued, and was stopped again
+        made.closes(begun=1 + seconds // 20)  # the worker continues for a moment, and is stopped again
         survey = Survey([made.worker(seconds * SECOND)], [])
         assert stuck.look(Snapshot(seconds * SECOND, 0, survey), QUICK) == []
 

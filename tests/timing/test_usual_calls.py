@@ -1,4 +1,4 @@
-"""The usual mean: how rare long calls affect it, and how far it is from the exact mean."""
+"""The mean of the usual calls: how rare long calls affect it, and how far it is from the exact mean."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from brickd.model.usual_calls import usual_mean
 
-# The format's buckets: a duration's fourth power has twenty-one bits more than the bucket's number.
+# The buckets of the format: the fourth power of a duration has 21 bits more than the number of its bucket.
 BUCKETS = 128
 
 
@@ -71,7 +71,7 @@ def test_the_usual_mean_is_between_the_shortest_and_the_longest_call(durations: 
     if not durations:
         assert found == 0
         return
-    # In the first bucket, which begins at 0, and in the last, which has no end, less is known.
+    # The error is larger in the first bucket, which begins at 0, and in the last bucket, which has no upper end.
     assert found <= max(*durations, 38) * 2**0.25
     assert found >= min(durations) / 2**0.25 - 38 or max(durations) >= 2**36
 

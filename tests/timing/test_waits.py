@@ -1,4 +1,4 @@
-"""Workers that wait for a processor: which are named, and whose bricks are not called slow."""
+"""Workers that wait for a processor: which workers are named, and which bricks do not count as slow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from brickd.base.thresholds import Thresholds
 from brickd.base.timestamps import Moment
 from brickd.daemon.process_usage import Scheduled, scheduled
 
-# The part of the time that a worker ran or waited in a slot.
+# Returns the part of the time that a worker ran or waited in a slot.
 Part = Callable[[int, int], float | None]
 
 
@@ -41,13 +41,14 @@ def looks(fleet: Fleet, waited: Part, ran: Part = lambda worker, slot: 0.1, thre
 
 
 def at(worker: int, part: float, others: float = 0.02) -> Part:
-    """One part for one worker, another for the others, with small noise."""
+    """Return one part for one worker and another part for the others, with small noise."""
     chance = random.Random(worker)
     return lambda each, slot: (part if each == worker else others) + chance.uniform(-0.0004, 0.0004)
 
 
 EQUAL = Fleet(workers=4, bricks={"gemm": Made(4_000_000)})
-SLOW = Fleet(workers=4, bricks={"gemm": Made(4_000_000, factor=slow(2, 100))})  # costs 100 ms of each second
+# the slowness costs 100 ms of each second
+SLOW = Fleet(workers=4, bricks={"gemm": Made(4_000_000, factor=slow(2, 100))})
 
 
 def names(judged: StragglerVerdict) -> tuple[list[str], list[str]]:
@@ -70,7 +71,7 @@ def test_a_worker_that_waits_is_named_with_its_share_of_the_time() -> None:
     ("waited", "named"),
     [
         (at(2, 0.7, others=0.7), False),  # all workers wait
-        (at(2, 0.06, others=0.02), False),  # less than 5 % more
+        (at(2, 0.06, others=0.02), False),  # the worker waits less than 5 % longer than the others
         (at(2, 0.08, others=0.02), True),
         (lambda worker, slot: None if worker == 2 else 0.02, False),
         (lambda worker, slot: 0.3 * (worker == 2 and slot in (2, 4)), False),  # waits only in some slots
@@ -102,7 +103,7 @@ def test_a_worker_must_exceed_the_spread_of_the_others(apart: float, *, named: b
 
 
 def exactly(*workers: float | Sequence[float]) -> Part:
-    """Each worker's part of each slot, without noise."""
+    """Return the part of each worker in each slot, without noise."""
 
     def part(worker: int, slot: int) -> float:
         given = workers[worker]
@@ -112,7 +113,7 @@ def exactly(*workers: float | Sequence[float]) -> Part:
 
 
 def waiting(*workers: float | Sequence[float], named: bool = False) -> list[str]:
-    """The workers named as waiting; `named`: the first one was named before."""
+    """Return the workers that are named as waiting; with `named`, the first worker was named before."""
     fleet = Fleet(workers=len(workers), bricks={"gemm": Made(4_000_000)})
     before = {About("api", "api/0", ""): Moment(0, 0)} if named else {}
     return names(judge(looks(fleet, exactly(*workers)), before))[1]
@@ -126,7 +127,8 @@ def test_waiting_five_percent_more_names_a_worker_and_half_keeps_it_named(*, nam
 
 
 def test_a_score_of_five_names_a_waiting_worker_and_half_keeps_it_named() -> None:
-    around, five = (0.25, 0.25, 0.23, 0.27), 0.25 + 0.23733453321419523  # the score of `five` is exactly 5
+    # with these parts of the other workers, the score of `five` is exactly 5
+    around, five = (0.25, 0.25, 0.23, 0.27), 0.25 + 0.23733453321419523
     assert waiting(five, *around) == ["api/0"]
     assert waiting(math.nextafter(five, 0), *around) == []
     assert waiting(0.25 + 0.1187, *around, named=True) == ["api/0"]
@@ -134,16 +136,17 @@ def test_a_score_of_five_names_a_waiting_worker_and_half_keeps_it_named() -> Non
 
 
 def test_four_waiting_slots_of_six_keep_a_worker_named_but_name_none() -> None:
-    """Two slots are less than half as far above the median as all of them together."""
+    """In two slots, the worker is less than half as far above the median as in the mean of all slots."""
     unsteady, others = [1.0, 0.427, 1.0, 1.0, 0.427, 1.0], (0.0,) * 4
     assert waiting(unsteady, *others) == []
     assert waiting(unsteady, *others, named=True) == ["api/0"]
-    # A slot slightly more than half as far counts like the others.
+    # A slot in which the worker is slightly more than half as far counts like the others.
     assert waiting([*unsteady[:4], 0.43, 1.0], *others) == ["api/0"]
 
 
 def test_a_worker_that_waits_since_the_third_slot_must_exceed_the_threshold_in_all_slots_together() -> None:
-    for part, named in ((0.067, ["api/0"]), (0.066, [])):  # the mean of all but the outermost slots is 3/4 of this
+    # the mean without the lowest and the highest slot is 3/4 of this part
+    for part, named in ((0.067, ["api/0"]), (0.066, [])):
         assert waiting([0.0, 0.0, *[part] * 4], *(0.0,) * 4) == named
 
 
@@ -157,9 +160,9 @@ def test_a_brick_explained_by_waiting_is_not_slow() -> None:
 @pytest.mark.parametrize(
     ("waited", "ran"),
     [
-        (at(2, 0.04), at(2, 0.1, 0.1)),  # the worker waits by less than half of its cost
+        (at(2, 0.04), at(2, 0.1, 0.1)),  # the worker waits longer by less than half of its cost
         (at(2, 0.2), at(2, 0.2, 0.1)),  # a slow operator waits longer, because it runs longer
-        (lambda worker, slot: None, lambda worker, slot: None),  # the kernel has no account
+        (lambda worker, slot: None, lambda worker, slot: None),  # the kernel does not report how long the worker waited
     ],
 )
 def test_a_brick_is_slow_unless_waiting_explains_it(waited: Part, ran: Part) -> None:
@@ -178,7 +181,7 @@ def test_a_brick_is_slow_unless_waiting_explains_it(waited: Part, ran: Part) -> 
 def test_without_processor_time_per_brick_waiting_must_explain_half_of_the_cost(
     waited: float, ran: float, *, is_slow: bool
 ) -> None:
-    for unknown in (0, 2):  # four slots suffice
+    for unknown in (0, 2):  # four slots with known times are enough
 
         def waits(worker: int, slot: int, unknown: int = unknown) -> float | None:
             return None if slot < unknown else waited if worker == 2 else 0.02
@@ -194,7 +197,8 @@ def test_the_waiting_of_a_worker_that_came_later_is_compared_by_its_calls_in_a_s
         }
         return replace(each, lives={name: life for name, life in each.lives.items() if name != "api/2"}, bricks=bricks)
 
-    found = [replace(each, processor={}) for each in looks(SLOW, exactly(0.2, 0.2, 0.23, 0.2))]  # 30 ms explain nothing
+    # waiting that is longer by 30 ms explains nothing
+    found = [replace(each, processor={}) for each in looks(SLOW, exactly(0.2, 0.2, 0.23, 0.2))]
     assert names(judge([*map(without, found[:2]), *found[2:]]))[0] == ["api/2"]
 
 
@@ -212,23 +216,25 @@ def test_workers_without_known_waiting_are_counted() -> None:
 
 
 def test_a_cost_never_exceeds_the_wall_time() -> None:
-    """A hundred times as slow, in 500 calls of 4 ms: 200 s in 10 s, in spans that overlap."""
+    """The worker is a hundred times as slow in 500 calls of 4 ms. That is 200 s in a slot of 10 s, in spans that
+    overlap.
+    """
     fleet = Fleet(workers=4, bricks={"gemm": Made(4_000_000, factor=slow(2, 9_900), calls=500)})
     for threads in (1, 3):
         (finding,) = judge(looks(fleet, at(2, 0.02), threads=threads)).findings
         assert finding.cost_ns_per_s == threads * 1e9
     (finding,) = judge(fleet.looks(6, seed=1)).findings
-    assert finding.cost_ns_per_s == 1e9, "without the kernel's account, the worker has one thread"
+    assert finding.cost_ns_per_s == 1e9, "without the kernel's data, the worker counts as one thread"
 
 
-# ---- the kernel's account
+# ---- the data that the kernel reports
 
 SPIN = "print(flush=True)\nwhile True: pass"
 
 
 @contextmanager
 def spinning(cpu: int, programs: int) -> Iterator[list[int]]:
-    """Processes that compute on one processor."""
+    """Run processes that compute on one processor."""
     with_ = [
         subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{cpu}])\n{SPIN}"], stdout=-1)
         for _ in range(programs)
@@ -262,7 +268,7 @@ def test_processes_sharing_their_only_processor_wait_and_name_each_other() -> No
             return sum(psutil.Process(pid).cpu_times()[:2])
 
         before, sharing = [(waited_ns(pid), ran(pid)) for pid in pids], CpuSharing()
-        assert sharing.of(cpus) == {}, "nothing is known before a second look"
+        assert sharing.of(cpus) == {}, "nothing is known before a second reading"
         until(
             lambda: all(
                 waited_ns(pid) > waited and ran(pid) > had + 0.05
@@ -272,7 +278,7 @@ def test_processes_sharing_their_only_processor_wait_and_name_each_other() -> No
         found = sharing.of(cpus)
         assert all(found[pid] not in (None, pid) for pid in pids)
         assert sharing.of({}) == {}
-        assert sharing.of(cpus) == {}, "nothing before the pause counts"
+        assert sharing.of(cpus) == {}, "the time before the pause does not count"
     assert only_cpu(pids[0]) is None, "the process has ended"
 
 
@@ -310,7 +316,7 @@ def made_up(folder: Path, **schedstat: str | None) -> Path:
     ("schedstat", "found"),
     [
         ({"t7": "5 3 1\n", "t9": "8 2 1\n"}, {7: Scheduled(5, 3), 9: Scheduled(8, 2)}),
-        ({"t7": "5 3 1\n", "t9": None}, None),  # unreadable
+        ({"t7": "5 3 1\n", "t9": None}, None),  # the data of a thread cannot be read
         ({"t7": "5 -3 1\n"}, None),
         ({"t7": "5 3\n"}, None),
         ({}, None),
@@ -324,7 +330,7 @@ def test_unreadable_accounts_are_unknown(
 
 def test_the_account_of_this_process_can_be_read() -> None:
     mine: Sequence[Scheduled] = list((scheduled(os.getpid()) or {}).values())
-    if mine:  # the kernel may have no account
+    if mine:  # the kernel may not report the waiting
         assert sum(each.ran_ns for each in mine) > 0
 
 
@@ -388,7 +394,7 @@ def alone(
     throttled: float | None = None,
     since: int = 0,
 ) -> StragglerVerdict:
-    """Workers that wait this share of each slot; the pinned ones have only one processor since a slot."""
+    """Return workers that wait this share of each slot; from a slot on, the pinned workers have only one processor."""
     fleet, found, chance = Fleet(workers=workers, bricks={"gemm": Made(4_000_000)}), [], random.Random(1)
     for number, part in enumerate(waited):
         hosts = {
@@ -454,7 +460,7 @@ def test_configured_thresholds_apply_to_waiting_and_stragglers() -> None:
 
 
 def computing(busy: Callable[[int, int], float], factor: float = 1.2) -> list[SlotLook]:
-    """Workers that only compute and wait; a factor per worker and slot makes their calls longer."""
+    """Return workers that only compute and wait; a factor for each worker and slot makes their calls longer."""
 
     def longer(worker: int, slot: int) -> float:
         return busy(worker, slot) * (factor if worker == 2 else 1.0)
@@ -469,7 +475,7 @@ def computing(busy: Callable[[int, int], float], factor: float = 1.2) -> list[Sl
 
 
 def noise(worker: int, slot: int) -> float:
-    """A factor of 2 to 6, by the worker and the slot."""
+    """Return a random factor of 2 to 6 for a worker and a slot."""
     return 2 + 4 * random.Random(100 * worker + slot).random()
 
 
@@ -482,13 +488,13 @@ def test_calls_longer_than_a_time_slice_are_compared_by_processor_time() -> None
 
 
 def apart(chance: random.Random) -> Callable[[int, int], float]:
-    """A factor of 1 to 20 for each worker and slot."""
+    """Return a random factor of 1 to 20 for each worker and slot."""
     factors = [[1 + 19 * chance.random() for _ in range(6)] for _ in range(4)]
     return lambda worker, slot: factors[worker][slot]
 
 
 def test_equal_workers_on_a_busy_host_raise_no_alarm() -> None:
-    """Longer times and longer waits are independent."""
+    """In this test, longer times do not come from longer waits."""
     for seed in range(40):
         chance = random.Random(seed)
         longer, waits = apart(chance), apart(chance)
@@ -515,19 +521,19 @@ def test_processor_time_counts_from_a_score_of_five_on_or_half_of_that_for_a_nam
         about = About("api", "api/2", "gemm")
         return judge(found, {about: found[0].slot.began} if named else {})
 
-    # The score of the processor time is 3.2, that of the calls above 5: the calls count.
+    # The score of the processor time is 3.2, and the score of the calls is above 5. The calls decide.
     (finding,) = judged(0.6, 0.2, 0.02).findings
     assert (finding.row.score or 0) > 5
     (finding,) = judged(0.6, 0.2, 0.02, named=True).findings
     assert round(finding.row.score or 0, 1) == 3.2
-    # A long waiting explains the calls, and the uncertain processor time does not contradict.
+    # The long wait explains the longer calls, and the processor time is too uncertain to contradict that.
     assert names(judged(0.15, 0.05, 0.2))[0] == []
     assert names(judged(0.15, 0.05, 0.2, named=True))[0] == ["api/2"]
 
 
 @pytest.mark.parametrize("ran", [0.02, 0.09])
 def test_processor_time_counts_only_if_all_workers_compute(ran: float) -> None:
-    """The workers record a tenth of their time; one of them waits for a device."""
+    """The workers record only a tenth of their time. One worker waits for a device."""
     first = looks(EQUAL, lambda worker, slot: 0.0, lambda worker, slot: ran if worker == 0 else 0.1)[0]
     assert len(first.processor) == 4 * (ran == 0.09)
 
@@ -543,7 +549,7 @@ def busy(
     idle: float = 6,
     luck: float = 1,
 ) -> list[SlotLook]:
-    """Four computing workers, randomly 2 to 6 times slower; one runs longer in one brick."""
+    """Return four workers that compute and are randomly 2 to 6 times slower; one of them runs longer in one brick."""
     chance = random.Random(seed)
     plain = {"attention": 2e6, "gemm": 3e6, "mlp": 1.5e6, "lm_head": 0.6e6}
     more = {name: factor if name == slow_brick else others_factor for name in plain}
@@ -586,7 +592,7 @@ def test_equal_computing_workers_on_a_busy_host_raise_no_alarm() -> None:
 
 
 def test_imprecise_processor_time_does_not_clear_a_small_brick() -> None:
-    """30 % more in 8 % of the work adds 2.5 % processor time, which may be chance."""
+    """If 8 % of the work takes 30 % longer, the processor time grows by 2.5 %, which may be chance."""
     for seed in range(5):
         (finding,) = judge(busy("lm_head", 1.3, seed=seed, longest=2, noise=0.03, idle=1)).findings
         assert finding.about.brick == "lm_head"
@@ -596,4 +602,4 @@ def test_processor_time_shows_stragglers_despite_random_wall_times() -> None:
     judged = judge(busy("gemm", 1.2, longest=2.5, noise=0.002, luck=4))
     (finding,) = judged.findings
     assert (finding.about.worker, finding.about.brick, judged.passed) == ("api/2", "gemm", ())
-    assert 15 <= (finding.row.excess_percent or 0) <= 25, "the excess is that of the processor time"
+    assert 15 <= (finding.row.excess_percent or 0) <= 25, "the excess is the excess of the processor time"

@@ -1,4 +1,4 @@
-"""The benchmarks' judgement: goals, skipped rows, plausible results, the picture."""
+"""How benchmarks judge their results: goals, skipped rows, plausible results, the picture."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_the_output_of_a_failing_compiler_is_quoted(tmp_path: Path) -> None:
 
 
 def packet(marks: int, left_over: int) -> bytes:
-    """A CTF packet with this number of our events, and remains of an older packet behind them."""
+    """Return a CTF packet with this number of the benchmark's events, followed by remains of an older packet."""
     mark = struct.pack("<Q", lttng._MARK)
     content = lttng._PACKET.size + 8 * marks
     whole = content + 8 * left_over
@@ -302,7 +302,8 @@ def test_a_growth_that_was_not_measured_is_not_drawn() -> None:
 
 
 def watched(runs: int, named: int, wrong: int, *, slow: bool = True) -> dict[str, Any]:
-    """The row of `runs` services: in `named` the worker was named, in `wrong` another one was."""
+    """Return the row of `runs` services. The slow worker was named in `named` of them, and another worker in
+    `wrong`."""
     made = [stragglers.Run(Group(f"s{n}", n, (3, "mlp", 3.0) if slow else None)) for n in range(runs)]
     for run in made[:named]:
         run.note(f"{run.group.service}/3", "mlp", 41.0)

@@ -1,4 +1,4 @@
-"""Faults in a model of replicas: each is at its stated place, and nothing differs before it."""
+"""Faults in the model of the replicas: each fault is at its stated place, and nothing differs before that place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from replicas import MODEL, MOMENTS, PROMPT, SMALL, replicas
 
 from brickd.demo.transformer import drawn
 
-pytestmark = pytest.mark.ci  # tests of a script, not of brickd
+pytestmark = pytest.mark.ci  # these tests check a script, not brickd
 
 # ---- faults of operators -----------------------------------------------------------------------------------------
 
@@ -161,6 +161,6 @@ def test_the_damaged_share_of_a_weight_is_as_stated(kind: Kind) -> None:
     head = SMALL.width // SMALL.heads
     found = {Kind.FLIP: (1, 1), Kind.SCALE: (32, 1), Kind.ZERO: (1, 96), Kind.NAN: (1, 96), Kind.SWAP: (32, 2 * head)}
     assert (len(set(rows)), len(set(columns))) == found[kind]
-    if kind == Kind.SWAP:  # of whole queries
+    if kind == Kind.SWAP:  # the damage swaps the heads of whole queries
         assert max(columns) < SMALL.width
         assert sorted(map(tuple, x.T)) == sorted(map(tuple, y.T))

@@ -1,4 +1,4 @@
-"""The harness of silent damage: its truths, the validity of a run, and its attacks."""
+"""`scripts/bench divergence`: what it knows about a fault, when a run is valid, and its attacks on recordings."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_replicas_answer_report_being_struck_and_leave_no_file() -> None:
 
 
 def recorded(vocabulary: int, key: int) -> Recorded:
-    """The record of each token; with a key only the statistics stay the same."""
+    """Return the record of each token; with another key, only the statistics stay the same."""
     keyed, plain = np.random.default_rng(key), np.random.default_rng(1)
     return Recorded(
         keyed.integers(0, 2**64, (vocabulary, 3), np.uint64),

@@ -1,4 +1,4 @@
-"""The reference engine's traffic, prefix cache and scheduler. No model runs."""
+"""The traffic, the prefix cache and the scheduler of the reference engine. No model runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_key_means_all_tokens_before_its_block() -> None:
 
 
 def filled(cache: PrefixCache[str], tokens: Sequence[int]) -> list[int]:
-    """Take blocks for these tokens and publish the full ones."""
+    """Take blocks for these tokens, and publish the blocks that are full."""
     numbers = [number for _ in range(0, len(tokens), BLOCK) if (number := cache.take()) is not None]
     for number, key in zip(numbers, keys(tokens), strict=False):
         cache.publish(number, key, f"block {number}")
@@ -71,7 +71,7 @@ def test_a_block_is_given_out_again_only_without_references() -> None:
     assert (cache.free, cache.take(), cache.take()) == (1, 3, None)
     cache.release(again)
     assert cache.free == 2
-    assert cache.take() == first[1]  # the end of a prefix is forgotten before its start
+    assert cache.take() == first[1]  # the cache forgets the end of a prefix before its beginning
     assert cache.reuse([*tokens, 7]) == first[:1]
 
 
@@ -106,7 +106,7 @@ def request(number: int, length: int = 20, answer: int = 4) -> Request:
 
 
 def computed(scheduler: Scheduler) -> Iterator[list[Slice]]:
-    """Yield each step until nothing is left; each new token is 9."""
+    """Yield each step until no request is left; each new token is 9."""
     while slices := scheduler.plan():
         yield slices
         scheduler.advance(slices, Shape(len(slices), max(each.length for each in slices), 64), [9] * len(slices))

@@ -1,4 +1,4 @@
-"""`scripts/bench evidence`: what it draws, how it judges, what its tables say. No model runs."""
+"""`scripts/bench evidence`: how it draws trials, how it judges them, and its tables. No model runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.faulty.frozen import HEALTHY
 from benchmarks.faulty.judged import BEFORE, DURING, Look, Site, Truth, exactly
 from benchmarks.workplace import Workplace
 
-# ---- drawn
+# ---- the draw of trials
 
 
 def test_each_fault_has_enough_trials_of_each_dtype() -> None:
@@ -53,7 +53,7 @@ def test_trials_have_all_batches_threads_and_system_prompts() -> None:
     assert {each.system for each in found} == {0, 20, 300}
 
 
-# ---- judged
+# ---- judgement
 
 TRUTH = Truth("late_channel", "fleet/1", ("model.layers.2.mlp", "model.layers.2.mlp.up_proj"))
 
@@ -230,7 +230,8 @@ def test_a_run_without_torch_says_how_to_install_it(
 
 
 def table(*rows: tuple[int, int, int, int, int]) -> Table:
-    """Rows of a site, with: input, output, rows of the call, history, shapes."""
+    """Return rows of a site with their input, their output, the number of rows of the call, the history and the
+    shapes."""
     found = np.zeros(len(rows), ROW)
     for number, (given, output, called, history, shapes) in enumerate(rows):
         found[number] = (0, 0, 0, called, 0, True, history, 0, 0, shapes, given, output)

@@ -1,4 +1,4 @@
-"""`scripts/bench fingerprint`: equal fingerprints are compared; the goals are the design's."""
+"""`scripts/bench fingerprint`: all methods compute the same fingerprint, and the goals are those of the design."""
 
 from __future__ import annotations
 

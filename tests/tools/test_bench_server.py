@@ -10,7 +10,7 @@ from benchmarks.server import Turn, interval, late_interval, p99
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.ci  # tests of a script, not of brickd
+pytestmark = pytest.mark.ci  # these tests check a script, not brickd
 
 
 @pytest.mark.parametrize(("count", "t"), [(4, 3.182), (24, 2.069), (100, 1.984)])

@@ -1,4 +1,6 @@
-"""`scripts/bench sync`: it compares what the seed claims, and each mode does what is timed."""
+"""`scripts/bench sync`: it compares its results with the claims of the older profiler, and each mode does what is
+timed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from benchmarks import passes
 from conftest import ROOT
 from faults import Start
 
-pytestmark = pytest.mark.ci  # tests of a script, not of brickd
+pytestmark = pytest.mark.ci  # these tests check a script, not brickd
 
 
 def test_the_goals_are_the_claims_of_the_seed() -> None:

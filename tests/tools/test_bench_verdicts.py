@@ -1,4 +1,4 @@
-"""`scripts/bench verdicts`: what it draws, how it judges, how it resumes. No model runs."""
+"""`scripts/bench verdicts`: how it draws cells, how it judges them, how it resumes a run. No model runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.workplace import Workplace, workplace
 from hypothesis import given
 from hypothesis import strategies as st
 
-# ---- drawn
+# ---- the draw of cells
 
 
 def test_the_same_seed_draws_the_same_cells_and_another_seed_others() -> None:
@@ -41,7 +41,8 @@ def test_each_architecture_has_each_fault_and_both_kinds_of_healthy_traffic() ->
     cells = drawn(1)
     assert len({cell.key for cell in cells}) == len(cells)
     found = {(cell.architecture, cell.fault, cell.traffic) for cell in cells}
-    packed = {"weight_bit": "int8_weight", "rare_nan": "eps"}  # torch's quantized operators refuse NaN
+    # faults that replace those that an int8 model cannot have, because torch's quantized operators refuse NaN
+    packed = {"weight_bit": "int8_weight", "rare_nan": "eps"}
     for architecture in ARCHITECTURES:
         for fault in frozen.WANTED.keys() - {"int8_weight", "leak"}:
             mine = packed.get(fault, fault) if architecture == "llama_int8" else fault
@@ -59,7 +60,7 @@ def test_a_full_run_has_enough_healthy_minutes_to_be_judged() -> None:
     assert healthy_s / 60 > frozen.HEALTHY_MINUTES_MIN
 
 
-# ---- judged
+# ---- judgement
 
 EPS = Truth("eps", "api/1", ("model.layers.2.input_layernorm",))
 DIFFERS = "{} differs from the others since 12:00: layers.* layer 2, relative error 2e-3; its inputs were equal"
@@ -234,7 +235,7 @@ def test_other_problems_are_listed_once_and_are_not_alarms() -> None:
 @pytest.mark.parametrize(
     ("found", "right"),
     [
-        (Site("layers.*.mlp", 2), True),  # the nearest enclosing part of a model
+        (Site("layers.*.mlp", 2), True),  # this place is the nearest enclosing part of the model
         (Site("model.layers.*.mlp.up_proj.weight", 2), True),
         (Site("layers.*", 2), True),
         (Site("layers.*.mlp", None), True),
@@ -326,7 +327,7 @@ def test_a_report_has_the_seed_and_a_row_for_each_fault_and_architecture() -> No
     assert "seed 7" in found.text()
 
 
-# ---- resumed
+# ---- resumed runs
 
 CELLS = drawn(5, quick=True)
 
@@ -435,7 +436,7 @@ def test_a_run_that_cannot_be_resumed_ends_with_the_reason(tmp_path: Path, monke
         command.run(cast(Workplace, None), quick=False, resume=True)
 
 
-# ---- driven
+# ---- the fleet
 
 
 def test_late_answers_of_a_busy_worker_are_not_taken_for_others() -> None:

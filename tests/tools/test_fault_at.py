@@ -1,4 +1,4 @@
-"""The library that makes a program die at one of its effects acts there and nowhere else."""
+"""The library that makes a program die at one of its effects on files acts only at that effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from faults import Compile, fault_at
 
 from brickd.shm import _reader
 
-# A checkpoint and a tail, as a daemon writes them: each line has one effect on files.
+# Writes a checkpoint and a tail as a daemon does. Each line has one effect on files.
 STEPS = (
     "new = os.open('new', os.O_CREAT | os.O_RDWR)",
     "os.write(new, b'checkpoint')",
@@ -32,7 +32,8 @@ STEPS = (
 )
 TOLD = ["open new", "write new", "ftruncate new", "fsync new", "lock new", "rename kept"]
 TOLD += ["pwrite kept", "pwrite kept", "unlink old"]
-HALF = {2: ("new", b"check"), 7: ("kept", b"checta"), 8: ("kept", b"checTAil")}  # the content after half of a write
+# the name and the content of the file after half of a write, by the number of the effect
+HALF = {2: ("new", b"check"), 7: ("kept", b"checta"), 8: ("kept", b"checTAil")}
 LOCK, RENAME, UNLINK = 5, 6, 9
 
 PROGRAM = """
@@ -65,7 +66,7 @@ def files(folder: Path) -> Files:
 
 
 def after(folder: Path, steps: tuple[str, ...]) -> Files:
-    """The files after these steps, without a fault."""
+    """Return the files after these steps, without a fault."""
     known: dict[str, Any] = {"os": os, "fcntl": fcntl, "_reader": _reader}
     with contextlib.chdir(fresh(folder)):
         for step in steps:
@@ -88,7 +89,7 @@ def start(folder: Path, environment: dict[str, str], *, log: int | None = None) 
 
 
 def errors(process: subprocess.Popen[str]) -> list[int]:
-    """The result of each step: 0, or an error."""
+    """Return the result of each step: 0, or an error."""
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 0, stderr
     return [int(word) for word in stdout.removeprefix("begun ").split()]

@@ -1,4 +1,4 @@
-"""The architecture: the direction of imports, and what is loaded late."""
+"""The architecture: the direction of imports, and modules that are imported late."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ from brickd.divergence import Divergence
 from brickd.query import queries
 from brickd.query.verbs import VERBS
 
-# The rooms, in the order of the data flow: a module imports from its own room and from those to the left.
+# The rooms (packages) in the order of the data flow. A module imports only from its own room and from the rooms to its
+# left.
 ROOMS = (
     *("base", "shm", "query", "client", "model", "analysis", "state", "datasources", "recording", "views"),
     *("doctor", "api", "daemon", "launch", "demo", "cli"),
 )
 # Public modules outside of the rooms, and the rooms that they may import from.
 FLAT = {"brickd": 0, "brickd.errors": 1, "brickd.divergence": ROOMS.index("views") + 1, "brickd.__main__": len(ROOMS)}
-# What other processes than brickd's load: the demonstration's workers, and each Python that `brickd run` starts.
+# Modules that other processes than brickd's load: the workers of the demonstration, and each Python that `brickd run`
+# starts.
 PROGRAMS = {"brickd.demo.transformer", "brickd.demo.worker", "brickd.launch.site.sitecustomize"}
 
 
 def sources(folder: Path) -> Iterator[Path]:
-    """The Python files and stubs in a folder, also in folders to which it has links."""
+    """Return the Python files and stubs in a folder, also in folders to which it has links."""
     for root, _, names in os.walk(folder, followlinks=True):
         yield from (Path(root, name) for name in names if name.endswith((".py", ".pyi")))
 
@@ -53,7 +55,7 @@ def modules() -> dict[str, Path]:
 
 
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements, also nested ones; without their expressions, which take longer to walk."""
+    """Yield all statements, also nested ones, but not their expressions, which would take longer."""
     for statement in body:
         yield statement
         for part in ("body", "orelse", "finalbody"):
@@ -63,12 +65,13 @@ def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from statements(branch.body)
 
 
-@functools.cache  # several tests need the same modules
+@functools.cache  # cached, because several tests need the same modules
 def imports_and_classes(path: Path) -> tuple[list[ast.Import | ast.ImportFrom], list[str]]:
     found = [*statements(ast.parse(path.read_text()).body)]
     imports = [node for node in found if isinstance(node, ast.Import | ast.ImportFrom)]
     classes = [node for node in found if isinstance(node, ast.ClassDef)]
-    inner = {part for outer in classes for part in outer.body}  # named after their class: ExecutionNode.Layer
+    # a nested name contains the name of its class, such as ExecutionNode.Layer
+    inner = {part for outer in classes for part in outer.body}
     return imports, [node.name for node in classes if node not in inner]
 
 
@@ -77,7 +80,7 @@ def imported(path: Path) -> set[str]:
     for node in imports_and_classes(path)[0]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif node.level:  # a file that brickd and the agent share
+        elif node.level:  # a relative import: the file is shared by brickd and the agent
             names.add(".".join((*path.relative_to(ROOT).parent.parts, node.module or "")))
         elif node.module is not None:
             within = {f"{node.module}.{alias.name}" for alias in node.names}
@@ -94,7 +97,7 @@ def test_no_module_imports_itself_indirectly() -> None:
 
 
 def included(source: Path) -> set[Path]:
-    """The C files whose headers it includes, also through headers without a file of their own."""
+    """Return the C files whose headers a file includes, also through headers that have no C file."""
     found: set[Path] = set()
     for name in re.findall(r'^#include "(.+)"$', source.read_text(), re.MULTILINE):
         header = (source.parent / name).resolve()
@@ -132,12 +135,12 @@ def test_four_modules_are_outside_of_the_rooms() -> None:
 
 
 def test_only_modules_that_are_found_by_their_names_have_less_than_40_lines() -> None:
-    # Each verb and the answer to each query has its own module; Python itself looks for the others.
+    # Modules that brickd loads by name (one for each verb and each view), and modules that Python loads itself.
     found = {f"brickd.cli.{verb}" for verb in VERBS}
     found |= {f"brickd.views.{name.removesuffix('Query').lower()}" for name in vars(queries) if name.endswith("Query")}
     found |= {name for name, path in modules().items() if path.name in ("__init__.py", "__main__.py")}
     short = {name for name, path in modules().items() if len(path.read_text().splitlines()) < 40}
-    assert short - found == {"brickd.analysis.roofline._peaks"}  # the stub of a C file
+    assert short - found == {"brickd.analysis.roofline._peaks"}  # the only exception is the stub of a C file
     of_agent = [path for path in sources(ROOT / "agent/brick_agent") if path.name != "__init__.py"]
     assert [path for path in of_agent if len(path.read_text().splitlines()) < 40] == []
 
@@ -149,7 +152,7 @@ def test_a_public_class_name_means_one_thing() -> None:
             if not name.startswith("_"):
                 homes[name].append(path.resolve())  # brickd links to some files of the agent
     twice = {name for name, paths in homes.items() if len(set(paths)) > 1}
-    assert twice == {"KernelTrace"}  # public in both distributions, which never import each other
+    assert twice == {"KernelTrace"}  # this name is public in both distributions, because they never import each other
 
 
 def test_brickd_and_the_agent_never_import_each_other() -> None:
@@ -188,7 +191,7 @@ def test_a_pickle_uses_the_public_path_of_a_class() -> None:
 
 
 def test_a_pickle_from_before_the_modules_moved_can_be_loaded() -> None:
-    # In a new process without imports: the pickle alone imports what it needs.
+    # Runs in a new process that imports nothing, so that only the pickle imports what it needs.
     load = f"""
 import pickle
 old = pickle.load(open({str(ROOT / "tests/golden/agent-flat.pickle")!r}, "rb"))

@@ -1,4 +1,4 @@
-"""scripts/install: what it reinstalls, where its pip comes from, and interruptions.
+"""scripts/install: what it reinstalls, where its pip comes from, and what happens when it is interrupted.
 
 The script runs in a checkout of a few empty files, with a Python whose pip only logs its arguments.
 """
@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-pytestmark = pytest.mark.ci  # tests of a script, not of brickd
+pytestmark = pytest.mark.ci  # these tests check a script, not brickd
 
-# `-m venv` makes .venv without pip. pip writes a log. A build of `./$BLOCKS` has a child that only a signal ends.
+# A Python for the tests: `-m venv` makes .venv without pip, and pip only writes a log. A build of `./$BLOCKS` starts a
+# child that only a signal ends.
 PYTHON = """#!/bin/sh
 case "$*" in
 "-m venv "*) rm -rf .venv && mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
@@ -32,7 +33,7 @@ case "$*" in
 *) exec "$REAL" "$@" ;;
 esac
 """
-# Makes Python report another build: another version, and another folder of wheels.
+# Makes this Python report another version and another folder of wheels.
 OTHER_BUILD = """
 import os, sys, sysconfig
 sys.version_info = tuple(map(int, os.environ["VERSION"].split(".")))
@@ -64,14 +65,14 @@ class Checkout:
         os.mkfifo(root / "never")
 
     def wheel(self, folder: str) -> str:
-        """Put pip's wheel in a folder of this Python."""
+        """Put the wheel of pip into a folder of this Python."""
         where = {"bundled": "other/lib/python{}.{}/ensurepip/_bundled".format(*sys.version_info)}.get(folder, folder)
         (self.root / where).mkdir(parents=True, exist_ok=True)
         (self.root / where / "pip-1.whl").touch()
         return f"{where}/pip-1.whl"
 
     def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Begin the script as the leader of a process group."""
+        """Start the script as the leader of a process group."""
         command = [str(self.root / "scripts" / "install"), *arguments]
         return subprocess.Popen(
             command,
@@ -92,12 +93,12 @@ class Checkout:
 
     @property
     def calls(self) -> list[str]:
-        """The calls of pip by the last run."""
+        """Return the calls of pip by the last run."""
         return self.log.read_text().splitlines() if self.log.exists() else []
 
     @property
     def installed(self) -> list[str]:
-        """What the jobs installed; they run at the same time, so their order means nothing."""
+        """Return what the jobs installed, sorted, because the jobs run at the same time."""
         return sorted((each.split()[-1] for each in self.calls), key=[SETUPTOOLS, *ALL].index)
 
     def change(self, name: str) -> None:
@@ -194,7 +195,7 @@ def test_a_second_run_at_the_same_time_waits_and_then_does_nothing(checkout: Che
     with checkout.begin() as first:
         assert first.stdout is not None
         with open(checkout.root / "never", "r+b", buffering=0) as never:
-            assert first.stdout.read(1) == b"\n"  # pip's child runs
+            assert first.stdout.read(1) == b"\n"  # wait until the child of pip runs
             with checkout.begin() as second:
                 assert second.stderr is not None
                 assert second.stderr.readline() == (
@@ -204,7 +205,7 @@ def test_a_second_run_at_the_same_time_waits_and_then_does_nothing(checkout: Che
                 first.communicate()
                 second.communicate()
     assert (first.returncode, second.returncode) == (0, 0)
-    assert checkout.installed == [SETUPTOOLS, *ALL]  # each project once
+    assert checkout.installed == [SETUPTOOLS, *ALL]  # each project was installed once
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -213,8 +214,8 @@ def test_an_interrupted_run_leaves_no_process(checkout: Checkout, number: signal
     with checkout.begin() as begun:
         assert begun.stdout is not None
         try:
-            assert begun.stdout.read(1) == b"\n"  # pip's child runs
-            os.killpg(begun.pid, number)  # as a terminal does
+            assert begun.stdout.read(1) == b"\n"  # wait until the child of pip runs
+            os.killpg(begun.pid, number)  # send the signal to the process group, as a terminal does
             assert begun.wait() == status
             assert select.select([begun.stdout], [], [], 5)[0], "a process still has the script's standard output"
         finally:

@@ -1,4 +1,4 @@
-"""The models of the protocols between worker and daemon, checked by spin."""
+"""The models of the protocols between worker and daemon, checked with the model checker spin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scripts/mutants: its changes, its sample, the tests of a mutant, the verdict on a mutant."""
+"""scripts/mutants: its changes, its random sample, the tests of a mutant, the verdict on a mutant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mutation import c_sites, python_sites, sites, tree, trials
 from mutation.sites import Site
 from mutation.trials import End, Known
 
-pytestmark = pytest.mark.ci  # tests of a script, not of brickd
+pytestmark = pytest.mark.ci  # these tests check a script, not brickd
 
 PYTHON = '''\
 """A module."""
@@ -88,7 +88,7 @@ def test_the_changes_of_c_are_these() -> None:
 
 
 def outcome(text: str, number: int, *arguments: int) -> object:
-    """The result of `over` in a source with all changes and only this one selected."""
+    """Return the result of `over` in a source with all changes, of which only this one is selected."""
     every = {site.place: site.place + 1 for site in python_sites.sites("brickd/x.py", text)}
     source = python_sites.changed("brickd/x.py", text, every)
     source = source.replace("from brickd._mutant import CHOSEN as _brickd_mutant", f"_brickd_mutant = {number}")
@@ -104,7 +104,7 @@ def test_each_change_of_python_is_selected_by_its_number() -> None:
     calls = ((0,), (1,), (3,), (4,), (-1,), (8, 7))
     assert [outcome(PYTHON, 0, *call) for call in calls] == [False, False, False, True, "raised", False]
     found = {number: [outcome(PYTHON, number, *call) for call in calls] for number in range(1, 14)}
-    assert found[1] == [False, False, False, False, "raised", False]  # the limit is 4
+    assert found[1] == [False, False, False, False, "raised", False]  # the limit in the test is 4
     assert found[3] == ["raised", False, False, True, "raised", False]
     assert found[5] == [False, False, False, True, False, False]
     assert found[8] == [False, False, False, True, "raised", False], "a mutant that prints less returns the same value"
@@ -130,7 +130,7 @@ def test_each_change_of_c_is_selected_by_its_number(tmp_path: Path) -> None:
 
     assert end_of(0) == "110"
     assert end_of(7) == "101", "!limit"
-    assert end_of(2) == "110", "text that is written there is ignored"
+    assert end_of(2) == "110", "text that is written to this stream is ignored"
     marks = tmp_path / "marks"
     marks.write_bytes(bytes(len(every) + 1))
     subprocess.run([program], env={"MUTANTS_REACHED": str(marks)}, stdout=subprocess.DEVNULL, check=True)
@@ -205,7 +205,7 @@ def known(*of: tuple[str, list[int], float]) -> Known:
 
 
 def little(folder: Path) -> Known:
-    """A tree with two tests, and the known facts about them."""
+    """Return a tree with two tests, and the known facts about these tests."""
     (folder / "tests").mkdir(parents=True)
     (folder / "tests" / "test_little.py").write_text(
         'import os\n\nCHOSEN = os.environ.get("MUTANT_CHOSEN")\n\n\n'

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-pytestmark = pytest.mark.ci  # tests of a script, not of brickd
+pytestmark = pytest.mark.ci  # these tests check a script, not brickd
 
 SCRIPT = ROOT / "scripts" / "nightly"
 
@@ -75,7 +75,7 @@ def test_an_interrupted_step_runs_again(nightly: ModuleType, tmp_path: Path) -> 
     command = [sys.executable, "-W", "ignore", "-c", INTERRUPTED, str(SCRIPT), str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as run:
         assert (tmp_path / "begun").read_text() == "\n"
-        os.killpg(run.pid, signal.SIGINT)  # the signal of Ctrl-C
+        os.killpg(run.pid, signal.SIGINT)  # SIGINT is the signal of Ctrl-C
     assert run.returncode == -signal.SIGINT
     assert nightly.kept(tmp_path).keys() == {"one"}
 

@@ -1,4 +1,4 @@
-"""Both distributions have one version, the changelog knows it, and their wheels are for the same Pythons."""
+"""Both distributions have the same version, which the changelog knows, and wheels for the same versions of Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def test_agent_version_is_the_version_of_both_distributions() -> None:
 
 
 def in_step(changelog: str, version: str) -> bool:
-    """Whether the first section is this version's, or is unreleased and no later section is this version's."""
+    """Return whether the first section is that of this version, or is unreleased while no later section is that of this
+    version.
+    """
     first, *rest = re.findall(r"^## (\S+)$", changelog, re.MULTILINE)
     return bool(first == version or (first == "Unreleased" and version not in rest))
 

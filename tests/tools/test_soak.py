@@ -1,4 +1,4 @@
-"""The soak: the accuracy of a worker's account, and the report of every mismatch."""
+"""`scripts/soak`: the accuracy of a worker's account, and the report of every mismatch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from soaking.storm_balance import Counted, Seen
 
 from brickd.model.worker_survey import survey
 
-pytestmark = pytest.mark.ci  # tests of a script, not of brickd
+pytestmark = pytest.mark.ci  # these tests check a script, not brickd
 
 NOTHING = dict.fromkeys(KINDS, Bounds(0, 0))
 
@@ -85,7 +85,7 @@ def test_a_plan_depends_only_on_seed_and_number() -> None:
 
 @pytest.fixture
 def found(worker: Start, prefix: str) -> Found:
-    """A worker that recorded six spans, with deferred work that no daemon reads."""
+    """Return brickd's numbers of a worker that recorded six spans, with deferred work that no daemon has read."""
     works: Worker = worker(
         """
         b = brick.brick("work")
@@ -103,7 +103,7 @@ def found(worker: Start, prefix: str) -> Found:
 
 
 def failed(found: Found, cut_lanes: int = 0, **done: Bounds) -> dict[str, int]:
-    """The failed checks, and the number of unexplained records."""
+    """Return the failed checks, and the number of unexplained records."""
     checks = judge("api", NOTHING | done, cut_lanes, found)
     assert all(check.name.startswith("api: ") for check in checks)
     return {check.name.removeprefix("api: "): check.unexplained for check in checks if not check.passed}
@@ -194,7 +194,7 @@ def grown(*rss: int) -> list[bool]:
 def test_a_daemon_that_grows_is_reported() -> None:
     assert grown(*range(40, 100, 12), *[100] * 10) == [True], "at first, the daemon fills the memory that it keeps"
     assert grown(*range(100, 250, 10)) == [False]
-    assert grown(100, 900) == [], "two looks are too few"
+    assert grown(100, 900) == [], "two samples are too few"
 
 
 # ---- the storm
@@ -205,7 +205,7 @@ def counted(low: int, high: int, service: str = "api") -> Counted:
 
 
 DONE = {"a": counted(4, 6), "b": counted(9, 9), "c": counted(2, 2), "d": counted(5, 8), "e": counted(3, 3, "batch")}
-# Two are shown on their own, one is in no total, and three were added up: only their service is known.
+# Two workers are listed alone, one is in no total, and three were merged, so that only their service is known.
 SHOWN = Seen({"a": 7}, {"b": 10}, {"api": 9 + 2, "batch": 4}, {"api": 2, "batch": 1}, {"request": 20, "mlp": 5})
 APART, SUMS = "spans of each worker", "spans of workers not shown separately, by service"
 ADDED = "workers not shown separately, by service"
@@ -213,7 +213,7 @@ PER_BRICK, STRANGE = "spans of each brick", "spans of workers that counted none"
 
 
 def wrong(seen: Seen, shown: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-    """The failed checks, and the number of unexplained records of each."""
+    """Return the failed checks, and the number of unexplained records of each."""
     return {check.name: check.unexplained for check in storm_balance.judge(DONE, seen, shown) if not check.passed}
 
 
@@ -254,7 +254,7 @@ def test_the_shown_total_of_a_worker_may_not_decrease() -> None:
     assert wrong(SHOWN, {"a": 7, "d": 6}) == {}
     assert wrong(replace(SHOWN, workers={"a": 6}), {"a": 7}) == {APART: 1}
     assert wrong(replace(SHOWN, sums={"api": 9, "batch": 4}), {"d": 9}) == {SUMS: 3}
-    assert wrong(SHOWN, {"a": 8}) == {APART: 1}, "the number exceeds what can have begun"
+    assert wrong(SHOWN, {"a": 8}) == {APART: 1}, "the number is higher than the number of spans that can have begun"
 
 
 def test_a_storm_names_the_worker_with_the_largest_error() -> None:
@@ -323,7 +323,8 @@ def test_a_short_storm_passes_and_leaves_no_file(busy: int) -> None:
     command = (sys.executable, ROOT / "scripts" / "soak", "--storm", "--seconds", "15", "--seed", "1", "--json")
     done = subprocess.run([*command, "--busy", str(busy)], capture_output=True, text=True, check=False, timeout=400)
     report = json.loads(done.stdout)
-    # The number that die at once in 15 seconds depends on the machine; `scripts/soak --storm` itself requires one.
+    # How many workers die at once within 15 seconds depends on the machine, so it is not checked here. `scripts/soak
+    # --storm` requires a minimum.
     wrong = [check for check in report["checks"] if not check["passed"] and check["name"] != "dead at once"]
     assert (wrong, done.returncode in (0, 1)) == ([], True), done.stderr
     assert min(report["worker_kills"], report["looks"]) > 0

@@ -1,4 +1,4 @@
-"""A run of the tests has its own places, and a run that touches the user's fails."""
+"""A run of the tests uses its own directories and prefixes; a run that changes those of the user fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UUID = 32 * "a"
 
 
 def watched() -> list[Places]:
-    """The places of this test, as if they were the user's."""
+    """Watch the directories of this test as if they were those of the user."""
     return users_places()[:1]
 
 
@@ -117,7 +117,7 @@ def test_changes_next_to_a_running_daemon_are_its_own() -> None:
 
 # ---- a whole run
 
-# Forbidden in tests: it writes to the user's places.
+# A test that does what is forbidden: it writes to the user's directories.
 BAD = """
 import os
 from pathlib import Path
@@ -175,7 +175,7 @@ def test_clean(shared):
 
 
 def run(folder: Path, text: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run one file with the fixtures and the hooks of this suite."""
+    """Run a file of tests with the fixtures and the hooks of this suite."""
     (folder / "test_it.py").write_text(text)
     path = os.pathsep.join(map(str, (ROOT / "tests", ROOT / "tests" / "support", ROOT / "scripts")))
     command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "conftest", "-p", "no:cacheprovider", *options]
@@ -187,7 +187,7 @@ def run(folder: Path, text: str, *options: str, **environment: str) -> subproces
 
 @pytest.fixture
 def users(tmp_path: Path, prefix: str) -> dict[str, str]:
-    """The environment of a user who has set all variables."""
+    """Return the environment of a user who has set all variables."""
     return {
         "BRICKD_RUNTIME_DIR": f"{tmp_path}/users/run",
         "BRICKD_STATE_DIR": f"{tmp_path}/users/state",
@@ -223,7 +223,7 @@ def test_a_run_that_touches_the_users_files_fails_and_names_them(
     with within(users):
         del os.environ["BRICKD_RUNTIME_DIR"]
         default = runtime().checkpoint
-    if default.is_relative_to(tmp_path):  # and is not that of a service of this machine
+    if default.is_relative_to(tmp_path):  # and if it is not the directory of a service on this machine
         bad.append(str(default))
     ended = run(tmp_path, BAD, *options, **users, USERS=" ".join(bad))
     assert ended.returncode == 1, ended.stdout
@@ -243,5 +243,5 @@ def test_a_test_that_fails_or_hangs_leaves_no_process_and_no_segment(tmp_path: P
     assert not [*SHM.glob(f"{prefix}*")]
     assert len(pids) == 2
     for pid in pids:
-        with suppress(FileNotFoundError):  # an ended process can wait for its new parent to reap it
+        with suppress(FileNotFoundError):  # a process that has ended may still exist until its new parent reaps it
             assert Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")

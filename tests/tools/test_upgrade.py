@@ -1,4 +1,6 @@
-"""An environment with a live worker and its daemon is upgraded, by wheels of two versions: nothing is lost."""
+"""An environment with a live worker and its daemon is upgraded from the wheels of one version to those of the next.
+Nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtur
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wheels of this version and of the next one, whose segments have the next minor version of the format."""
+    """Return a folder with wheels of this version and of the next, whose segments have the next minor version of the
+    format.
+    """
     folder = tmp_path_factory.mktemp("wheels")
     trees = copied(folder / "this"), edited(copied(folder / "next"), NEXT, MINOR + 1)
     build_wheels(folder, *(source for tree in trees for source in (tree, tree / "agent")))
@@ -32,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Server:
-    """An environment with brickd and brick-agent of this version, until they are upgraded."""
+    """An environment with brickd and brick-agent, first of this version, later upgraded."""
 
     def __init__(self, programs: Path, folder: Path, at: Path) -> None:
         self._programs, self._folder, self._at = programs, folder, at
@@ -69,7 +73,7 @@ class Server:
         self.up()
 
     def shows(self, *spans: int, source: str = "daemon") -> list[dict[str, Any]]:
-        """Wait until each worker has this number of spans; returns the workers."""
+        """Wait until each worker has this number of spans; return the workers."""
 
         def so() -> list[dict[str, Any]]:
             answer = self.document("workers")
@@ -96,7 +100,7 @@ def server(folder: Path, tmp_path: Path) -> Iterator[Server]:
 
 
 def ended(server: Server, live: Recording, *spans: int) -> None:
-    """End the last worker cleanly: it is counted, and none of its records is lost."""
+    """End the last worker cleanly; check that it is counted and that none of its records is lost."""
     live.end()
     until(lambda: server.shows(*spans)[-1]["state"] == "ended")
     assert [each["ledger"]["events"]["dropped"] for each in server.shows(*spans)] == [{}] * len(spans)

@@ -1,4 +1,5 @@
-"""Source distributions of both build wheels that contain everything and run in a new environment."""
+"""The source distributions of brickd and brick-agent build wheels that contain everything and run in a new
+environment."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def source(project: Path, folder: Path) -> Path:
-    """The source distribution, built from a copy without what earlier builds left."""
+    """Return a source distribution, built from a copy of the tree without the files of earlier builds."""
     copy = copied(folder / f"copy of {project.name}")
     code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
     built = subprocess.run(
@@ -33,7 +34,7 @@ def source(project: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both source distributions, and the wheels that were built from them."""
+    """Return a folder with both source distributions, and the wheels that were built from them."""
     folder = tmp_path_factory.mktemp("distributions")
     build_wheels(folder, *(source(project, folder) for project in PROJECTS.values()))
     return folder
@@ -52,7 +53,7 @@ def test_a_wheel_is_for_this_python_and_platform(folder: Path, name: str) -> Non
 
 
 def contents(project: Path) -> dict[str, bytes]:
-    """The Python files and stubs of a project's package, as imports find them: links are followed."""
+    """Return the Python files and stubs of a project's package as imports find them, which follow links."""
     package = "brick_agent" if project.name == "agent" else "brickd"
     found = [path for suffix in ("py", "pyi", "typed") for path in (project / package).glob(f"**/*.{suffix}")]
     linked = [
@@ -80,7 +81,9 @@ def test_both_distributions_contain_each_file_of_the_package_and_links_as_files(
 
 @pytest.fixture(scope="module")
 def environment(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new environment with brickd[demo], from the wheels; skipped without the packages that brickd needs."""
+    """Return a new environment with brickd[demo] from the wheels; skip the test if the packages that brickd needs are
+    missing.
+    """
     fetch_needed(folder)
     return environment_of(tmp_path_factory.mktemp("environment"), folder, "brickd[demo]")
 

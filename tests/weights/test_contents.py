@@ -1,4 +1,4 @@
-"""The content of a weight's record, for any bytes."""
+"""The content of the record of a weight, for arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brickd.shm.records import DTYPES, SLOT_BYTES
 
 
 def content_of(of: Tensor, extents: tuple[int, ...] = (1, 64)) -> bytes:
-    """The bytes after a record's head."""
+    """Return the bytes after the head of a record."""
     return CheckedRecord(of, extents=extents).slots()[SLOT_BYTES:]
 
 

@@ -1,4 +1,4 @@
-"""Workers compared with a manifest: what is compared, what is omitted and why, the verdict."""
+"""The comparison of workers with a manifest: what is compared, what is omitted and why, and the verdict."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def manifest(*names: str, shard: str = "", key: str | None = KEY) -> Manifest:
 
 
 def held(name: str, *workers: str, checksum: str = RIGHT, shard: str = "", **more: Any) -> dict[str, Any]:
-    """A tensor that these workers hold."""
+    """Return a tensor that these workers hold."""
     usual = {"layer": None, "expert": None, "generation": 1, "dtype": "float32", "shape": [8]}
     return {"shard": shard, "tensor": name, "checksum": checksum, "workers": list(workers), **usual, **more}
 
 
 def worker(name: str, tensors: int, watched: int | None = None, **more: Any) -> dict[str, Any]:
-    """A worker with this number of known tensors, of those that it watches."""
+    """Return a worker with this number of known tensors, and the number of tensors that it watches."""
     usual = {"service": "api", "shard": "", "key": KEY}
     return {
         "worker": name,
@@ -84,7 +84,7 @@ def test_a_tensor_missing_in_a_fully_read_worker_is_a_difference() -> None:
     row = found["differing"][0]
     assert (row["generation"], row["checksum"], row["dtype"], row["shape"]) == (None, None, None, None)
     assert (row["checksum_against"], row["dtype_against"], row["shape_against"]) == (RIGHT, "float32", [8])
-    # Any number of tensors may be missing from the manifest.
+    # The manifest may lack any number of tensors.
     assert states(against(manifest("a"), document([worker("api/0", 2)], held("a", "api/0"), held("x", "api/0")))) == [
         ("equal", 1, 0, 0, {"not in the manifest": 1})
     ]
@@ -116,7 +116,7 @@ def test_checksums_of_another_key_are_not_compared_and_refused_if_all_are() -> N
     assert found["not_comparable"] == {"key": 1}
     with pytest.raises(BrickdError, match=f"has key {KEY}, the workers' checksums have key {OTHER_KEY}: "):
         against(manifest("a"), document(workers[1:], tensors[1]))
-    # Without tensors, the key of a worker is irrelevant.
+    # If a worker has no tensors, its key does not matter.
     assert states(against(manifest("a"), document([worker("api/1", 0, key=OTHER_KEY)]))) == [("unknown", 0, 0, 0, {})]
 
 

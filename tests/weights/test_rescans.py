@@ -1,4 +1,4 @@
-"""Workers named by a finding reread their weights: at once, once, at most once a minute."""
+"""Workers that a finding names read their weights again: at once, once for each finding, and at most once a minute."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_workers_with_differing_weights_are_due_once_per_life_of_their_service()
     assert named(weighed.workers) == set()
     assert named([]) == set()
     assert named(weighed.workers) == {uuids[2]}
-    assert named(weighed.workers[1:]) == {uuids[1]}, "two workers disagree, and one of them is already due"
+    assert named(weighed.workers[1:]) == {uuids[1]}, "two workers disagree, and one of them already has a request"
 
 
 def test_a_worker_named_by_several_others_is_due_once() -> None:

@@ -1,4 +1,4 @@
-"""The weights of many workers, kept and compared."""
+"""The daemon keeps and compares the weights of many workers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def states(judged: WeightsVerdict) -> dict[str, str]:
 
 
 def odd(judged: WeightsVerdict) -> list[tuple[str, int, str, list[str]]]:
-    """The tensors that differ: name, layer, why, workers."""
+    """Return name, layer, reason and workers of the tensors that differ."""
     return [
         (row.tensor.name, row.tensor.layer, row.why, [each.worker for each in row.outliers]) for row in judged.differing
     ]
@@ -132,7 +132,9 @@ def test_the_same_change_in_all_workers_is_counted_and_no_damage() -> None:
 
 
 def test_a_restarted_worker_with_the_weights_of_the_others_is_equal() -> None:
-    """The worker's generations restart at one; nothing is reported across generations."""
+    """After a restart, the generations of a worker begin at one again. brickd reports no difference between
+    generations.
+    """
     weighed = several("api/0", "api/1", "api/2")
     for name, generation in (("api/0", 2), ("api/1", 2), ("api/2", 1)):
         weighed.add_weight(name, 9, "w", 0, generation=generation)
@@ -250,13 +252,13 @@ SHARDED = tuple(f"api/{replica}.tp{rank}" for replica in range(3) for rank in ra
 
 
 def add_as(weighed: MadeUpWeights, name: str, rank: int, tensors: int = 4) -> None:
-    """The tensors of a worker of that rank: some of its own, one that all have."""
+    """Add the tensors of a worker of that rank: some of its own, and one that all workers have."""
     add_to_all(weighed, (name,), tensors, base=1000 * (rank + 1))
     weighed.add_weight(name, 5, "norm")
 
 
 def sharded(*more: str) -> MadeUpWeights:
-    """Three replicas in two parts with their shards, and others without a shard."""
+    """Return three replicas with two shards each, and other workers without a shard."""
     weighed = several(*SHARDED, *more)
     for name in SHARDED:
         add_as(weighed, name, int(name[-1]))
@@ -344,14 +346,14 @@ def test_missing_tensors_are_reported_once_a_worker_has_read_everything() -> Non
     judged = weighed.judged()
     assert [(each.missing, each.state) for each in judged.workers] == [
         (0, "disagrees"),
-        (0, "equal"),  # the rest may still come
+        (0, "equal"),  # the worker may still read the rest
         (1, "disagrees"),
     ]
     assert judged.workers[0].reasons == {}
 
 
 def lacking(*watched: int) -> MadeUpWeights:
-    """Workers that watch the same tensors, at least four, and have read this many of them."""
+    """Return workers that watch the same tensors (four or more), and have read this number of them."""
     weighed = MadeUpWeights()
     for number, count in enumerate(watched):
         add_to_all(weighed, (weighed.add(f"api/{number}", watched=count),), count)
@@ -474,11 +476,11 @@ def test_impossible_numbers_are_shown_unchanged() -> None:
     assert judged.age_ns is not None
 
 
-# ---- what is kept
+# ---- kept data
 
 
 def placed(numbers: list[int], contents: list[int], rows: int, uses: int = 3) -> tuple[int, int, list[int]]:
-    """The result of two records of tensors with these numbers and contents."""
+    """Return the result of two records of tensors with these numbers and contents."""
     records = of_experts(2)
     wide = [array("Q", [0] * rows) for _ in range(3)]
     narrow = [array("I", [0] * rows) for _ in range(2)]
@@ -558,7 +560,7 @@ def test_the_order_of_records_changes_nothing(random: random.Random, workers: in
 
     def verdict_of(order: list[tuple[str, int, int, int, int]]) -> WeightsVerdict:
         weighed = several(*names, watched=tensors)
-        for layer in range(tensors):  # each worker adds them in another order
+        for layer in range(tensors):  # each worker adds the tensors in another order
             weighed.add_weight("api/0", 1, "w", layer, generation=1, ticks=0)
         for name, checksum, layer, generation, at in order:
             weighed.add_weight(name, checksum, "w", layer, generation=generation, ticks=at)
@@ -608,13 +610,13 @@ def test_tensors_beyond_the_memory_limit_are_counted_and_unknown() -> None:
     (worker,) = weighed.judged().workers
     assert 0 < worker.known < 12
     assert worker.refused == 100 - worker.known
-    weighed.add_weight("api/0", 7_777, "w", 0)  # the old one would be mistaken for it
+    weighed.add_weight("api/0", 7_777, "w", 0)  # this record must not be mistaken for the old one
     (after,) = weighed.judged().workers
     assert (after.known, after.refused) == (worker.known - 1, worker.refused + 1)
 
 
 def of_experts(count: int) -> bytes:
-    """Records of different tensors."""
+    """Return records of different tensors."""
     flags = _reader.CHECKED_WEIGHT | _reader.CHECKED_POSITION
     slots = np.tile(
         np.frombuffer(CheckedRecord(Sums(1), ticks=1, flags=flags).slots(), dtypes.dtype("checked")), (count, 1)
@@ -733,7 +735,8 @@ def test_tensors_read_only_at_load_are_counted_up_to_known_ones() -> None:
 
 
 def test_unreadable_tensors_never_exceed_unknown_ones() -> None:
-    weighed = several(*THREE, watched=3, refused=9)  # the worker also counts tensors of its checksums
+    # the worker's count of refused tensors also includes those of its checksums
+    weighed = several(*THREE, watched=3, refused=9)
     add_to_all(weighed, ("api/0",), tensors=3)
     add_to_all(weighed, ("api/1",), tensors=2)
     assert [(worker.known, worker.unreadable) for worker in weighed.judged().workers] == [(3, 0), (2, 1), (0, 3)]
@@ -755,10 +758,10 @@ def test_a_tensor_not_reread_for_two_periods_counts_as_load_only(every_s: int, p
     times, two_ns = worker.times, 2 * period_s * SECOND
     assert times[:4] == (0, 0, every_s * SECOND, 0)
     assert [times.later(by_ns).load_only for by_ns in (0, two_ns, two_ns + 1)] == [0, 0, 1]
-    assert times._replace(rescanned_age_ns=None).load_only == 0, "nothing is overdue for an ended worker"
+    assert times._replace(rescanned_age_ns=None).load_only == 0, "a worker that has ended owes no reading"
     assert times._replace(interval_ns=1_000 * SECOND).period_ns == 1_000 * SECOND
     weighed.add_weight("api/0", 1, ticks=NOW + 1)
-    assert weighed.judged().later(two_ns + 1).load_only == 0, "the tensor was read again"
+    assert weighed.judged().later(two_ns + 1).load_only == 0, "the tensor was read again after the load"
     weighed.add_weight("api/0", 1, generation=2, ticks=NOW + 2)
     weighed.workers[0].reading.process["scans"] = 3
     assert weighed.judged().later(two_ns).load_only == 0
@@ -805,11 +808,11 @@ def test_the_scan_period_never_exceeds_the_agents_maximum(every_ns: int) -> None
 @pytest.mark.parametrize(
     ("scans", "readings", "interval_s"),
     [
-        (1, {"a": [10], "b": [13]}, 600),  # a load of 3 s
-        (1, {"a": [10, 40], "b": [13]}, 600),  # the second scan has begun
-        (2, {"a": [10, 40], "b": [13, 70]}, 60),  # 30 s between two scans, and 30 s for the second one
+        (1, {"a": [10], "b": [13]}, 600),  # the load took 3 s
+        (1, {"a": [10, 40], "b": [13]}, 600),  # the second scan has begun, but has not ended
+        (2, {"a": [10, 40], "b": [13, 70]}, 60),  # 30 s between two scans, and 30 s for the second scan
         (2, {"a": [10], "b": [13]}, 600),  # both readings were loads
-        (2, {"a": [10, 40], "b": [13]}, 30),  # the second scan has not read all
+        (2, {"a": [10, 40], "b": [13]}, 30),  # the second scan has not read all tensors
         (4, {"a": [10, 100], "b": [13, 103]}, 31),  # 90 s for three scans of 3 s each
         (0, {"a": [10]}, 0),
     ],

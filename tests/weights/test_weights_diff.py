@@ -1,4 +1,4 @@
-"""Weights in a comparison: what is unknown, and the report next to other evidence."""
+"""Weights in `brickd diff`: what stays unknown, and how they are reported together with other evidence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from brickd.shm import _reader
 
 
 def weights(generation: int = 1, *, ticks: int = 0, **sites: int | Tensor) -> list[CheckedRecord]:
-    """A worker's reads of its tensors, by name."""
+    """Return the records of a worker's tensors, by name."""
     of = {"embed": EMBED, "norm": NORM, "mlp": MLP}
     return [
         CheckedRecord(
@@ -41,7 +41,7 @@ def weights(generation: int = 1, *, ticks: int = 0, **sites: int | Tensor) -> li
 
 
 def watched(count: int) -> Mapping[int, Mapping[str, int]]:
-    """Two workers that watch this number of tensors."""
+    """Return two workers that watch this number of tensors."""
     return {worker: {"weights": count, "scans": 1} for worker in range(2)}
 
 
@@ -150,7 +150,7 @@ def test_a_worker_with_more_tensors_than_its_ring_is_not_called_equal(worker: St
     assert brickd("diff", "api", "--by", "weights", "--fail-on", "incomplete").returncode == 1
 
 
-# ---- next to other evidence
+# ---- with other evidence
 
 
 ELSEWHERE = [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9) for each in chain()]
@@ -171,7 +171,7 @@ def test_equal_weights_lead_if_no_output_is_comparable() -> None:
 
 
 def test_steps_with_one_key_and_different_caches_are_no_divergence() -> None:
-    """Two decode steps share their last token and so their key, but not their caches."""
+    """Two decode steps have the same last token, so they have the same key, but their caches differ."""
     sides = [chain(born, sites=(SCORES, MLP)) + weights(norm=1) for born in (None, SCORES)]
     reported = compared(*sides, process=watched(1))
     assert (reported["evidence"], reported["verdict"], reported["diverged"]) == ("weights", "identical", 0)
@@ -268,12 +268,12 @@ pause()
 
 
 def records_in(path: Path) -> list[tuple[int, int]]:
-    """The positions of its chunks of records, and the lengths of their bodies."""
+    """Return the positions of the chunks of records in a recording, and the lengths of their bodies."""
     return [(at, len(body)) for kind, at, _, body in chunks(path) if kind == _reader.CHUNK_RECORDS]
 
 
 def rescans(worker: Start, folder: Path, times: int) -> tuple[Path, Path, list[int]]:
-    """A recording of an idle worker and one of its rescans, with the offset of each rescan."""
+    """Make a recording of an idle worker that rescans its weights; return it with the offset of each rescan."""
     base, path = folder / "base.brick", folder / "w.brick"
     one = started(worker, RESCANS, BRICKD_SERVICE="api", BRICKD_WORKER="0")
     written = []
@@ -293,7 +293,7 @@ def rescans(worker: Start, folder: Path, times: int) -> tuple[Path, Path, list[i
 
 
 def spoil(path: Path, since: int, until: int | None) -> None:
-    """Damage some of its chunks of records."""
+    """Damage some chunks of records in a recording."""
     damaged = bytearray(path.read_bytes())
     for at, length in records_in(path)[since:until]:
         damaged[at + 64 + length // 2] ^= 1

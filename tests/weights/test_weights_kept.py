@@ -1,4 +1,4 @@
-"""The known weights outlive a daemon, and differences are reported."""
+"""The known weights are kept when a daemon ends, and differences are reported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ THREE = ("api/0", "api/1", "api/2")
 
 
 def made() -> MadeUpWeights:
-    """Three workers, one of which has changed in place, and one of another service."""
+    """Return three workers, of which one has changed weights in place, and a worker of another service."""
     weighed = several(*THREE)
     weighed.add("other/0", service="other")
     for name in (*THREE, "other/0"):
@@ -79,7 +79,7 @@ def test_any_weights_survive_saving_and_loading(reported: list[tuple[int, int, i
 
 
 def spoiled(behind: Any = lambda rest: rest, **of: Any) -> bytes:
-    """A whole file with a change in its first line or after it."""
+    """Return the bytes of a whole file, with a change in its first line or after it."""
     prefix, line, rest = unframed("weights file", 1, encode("p-", made().numerics.weights)).split(b"\n", 2)
     document = json.loads(line)
     for name, change in of.items():
@@ -98,7 +98,7 @@ def first(change: Any) -> Any:
 
 
 def column(of: int, value: int) -> Any:
-    """Columns with a change in the last row of the last worker."""
+    """Return a change of the columns in the last row of the last worker."""
 
     def spoil(rest: bytes) -> bytes:
         columns = Holds("other").columns()
@@ -154,7 +154,7 @@ def column(of: int, value: int) -> Any:
         spoiled(lambda rest: rest[:-4] + b"\xff" * 4),
         spoiled(lambda rest: b""),
         spoiled(column(2, 0)),  # only the first content of a tensor is known
-        spoiled(column(4, 0)),  # or only the present one
+        spoiled(column(4, 0)),  # only the present content of a tensor is known
     ],
 )
 def test_an_inconsistent_file_is_refused(content: bytes) -> None:
@@ -193,7 +193,7 @@ def test_a_truncated_or_changed_file_is_refused(data: st.DataObject) -> None:
 
 
 class KeptLog:
-    """Workers, and the events about them."""
+    """Workers, and a log of the events about them."""
 
     def __init__(self) -> None:
         self.weighed, self.log = several(*THREE, watched=1), Log()
@@ -201,7 +201,7 @@ class KeptLog:
         self._looks = 0
 
     def logged(self) -> list[tuple[str, str | None, str, str | None]]:
-        """The new events of a look."""
+        """Return the new events after a comparison."""
         newest = self.log.since(0).newest
         self._looks += 1
         self._scales.take(Snapshot(self._looks * SECOND, 0, Survey(self.weighed.workers, [])))

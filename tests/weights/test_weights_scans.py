@@ -1,4 +1,4 @@
-"""Weights are read and recorded in slices at the end of steps, and again on request."""
+"""Weights are read and recorded in slices at the ends of steps, and again on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from watched_weights import PAGE, PROGRAM, Record, emptied, found, left_by
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_copy import Reading
 
-# ---- room --------------------------------------------------------------------------------------------------------
+# ---- room in the rings
+# --------------------------------------------------------------------------------------------------------
 
 HEAD = forge.place(PAGE, "lane") + forge.field("lane", "event_head")[0]
 
@@ -109,13 +110,14 @@ def test_a_large_tensor_is_read_in_slices(worker: Start, prefix: str) -> None:
     assert len({each.checksum for each in records}) == 1
 
 
-# ---- again -------------------------------------------------------------------------------------------------------
+# ---- later scans
+# -------------------------------------------------------------------------------------------------------
 
 ASKED = forge.place(PAGE, "control") + forge.later("control", "weights")
 
 
 def ask(of: Reading, number: int) -> None:
-    """Ask for all weights to be read again, like a daemon."""
+    """Request a rescan of all weights, as a daemon does."""
     fd = os.open(SHM / of.file, os.O_RDWR)
     try:
         os.pwrite(fd, number.to_bytes(8, "little"), ASKED)
@@ -197,7 +199,8 @@ def test_an_empty_mapping_ends_watching(worker: Start, prefix: str) -> None:
     assert len(records) == 2
 
 
-# ---- off, forked, several threads --------------------------------------------------------------------------------
+# ---- recording is off, forks, several threads
+# --------------------------------------------------------------------------------
 
 UNSEEN = """
 import weakref
@@ -354,7 +357,7 @@ def test_concurrent_steps_record_each_tensor_once_per_scan(worker: Start, prefix
 
 @pytest.fixture
 def engine(compiled: Compile) -> Path:
-    """An engine in C, which checks after a few microseconds whether its segment still exists."""
+    """Start an engine in C, which checks every few microseconds whether its segment still exists."""
     return program(compiled, "weights", *SCANS)
 
 
@@ -380,15 +383,15 @@ def test_an_engine_loads_its_weights_and_scans_them_in_slices(engine: Path, pref
 
 @pytest.mark.ci
 def test_without_a_period_a_scan_begins_after_200_times_its_duration(compiled: Compile, prefix: str) -> None:
-    # With 8 MiB, 200 times the scan would take seconds.
+    # With a tensor of 8 MiB, 200 times the duration of a scan would be seconds.
     with running(program(compiled, "weights", *SCANS, "-DLARGE=4096")) as process:
         assert order(process, "l") == [5]
-        order(process, "aw")  # wait once: on a loaded machine a scan may take long
+        order(process, "aw")  # send both commands at once, because a scan may take long on a busy machine
         assert reading(prefix).process["scans"] == 2
 
 
 def plan(of: Reading) -> tuple[int, int]:
-    """The time between the starts of two scans, and the number of weights that are read at load only."""
+    """Return the time between the starts of two scans, and the number of weights that are read only at load."""
     ((_, lane, _),) = of.lanes
     return lane["weights_every"], lane["weights_once"]
 
@@ -397,7 +400,7 @@ def plan(of: Reading) -> tuple[int, int]:
 def test_a_segment_has_the_scan_period_and_the_number_of_load_only_tensors(engine: Path, prefix: str) -> None:
     with running(engine) as process:
         order(process, "l")
-        assert plan(reading(prefix)) == (0, 5), "without a time between scans, all tensors are read at load only"
+        assert plan(reading(prefix)) == (0, 5), "without a time between scans, all tensors are read only at load"
         (worker,) = document("weights", code=6)["workers"]
         assert (worker["tensors"], worker["tensors_load_only"]) == (3, 3)
         assert "3 tensors read at load only (brickd weights --rescan)" in brickd("weights").stdout
@@ -436,7 +439,9 @@ def test_a_tensor_moved_once_during_its_read_is_read_again(engine: Path, prefix:
         assert order(process, "ow")[1] > 1
         got = reading(prefix)
         assert [each[:2] for each in found(got)[:6]] == LOADED * 2
-        assert got.process["tensors_refused"] == before + got.process["scans"] - 1, "once in each scan"
+        assert got.process["tensors_refused"] == before + got.process["scans"] - 1, (
+            "the tensor is recorded once in each scan"
+        )
 
 
 def test_each_borrowed_tensor_is_released_even_if_unreadable(engine: Path, prefix: str) -> None:

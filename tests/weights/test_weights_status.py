@@ -1,4 +1,4 @@
-"""Differing weights on the first screens: `status`, problems, `--check`, `workers`."""
+"""How `status`, problems, `status --check` and `workers` show weights that differ."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_without_weights_no_screen_mentions_them(worker: Start, prefix: str) -> 
 
 
 def line(*judged: WeightsVerdict) -> str:
-    """The line of a status without any other comparison."""
+    """Return the line `numerics` of a status in which only weights were compared."""
     services = [
         {"service": each.service, "workers": 0, "weights": views.summary(each), "input": None, "unseen": None}
         for each in judged
@@ -159,7 +159,7 @@ def test_several_services_are_summed_up() -> None:
     assert line(api, api).startswith("weights: 6 of 6 workers equal, 2 tensors (")
 
 
-# ---- which workers differ
+# ---- workers that differ
 
 
 def found(weighed: MadeUpWeights, *named: str) -> list[dict[str, Any]] | None:
@@ -239,7 +239,7 @@ def test_unchanged_weights_are_compared_once_and_age(monkeypatch: pytest.MonkeyP
     assert len(weighing.judged(weighed.workers)[0].workers) == 2
 
 
-# ---- what was compared
+# ---- compared weights
 
 
 def tensors(weighed: MadeUpWeights) -> dict[tuple[str, int], views.TensorSeen]:

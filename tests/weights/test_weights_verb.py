@@ -1,4 +1,4 @@
-"""`brickd weights` over workers that read their weights, while daemons start and end."""
+"""`brickd weights` with workers that read their weights, while daemons start and end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from brickd.analysis.weights.manifest import BYTES_MAX
 from brickd.base.paths import runtime
 from brickd.base.units import NO_WORKERS
 
-# Three tensors; the worker may change one, and rereads them on request.
+# The worker has three tensors. It may change one tensor, and reads all again on request.
 WATCHES = """
 weights = {
     "layers.0.mlp.up.weight": array("f", [n + shift for n in range(64)]),
@@ -51,7 +51,7 @@ while True:
 def watching(
     worker: Start, *names: str, spoil: str = "pass", shift: float = 0, more: str = "{}", steps: bool = True, **of: str
 ) -> list[Worker]:
-    """Workers that have read their weights once, with one key."""
+    """Start workers that have read their weights once, with the same key."""
     program = "from array import array\n"
     program += f"at, shift, more, steps = {SCANS}, {shift}, {more}, {steps}\n"
     program += f"def spoil(weights): {spoil}\n" + WATCHES
@@ -77,7 +77,7 @@ def weights_document(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 
 def settled(daemon: Running, *names: str, tensors: int = 3) -> None:
-    """Wait until a daemon has judged the reads of these workers."""
+    """Wait until a daemon has compared the weights that these workers have read."""
 
     def is_judged(answer: Any) -> bool:
         workers = {each["worker"]: each["tensors"] for each in answer["workers"]}
@@ -271,10 +271,10 @@ def test_a_daemon_reports_differing_weights_on_its_own(worker: Start) -> None:
 
 @contextmanager
 def relayed(path: Path, after_order: Callable[[], None]) -> Iterator[None]:
-    """A socket in front of the daemon's, which makes the duration of requests irrelevant.
+    """Create a socket in front of the daemon's socket, so that the test does not depend on how long requests take.
 
     The answer to a POST is held back until `after_order` has run. The next request gets the answer that the first
-    request had at that moment.
+    request got at that moment.
     """
 
     def passed_on(request: bytes) -> bytes:
@@ -287,7 +287,7 @@ def relayed(path: Path, after_order: Callable[[], None]) -> Iterator[None]:
         while True:
             try:
                 client, _ = listener.accept()
-            except OSError:  # the test is over
+            except OSError:  # the test has ended and closed the socket
                 return
             with client:
                 request = client.recv(1 << 16)
@@ -316,7 +316,7 @@ def test_a_worker_without_steps_is_named_after_the_timeout(worker: Start) -> Non
         watching(worker, "1", steps=False)
         settled(daemon, "api/0", "api/1")
 
-        def is_younger(document: Any) -> bool:  # api/0 read first, and again
+        def is_younger(document: Any) -> bool:  # api/0 was read first, and has been read again since
             ages = {each["worker"]: each["age_ns"] for each in document["workers"]}
             return bool(ages["api/0"] < ages["api/1"])
 
