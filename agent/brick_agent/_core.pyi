@@ -222,11 +222,12 @@ def _watched(
     checked: Callable[..., Any] | None,
     rate: int,
     of: ReferenceType[Any] | None = None,
-    rows: Callable[[], Brick | None] | None = None,
+    rows: Callable[..., Brick | str | None] | str | None = None,
     turn: int = 0,
     turns: int = 0,
     /,
 ) -> Callable[..., Any]: ...
+def _note_rows(b: Brick, layer: int | None, why: str, /) -> None: ...
 def _step_of(tensors: Iterable[Any], filled: int, /) -> int | None: ...
 
 _TimingClass = TypeVar("_TimingClass", bound=type[Timing])

@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.11.
+/* brick_shm.h - the shared-memory format of brickd, version 1.12.
  *
  * This file defines the format. It is all that the writer in the worker and the reader in the daemon share. Prose comes
  * first, then structs.
@@ -172,7 +172,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 11
+#define BRICK_MINOR 12
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -233,7 +233,8 @@ enum brick_unit {
     BRICK_UNIT_ENDED = 12,   /* each span of the path above is one poll of a task; count: tasks that ended */
     BRICK_UNIT_NODE = 13,    /* since 1.9: a node that the host draws; total, min, max: ns stated by the host, 0: none */
     BRICK_UNIT_TASK = 14,    /* since 1.9: the NODE above is a task; elements: its polls, bytes: its yields */
-    BRICK_UNITS = 15,
+    BRICK_UNIT_ROWS = 15,    /* since 1.12: what became of the rows of a site (below) */
+    BRICK_UNITS = 16,
 };
 
 static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNCHED && unit < BRICK_UNITS; }
@@ -242,6 +243,15 @@ static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNC
  * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The text omits numbers of the grid after
  * the last one above 1, a third number of the block that is 1, and unknown numbers. */
 #define BRICK_ARROW "\xE2\x86\x92" /* the arrow in the name of a transfer */
+
+/* Sites of rows, since 1.12. A path of the unit ROWS without a parent has a word as its name; a path of this unit below it
+ * has a site's name and layer. In its summary, elements are the calls of the site that were looked at for rows, with this
+ * result. Without elements, the site is never looked at. The words:
+ *
+ *   decode, prefill, packed   rows were chosen; the input's shape is [batch, 1, ...], [batch, more, ...] or another one
+ *   a reason                  there are no rows, because the result may depend on more than the row, or because the call
+ *                             cannot be read: compared with another worker, it would prove nothing
+ */
 
 /* ---- header ------------------------------------------------------------ */
 
@@ -443,6 +453,9 @@ BRICK_ASSERT(sizeof(struct brick_lane) == 384, "six cache lines");
 /* Since 1.10, in `reserved3` of lane 0: how often the weights of the process are read again. */
 #define BRICK_LANE_WEIGHTS_EVERY 0 /* ns from one scan to the next, as set by the host; 0: not set */
 #define BRICK_LANE_WEIGHTS_ONCE 1  /* number of weights read only at load and on a consumer's request */
+/* Since 1.12, in `reserved3` of lane 0: the number of turns in which the sites of rows are looked at, one turn in each
+ * epoch; 0: no site takes turns. */
+#define BRICK_LANE_ROWS_TURNS 2
 BRICK_ASSERT(offsetof(struct brick_lane, abandoned) == 64, "the rare counters have a separate line");
 BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have a separate line");
 
@@ -842,6 +855,7 @@ static const struct brick_field brick_fields[] = {
     {"lane", "marks_refused", (uint32_t)(offsetof(struct brick_lane, reserved2) + 8u * BRICK_LANE_MARKS_REFUSED), 8, 'Q'},
     {"lane", "weights_every", (uint32_t)(offsetof(struct brick_lane, reserved3) + 8u * BRICK_LANE_WEIGHTS_EVERY), 8, 'Q'},
     {"lane", "weights_once", (uint32_t)(offsetof(struct brick_lane, reserved3) + 8u * BRICK_LANE_WEIGHTS_ONCE), 8, 'Q'},
+    {"lane", "rows_turns", (uint32_t)(offsetof(struct brick_lane, reserved3) + 8u * BRICK_LANE_ROWS_TURNS), 8, 'Q'},
     {"control", "weights", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_WEIGHTS), 8, 'Q'},
     {"control", "attached", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_ATTACHED), 8, 'Q'},
     {"control", "epoch", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_EPOCH), 8, 'Q'},

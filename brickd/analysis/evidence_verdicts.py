@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from brickd.analysis.numerics.recent_counts import WINDOW_NS, FingerprintCounts, within
 from brickd.base.units import count, duration, plural
+from brickd.base.unknown_rows import without_rows
+from brickd.model.row_calls import row_calls
 from brickd.model.worker_names import as_argument
 from brickd.model.workers import Worker
 from brickd.query.queries import PROVEN_BY
@@ -51,6 +53,7 @@ class EvidenceVerdict(NamedTuple):
         looked_at: the number of recorded fingerprints, or of watched weights.
         compared: how many of these were compared.
         not_comparable: how many of these were not compared, by reason.
+        unknown: the number of sites that have no rows, or had none in some calls, by reason.
         window_ns: comparisons that are older do not count; None if all count.
         why: why the class is unproven, in words.
         command: the next command to run; None if the class is equal.
@@ -63,6 +66,7 @@ class EvidenceVerdict(NamedTuple):
     looked_at: int = 0
     compared: int = 0
     not_comparable: Mapping[str, int] = MappingProxyType({})
+    unknown: Mapping[str, int] = MappingProxyType({})
     window_ns: int | None = None
     why: str | None = None
     command: str | None = None
@@ -82,6 +86,7 @@ class EvidenceVerdict(NamedTuple):
             "looked_at": self.looked_at,
             "compared": self.compared,
             "not_comparable": dict(self.not_comparable),
+            "unknown": dict(self.unknown),
             "window_ns": self.window_ns,
             "why": self.why,
             "command": self.command,
@@ -144,6 +149,7 @@ def _by_weights(service: str, judged: WeightsVerdict | None) -> EvidenceVerdict:
         judged.tensors,
         judged.compared,
         reasons,
+        {},
         max(window_ns for worker in judged.workers for _, window_ns in _ages(worker)),
         why,
         None if proof == "equal" else command,
@@ -190,6 +196,7 @@ def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], *, r
     counts = FingerprintCounts() if of.compared is None else _counted(of.compared, service, of.now_ns, rows=rows)
     found = {"alone": counts.alone, "stateful": counts.stateful, "without_inputs": counts.without_inputs}
     reasons = {reason: n for reason, n in found.items() if n}
+    unknown = row_calls(workers).reasons if rows else {}
     proof = proof_of(differ=_has_finding(of.compared, service, rows=rows), compared=counts.compared)
     why, command = None, None if proof == "equal" else f"brickd coverage {as_argument(service)}"
     what = "row" if rows else "fingerprint"
@@ -199,6 +206,8 @@ def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], *, r
         why = uncompared(what, counts.fingerprints, reasons)
     elif proof == "unproven":
         why = f"no {what}s" + ("" if of.now_ns is None or not sites else f" in the last {duration(WINDOW_NS)}")
+    if why is not None and unknown:
+        why += f"; {without_rows(unknown)}"
     return EvidenceVerdict(
         service,
         "row" if rows else "input",
@@ -207,6 +216,7 @@ def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], *, r
         counts.fingerprints,
         counts.compared,
         reasons,
+        unknown,
         None if of.now_ns is None else WINDOW_NS,
         why,
         command,

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from brickd.base import escape, units
+from brickd.base.unknown_rows import reason
 from brickd.cli import table as tables
 from brickd.cli import wording
 from brickd.cli.ask import asked
@@ -34,7 +35,9 @@ _STATES = {
     "off": "off: sensitive",
     "left_out": "left out: brickd set",
     "closed": "closed: compiled or copied by torch",
+    "unknown": "rows unknown",
     "silent": "nothing recorded",
+    "in_turn": "waits for its turn",
     "no_inputs": "no inputs recorded",
     "stateful": "stateful",
     "alone": "no other worker had the same",
@@ -83,6 +86,7 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
     ]
     if (thinned := service["thinned"]) is not None:
         lines.append(escape.text(_thinned(name, thinned, document["source"]), screen.width))
+    lines += [escape.text(line, screen.width) for line in _looked_at(service["row"] or {})]
     for each in findings[:_FINDINGS]:
         lines += wording.finding(_finding(each), each["command"], screen)
     lines += wording.more(len(findings) - _FINDINGS, "more site", " see the workers: --json")
@@ -109,6 +113,19 @@ def _thinned(service: str, thinned: dict[str, Any], source: str) -> str:
     return text if source == "recording" else f"{text} ({command})"
 
 
+def _looked_at(row: dict[str, Any]) -> Iterator[str]:
+    """Say where rows were looked at: in which layers, and in which phases."""
+    phases = [f"{units.count(n)} in {phase}" for phase, n in row.get("phases", {}).items()]
+    if not phases:  # also an older daemon
+        return
+    layers, waiting = row["layers"], row["layers_in_turn"]
+    turns = ""
+    if row["turns"]:
+        turns = f"; each of {units.many(row['turns'], 'turn')} comes within {units.duration(row['cycle_ns'])}"
+    of = f" of {layers + waiting}" if waiting else ""
+    yield f"rows in {layers}{of} {'layer' if layers + waiting == 1 else 'layers'}, calls: {', '.join(phases)}{turns}"
+
+
 def _finding(finding: dict[str, Any]) -> str:
     if finding["evidence"] == "weights":
         return f"weights: {finding['text']}"
@@ -120,12 +137,18 @@ def _finding(finding: dict[str, Any]) -> str:
 
 def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     """Return a row for each group of layers of one kernel that are in the same state."""
-    for (state, kernel, _), found in groupby(sites, key=lambda e: (e["state"], e["kernel"], e["category"] == "weight")):
+
+    def alike(site: dict[str, Any]) -> tuple[str, str, bool, tuple[str, ...]]:
+        unknown = tuple(site["unknown"]) if site["state"] == "unknown" else ()
+        return site["state"], site["kernel"], site["category"] == "weight", unknown
+
+    for (state, kernel, _, unknown), found in groupby(sites, key=alike):
         of = list(found)
         sums = [sum(each[key] for each in of) for key in ("fingerprints", "compared", "unlike", "evicted")]
         layers = _layers([each["layer"] for each in of])
         by = ", ".join(of[0]["evidence"]) or "-"
-        yield (kernel or "others", layers, by, _STATES[state], *map(units.count, sums))
+        text = ": ".join([_STATES[state], *([", ".join(map(reason, unknown))] if unknown else [])])
+        yield (kernel or "others", layers, by, text, *map(units.count, sums))
 
 
 def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:

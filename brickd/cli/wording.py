@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from brickd.base import escape, units
+from brickd.base.unknown_rows import without_rows
 from brickd.cli.output import Screen
 from brickd.views.next_command import command
 
@@ -165,12 +166,14 @@ def _by_input(services: Sequence[dict[str, Any]], coverage: str) -> str:
 
 
 def _by_row(services: Sequence[dict[str, Any]]) -> list[str]:
-    """Say how many rows were compared; [] if no rows were recorded."""
+    """Say how many rows were compared, and how many sites have none; [] if none were looked for."""
     rows = _total(services, "row", "rows")
+    unknown = Counter[str]()
+    for service in services:
+        unknown.update(service["row"].get("unknown", {}))  # an older daemon does not know
     differ = units.many(_total(services, "row", "differ"), "site differs", "sites differ")
-    return [f"rows: {units.count(_total(services, 'row', 'compared'))} of {units.count(rows)} compared, {differ}"][
-        :rows
-    ]
+    compared = f"rows: {units.count(_total(services, 'row', 'compared'))} of {units.count(rows)} compared, {differ}"
+    return [*([compared] if rows else []), *([without_rows(unknown)] if unknown else [])]
 
 
 def _by_weights(services: Sequence[dict[str, Any]]) -> str:

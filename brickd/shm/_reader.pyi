@@ -83,6 +83,7 @@ UNIT_DEFINED: int
 UNIT_ENDED: int
 UNIT_NODE: int
 UNIT_TASK: int
+UNIT_ROWS: int
 UNITS: int
 PART_OUTER: int
 PART_NS: int
@@ -155,6 +156,7 @@ class Lane(TypedDict):
     marks_refused: int
     weights_every: int
     weights_once: int
+    rows_turns: int
 
 class Consumer(TypedDict):
     span: tuple[int, int]

@@ -110,6 +110,7 @@ def _weights(of: TensorSeen) -> Document:
         "alone": of.held - of.compared,
         "evicted": 0,
         "unlike": of.outliers,
+        "unknown": {},
     }
 
 
@@ -135,4 +136,5 @@ def _site(of: SiteSeen, called: KnownNames) -> Document:
         "alone": counts.alone,
         "evicted": counts.gone,
         "unlike": counts.unlike,
+        "unknown": dict(of.unknown),
     }

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from brickd.base.timestamps import rfc3339
+from brickd.base.units import SECOND
 from brickd.model.worker_names import KnownNames
 from brickd.model.workers import Worker
 
@@ -75,7 +76,17 @@ def _by_input(seen: ServiceSeen | None) -> dict[str, Any]:
             "latest": None if at_ns is None else rfc3339(at_ns),
             "age_ns": None if at_ns is None else max(0, time.time_ns() - at_ns),
         },
-        "row": {"rows": seen.rows.fingerprints, "compared": seen.rows.met, "differ": seen.rows_differ},
+        "row": {
+            "rows": seen.rows.fingerprints,
+            "compared": seen.rows.met,
+            "differ": seen.rows_differ,
+            "unknown": seen.calls.reasons,
+            "phases": dict(seen.calls.phases),
+            "layers": seen.layers,
+            "layers_in_turn": seen.layers_in_turn,
+            "turns": seen.calls.turns,
+            "cycle_ns": seen.calls.cycle_seconds * SECOND,
+        },
         "unseen": {
             "sites_off": seen.off,
             "sites_closed": seen.closed,

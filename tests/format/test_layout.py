@@ -130,6 +130,7 @@ def test_fields_of_later_minors_are_inside_reserved_bytes() -> None:
         ("marks_refused", starts["reserved2"] + 8, 1, "Q"),
         ("weights_every", starts["reserved3"], 1, "Q"),
         ("weights_once", starts["reserved3"] + 8, 1, "Q"),
+        ("rows_turns", starts["reserved3"] + 16, 1, "Q"),
     ]
     ((start, _),) = [(row[1], row[2]) for row in of("summary") if row[0] == "reserved"]
     assert [row[1:] for row in _reader.later() if row[0] == "summary"] == [("flops", start, 1, "d")]

@@ -31,6 +31,7 @@ UNITS = {
     _reader.UNIT_ENDED: "ended",
     _reader.UNIT_NODE: "node",
     _reader.UNIT_TASK: "task",
+    _reader.UNIT_ROWS: "rows",
 }
 
 

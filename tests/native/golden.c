@@ -185,6 +185,18 @@ static void rows(uint32_t kernel, uint64_t time)
     brick_rows_record(kernel, NULL, &place, &output, &chosen); /* a ring of 16 slots has room for one pair, not for two */
 }
 
+/* Since 1.12: what became of calls of a site of rows, a site that is never looked at, and the turns. */
+static void note(uint32_t kernel)
+{
+    const uint32_t layer = 2, decode = name("decode", NULL), training = name("training", NULL);
+    const struct brick_at place = {.layer = &layer};
+    brick_rows_note(kernel, NULL, &place, decode, 1);
+    brick_rows_note(kernel, NULL, &place, decode, 1);
+    brick_rows_note(kernel, NULL, &place, training, 0);
+    brick_rows_turns(3);
+    brick_rows_turns(2); /* the largest number counts */
+}
+
 /* Since 1.9: nested nodes of the execution graph, with and without a time, around a span, a kernel and a dependency. */
 static void draw(uint32_t brick, uint64_t time)
 {
@@ -325,6 +337,7 @@ int main(int argc, char **argv)
     consume(0, EVENTS, 16);
     check(attention, 26000);
     rows(ffn, 26200);
+    note(ffn);
     brick_end(decode, NULL, 0, 0);
     draw(ffn, 26500);
     graph(ffn, 27000);

@@ -207,7 +207,10 @@ def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> Non
     ]  # fmt: skip
     assert list(reported["sites"][0]) == [
         "service", "kernel", "layer", "category", "state", "evidence", "numeric_classes", "fingerprints", "compared",
-        "stateful", "without_inputs", "alone", "evicted", "unlike",
+        "stateful", "without_inputs", "alone", "evicted", "unlike", "unknown",
+    ]  # fmt: skip
+    assert list(service["row"]) == [
+        "rows", "compared", "differ", "unknown", "phases", "layers", "layers_in_turn", "turns", "cycle_ns",
     ]  # fmt: skip
     assert list(reported["findings"][0]) == [
         "service", "kernel", "layer", "category", "evidence", "since", "latest", "cases", "workers", "outliers",

@@ -15,6 +15,10 @@ from faults import Start
 from recorded import is_of_rows
 from test_instrument import MODEL, kernels, place
 
+from brickd.model.row_calls import RowCalls, row_calls
+from brickd.model.workers import Worker
+from brickd.shm.ledger import ledger_of
+
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
 
 MORE = """
@@ -38,6 +42,16 @@ def rows(of: Left) -> dict[Place, list[dict[str, Any]]]:
         if each["kind"] == "checked" and is_of_rows(each):
             found.setdefault(place(of, each), []).append(each)
     return found
+
+
+def calls(of: Left) -> RowCalls:
+    """The calls that were looked at for rows."""
+    return row_calls([Worker("api/0", of.reading, ledger_of(of.reading))])
+
+
+def unknown(of: Left) -> dict[str, dict[Place, int]]:
+    """The calls without rows, by reason and site."""
+    return {why: {(name, layer): n for (name, layer), n in sites.items()} for why, sites in calls(of).unknown.items()}
 
 
 def names(of: Left) -> set[str]:
@@ -103,7 +117,8 @@ def test_rows_have_the_backend_of_the_call(worker: Start, prefix: str) -> None:
         brick.instrument(model, watch_weights=False)
         model(x); torch.set_float32_matmul_precision("high"); torch.set_num_threads(2); model(x + 1)
         again = Model().eval(); brick.instrument(again, backend="mine", watch_weights=False); again(x)
-        reported = torch.backends.cpu.get_cpu_capability(), torch.__version__
+        from brick_agent._torch.backend import processor
+        reported = ", ".join([torch.backends.cpu.get_cpu_capability(), *processor()]), torch.__version__
         """,
     )
     processor, version = got.reported
@@ -153,22 +168,32 @@ RECORDED = {
     "with gradients": "call(RMSNorm(lambda x: x * 2), given=torch.randn(4, 16, requires_grad=True))",
 }
 NOT_RECORDED = {
-    "two arguments": "call(RMSNorm(lambda x, y: x), lambda part, x: part(x, x))",
-    "a keyword": "call(RMSNorm(lambda x: x), lambda part, x: part(x=x))",
-    "an argument and a keyword": "call(RMSNorm(lambda x, eps: x), lambda part, x: part(x, eps=1))",
-    "no argument": "call(RMSNorm(lambda: x), lambda part, x: part())",
-    "no tensor": "call(RMSNorm(lambda x: x), lambda part, x: part([x]))",
-    "a None": "call(RMSNorm(lambda x: torch.ones(4, 2)), lambda part, x: part(None))",
-    "integers": "call(RMSNorm(lambda x: x + 0.5), given=torch.arange(64).reshape(4, 16))",
-    "an output of integers": "call(RMSNorm(lambda x: x.int()))",
-    "an output without a tensor": "call(RMSNorm(lambda x: {'a': 1}))",
-    "an empty tuple": "call(RMSNorm(lambda x: ()))",
-    "another number of rows": "call(RMSNorm(lambda x: x[:3]))",
-    "other leading dimensions": "call(RMSNorm(lambda x: x.reshape(2, 2, 16)))",
+    "arguments": {
+        "two arguments": "call(RMSNorm(lambda x, y: x), lambda part, x: part(x, x))",
+        "a keyword": "call(RMSNorm(lambda x: x), lambda part, x: part(x=x))",
+        "an argument and a keyword": "call(RMSNorm(lambda x, eps: x), lambda part, x: part(x, eps=1))",
+        "no argument": "call(RMSNorm(lambda: x), lambda part, x: part())",
+    },
+    "unreadable": {
+        "no tensor": "call(RMSNorm(lambda x: x), lambda part, x: part([x]))",
+        "a None": "call(RMSNorm(lambda x: torch.ones(4, 2)), lambda part, x: part(None))",
+        "integers": "call(RMSNorm(lambda x: x + 0.5), given=torch.arange(64).reshape(4, 16))",
+        "a meta tensor": "call(RMSNorm(lambda x: x), given=torch.ones(4, 16, device='meta'))",
+        "sparse": "call(RMSNorm(lambda x: x), given=torch.eye(4).to_sparse())",
+    },
+    "output": {
+        "an output of integers": "call(RMSNorm(lambda x: x.int()))",
+        "an output without a tensor": "call(RMSNorm(lambda x: {'a': 1}))",
+        "an empty tuple": "call(RMSNorm(lambda x: ()))",
+        "another number of rows": "call(RMSNorm(lambda x: x[:3]))",
+        "other leading dimensions": "call(RMSNorm(lambda x: x.reshape(2, 2, 16)))",
+    },
+}
+# These have no rows at all.
+EMPTY = {
     "no rows": "call(RMSNorm(lambda x: x), given=torch.ones(0, 16))",
+    "no columns": "call(RMSNorm(lambda x: x), given=torch.ones(4, 0))",
     "no dimension": "call(RMSNorm(lambda x: x), given=torch.tensor(1.0))",
-    "a meta tensor": "call(RMSNorm(lambda x: x), given=torch.ones(4, 16, device='meta'))",
-    "sparse": "call(RMSNorm(lambda x: x), given=torch.eye(4).to_sparse())",
 }
 
 
@@ -180,11 +205,15 @@ def test_rows_of_one_tensor_are_recorded(worker: Start, prefix: str, source: str
     assert (record["position"], record["inputs"]) == (4, 7)
 
 
-def test_nothing_is_recorded_of_other_calls(worker: Start, prefix: str) -> None:
-    got = left(worker, prefix, f"{CALLS}reported = [each[1] for each in ({', '.join(NOT_RECORDED.values())})]")
-    assert got.reported == [True] * len(NOT_RECORDED)
+@pytest.mark.parametrize("reason", [*NOT_RECORDED, None])
+def test_nothing_is_recorded_of_other_calls_and_each_is_counted(worker: Start, prefix: str, reason: str | None) -> None:
+    sources = EMPTY if reason is None else NOT_RECORDED[reason]
+    got = left(worker, prefix, f"{CALLS}reported = [each[1] for each in ({', '.join(sources.values())})]")
+    assert got.reported == [True] * len(sources)
     found = rows(got)
-    assert found == {}, list(NOT_RECORDED)
+    assert found == {}, list(sources)
+    seen = {why: n for why, sites in unknown(got).items() if (n := sites.get(("layers.*.part_norm", 0)))}
+    assert seen == ({} if reason is None else {reason: len(sources)})
     assert lost(got.reading) == 0
 
 
@@ -208,6 +237,154 @@ def test_nothing_is_recorded_while_training_or_under_transforms(worker: Start, p
     assert found.keys().isdisjoint({("head", -1), ("layers.*.mlp", 0)})
     assert found == dict.fromkeys(found, 1)
     assert ("layers.*.mlp.0", 0) in found
+    assert unknown(got)["training"].keys() == {("head", -1), ("layers.*.mlp", 0)}
+    assert ("layers.*.norm", 1) in unknown(got)["unreadable"], "transforms give no values"
+
+
+TOGETHER = """
+class Batched(nn.Module):
+    "A scale over the whole batch."
+    def forward(self, x): return torch.round(x / x.abs().max() * 127) / 127
+QuantLinear = type("QuantLinear", (Batched,), {})
+class Attention(nn.Module):
+    def __init__(self): super().__init__(); self.q_proj = nn.Linear(16, 16)
+    def forward(self, x): return torch.softmax(x @ x.mT, -1) @ self.q_proj(x)
+def whole(name, part):
+    class Layer(nn.Module):
+        def __init__(self): super().__init__(); setattr(self, name, part)
+        def forward(self, x): return getattr(self, name)(x)
+    outer = nn.Module()
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers, self.head = nn.ModuleList([Layer()]), nn.Linear(16, 4)
+        def forward(self, x): return self.head(self.layers[0](x))
+    return Outer().eval()
+def rows_differ(part):
+    "Whether the output for a row depends on the rest of the batch."
+    one, other = torch.randn(2, 2, 5, 16)
+    other[0, 0] = one[0, 0]
+    with torch.no_grad(): return not torch.allclose(part(one)[0, 0], part(other)[0, 0], atol=1e-4)
+"""
+UNKNOWN = {
+    "quantized": ("mlp", "nn.Sequential(nn.Linear(16, 16), QuantLinear())"),
+    "stateful": ("self_attn", "Attention()"),
+    "not_row_wise": ("mlp", "nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(5, track_running_stats=False))"),
+    "training": ("mlp", "nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5).train())"),
+}
+
+
+@pytest.mark.parametrize("reason", UNKNOWN)
+def test_a_part_whose_rows_depend_on_more_than_the_row_is_unknown(worker: Start, prefix: str, reason: str) -> None:
+    """Two healthy workers with equal rows in other batches would differ: the comparison would be wrong."""
+    name, part = UNKNOWN[reason]
+    source = f"""
+model = whole("{name}", {part})
+if "{reason}" == "training": model.layers[0].mlp[1].train()
+reported = rows_differ(model.layers[0].{name})
+brick.instrument(model, watch_weights=False)
+model(torch.randn(2, 5, 16)); model(torch.randn(2, 5, 16))
+"""
+    got = left(worker, prefix, TOGETHER + source)
+    assert got.reported
+    assert f"layers.*.{name}" not in names(got)
+    assert unknown(got)[reason][f"layers.*.{name}", 0] == 2
+    assert "head" in names(got)
+
+
+def test_a_compiled_part_is_unknown_also_if_it_is_compiled_later(worker: Start, prefix: str) -> None:
+    """A worker that fell back to eager computation would differ from one that did not."""
+    got = left(
+        worker,
+        prefix,
+        """
+        model.layers[0].mlp.compile(backend="eager")
+        brick.instrument(model, watch_weights=False)
+        model.layers[1].mlp[0].compile(backend="eager")
+        model(x)
+        """,
+    )
+    assert {site for site in rows(got) if site[0] == "layers.*.mlp"} == {("layers.*.mlp", 2)}
+    assert unknown(got)["compiled"] == {
+        ("layers.*", 0): 1, ("layers.*.mlp", 0): 1, ("layers.*.mlp", 1): 1,
+    }, "the layer contains a compiled part, and what is inside such a part is not seen"  # fmt: skip
+
+
+def test_settings_that_cannot_be_read_are_unknown_and_those_of_one_library_are_not(worker: Start, prefix: str) -> None:
+    got = left(
+        worker,
+        prefix,
+        """
+        torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+        try: reported = torch.get_float32_matmul_precision()
+        except RuntimeError: reported = None
+        brick.instrument(model, watch_weights=False)
+        model(x)
+        def refused(*_): raise RuntimeError("no precision")
+        torch.get_float32_matmul_precision = torch._C._get_fp32_precision_getter = refused
+        brick.instrument(model, watch_weights=False)
+        model(x + 1)
+        """,
+    )
+    assert got.reported is None
+    (record,) = rows(got)["layers.*.norm", 1]
+    assert "oneDNN bf16 precision" in got.reading.name(record["backend"])
+    assert unknown(got)["settings"]["layers.*.norm", 1] == 1
+
+
+def test_other_settings_are_another_context(worker: Start, prefix: str) -> None:
+    """With each of them, a healthy worker rounds differently."""
+    got = left(
+        worker,
+        prefix,
+        """
+        brick.instrument(model, watch_weights=False)
+        with torch.no_grad():
+            model(x)
+            with torch.autocast("cpu", torch.bfloat16): model(x + 1)
+            with torch.autocast("cpu", torch.float16): model(x + 2)
+            with torch.backends.mkldnn.flags(enabled=False): model(x + 3)
+        """,
+    )
+    texts = [got.reading.name(each["backend"]) for each in rows(got)["layers.*.mlp.0", 1]]
+    assert len(set(texts)) == 4
+    assert [[word for word in ("autocast bfloat16", "autocast float16", "without oneDNN") if word in text] for text in
+            texts] == [[], ["autocast bfloat16"], ["autocast float16"], ["without oneDNN"]]  # fmt: skip
+
+
+def test_calls_with_rows_are_counted_by_phase(worker: Start, prefix: str) -> None:
+    got = left(
+        worker,
+        prefix,
+        """
+        brick.instrument(model, only=["layers.*.norm"], watch_weights=False)
+        for shape in ((2, 5, 16), (3, 1, 16), (1, 1, 16), (4, 16)): model(torch.randn(shape))
+        """,
+    )
+    assert calls(got).phases == {"prefill": 3, "decode": 6, "packed": 3}
+
+
+def test_quantized_parts_that_are_never_looked_at_are_known(worker: Start, prefix: str) -> None:
+    got = left(
+        worker,
+        prefix,
+        """
+        import warnings; warnings.simplefilter("ignore")
+        model = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+        brick.instrument(model, watch_weights=False)
+        """,
+    )
+    inside = {("layers.*.mlp.0", layer): 0 for layer in range(3)} | {("layers.*.mlp.2", layer): 0 for layer in range(3)}
+    assert unknown(got)["quantized"].items() >= inside.items()
+
+
+def test_the_number_of_turns_is_published(worker: Start, prefix: str) -> None:
+    got = left(
+        worker,
+        prefix,
+        "brick.instrument(model, sites=4, watch_weights=False)\nfor n in range(40): model(x + n)",
+    )
+    assert calls(got).turns == 3
 
 
 def test_a_part_that_raises_raises_the_same_and_records_nothing(worker: Start, prefix: str) -> None:

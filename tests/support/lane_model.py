@@ -415,7 +415,7 @@ class Lane:
         return {
             **{name: self.counters[name] for name in ("begun", "summarized", "opened", "abandoned", "unmatched")},
             **{name: self.counters[name] for name in ("amounts", "tails_refused", "span_attempts", "event_attempts")},
-            **dict.fromkeys(("nested", "marks", "marks_refused", "weights_every", "weights_once"), 0),
+            **dict.fromkeys(("nested", "marks", "marks_refused", "weights_every", "weights_once", "rows_turns"), 0),
             "open": len(self.order),
             "current": (newest.start >> 8 << 16 | newest.path) if newest else 0,
             "span_head": len(self.spans.records),

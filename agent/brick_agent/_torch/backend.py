@@ -1,12 +1,15 @@
 """The settings that decide the last bits of a result, apart from weights and inputs.
 
 Owns: the description of the settings. Two calls have the same description if their results can be compared. Must not
-know: checksums, parts. Invariants: each description has the current settings, because the host may change them; torch
-is never imported.
+know: checksums, parts. Invariants: each description has the current settings, because the host may change them; a
+setting that cannot be read is never described as the default; torch is never imported.
 """
 
 from __future__ import annotations
 
+import functools
+import os
+import re
 import sys
 
 from brick_agent._core import brick
@@ -16,6 +19,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from brick_agent._core import Brick
+
+UNKNOWN = "settings"  # why a call has no rows
+_CPUINFO = "/proc/cpuinfo"
+_CPUINFO_BYTES = 4096  # the first processor's entry
+_MODEL = re.compile(r"(?:vendor_id|cpu family|model|model name|CPU implementer|CPU part|isa|uarch)\t*: *(\S.*)")
+# With these, libraries choose other kernels on the same processor.
+_ENVIRONMENT = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
 
 
 class Backend:
@@ -30,9 +40,10 @@ class Backend:
         self._configs = list(configs.values())
         self._name = name
         torch = sys.modules["torch"]
-        self._processor = torch.backends.cpu.get_cpu_capability()
-        self._rows: dict[tuple[str, int, str], Brick] = {}
-        self._now = torch.get_num_threads, torch.get_float32_matmul_precision
+        self._processor = [torch.backends.cpu.get_cpu_capability(), *processor(), *_environment()]
+        self._rows: dict[tuple[object, ...], Brick] = {}
+        onednn = torch._C._get_mkldnn_enabled
+        self._now = torch.get_num_threads, torch.get_float32_matmul_precision, torch.is_autocast_enabled, onednn
 
     def describe(self, how: str) -> str:
         """Describe the current settings; `how`: eager or compiled."""
@@ -45,22 +56,61 @@ class Backend:
         precision = torch.get_float32_matmul_precision()
         return ", ".join([how, *attention, *_coarse(precision), threads, *self._versions])
 
-    def of_rows(self, how: str) -> Brick:
-        """Return the description for a part without attention, as a handle.
+    def of_rows(self) -> Brick | str:
+        """Return the description for an eager part without attention, as a handle; or why there is none.
 
-        The description names the processor's instructions, because rows are compared exactly.
+        The description names the processor, because rows are compared exactly.
         """
-        threads, precision = self._now
-        now = how, threads(), precision()
+        threads, precision, autocast, onednn = self._now
+        try:
+            try:
+                coarse = precision()
+            except RuntimeError:  # the host has set it for one library
+                coarse = _of_onednn()
+            now = threads(), coarse, autocast("cpu") and _autocast(), onednn()
+        except Exception:
+            return UNKNOWN
         known = self._rows.get(now)
         if known is None:
             known = self._rows[now] = brick(self._text_of_rows(*now))
         return known
 
-    def _text_of_rows(self, how: str, threads: int, precision: str) -> str:
-        own = [how, *_coarse(precision)] if self._name is None else [self._name]
-        return ", ".join([*own, f"{threads} threads", self._processor, *(self._versions if self._name is None else ())])
+    def _text_of_rows(self, threads: int, precision: str, autocast: str | bool, onednn: bool) -> str:
+        parts = [] if self._name is not None else _coarse(precision)
+        parts += [f"autocast {autocast}"] if autocast else []
+        parts += [] if onednn else ["without oneDNN"]
+        own = ["eager"] if self._name is None else [self._name]
+        versions = self._versions if self._name is None else ()
+        return ", ".join([*own, *parts, f"{threads} threads", *self._processor, *versions])
 
 
 def _coarse(precision: str) -> list[str]:
     return [] if precision == "highest" else [f"{precision} precision"]
+
+
+def _autocast() -> str:
+    return str(sys.modules["torch"].get_autocast_dtype("cpu")).removeprefix("torch.")
+
+
+def _of_onednn() -> str:
+    """The precision of matrix products in the library that computes them on a processor."""
+    return f"oneDNN {sys.modules['torch']._C._get_fp32_precision_getter('mkldnn', 'matmul')}"
+
+
+@functools.cache
+def processor(path: str = _CPUINFO) -> tuple[str, ...]:
+    """The vendor and the model of the first processor, as the kernel names them; empty: unknown.
+
+    Libraries choose kernels by the model, too: two processors with the same instructions may round differently.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            first = file.read(_CPUINFO_BYTES).split("\n\n")[0]
+    except OSError:
+        return ()
+    found = [match[1].strip() for line in first.splitlines() if (match := _MODEL.fullmatch(line)) is not None]
+    return (" ".join(found),) if found else ()
+
+
+def _environment() -> list[str]:
+    return [f"{name}={os.environ[name]}" for name in _ENVIRONMENT if os.environ.get(name)]

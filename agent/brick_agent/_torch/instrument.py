@@ -11,13 +11,13 @@ import os
 import sys
 import weakref
 
-from brick_agent._core import _watched, brick, checksum, take, weights
+from brick_agent._core import _note_rows, _watched, brick, checksum, take, weights
 from brick_agent._torch.backend import Backend
 from brick_agent._torch.call_tensors import given
 from brick_agent._torch.call_wrappers import unwrap, wrap
 from brick_agent._torch.module_selection import around_layers, chosen, closed, how_computed
 from brick_agent._torch.module_state import ModuleState
-from brick_agent._torch.row_wise import RowContext, in_turn, is_row_wise
+from brick_agent._torch.row_wise import COMPILED, RowContext, in_turn, refused, rows_of
 from brick_agent._torch.steps import stepped
 
 TYPE_CHECKING = False
@@ -76,11 +76,14 @@ def instrument(
         made = {part.module: _Site(part, computing).watched for part in parts}
         turns = [] if patterns else in_turn(model, parts, sites)
         made.update((part.module, _RowSite(part, computing, turn, of).watched) for part, turn, of in turns)
+        for part, why in [] if patterns else refused(model, parts, sites):
+            _note_rows(brick(part.name, part.category), part.layer, why)
         beginning = {model, *around_layers(model)}
         for module in (*made, *(beginning - made.keys())):
             wrap(module, stepped if module in beginning else None, made.get(module))
         for part in closed(model, sites, patterns):
             take(brick(part.name, _CLOSED), b"", layer=part.layer)  # a known site without fingerprints
+            _note_rows(brick(part.name, _CLOSED), part.layer, COMPILED)
         if watch_weights:
             weights(model, rescan_s=rescan_s)
     except Exception as error:
@@ -110,7 +113,7 @@ class _Site:
 
     def __init__(self, part: Part, backend: Backend) -> None:
         self._torch = sys.modules["torch"]
-        self._rows = RowContext(part, backend) if is_row_wise(part) else None
+        self._rows = rows_of(part, backend)
         self._brick = brick(part.name, part.category)
         self._name, self._layer, self._backend = part.name, part.layer, backend
         self._module = weakref.ref(part.module)

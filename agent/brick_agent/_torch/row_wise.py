@@ -1,8 +1,8 @@
 """Parts that compute each row of their output from the same row of their input, whatever the rest of the batch is.
 
-Owns: which parts are row-wise, which of them take turns, and whether a call may be recorded. Must not know: which rows
-are recorded. Invariants: workers with the same model find the same parts; a part is not row-wise if anything inside it
-may mix rows; this module keeps no part alive and never imports torch.
+Owns: which parts are row-wise, which of them take turns, and why a part or a call has no rows. Must not know: which
+rows are recorded. Invariants: workers with the same model find the same parts; a part is not row-wise if anything
+inside it may mix rows; what has no rows has a reason; this module keeps no part alive and never imports torch.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import sys
 import weakref
+from itertools import islice
 
-from brick_agent._torch.module_selection import how_computed, parts, spread
+from brick_agent._torch.module_selection import is_compiled, parts, spread
 from brick_agent._torch.module_state import attends, dropouts, drops
 
 TYPE_CHECKING = False
@@ -23,48 +24,72 @@ if TYPE_CHECKING:
     from brick_agent._torch.backend import Backend
     from brick_agent._torch.module_selection import Part
 
+# Why a part or a call has no rows: its output may depend on more than the row, or the row cannot be read.
+# Further reasons are in backend.py and in src/python/rows.c.
+TRAINING = "training"
+COMPILED = "compiled"
+QUANTIZED = "quantized"
+STATEFUL = "stateful"
+NOT_ROW_WISE = "not_row_wise"
+CAPTURE = "capture"
+UNREADABLE = "unreadable"
+
+_CHILDREN_MAX = 16  # looked at in a call
 _IN_TURN_MAX = 1024  # half of the sites of a segment
 _NORM = re.compile(r"RMSNorm$")  # names of classes outside of torch
 _ROUTER = re.compile(r"Top[kK]Router$")  # also matches a subclass of Linear with its own forward
 _EXPERT = re.compile(r"experts?[._]\d")  # a layer may have hundreds of experts; only their block is a part
 # Classes whose result for a row may depend on other rows or on the request: they scale the whole batch, choose the
 # tokens of an expert, read earlier tokens or the places of an image, or have an adapter for each row.
-_MIXING = re.compile(r"quant|[48]bit|int8|fp8|expert_?choice|shift|spatial|globalresponse|lora|adapter", re.IGNORECASE)
+_SCALED = re.compile(r"quant|[48]bit|int8|fp8", re.IGNORECASE)
+_MIXING = re.compile(r"expert_?choice|shift|spatial|globalresponse|lora|adapter", re.IGNORECASE)
 _PACKAGES = re.compile(r"quantized|^bitsandbytes|^peft")
 _LIMITED = re.compile(r"capacity", re.IGNORECASE)  # such an attribute means that experts may drop tokens
 
 
-def is_row_wise(part: Part) -> bool:
-    """Whether a part mixes no rows, like a norm of the last dimension, a projection, a router or an MLP."""
-    nn, module = sys.modules["torch"].nn, part.module
-    if any(_mixes(name, each) for name, each in module.named_modules()) or not all(map(_is_plain, module.parameters())):
-        return False
-    name = type(module).__name__
-    if isinstance(module, (nn.Linear, nn.LayerNorm, nn.RMSNorm)) or _NORM.search(name) or _ROUTER.search(name):
+def _is_usual(part: Part) -> bool:
+    """Whether a part is a norm, a projection, a router, an MLP or a mixture of experts: these are usually row-wise."""
+    nn, name = sys.modules["torch"].nn, type(part.module).__name__
+    if isinstance(part.module, (nn.Linear, nn.LayerNorm, nn.RMSNorm)) or _NORM.search(name) or _ROUTER.search(name):
         return True
-    return part.category == "ffn" and next(module.parameters(), None) is not None
+    return part.category == "ffn" and next(part.module.parameters(), None) is not None
 
 
-def _mixes(name: str, module: Any) -> bool:
-    """Whether a module may mix the rows of a batch."""
+def why_no_rows(part: Part) -> str | None:
+    """Return why a part has no rows; None: it is row-wise."""
+    inside = list(part.module.named_modules())
+    found = [why for name, each in inside if (why := _why(name, each)) is not None]
+    if not all(map(_is_plain, part.module.parameters())):
+        found.append(QUANTIZED)
+    if not found and not _is_usual(part):
+        found.append(NOT_ROW_WISE)
+    return min(found, key=_ORDER.index, default=None)
+
+
+# Of several reasons, the first one counts.
+_ORDER = (COMPILED, QUANTIZED, STATEFUL, NOT_ROW_WISE)
+
+
+def _why(name: str, module: Any) -> str | None:
+    """Return why a module may mix the rows of a batch; None: it does not."""
     nn, kind = sys.modules["torch"].nn, type(module)
+    if is_compiled(module):
+        return COMPILED
+    if _SCALED.search(kind.__name__) or _PACKAGES.search(kind.__module__):
+        return QUANTIZED
+    if attends(name.rpartition(".")[2], module) or kind.__module__ == "torch.nn.modules.rnn":
+        return STATEFUL
     known = next((each for each in (nn.Linear, nn.LayerNorm, nn.RMSNorm) if isinstance(module, each)), None)
     if known is not None and not _ROUTER.search(kind.__name__):
         mixes = kind.forward is not known.forward or len(getattr(module, "normalized_shape", (1,))) != 1
     else:
         mixes = kind.__module__.startswith("torch.nn.modules.") and kind.__module__.rpartition(".")[2] in _TORCHS
-    return (
-        mixes
-        or "forward" in vars(module)  # the host has replaced the forward
-        or attends(name.rpartition(".")[2], module)
-        or _MIXING.search(kind.__name__) is not None
-        or _PACKAGES.search(kind.__module__) is not None
-        or any(map(_LIMITED.search, vars(module)))
-    )
+    mixes = mixes or "forward" in vars(module)  # the host has replaced the forward
+    return NOT_ROW_WISE if mixes or _MIXING.search(kind.__name__) or any(map(_LIMITED.search, vars(module))) else None
 
 
 # Files of torch.nn.modules whose classes mix rows or are not made for rows.
-_TORCHS = ("adaptive", "batchnorm", "conv", "instancenorm", "normalization", "padding", "pooling", "rnn", "transformer")
+_TORCHS = ("adaptive", "batchnorm", "conv", "instancenorm", "normalization", "padding", "pooling", "transformer")
 
 
 def _is_plain(parameter: Any) -> bool:
@@ -73,21 +98,42 @@ def _is_plain(parameter: Any) -> bool:
     return type(parameter) in (torch.nn.Parameter, torch.Tensor)
 
 
+def is_row_wise(part: Part) -> bool:
+    """Whether a part mixes no rows."""
+    return why_no_rows(part) is None
+
+
 def in_turn(model: Any, chosen: Iterable[Part], most: int) -> list[tuple[Part, int, int]]:
     """Return further row-wise parts; each has a turn and the number of turns.
 
     At most `most` parts have the same turn, and they are spread over the layers. So every layer is observed, even in a
     deep model.
     """
-    known = {part.module for part in chosen}
-    every = [
-        part
-        for part in parts(model)
-        if not part.closed and part.module not in known and not _EXPERT.search(part.qualified) and is_row_wise(part)
-    ]
+    every = [part for part in _others(model, chosen) if _is_usual(part) and is_row_wise(part)]
     found = spread(every, _IN_TURN_MAX if most > 0 else 0)
     turns = -(-len(found) // max(1, most))
     return [(part, number % turns, turns) for number, part in enumerate(found)]
+
+
+def refused(model: Any, chosen: Iterable[Part], most: int) -> list[tuple[Part, str]]:
+    """Return further parts that would take turns if they were row-wise, each with the reason why they have no rows."""
+    found = [
+        (part, why)
+        for part in _others(model, chosen)
+        if (why := why_no_rows(part)) is not None and (_is_usual(part) or (why == QUANTIZED and _is_packed(part)))
+    ]
+    return found[: _IN_TURN_MAX if most > 0 else 0]
+
+
+def _is_packed(part: Part) -> bool:
+    """Whether a quantized part replaces a usual one: it may be no subclass, and have no parameters."""
+    return part.category == "ffn" or "Linear" in type(part.module).__name__
+
+
+def _others(model: Any, chosen: Iterable[Part]) -> list[Part]:
+    known = {part.module for part in chosen}
+    every = (part for part in parts(model) if not part.closed and part.module not in known)
+    return [part for part in every if not _EXPERT.search(part.qualified)]
 
 
 class RowContext:
@@ -96,13 +142,31 @@ class RowContext:
     def __init__(self, part: Part, backend: Backend) -> None:
         self._module, self._backend = weakref.ref(part.module), backend
         self._dropouts = dropouts(part.module)
-        self._how = how_computed(part.module)
 
-    def __call__(self) -> Brick | None:
-        """Return the backend; None: the call may not be recorded."""
+    def __call__(self, *unreadable: Any) -> Brick | str:
+        """Return the backend, or why the call has no rows; `unreadable`: an argument that the writer cannot read."""
         module = self._module()
-        if module is None or module.training:
-            return None
-        if self._dropouts and any(map(drops, self._dropouts)):
-            return None
-        return self._backend.of_rows(self._how)
+        if module is None or module.training or (self._dropouts and any(map(drops, self._dropouts))):
+            return TRAINING
+        if unreadable:
+            return CAPTURE if _is_captured() else UNREADABLE
+        if "torch._dynamo" in sys.modules and any(map(is_compiled, _nearest(module))):
+            return COMPILED
+        return self._backend.of_rows()
+
+
+def _nearest(module: Any) -> list[Any]:
+    """A module and its first children: the host may have compiled them since the part was selected."""
+    return [module, *(each for each in islice(module._modules.values(), _CHILDREN_MAX) if each is not None)]
+
+
+def _is_captured() -> bool:
+    """Whether the call is recorded into a graph of a device, and not computed now."""
+    cuda = sys.modules["torch"].cuda
+    return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
+
+
+def rows_of(part: Part, backend: Backend) -> RowContext | str:
+    """Return what decides about a part's calls; or why it has no rows."""
+    why = why_no_rows(part)
+    return RowContext(part, backend) if why is None else why

@@ -138,7 +138,8 @@ PyObject *core_totals(PyObject *module, PyObject *marks)
     unsigned torn = 0;
     for (uint32_t path = 0; path < s->header->paths; path++) {
         const uint64_t key = brick_load_acquire(&brick_paths_of(s)[path]); /* O3 */
-        if ((key & BRICK_KEY_READY) == 0 || (marks != Py_True && brick_is_mark(brick_key_unit(key))))
+        if ((key & BRICK_KEY_READY) == 0 || brick_key_unit(key) == BRICK_UNIT_ROWS
+            || (marks != Py_True && brick_is_mark(brick_key_unit(key))))
             continue;
         struct brick_summary sum;
         torn += sum_of_lanes(s, path, &sum);

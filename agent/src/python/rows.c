@@ -1,14 +1,17 @@
 /* python/rows.c - rows of a module's call.
  *
- * Owns which calls have rows: a call with one tensor of floating point in this host's memory and no other argument,
- * whose result is a tensor with the same rows, alone or as the first of several results. Must not know which rows are
- * chosen. Invariants: an error here changes no result and raises nothing, except for an interrupt; no tensor is held
- * during the call.
+ * Owns which calls have rows: one tensor of floating point in this host's memory and no other argument, and a result with
+ * the same rows, alone or before others; and the count of calls with and without rows. Must not know which rows are chosen.
+ * Invariants: a call without rows is counted by its reason; an error here changes no result, and raises nothing but an
+ * interrupt; nothing is held during the call.
  */
 #include "rows.h"
 #include "context_key.h"
 #include "opening.h"
+#include "methods.h"
 #include "tensor.h"
+
+#include <string.h>
 
 static struct brick_at at_of(const CoreRowsOf *of, uint32_t backend)
 {
@@ -19,8 +22,14 @@ bool core_rows_wanted(const CoreRowsOf *of)
 {
     const CoreRows *rows = of->rows;
     const struct brick_at at = at_of(of, 0);
-    return rows->context != NULL && brick_rows_wanted(of->brick->number, of->key, &at, of->rate)
-           && (rows->turns == 0 || brick_rows_turn(rows->turn, rows->turns));
+    if (rows->context == NULL || !brick_rows_wanted(of->brick->number, of->key, &at, of->rate))
+        return false;
+    if (rows->turns == 0)
+        return true;
+    if (!brick_rows_turn(rows->turn, rows->turns))
+        return false;
+    brick_rows_turns(rows->turns); /* again and again: a forked child, or a thread after a reopen, has another segment */
+    return true;
 }
 
 /* Clears an exception and returns 0. If it is an interrupt, returns -1. */
@@ -32,19 +41,51 @@ static int forgive(void)
     return 0;
 }
 
-/* Sets *backend to the number of its name; to 0 if the call must not be recorded. */
-static int ask(const CoreRows *rows, uint32_t *backend)
+/* ---- what became of a call ------------------------------------------------ */
+
+/* Counts a call with this word, and clears an error of the count. */
+static int note(const CoreRowsOf *of, PyObject *word, uint64_t calls)
 {
-    PyObject *given = PyObject_CallNoArgs(rows->context);
+    const struct brick_at at = at_of(of, 0);
+    Brick *b = PyUnicode_Check(word) ? core_handle(word, Py_None) : NULL;
+    if (b != NULL && (b->number != BRICK_UNNAMED || core_resolve(b) == 0) && b->number != BRICK_UNNAMED)
+        brick_rows_note(of->brick->number, of->key, &at, b->number, calls);
+    return forgive();
+}
+
+static int note_text(const CoreRowsOf *of, const char *word)
+{
+    PyObject *text = PyUnicode_InternFromString(word);
+    const int noted = text != NULL ? note(of, text, 1) : forgive();
+    Py_XDECREF(text);
+    return noted;
+}
+
+static const char *phase_of(const struct brick_rows *rows)
+{
+    return rows->leading < 2 ? "packed" : rows->shape[1] == 1 ? "decode" : "prefill";
+}
+
+/* Asks about a call. Sets *backend to its number; 0: the call has no rows, which is counted. `unreadable`: NULL, or a tensor
+ * that cannot be read. */
+static int ask(const CoreRowsOf *of, PyObject *unreadable, uint32_t *backend)
+{
+    PyObject *given = PyObject_CallFunctionObjArgs(of->rows->context, unreadable, NULL);
+    int failed = given != NULL ? 0 : forgive();
+    *backend = 0;
     if (given != NULL && Py_IS_TYPE(given, core_state.brick_type)) {
         Brick *b = (Brick *)given;
         if (b->number == BRICK_UNNAMED && core_resolve(b) != 0)
             PyErr_Clear();
         *backend = b->number != BRICK_UNNAMED ? b->number : 0;
+    } else if (given != NULL) {
+        failed = note(of, given, 1);
     }
     Py_XDECREF(given);
-    return given != NULL ? 0 : forgive();
+    return failed;
 }
+
+/* ---- tensors -------------------------------------------------------------- */
 
 /* Returns 1 and holds the value if it is a tensor that can have rows; 0 if not; -1 with an interrupt set. */
 static int hold(PyObject *value, CoreTensor *t)
@@ -70,9 +111,10 @@ static bool are_large(const struct brick_tensor *t)
 static int choose(const CoreRowsOf *of, PyObject *input, struct brick_rows *rows)
 {
     CoreTensor t;
+    uint32_t none;
     const int held = hold(input, &t);
     if (held <= 0)
-        return held;
+        return held < 0 ? -1 : ask(of, input, &none);
     PyThreadState *unlocked = are_large(&t.tensor) ? PyEval_SaveThread() : NULL;
     brick_rows_choose(of->key, &t.tensor, rows);
     if (unlocked != NULL)
@@ -81,39 +123,78 @@ static int choose(const CoreRowsOf *of, PyObject *input, struct brick_rows *rows
     return 0;
 }
 
+/* Whether an output has the rows of the input. */
+static bool has_rows(const struct brick_tensor *output, const struct brick_rows *rows)
+{
+    return output->dims == rows->leading + 1
+           && memcmp(output->shape, rows->shape, rows->leading * sizeof *rows->shape) == 0;
+}
+
 static int record(const CoreRowsOf *of, PyObject *result, uint32_t backend, const struct brick_rows *rows)
 {
     CoreTensor t;
+    const char *word = "output";
     if (PyTuple_Check(result) && PyTuple_GET_SIZE(result) > 0)
         result = PyTuple_GET_ITEM(result, 0);
     else if (PyList_Check(result) && PyList_GET_SIZE(result) > 0)
         result = PyList_GET_ITEM(result, 0);
     Py_INCREF(result); /* other threads may change the list */
     const int held = hold(result, &t);
-    if (held == 1) {
+    if (held == 1 && has_rows(&t.tensor, rows)) {
         const struct brick_at at = at_of(of, backend);
+        word = phase_of(rows);
         PyThreadState *unlocked = are_large(&t.tensor) ? PyEval_SaveThread() : NULL;
         brick_rows_record(of->brick->number, of->key, &at, &t.tensor, rows);
         if (unlocked != NULL)
             PyEval_RestoreThread(unlocked);
-        core_tensor_release(&t);
     }
+    if (held == 1)
+        core_tensor_release(&t);
     Py_DECREF(result);
-    return held < 0 ? -1 : 0;
+    return held < 0 ? -1 : note_text(of, word);
+}
+
+/* Takes the input rows of a call, or counts why it has none. */
+static int before(const CoreRowsOf *of, PyObject *const *args, size_t nargsf, PyObject *names, uint32_t *backend,
+                  struct brick_rows *rows)
+{
+    rows->count = 0;
+    core_watch();
+    if (PyUnicode_Check(of->rows->context))
+        return note(of, of->rows->context, 1);
+    if (ask(of, NULL, backend) != 0)
+        return -1;
+    if (*backend == 0)
+        return 0;
+    if (PyVectorcall_NARGS(nargsf) != 1 + of->has_module || (names != NULL && PyTuple_GET_SIZE(names) > 0))
+        return note_text(of, "arguments");
+    return choose(of, args[of->has_module], rows);
 }
 
 PyObject *core_rows_call(const CoreRowsOf *of, PyObject *function, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     struct brick_rows rows;
     uint32_t backend = 0;
-    rows.count = 0;
-    if (PyVectorcall_NARGS(nargsf) == 1 + of->has_module && (names == NULL || PyTuple_GET_SIZE(names) == 0)) {
-        core_watch();
-        if (ask(of->rows, &backend) != 0 || (backend != 0 && choose(of, args[of->has_module], &rows) != 0))
-            return NULL;
-    }
+    if (before(of, args, nargsf, names, &backend, &rows) != 0)
+        return NULL;
     PyObject *result = PyObject_Vectorcall(function, args, nargsf, names);
     if (result != NULL && rows.count > 0 && record(of, result, backend, &rows) != 0)
         Py_CLEAR(result);
     return result;
+}
+
+PyObject *core_note_rows(PyObject *module, PyObject *args)
+{
+    PyObject *b, *layer, *word;
+    uint32_t index = UINT32_MAX;
+    if (!PyArg_ParseTuple(args, "O!OU:_note_rows", core_state.brick_type, &b, &layer, &word)
+        || (layer != Py_None && core_to_layer(layer, &index) != 0))
+        return NULL;
+    const CoreRowsOf of = {.brick = (Brick *)b, .key = core_key(), .layer = &index};
+    if (of.brick->number == BRICK_UNNAMED && core_resolve(of.brick) != 0 && forgive() != 0)
+        return NULL;
+    core_watch();
+    if (of.brick->number != BRICK_UNNAMED && note(&of, word, 0) != 0)
+        return NULL;
+    Py_RETURN_NONE;
 }

@@ -4,10 +4,12 @@
 
 #include "brick.h"
 
-/* A module of a model that computes each row of its output from the same row of its input. */
+/* A part of a model that may compute each row of its output from the same row of its input. */
 typedef struct {
-    PyObject *context;  /* returns the backend's handle, or None: do not record; NULL: the module has no rows */
-    uint32_t turn, turns; /* as in brick_rows_turn; 0 turns: always */
+    /* A callable: returns the backend's handle, or a text: why the call has no rows. Its argument, if any, is a tensor that
+     * cannot be read. A text: why no call has rows. NULL: the part is not looked at. */
+    PyObject *context;
+    uint32_t turn, turns; /* as in brick_rows_turn; no turns: always */
 } CoreRows;
 
 /* The site and the layer of a call's rows. */

@@ -1,5 +1,5 @@
-/* writer/mark.c - marks: launches, transfers, needs, definitions. They are counted on paths of their own, without a
- * time.
+/* writer/mark.c - marks: launches, transfers, needs, definitions, rows. They are counted on paths of their own, without
+ * a time.
  *
  * A mark is added to its path's summary like a span, so a late or missing reader loses nothing. There is no system
  * call, no allocation and no lock, except for a thread's first mark and for the name of a new shape or pair of ends.
@@ -337,6 +337,36 @@ unsigned brick_defined(uint32_t brick, uint32_t file, uint32_t line, const void 
 unsigned brick_task_ended(uint32_t brick, const void *key)
 {
     return mark_brick(brick, key, brick, BRICK_NO_LAYER, BRICK_UNIT_ENDED);
+}
+
+/* ---- rows ------------------------------------------------------------------- */
+
+unsigned brick_rows_note(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t word, uint64_t calls)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return outcome;
+    struct parent of = {BRICK_OTHER, at != NULL && at->layer != NULL ? *at->layer : parent_of(t, key).layer};
+    if (word <= UINT16_MAX && word != BRICK_OTHER)
+        of.path = (uint32_t)(brick_path_of(t, brick_path_key(BRICK_ROOT, word, BRICK_NO_LAYER, BRICK_UNIT_ROWS)) & 0xFFFF);
+    if (of.layer > BRICK_LAYER_MAX)
+        of.layer = BRICK_NO_LAYER;
+    outcome = outcome_of(outcome, mark(t, of, kernel, BRICK_UNIT_ROWS, &(struct brick_amounts){.elements = calls}));
+    over(t);
+    return outcome;
+}
+
+void brick_rows_turns(uint32_t turns)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(NULL, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return;
+    uint64_t *published = &brick_lane_of(t->segment, 0)->reserved3[BRICK_LANE_ROWS_TURNS];
+    if (brick_load_relaxed(published) < turns) /* O14 */
+        brick_store_relaxed(published, turns);
+    brick_idle(t);
 }
 
 /* ---- nodes ------------------------------------------------------------------ */

@@ -6,12 +6,14 @@ each fingerprint that was not compared is counted under its reason.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from brickd.analysis.numerics.numeric_classes import classes_of
 from brickd.analysis.numerics.online_state import Compared, ServiceSite, SiteCounts
+from brickd.model.row_calls import RowCalls, RowSite, row_calls
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
@@ -28,7 +30,9 @@ class SiteState(StrEnum):
     OFF = "off"  # not recorded, because its tensors would reveal the text of requests
     LEFT_OUT = "left_out"  # the operator excluded the site from recording
     CLOSED = "closed"  # inside a module that torch compiles or copies to several devices: only its outside is visible
+    UNKNOWN = "unknown"  # its rows may depend on more than the input row, or could not be recorded
     SILENT = "silent"  # the site is known but has no fingerprint
+    IN_TURN = "in_turn"  # not looked at yet: other sites of the model had their turn
     NO_INPUTS = "no_inputs"  # the fingerprints have no inputs, so they have no counterpart
     STATEFUL = "stateful"  # the output depends on state that is not an input
     ALONE = "alone"  # no other worker had the same inputs
@@ -36,12 +40,18 @@ class SiteState(StrEnum):
 
 
 class SiteSeen(NamedTuple):
-    """A site and its counts; `classes` has the uuids of the workers in each numeric class, if there are several."""
+    """A site and its counts.
+
+    Attributes:
+        classes: the uuids of the workers in each numeric class, if there are several.
+        unknown: the calls without rows, by reason.
+    """
 
     place: ServiceSite
     state: SiteState
     counts: SiteCounts
     classes: Sequence[Sequence[str]] = ()
+    unknown: Mapping[str, int] = MappingProxyType({})
 
 
 class ServiceSeen(NamedTuple):
@@ -51,6 +61,9 @@ class ServiceSeen(NamedTuple):
         workers: the number of workers with sites.
         counts: the counts of fingerprints of whole tensors.
         rows: the counts of fingerprints of single rows.
+        calls: the calls that were looked at for rows.
+        layers: the number of layers with a row.
+        layers_in_turn: the number of layers without a row that have a site in turn.
         off: the number of sites that are not recorded.
         closed: the number of sites that cannot be recorded.
         no_inputs: the number of sites without inputs.
@@ -67,6 +80,9 @@ class ServiceSeen(NamedTuple):
     workers: int
     counts: SiteCounts
     rows: SiteCounts
+    calls: RowCalls
+    layers: int
+    layers_in_turn: int
     off: int
     closed: int
     no_inputs: int
@@ -92,12 +108,17 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
         if not whole and not rows and not with_sites:
             continue
         latest = compared.latest.get(service)
+        calls = row_calls(worker for worker in workers if worker.service == service)
+        seen, waiting = _layers(compared, service, with_sites, calls)
         found.append(
             ServiceSeen(
                 service,
                 len(with_sites),
                 _sum(whole),
                 _sum(rows),
+                calls,
+                len(seen),
+                len(waiting),
                 off=max((sum(site is not None and site.off for site in each.sites) for each in with_sites), default=0),
                 closed=max(map(_closed, with_sites), default=0),
                 no_inputs=sum(0 < counts.fingerprints == counts.bare for counts in whole),
@@ -111,6 +132,28 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
             )
         )
     return found
+
+
+def _layers(
+    compared: Compared, service: str, readings: Iterable[Reading], calls: RowCalls
+) -> tuple[Collection[int], Collection[int]]:
+    """Return the layers of a service with a row, and those without one that have a site in turn."""
+    counts = {place: each for place, each in compared.sites.items() if place.service == service}
+    seen = {place.layer for place, each in counts.items() if place.rows and each.fingerprints}
+    waiting = set[int]()
+    for reading in readings if calls.turns else ():
+        for site in reading.sites:
+            place = None if site is None or site.off else ServiceSite(service, reading.name(site.name), site.layer)
+            if place is not None and _in_turn(place, counts, calls):
+                waiting.add(place.layer)
+    return seen - {-1}, waiting - seen - {-1}
+
+
+def _in_turn(place: ServiceSite, counts: Mapping[ServiceSite, SiteCounts], calls: RowCalls) -> bool:
+    """Whether a known site had no turn yet."""
+    if not calls.turns or place in counts or place._replace(rows=True) in counts:
+        return False
+    return not calls.why(RowSite(place.kernel, place.layer))
 
 
 def _counts(compared: Compared, service: str, *, rows: bool) -> Iterator[SiteCounts]:
@@ -166,12 +209,32 @@ def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
     } | counted
     left_out -= recorded
     classes = _classes(compared, workers)
-    found = [
-        SiteSeen(place, state_of(compared, place, counts, off, on, left_out), counts, classes.get(place, ()))
-        for place, counts in known.items()
-    ]
+    calls = {service: row_calls(worker for worker in workers if worker.service == service) for service in names}
+    unknown = _unknown(calls)
+    for place in unknown:  # the place of its rows, instead of a place without records
+        other = place._replace(rows=False)
+        counts = known.pop(other) if other in known and not known[other].fingerprints else SiteCounts("other")
+        known.setdefault(place, SiteCounts(known[other].category if other in known else counts.category))
+    found = []
+    for place, counts in known.items():
+        state = state_of(compared, place, counts, off, on, left_out)
+        if state in (SiteState.SILENT, SiteState.CLOSED) and place in unknown:
+            state = SiteState.UNKNOWN
+        elif state is SiteState.SILENT and _in_turn(place, counted, calls[place.service]):
+            state = SiteState.IN_TURN
+        found.append(SiteSeen(place, state, counts, classes.get(place, ()), unknown.get(place, {})))
     order = list(SiteState)
     return sorted(found, key=lambda each: (order.index(each.state), each.place))
+
+
+def _unknown(calls: Mapping[str, RowCalls]) -> dict[ServiceSite, dict[str, int]]:
+    """The calls without rows of each site, by reason."""
+    found: dict[ServiceSite, dict[str, int]] = {}
+    for service, of in calls.items():
+        for why, sites in of.unknown.items():
+            for site, n in sites.items():
+                found.setdefault(ServiceSite(service, *site, rows=True), {})[why] = n
+    return found
 
 
 def state_of(

@@ -210,6 +210,7 @@ static const struct constant {
     {"UNIT_ENDED", BRICK_UNIT_ENDED},
     {"UNIT_NODE", BRICK_UNIT_NODE},
     {"UNIT_TASK", BRICK_UNIT_TASK},
+    {"UNIT_ROWS", BRICK_UNIT_ROWS},
     {"UNITS", BRICK_UNITS},
     {"PART_OUTER", BRICK_PART_OUTER},
     {"PART_NS", BRICK_PART_NS},

@@ -1,0 +1,40 @@
+"""Why the rows of a site are unknown: the reasons, and their words.
+
+Owns: the reasons that the agent of this version has (agent/brick_agent/_torch/row_wise.py), and the words. Must not
+know: who counts. Invariant: a reason of a later agent is shown as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from brickd.base.units import count, plural
+
+# Why a site has no rows, or a call of it had none.
+REASONS = {
+    "training": "in training mode",
+    "compiled": "compiled",
+    "quantized": "quantized",
+    "stateful": "stateful",
+    "not_row_wise": "not row-wise",
+    "arguments": "with other arguments than one tensor",
+    "output": "with an output of other rows",
+    "unreadable": "with a tensor that cannot be read",
+    "capture": "in graph capture",
+    "settings": "with settings that cannot be read",
+}
+
+
+def reason(of: str) -> str:
+    """Say why the rows of a site are unknown."""
+    return REASONS.get(of, of.replace("_", " "))
+
+
+def without_rows(sites: Mapping[str, int]) -> str:
+    """Count the sites with unknown rows, by reason.
+
+    >>> without_rows({"stateful": 2, "of_later": 1})
+    'rows of 3 sites unknown (2 stateful, 1 of later)'
+    """
+    why = ", ".join(f"{count(n)} {reason(each)}" for each, n in sites.items())
+    return f"rows of {plural(sum(sites.values()), 'site')} unknown ({why})"

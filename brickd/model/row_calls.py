@@ -1,0 +1,102 @@
+"""The calls of a worker that were looked at for rows, from the paths of its segment.
+
+Owns: which paths count such calls, what a word means, the turns. Must not know: rows, how they are
+compared, screens. Invariants: a word that this version does not know is a reason; a site without calls counts only if
+its worker will never look at it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from brickd.model.workers import Worker
+from brickd.shm import _reader
+from brickd.shm.segment_copy import Reading
+
+# How the tokens of a call are laid out: [batch, 1, ...], [batch, more, ...], or without a dimension for sequences.
+PHASES = ("decode", "prefill", "packed")
+_LASTING = ("compiled", "quantized", "stateful", "not_row_wise")  # reasons that hold without a call
+_EPOCH_BLOCK = 8  # each turn comes at least once in a block of epochs, whose length is a multiple of this
+
+
+class RowSite(NamedTuple):
+    """A site that was looked at for rows; `layer`: -1 outside of layers."""
+
+    kernel: str
+    layer: int
+
+
+class RowCalls(NamedTuple):
+    """The calls of some workers.
+
+    Attributes:
+        phases: the calls with rows, by phase.
+        unknown: the calls without rows, by reason and site.
+        turns: in how many turns sites are looked at; 0: all are looked at all the time.
+    """
+
+    phases: Mapping[str, int]
+    unknown: Mapping[str, Mapping[RowSite, int]]
+    turns: int
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """The number of sites without rows, by reason, the most frequent first."""
+        return dict(sorted(((why, len(sites)) for why, sites in self.unknown.items()), key=lambda each: -each[1]))
+
+    @property
+    def cycle_seconds(self) -> int:
+        """The time in which each site has its turn at least once; 0: no site takes turns."""
+        return -(-self.turns // _EPOCH_BLOCK) * _EPOCH_BLOCK * _reader.EPOCH_SECONDS
+
+    def why(self, site: RowSite) -> dict[str, int]:
+        """The calls of a site without rows, by reason."""
+        return {why: sites[site] for why, sites in self.unknown.items() if site in sites}
+
+
+def row_calls(workers: Iterable[Worker]) -> RowCalls:
+    """Add up the calls of these workers since their start."""
+    fold, turns, rows = _reader.Fold(), 0, _Rows()
+    for worker in workers:
+        reading = worker.reading
+        turns = max([turns, *(lane["rows_turns"] for number, lane, _ in reading.lanes if number == 0)])
+        if (of := rows.of(reading)) is not None:
+            parents, flags = array("i", [-1]) * len(of), bytes([_reader.PART_OUTER | _reader.PART_NS]) * len(of)
+            fold.add(reading.summaries, of, parents, flags, reading.tick_ns)
+    phases = Counter[str]()
+    unknown: dict[str, dict[RowSite, int]] = {}
+    for (word, site), (_, _, calls) in zip(rows.known, fold.sums(), strict=False):
+        if word in PHASES:
+            phases[word] += calls
+        elif calls or word in _LASTING:
+            unknown.setdefault(word, {})[site] = calls
+    return RowCalls(dict(phases), unknown, turns)
+
+
+class _Rows:
+    """The rows of all words and sites, by number; workers with the same paths share the work."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, RowSite], int] = {}
+        self._like: tuple[object, ...] = ()
+        self._last: array[int] | None = None
+
+    def of(self, reading: Reading) -> array[int] | None:
+        """Return each path's row (-1: it counts no calls); None: no path counts calls."""
+        like = (reading.paths, reading.names)
+        if like != self._like:
+            self._like, self._last = like, self._of(reading)
+        return self._last
+
+    def _of(self, reading: Reading) -> array[int] | None:
+        rows = array("i", [-1]) * len(reading.paths)
+        for number, path in enumerate(reading.paths):
+            if path is None or path.unit != _reader.UNIT_ROWS or path.parent < 0:
+                continue
+            if (word := reading.paths[path.parent]) is not None:
+                key = reading.name(word.name), RowSite(reading.name(path.name), path.layer)
+                rows[number] = self.known.setdefault(key, len(self.known))
+        return rows if max(rows, default=-1) >= 0 else None
