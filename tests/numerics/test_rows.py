@@ -230,8 +230,8 @@ def test_coarse_rows_of_one_step_do_not_differ() -> None:
         fleet.each(0, record((coarse(near(row)), row), step=1))
         fleet.each(1, record((coarse(right(row)), row), step=row))
     assert fleet.pairs()[0, 1].differs == (False, True)
-    fleet.each(0, record((coarse(near(3)), 3), step=2))
-    assert fleet.pairs()[0, 1].differs == (True, True), "one output was repeated in another step"
+    fleet.each(0, *(record((coarse(near(row)), row), step=2) for row in range(16)))
+    assert fleet.pairs()[0, 1].differs == (True, True), "each output was repeated in another step"
 
 
 def test_the_case_of_a_pair_is_its_far_row_even_if_it_was_apart_later() -> None:
@@ -515,6 +515,13 @@ def test_evidence_of_rows_is_recalled_if_rows_were_evicted_and_whole_tensors_wer
         assert about.fingerprints.end == 0, "all of it is still in the window"
         recall(about, replace(found, oldest={**found.oldest, ("api", True): 1 << 63}), shards)
         assert about.fingerprints.end > 0
+
+
+def test_the_oldest_rows_are_known_apart_from_the_oldest_whole_tensors() -> None:
+    fleet = Fleet(numerics=Numerics(1 << 20, shares=True))
+    fleet.workers = [fleet.worker("u0")]
+    fleet.each(0, record((right(1), 1)))
+    assert fleet.look().oldest.keys() == {("api", True)}
 
 
 def test_too_few_rows_that_differ_are_within_tolerance() -> None:

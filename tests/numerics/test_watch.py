@@ -53,8 +53,15 @@ TABLES = WorkerNames(
 class Service:
     """Workers of a service that send given records, and the `Watch` that compares them."""
 
-    def __init__(self, workers: int = 0, before: Compared | None = None, bytes_max: int = 1 << 20) -> None:
-        self.numerics, self.logged = Numerics(bytes_max), list[tuple[str, str, Mapping[str, Any]]]()
+    def __init__(
+        self,
+        workers: int = 0,
+        before: Compared | None = None,
+        bytes_max: int = 1 << 20,
+        numerics: Numerics | None = None,
+    ) -> None:
+        self.numerics = numerics or Numerics(bytes_max)
+        self.logged = list[tuple[str, str, Mapping[str, Any]]]()
         self.watch = Watch(self.numerics, lambda kind, text, **of: self.logged.append((kind, text, of)), before)
         self.workers = [self.worker(f"u{n}") for n in range(workers)]
 
