@@ -1,1 +1,1 @@
-"""The client of a daemon. Knows no views."""
+"""The client of a daemon. This package knows no views."""

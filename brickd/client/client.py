@@ -1,8 +1,8 @@
 """The client of a daemon: connects to the socket, sends a request, reads the answer.
 
 Owns: HTTP to the daemon, the timeouts, the reason for a missing answer. Must not know: views, what callers do without a
-daemon. Invariants: without a daemon, a call costs one system call and no import; any answer becomes a document or an
-error; an error that the daemon reports is raised unchanged.
+daemon. Invariants: if there is no daemon, a call costs one system call and no import; any answer becomes a document or
+an error; an error that the daemon reports is raised unchanged.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Why = Literal["none", "stale", "silent", "broken", "strange", "elsewhere", "busy"]
 
-# http.client takes 40 ms to load: a quarter of the limit for `brickd status`. With HTTP/1.0, a server sends no chunked
-# answer.
+# http.client is not used, because it takes 40 ms to load, a quarter of the limit for `brickd status`. The protocol is
+# HTTP/1.0, because then a server sends no chunked answer.
 _REQUEST = "{method} {target} HTTP/1.0\r\nhost: brickd\r\n{header}: {prefix}\r\ncontent-length: {length}\r\n\r\n{body}"
 _CONNECT_SECONDS = 1
 _ANSWER_SECONDS = 5.0
@@ -47,9 +47,11 @@ class NoAnswer(NoDaemon):
     """No daemon answers.
 
     Attributes:
-        why: none: there is no socket. stale: no process listens there. silent: no answer in time. broken: it ended
-            while it answered. strange: the answer is invalid. elsewhere: its segments have another prefix. busy: it has
-            no free place.
+        why: none: there is no socket. stale: no process listens there. silent: no answer came in time. broken: the
+            daemon
+            ended while it answered. strange: the answer is invalid. elsewhere: the daemon's segments have another
+            prefix.
+            busy: the daemon has too many clients.
         what: the reason in words, without advice.
     """
 
@@ -74,7 +76,7 @@ class Asked:
         self._place = place
 
     def arrives(self, within_seconds: float) -> bool:
-        """Wait this long for the answer to begin; return whether it has begun."""
+        """Wait up to `within_seconds` for the answer to begin; return whether it has begun."""
         import select
 
         poll = select.poll()
@@ -82,16 +84,16 @@ class Asked:
         return bool(poll.poll(within_seconds * 1000))
 
     def document(self) -> dict[str, Any]:
-        """Read the answer's document; raise NoAnswer, TurnedAway, or the error in the answer."""
+        """Read the document of the answer; raise NoAnswer, TurnedAway, or the error in the answer."""
         with self._read() as file:
             _, length = _head(file)
             return self._judged(_body(file, length))
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the name and document of each event of a stream; raise errors like `document`."""
+        """Yield the name and the document of each event in a stream; raise the same errors as `document`."""
         with self._read() as file:
             _, length = _head(file)
-            if length is not None:  # an answer with a length is not a stream
+            if length is not None:  # a stream has no length
                 self._judged(_body(file, length))
             self._connection.settimeout(None)
             name = ""
@@ -103,13 +105,13 @@ class Asked:
                     yield name, self._judged(value)
 
     def no_event(self) -> BrickdError:
-        """Return the error for a stream that ended without an event that it must contain."""
+        """Return the error for a stream that ended without the event that it should contain."""
         if (theirs := _build()) in (None, ours()):
             return NoAnswer("broken", f"the daemon at {self._place} ended while it answered")
         return other_version(os.fspath(self._place), theirs, "its answer has no event")
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the file in the answer in pieces; raise errors like `document`."""
+        """Yield the file in the answer, in pieces; raise the same errors as `document`."""
         with self._read() as file:
             status, length = _head(file)
             if status != _FINE or length is None or length < 0:
@@ -149,7 +151,7 @@ class Asked:
                 raise TurnedAway(f"the daemon at {self._place} refuses this user: {message}")
             case protocol.NO_PATH, message:
                 raise self._refused(message)
-            case WrongQuestion.kind, message:  # perhaps the daemon does not know a parameter
+            case WrongQuestion.kind, message:  # a daemon of another build may not know a parameter
                 raise WrongQuestion(message + remark(_build() or Build(None)))
             case kind, message:
                 raise protocol.exception(kind, message)
@@ -161,7 +163,7 @@ class Asked:
 def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False, seconds: float = 0.0) -> Asked:
     """Send a request for a path of the daemon's API.
 
-    seconds: the time that the work takes, which is added to the timeout.
+    `seconds` is how long the work takes; it is added to the timeout.
 
     Raises:
         NoAnswer: there is no daemon.
@@ -179,13 +181,13 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
         length=len(form) if post else 0,
         body=form if post else "",
     )
-    with contextlib.suppress(OSError):  # the daemon may refuse before it has read the request: read its answer
+    with contextlib.suppress(OSError):  # the daemon may refuse before it has read the request; its answer is still read
         connection.sendall(request.encode("ascii"))
     return Asked(connection, place)
 
 
 def unlike(error: Exception) -> OtherVersion | None:
-    """Return the error to raise if a daemon of another build may have caused this one; else None."""
+    """Return the error to raise if `error` may be caused by a daemon of another build; else None."""
     place = runtime().socket
     if place not in _answering or (theirs := _build() or Build(None)) == ours():
         return None
@@ -194,7 +196,7 @@ def unlike(error: Exception) -> OtherVersion | None:
 
 
 def _build() -> Build | None:
-    """The build of the daemon; None: it does not answer."""
+    """Return the build of the daemon; None if it does not answer."""
     import json
 
     with contextlib.suppress(BrickdError), ask("")._read() as file:
@@ -218,7 +220,7 @@ def _connected(place: Path) -> socket:
 
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        # With settimeout, connect() would not wait for room in the backlog.
+        # With settimeout, connect() would fail at once if the backlog is full, instead of waiting.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_SECONDS, 0))
         connection.connect(os.fspath(place))
     except OSError as error:
@@ -242,7 +244,7 @@ def _turned_away(place: Path) -> TurnedAway:
 
 
 def _head(file: BinaryIO) -> tuple[int, int | None]:
-    """Read the head: the status, and the length of the body if there is one."""
+    """Read the head of an answer: the status, and the length of the body if there is one."""
     line = file.readline(_LINE_BYTES)
     if not line:
         raise EOFError

@@ -1,11 +1,13 @@
-"""The build of a brickd: its version and a digest of its sources; and the rule for a daemon of another build.
+"""The build of a brickd (its version and a digest of its sources), and the rule for a daemon of another build.
 
-Owns: how a build is looked up (nothing is imported for that; a daemon asks once, when it starts: what is installed may
-be upgraded while it runs), how an answer is decoded, which of the two to upgrade. Must not know: sockets, views.
-Invariants: two brickds with the same sources have the same build, wherever they are installed; within a
-`schema_version`, keys are only added. So an answer of a newer daemon is read, without its new keys. An answer of an
-older daemon may lack a key: reading that key raises `OtherVersion`, never KeyError. No key has a default here: without
-its list of problems, a status would look healthy.
+Owns: how a build is looked up, how an answer is decoded, which of two builds to upgrade. Must not know: sockets, views.
+Invariants: a look-up imports nothing; two installations with the same sources have the same build, wherever they are;
+within a `schema_version`, keys are only added. So the new keys in the answer of a newer daemon are ignored. The answer
+of an older daemon may not have a key; reading that key raises `OtherVersion`, never KeyError. No key has a default
+here,
+because a status without its list of problems would look healthy.
+
+A daemon looks up its build once, when it starts, because an upgrade may replace the installed files while it runs.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ _RESTART = "restart the daemon with this {}: brickd down && brickd up -d"
 
 
 class Build(NamedTuple):
-    """The build of a brickd, as it reports it.
+    """The build of a brickd, as that brickd reports it.
 
     Attributes:
-        version: the version of the distribution; None: unknown, or a bare source tree.
-        sources: the digest of the sources; None: unknown, as of a brickd that does not report it.
+        version: the version of the distribution; None if unknown, or in a bare source tree.
+        sources: the digest of the sources; None if unknown, as for an older brickd, which does not report it.
     """
 
     version: str | None
@@ -34,13 +36,13 @@ class Build(NamedTuple):
 
 
 def ours() -> Build:
-    """The build that is installed here. It takes 10 ms to look up: 300 files are read."""
+    """Return the build that is installed here. The look-up takes 10 ms, because it reads 300 files."""
     return Build(installed("brickd"), _digest(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 
 def installed(distribution: str) -> str | None:
-    """The version of an installed distribution; None in a bare source tree."""
-    from importlib import metadata  # takes 25 ms, half of click's import time
+    """Return the version of an installed distribution; None in a bare source tree."""
+    from importlib import metadata  # imported here, because it takes 25 ms, half as long as click
 
     try:
         return metadata.version(distribution)
@@ -49,7 +51,7 @@ def installed(distribution: str) -> str | None:
 
 
 def _digest(package: str) -> str | None:
-    """The digest of the Python sources in a folder; None: there are none."""
+    """Return the digest of the Python sources in a folder; None if there are none."""
     import hashlib
 
     digest, found = hashlib.sha256(), False
@@ -60,7 +62,7 @@ def _digest(package: str) -> str | None:
             try:
                 with open(path, "rb") as file:
                     content = file.read()
-            except OSError:  # an upgrade replaces it now
+            except OSError:  # an upgrade is just replacing the file
                 return None
             digest.update(
                 f"{os.path.relpath(path, package)} {len(content)}\n".encode(errors="surrogateescape") + content
@@ -70,12 +72,12 @@ def _digest(package: str) -> str | None:
 
 
 def other_version(daemon: str, theirs: Build, what: str) -> OtherVersion:
-    """The error that names both builds, and which to upgrade.
+    """Return the error that names both builds, and says which one to upgrade.
 
     Args:
         daemon: the path of the daemon's socket.
-        theirs: its build.
-        what: what is wrong with its answer.
+        theirs: the daemon's build.
+        what: what is wrong with the daemon's answer.
     """
     mine = ours()
     if theirs == mine:
@@ -93,7 +95,7 @@ def compared(theirs: Build, mine: Build) -> str:
 
 
 def advice(theirs: Build, mine: Build) -> str:
-    """Say what to upgrade. If two builds have the same version, the daemon, which already runs, is the older one.
+    """Say what to upgrade. If both builds have the same version, the daemon is the older one, because it already runs.
 
     >>> advice(Build("0.9.0"), Build("0.10.0"))
     'restart the daemon with this version: brickd down && brickd up -d'
@@ -108,12 +110,12 @@ def advice(theirs: Build, mine: Build) -> str:
 
 
 def is_newer(theirs: str | None, ours: str | None) -> bool:
-    """Whether a daemon's version is newer than this brickd's; an unknown version is not."""
+    """Whether a daemon's version is newer than that of this brickd; False if it is unknown."""
     return theirs is not None and _numbers(theirs) > _numbers(ours or "")
 
 
 def remark(theirs: Build) -> str:
-    """A hint to add to a daemon's refusal, if the daemon's build may not know the query; else ""."""
+    """Return a hint for a daemon's refusal, if the daemon's build may not know the query; else ""."""
     mine = ours()
     return "" if theirs == mine else f" (the daemon {compared(theirs, mine)}: {advice(theirs, mine)})"
 
@@ -123,11 +125,11 @@ def _numbers(version: str) -> list[int]:
 
 
 def decoded(body: bytes, refused: Callable[[str], OtherVersion]) -> dict[str, Any]:
-    """Decode a daemon's answer; `refused` creates the error about it.
+    """Decode a daemon's answer; `refused` creates the error about the answer.
 
     Raises:
-        OtherVersion: it has another schema; also later, when a key is read that it lacks.
-        ValueError: it is no JSON object.
+        OtherVersion: the answer has another schema. Reading a missing key from the result also raises this, later.
+        ValueError: the answer is not a JSON object.
     """
     import json
 

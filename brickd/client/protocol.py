@@ -1,4 +1,4 @@
-"""The protocol of a daemon and its clients: root, prefix header, form of errors.
+"""The protocol between a daemon and its clients: root, prefix header, form of errors.
 
 Owns: the names in the protocol. Must not know: sockets, clients, daemons. Invariant: an error has the same message and
 exit code with and without a daemon.
@@ -15,13 +15,13 @@ ROOT = "/v1"
 # A header of a request: the quoted prefix of the client's segments. Without this header, the daemon's prefix applies.
 PREFIX = "brickd-prefix"
 
-# Errors that do not depend on the request: the daemon refuses this client, for now or always.
+# Errors that do not depend on the request, with which the daemon refuses this client, for now or always.
 OTHER_PREFIX, STRANGER, BUSY = "other_prefix", "stranger", "busy"
 
 # A path that this daemon does not have.
 NO_PATH = "no_such_path"
 
-# The path of a daemon's fingerprints, which a client compares with others.
+# The path of a daemon's fingerprints, which a client compares with other fingerprints.
 FINGERPRINTS = "fingerprints"
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
@@ -29,7 +29,7 @@ _ERRORS = {error.kind: error for error in (NoSuchProblem, NoSuchSource, NoSuchWo
 
 
 def quoted(text: str) -> str:
-    """Quote text for a URL or a header. Loading urllib takes as long as the rest of a client.
+    """Quote text for a URL or a header. urllib is not used, because it takes as long to load as the whole client.
 
     >>> quoted("api/0"), quoted("a b&"), quoted("ä")
     ('api/0', 'a%20b%26', '%C3%A4')
@@ -43,7 +43,7 @@ def error_document(kind: str, message: str) -> dict[str, Any]:
 
 
 def error_in(document: Any) -> tuple[str, str] | None:
-    """Return the kind and the message of the error in a document; None: there is no error."""
+    """Return the kind and the message of the error in a document; None if the document has no error."""
     error = document.get("error") if isinstance(document, dict) else None
     if not isinstance(error, dict):
         return None
@@ -51,5 +51,5 @@ def error_in(document: Any) -> tuple[str, str] | None:
 
 
 def exception(kind: str, message: str) -> BrickdError:
-    """Return the exception for an error's kind; BrickdError for an unknown kind."""
+    """Return the exception for a kind of error; a BrickdError for an unknown kind."""
     return _ERRORS.get(kind, BrickdError)(message)

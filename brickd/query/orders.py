@@ -45,7 +45,7 @@ class Patterns(Names):
 
 
 class Setting(Query):
-    """Set what a service's workers record, or the daemon's thresholds; without options, show it."""
+    """Set what the workers of a service record, or the daemon's thresholds. Without options, show the settings."""
 
     service: str | None = given(Name("the name of a service", metavar="SERVICE", positional=True), default=None)
     spans: OnOff | None = given(Choice(_ON_OFF, "Keep each span in detail, not only totals."), default=None)
@@ -78,7 +78,7 @@ class Setting(Query):
     )  # fmt: skip
 
     def rules(self) -> None:
-        """Refuse invalid combinations."""
+        """Refuse a combination of values that is invalid."""
         if self.service is None and self.changes:
             raise WrongQuestion("no service is given, expected the name of a service (brickd set SERVICE ...)")
         if self.service is not None and self.threshold:
@@ -93,26 +93,26 @@ class Setting(Query):
 
 
 class Forgetting(Query):
-    """Forget the totals of dead workers with these names; without names, of all."""
+    """Forget the totals of dead workers with these names, or of all dead workers if there are no names."""
 
     names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), default=())
 
 
 class Rescanning(Query):
-    """Read the weights of workers with these names again; without names, of all."""
+    """Read the weights of workers with these names again, or of all workers if there are no names."""
 
     names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), default=())
 
 
 class Silencing(Query):
-    """Silence a problem for a time; without an id, list the silenced ones."""
+    """Silence a problem for a time. Without an id, list the silenced problems."""
 
     id: str | None = given(Name("the id of a problem", metavar="[ID]", positional=True), default=None)
     length: float = given(Duration(1, 31_536_000, "Silence the problem for this time.", key="for"), default=7200.0)
     off: bool = given(Switch("Lift the silence."), default=False)
 
     def rules(self) -> None:
-        """Refuse invalid combinations."""
+        """Refuse a combination of values that is invalid."""
         if self.off and self.id is None:
             raise WrongQuestion("off needs the id of a silenced problem: give it (brickd silence lists them)")
 
@@ -141,7 +141,7 @@ class StartRecording(Query):
     files: int = given(Whole(1, 10_000, "Keep the newest N files.", metavar="N"), default=8)
 
     def rules(self) -> None:
-        """Refuse invalid combinations."""
+        """Refuse a combination of values that is invalid."""
         if self.values and self.redact:
             raise WrongQuestion("values contradicts redact: give one of them")
 
@@ -160,7 +160,7 @@ class RecordedFile(Query):
 
 
 class Wish(NamedTuple):
-    """The setting of a service's workers; `sites`: patterns of kernels; empty: all kernels."""
+    """The setting of a service's workers; `sites` has patterns of kernels, or is empty for all kernels."""
 
     spans: bool = False
     off: bool = False
@@ -169,14 +169,14 @@ class Wish(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> Wish:
-        """Decode the values of a checkpoint; an older checkpoint has only the first two."""
+        """Decode the values in a checkpoint. An older checkpoint has only the first two values."""
         spans, off, *more = values
         fingerprints, sites = more or (sampling.DEFAULT, [])
         require(sampling.rate_of(text(fingerprints)) is not None, sampling.WANTED, fingerprints)
         return cls(flag(spans), flag(off), fingerprints, tuple(map(unicode, listed(sites, _PATTERNS_MAX))))
 
     def document(self) -> dict[str, Any]:
-        """Return the parameters of the order for this setting."""
+        """Return the parameters of an order for this setting."""
         sites = list(self.sites) or [sampling.ALL]
         return {**settings(spans=self.spans, off=self.off), "fingerprints": self.fingerprints, "sites": sites}
 
@@ -191,7 +191,7 @@ class Obeyed(NamedTuple):
     Attributes:
         wish: the current setting.
         workers: the number of workers.
-        deaf: the number of workers with an older agent, which record checksums of all steps and sites.
+        deaf: the number of workers whose agent is older and records checksums of all steps and sites.
     """
 
     wish: Wish
@@ -200,7 +200,7 @@ class Obeyed(NamedTuple):
 
 
 def settings(*, spans: bool, off: bool) -> dict[str, OnOff]:
-    """Return a setting as the parameters of an order."""
+    """Return a setting in the form of an order's parameters."""
     return {"spans": "on" if spans else "off", "recording": "off" if off else "on"}
 
 

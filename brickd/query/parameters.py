@@ -1,7 +1,7 @@
 """The kinds of parameters of a query: a choice, a switch, a number, a size, a duration, a period, a name.
 
-Owns: how each kind is parsed from text, its accepted values. Must not know: queries, click, HTTP. Invariants: a value
-parsed from text is validated like any other; a value is accepted unchanged or refused, never adjusted.
+Owns: how each kind is parsed from text, which values it accepts. Must not know: queries, click, HTTP. Invariants: a
+value parsed from text is validated like any other value; a value is accepted unchanged or refused, never adjusted.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Parameter:
 
     Attributes:
         wanted: the accepted values, in words.
-        key: its name in a URL and as a long option; None: the name of its field, with - instead of _.
-        short: its short option, if any.
+        key: the name of the parameter in a URL and as a long option; None: the name of its field, with - instead of _.
+        short: the short option, if any.
         positional: whether it is an argument of the command line, not an option.
         several: whether it may be given more than once; if so, its value is a tuple.
     """
@@ -49,14 +49,14 @@ class Parameter:
         raise NotImplementedError
 
     def read(self, text: str) -> Any:
-        """Parse a text; return an invalid text unchanged."""
+        """Parse a text. If the text is invalid, return it unchanged, so that `takes` refuses it."""
         try:
             return self.parse(text)
         except ValueError:
             return text
 
     def write(self, value: Any) -> str:
-        """Format a value as a text for `read`."""
+        """Format a value as a text that `read` parses."""
         return str(value)
 
 
@@ -73,7 +73,7 @@ class Choice(Parameter):
 
 
 class Choices(Choice):
-    """Any number of a few words."""
+    """Any number of words out of a few."""
 
     several = True
 
@@ -97,12 +97,12 @@ class Switch(Parameter):
         return {"true": True, "false": False}.get(text, text)
 
     def write(self, value: Any) -> str:
-        """`true` or `false`."""
+        """Return `true` or `false`."""
         return "true" if value else "false"
 
 
 def _digits(text: str) -> int:
-    """Parse at most 19 ASCII digits."""
+    """Parse a text of at most 19 ASCII digits."""
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise ValueError
     return int(text)
@@ -126,7 +126,7 @@ class Whole(Parameter):
 
 
 class ByteSize(Whole):
-    """A number of bytes; its text may have a unit of 1024."""
+    """A number of bytes. Its text may have a unit that is a power of 1024."""
 
     parse = staticmethod(parse_size)
 
@@ -136,7 +136,7 @@ class ByteSize(Whole):
         self.wanted = f"a size of {range_text} (such as 512KiB, 64MiB, 64M, 1.5G; without a unit: bytes)"
 
     def write(self, value: Any) -> str:
-        """The size in the largest unit that makes it a whole number."""
+        """Return the size in the largest unit in which it is a whole number."""
         return write_size(value)
 
 
@@ -161,7 +161,7 @@ class Number(Parameter):
 
 
 class Duration(Number):
-    """A duration, in seconds; its text may have a unit."""
+    """A duration in seconds. Its text may have a unit."""
 
     parse = staticmethod(parse_duration)
 
@@ -171,12 +171,12 @@ class Duration(Number):
         self.wanted = f"a duration of {range_text} ({DURATIONS}; without a unit: seconds)"
 
     def write(self, value: Any) -> str:
-        """Format the duration in the largest unit that makes it a whole number."""
+        """Return the duration in the largest unit in which it is a whole number."""
         return write_duration(value)
 
 
 class Period(Duration):
-    """A recent time, in seconds, or the word for all of the time."""
+    """A recent period in seconds, or a word that means all of the time."""
 
     def __init__(self, everything: str, least: float, most: float, help: str, **more: Any) -> None:
         super().__init__(least, most, help, **more)
@@ -189,12 +189,12 @@ class Period(Duration):
         return value == self.everything or super().takes(value)
 
     def write(self, value: Any) -> str:
-        """The word, or the duration in seconds."""
+        """Return the word, or the duration in seconds."""
         return str(value) if value == self.everything else f"{float(value)!r}".removesuffix(".0") + "s"
 
 
 class NumberOrDuration(Duration):
-    """A whole number, or a duration with a unit, in seconds as a float."""
+    """A whole number, or a duration with a unit, which becomes seconds as a float."""
 
     def __init__(self, least: float, most: float, help: str, **more: Any) -> None:
         super().__init__(least, most, help, **more)
@@ -210,7 +210,7 @@ class NumberOrDuration(Duration):
         return super().read(text) if text[-1:].isalpha() else _NUMBER.read(text)
 
     def write(self, value: Any) -> str:
-        """The number, or the duration in the largest unit that makes it a whole number."""
+        """Return the number, or the duration in the largest unit in which it is a whole number."""
         return super().write(value) if isinstance(value, float) else _NUMBER.write(value)
 
 

@@ -18,7 +18,7 @@ BY = Choice(get_args(By), "One row per brick and worker, service or layer.")
 CATEGORY = Name("a category", "Show only the bricks of this category.", metavar="NAME")
 TOP = Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N")
 
-# The sort orders of bricks, and the key of a document that each uses.
+# For each sort order of bricks, the key of the document that it uses.
 SORTS = {
     **{each: f"{each}_ns" for each in ("self", "total", "mean", "p50", "p90", "p99", "max")},
     **{each: each for each in ("count", "elements", "bytes", "flops", "name", "spread")},
@@ -36,7 +36,7 @@ class BricksQuery(Query):
     over: float | str = given(OVER, default=START)
 
     def rules(self) -> None:
-        """Refuse invalid combinations."""
+        """Refuse a combination of values that is invalid."""
         if (self.sort, self.by) == ("spread", "worker"):
             raise WrongQuestion("sort spread contradicts by worker, because one worker has no spread: give one of them")
         if self.sort == "max" and self.over != START:
@@ -63,7 +63,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 def step_number(text: str) -> int:
-    """Parse a step: decimal, sixteen hexadecimal digits, or a text, which is hashed.
+    """Parse a step: a decimal number, sixteen hexadecimal digits, or a text, which is hashed.
 
     >>> step_number("17"), step_number("0000000000000011"), step_number("-1") == _ALL
     (17, 17, True)
@@ -81,7 +81,7 @@ def step_number(text: str) -> int:
 
 
 def step_text(text: str | None) -> str | None:
-    """The step if it is a text; None if it is a number, or a text that looks like one.
+    """Return the step if it is a text; None if it is a number, or a text that looks like a number.
 
     >>> step_text("req-1"), step_text("17"), step_text("0000000000000011"), step_text(None)
     ('req-1', None, None, None)
@@ -205,7 +205,10 @@ ACTIVE_FOR = Duration(
 
 
 class StatusQuery(Query):
-    """The status; `over`: None: the last 60 seconds if known, otherwise since the start."""
+    """The status.
+
+    If `over` is None, it covers the last 60 seconds if these are known, else the time since the start.
+    """
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     over: float | str | None = given(OVER, default=None)
@@ -246,7 +249,7 @@ class WorkersQuery(Query):
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
 
 
-# Why fingerprints of one site are not compared, by the reason's name in documents.
+# The reasons why fingerprints of one site are not compared, by the name of the reason in documents.
 REASONS = {
     "dtype": "another dtype",
     "shape": "another shape",

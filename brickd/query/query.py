@@ -1,8 +1,8 @@
 """Queries: a base class with validated parameters.
 
 Owns: the form of a query, and its conversion to and from a query string. Must not know: views, click, HTTP. Invariants:
-every value of a query is validated, from any source; an unknown key, or one that is given twice, is refused; parsing
-the query string of a query gives an equal query.
+every value of a query is validated, whatever its source; an unknown key, or a key that is given twice, is refused;
+parsing the query string of a query gives an equal query.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brickd.query.parameters import Names, Parameter, Period
 
 ABOUT_WORKERS = Names("names of workers or services", metavar="[WORKER|SERVICE]...", key="name", positional=True)
 
-# The times over which totals may be counted. Windows keep a minute, in steps of ten seconds.
+# The periods over which totals may be counted. There are windows for the last minute, in steps of ten seconds.
 START = "start"
 OVER = Period(
     START,
@@ -39,9 +39,9 @@ def given(by: Parameter, *, default: Any = MISSING) -> Any:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(given,))
 class Query:
-    """A query; each subclass declares its parameters, and in `rules` the rules between them.
+    """A query. Each subclass declares its parameters and, in `rules`, which values exclude each other.
 
-    A query works like a frozen dataclass. A dataclass takes 1 ms to define, and every command would wait for 25 of
+    A query works like a frozen dataclass, but a dataclass takes 1 ms to define, and every command would wait for 25 of
     them.
     """
 
@@ -87,7 +87,7 @@ Asked = TypeVar("Asked", bound=Query)
 
 
 def parameters(kind: type[Query]) -> dict[str, Parameter]:
-    """The parameters of a query, by field name."""
+    """Return the parameters of a query, by field name."""
     return {name: each.parameter for name, each in kind._given.items()}
 
 
@@ -105,7 +105,7 @@ def from_query(kind: type[Asked], pairs: Iterable[tuple[str, str]]) -> Asked:
     """Parse the pairs of a query string.
 
     Raises:
-        WrongQuestion: an unknown parameter, or an invalid or missing value.
+        WrongQuestion: a parameter is unknown, or a value is invalid or missing.
     """
     names = {key(name, parameter): name for name, parameter in parameters(kind).items()}
     values: dict[str, Any] = {}
@@ -126,7 +126,7 @@ def from_query(kind: type[Asked], pairs: Iterable[tuple[str, str]]) -> Asked:
 
 
 def to_query(query: Query) -> list[tuple[str, str]]:
-    """Return the pairs of a query's query string, without defaults."""
+    """Return the pairs of a query's query string, without values that equal the default."""
     pairs: list[tuple[str, str]] = []
     for name, parameter in parameters(type(query)).items():
         value = getattr(query, name)
@@ -137,6 +137,6 @@ def to_query(query: Query) -> list[tuple[str, str]]:
 
 
 def _shown(value: object) -> str:
-    """Return the first 100 characters of a value."""
+    """Return a value as text, at most 100 characters of it."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:99]}…"

@@ -1,9 +1,11 @@
 """The table of the verbs of `brickd`.
 
-Owns: each verb's line in the help, its query, whether a daemon answers it, other words for it. Must not know: how a
-query is answered or shown. Invariants: the command of the verb NAME is `brickd.cli.NAME:NAME`; the answer to its query
-is `brickd.views.NAME:answer`, or `GET /v1/NAME` of a daemon. It imports almost nothing: each start of `brickd`
-loads it.
+Owns: each verb's line in the help, its query, whether a daemon answers the query, other words for the verb. Must not
+know: how a query is answered or shown. Invariants: the command of the verb NAME is `brickd.cli.NAME:NAME`; the answer
+to
+its query is `brickd.views.NAME:answer`, or `GET /v1/NAME` of a daemon. Each start of `brickd` imports this module, so
+it
+imports almost nothing itself.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ class Verb(NamedTuple):
     """A verb.
 
     Attributes:
-        help: its line in the list of verbs.
-        query: the name of a class in `brickd.query.queries`; recordings also answer it. Empty: the verb has no query.
-        served: whether a daemon answers the query.
-        also: words for which a person may mean this verb, separated by spaces.
+            help: the verb's line in the list of verbs.
+            query: the name of a class in `brickd.query.queries`, which recordings also answer; empty if there is no
+                query.
+            served: whether a daemon answers the query.
+            also: words with which a person may mean this verb, separated by spaces.
     """
 
     help: str
@@ -89,7 +92,7 @@ VERBS = {
 }
 
 
-# Words for which a person may mean a verb with an option.
+# Words with which a person may mean a verb with an option.
 WITH_OPTION = {"status --watch": "watch monitor live dashboard", "events --follow": "tail follow"}
 
 
@@ -102,14 +105,15 @@ def takes_recordings(verb: str) -> bool:
     return verb in VERBS and VERBS[verb].query != ""
 
 
-# How similar a word must be to a verb, or to another word for one. Measured on 40 words: `rnu` finds `run` (0.67), and
+# How similar a word must be to a verb, or to a word that means a verb. Measured on 40 words: `rnu` finds `run` (0.67),
+# and
 # `foo` does not find `follow` (0.67).
 _LIKE_VERB, _LIKE_WORD = 0.65, 0.73
 _MUCH_LESS = 0.1
 
 
 def meant(word: str) -> list[str]:
-    """The verbs that a word probably means: by its meaning, or else by its spelling.
+    """Return the verbs that a word probably means: by its meaning, or else by its spelling.
 
     >>> meant("ps"), meant("restart"), meant("statsu"), meant("proceses"), meant("watch"), meant("nonsense")
     (['workers'], ['up', 'down'], ['status'], ['workers'], ['status --watch'], [])
@@ -120,10 +124,10 @@ def meant(word: str) -> list[str]:
     words |= {name: also.split() for name, also in WITH_OPTION.items()}
     if by_meaning := [name for name, also in words.items() if word.casefold() in also]:
         return by_meaning
-    # Imported here: it takes 2 ms, which only an unknown verb costs.
+    # Imported here, because it takes 2 ms and only an unknown verb needs it.
     from difflib import SequenceMatcher
 
-    matcher = SequenceMatcher(b=word.casefold())  # it keeps what it knows of `b`
+    matcher = SequenceMatcher(b=word.casefold())  # the matcher analyses `b` only once
     likeness = dict[str, float]()
     for name, also in words.items():
         for each, least in ((name, _LIKE_VERB), *((other, _LIKE_WORD) for other in also)):

@@ -1,1 +1,1 @@
-"""One segment: find, open, validate, copy and decode it. Knows no other segment or daemon."""
+"""One segment: find, open, validate, copy and decode it. This package knows no other segment and no daemon."""

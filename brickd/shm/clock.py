@@ -1,8 +1,8 @@
-"""The worker's clock: the length of its ticks and its present value.
+"""The worker's clock: the length of its ticks and its current value.
 
 Owns: the conversion of ticks, time namespaces, and which clock fields of a header are trusted. Must not know: segments.
-Invariants: a tick has a plausible length, whatever a header contains; a clock's value may be unknown, but is never
-wrong.
+Invariants: the length of a tick is plausible, whatever the header contains; the value of a clock may be unknown, but it
+is never wrong.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from brickd.shm import _reader
 
 _PLAUSIBLE_TICK_NS = (0.05, 50.0)  # 20 GHz to 20 MHz
 _SHORTEST_BASELINE_NS = 10_000_000
-_UNLIKE = 0.001  # the tolerated relative difference between clocks of one machine
+_UNLIKE = 0.001  # the accepted relative difference between clocks of one machine
 
 
 class Now(NamedTuple):
-    """The length of a worker's tick, and its clock in ticks; None: unknown."""
+    """The length of a worker's tick, and the current value of its clock in ticks; None if unknown."""
 
     tick_ns: float
     ticks: int | None
@@ -30,17 +30,17 @@ class WorkerClock:
     """A worker's clock."""
 
     def __init__(self, header: _reader.Header, pid: int | None) -> None:
-        """Read the header's clock; `pid`: the worker's, in this namespace."""
+        """Read the clock from the header; `pid` is the worker's pid in this namespace."""
         self._header, self._kind = header, header["clock"]
-        # Time namespaces shift the kernel's clocks, but not the processor's counter.
+        # A time namespace shifts the kernel's clocks, but not the processor's counter.
         self._ahead_ns = _ahead_ns(pid) if self._kind == _reader.CLOCK_MONOTONIC else 0
 
     def now(self) -> Now:
-        """Return the length of the worker's tick, and its clock now.
+        """Return the length of the worker's tick, and the current value of its clock.
 
-        Measures a tick over the worker's whole life, from the clock pair in its header to a pair taken now. Uses this
-        process's measurement if the header's pair is implausible (for example, of another time namespace) or too
-        recent.
+        The length is measured over the worker's whole life, from the pair of clock values in the header to a pair read
+        now. If the pair in the header is too recent or implausible (for example, from another time namespace), the
+        length is the one that this process measures for itself.
         """
         ticks, ns = _reader.clock_pair(self._kind)
         if self._kind == _reader.CLOCK_MONOTONIC:
@@ -54,7 +54,7 @@ class WorkerClock:
         return Now(own, ticks)
 
     def _shifted(self, ns: int) -> int | None:
-        """Convert this process's time to the worker's clock; None: unknown offset, implausible time."""
+        """Convert a time of this process to the worker's clock; None if unknown or if the time is implausible."""
         if self._ahead_ns is not None:
             return ns + self._ahead_ns
         age_ns = ns - self._header["anchor_ticks"]
@@ -63,7 +63,7 @@ class WorkerClock:
 
 
 def _ahead_ns(pid: int | None) -> int | None:
-    """Return the offset of a process's monotonic clocks from this process's; None: unknown."""
+    """Return by how much a process's monotonic clocks are ahead of this process's; None if unknown."""
     if not pid or not _knows_our_pids():
         return None
     ours, theirs = _offset_ns("self"), _offset_ns(str(pid))
@@ -73,7 +73,7 @@ def _ahead_ns(pid: int | None) -> int | None:
 
 
 def _knows_our_pids() -> bool:
-    """Whether /proc belongs to this pid namespace; otherwise a pid means another process."""
+    """Whether /proc belongs to this pid namespace. If it does not, a pid in it means another process."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:
@@ -90,12 +90,12 @@ def _offset_ns(process: str) -> int | None:
         return None
 
 
-# Take the first pair at import, so that 10 ms have usually passed when a tick is measured.
+# The first pair is read at import, because 10 ms have usually passed until a tick is measured.
 _own_pairs = {_reader.CLOCK_TSC: _reader.clock_pair(_reader.CLOCK_TSC)}
 
 
 def _own_tick_ns(kind: int) -> float:
-    """Measure the length of a tick over at least 10 ms since this process's first pair."""
+    """Measure the length of a tick from the first pair of this process, over at least 10 ms."""
     first = _own_pairs.setdefault(kind, _reader.clock_pair(kind))
     now = _reader.clock_pair(kind)
     if now[0] < first[0]:  # the counter went back, for example after a suspend: start again

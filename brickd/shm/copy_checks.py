@@ -1,7 +1,8 @@
-"""Checks of readings from files. Files are as untrusted as segments.
+"""Checks of readings that come from files, which are as untrusted as segments.
 
 Owns: the valid values of every field of a reading. Must not know: files, the encoding of readings. Invariants: every
-view works on a checked reading as on one from a segment; an invalid reading raises ValueError with the value found and
+view can use a checked reading like a reading of a segment; an invalid reading raises ValueError with the value found
+and
 the value expected.
 """
 
@@ -20,11 +21,11 @@ from brickd.shm.segment_copy import CLOCKS, CallPath, Reading, SiteKey
 
 _PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each path may have a second path for its bounded part
 _TICK_NS_MAX = 1e6
-_UNIT_MAX = 127  # the limit of a path's key; later minors may define more units
+_UNIT_MAX = 127  # later minor versions may define units up to this limit
 
 
 def reading(found: Reading) -> Reading:
-    """Check a reading, after its tables, or raise ValueError. Unknown fields are dropped."""
+    """Check a reading whose tables were already checked, or raise ValueError. Unknown fields are dropped."""
     text(found.file)
     require(found.header.get("clock") in CLOCKS, "a clock", found.header.get("clock"))
     require(0 < number(found.tick_ns) < _TICK_NS_MAX, "a tick's ns", found.tick_ns)
@@ -44,7 +45,7 @@ def reading(found: Reading) -> Reading:
 
 
 def names(found: Sequence[tuple[str, int] | None]) -> None:
-    """Check a table of names. ValueError: it is invalid."""
+    """Check a table of names, or raise ValueError."""
     require(len(found) <= _reader.NUMBERS_MAX, f"at most {_reader.NUMBERS_MAX} names", len(found))
     for name in found:
         if name is not None:
@@ -54,12 +55,12 @@ def names(found: Sequence[tuple[str, int] | None]) -> None:
 
 
 def paths(found: Sequence[CallPath | None]) -> None:
-    """Check a table of paths. ValueError: it is invalid."""
+    """Check a table of paths, or raise ValueError."""
     require(len(found) <= _PATHS_MAX, f"at most {_PATHS_MAX} paths", len(found))
     deferred: set[tuple[int, int, int]] = set()
     for place, path in enumerate(found):
         if path is not None:
-            # A parent has a smaller number, so that a walk to the root ends.
+            # The number of a parent is smaller than that of its child, so that a walk to the root ends.
             whole(path.parent, -1, place - 1)
             whole(path.name)
             whole(path.layer, -1, I32_MAX)
@@ -71,7 +72,7 @@ def paths(found: Sequence[CallPath | None]) -> None:
 
 
 def sites(found: Sequence[SiteKey | None]) -> None:
-    """Check a table of sites. ValueError: it is invalid."""
+    """Check a table of sites, or raise ValueError."""
     require(len(found) <= _reader.SITES_MAX, f"at most {_reader.SITES_MAX} sites", len(found))
     for site in found:
         if site is not None:
@@ -91,28 +92,29 @@ def _summaries(found: Reading) -> None:
 
 @functools.cache
 def _shape(record: str) -> tuple[tuple[tuple[str, int, str], ...], struct.Struct]:
-    """Return the fields of a struct without reserved ones, and the codec of its numeric fields."""
+    """Return the fields of a struct, without reserved fields, and the codec of its numeric fields."""
     rows = {row[1]: row for row in (*_reader.later(), *_reader.layout()) if row[0] == record}
     fields = tuple((name, count, code) for _, name, _, count, code in rows.values() if not name.startswith("reserved"))
     return fields, struct.Struct("<" + "".join(f"{count}{code}" for _, count, code in fields if code != "B"))
 
 
 def _fields(record: str, found: Mapping[str, Any]) -> Any:
-    """Return the known fields of a struct; a missing field of a later minor version is 0."""
+    """Return the known fields of a struct. A field of a later minor version that is missing is 0."""
     shape, codec = _shape(record)
     complete = {**named_later(record), **found}
     numbers: list[Any] = []
     for name, count, code in shape:
         value = complete[name]
         if code == "B":
-            # The text of an aggregate of several workers has no trailing zeros.
+            # In an aggregate of several workers, the text has no trailing zeros.
             require(isinstance(value, bytes) and len(value) <= count, f"at most {count} bytes as {name}", value)
         elif count == 1:
             numbers.append(value)
         else:
             require(isinstance(value, tuple) and len(value) == count, f"{count} numbers as {name}", value)
             numbers += value
-    # Check all at once: this takes 8 µs, and one by one 27 µs. A worker may have 1,024 lanes.
+    # All numbers are checked at once, because a worker may have 1,024 lanes: this takes 8 µs, one by one it takes 27
+    # µs.
     require(set(map(type, numbers)) == {int}, f"whole numbers in a {record}", numbers)
     codec.pack(*numbers)  # the message of struct.error has the valid range
     return {name: complete[name] for name, _, _ in shape}

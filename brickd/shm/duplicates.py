@@ -1,7 +1,7 @@
-"""Files with the same uuid: selects the worker's segment, and refuses the others.
+"""Files with the same uuid: selects the worker's own segment, and refuses the other files.
 
-Owns: the rule, the same for a daemon and for a verb that reads shared memory. Must not know: how a file is drained or
-shown. Invariant: at most one file per uuid counts, so no span counts twice.
+Owns: the rule, which a daemon and a verb without a daemon both use. Must not know: how a file is drained or shown.
+Invariant: at most one file per uuid counts, so no span counts twice.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Twin(NamedTuple):
     """One of several files with the same uuid.
 
     Attributes:
-        alive: whether a process holds the worker's lock on it.
-        activity: the segment's activity; a copy never has more than its original.
+            alive: whether a process holds the worker's lock on this file.
+            activity: the activity of the segment; a copy never has more than its original.
     """
 
     name: str
@@ -28,11 +28,11 @@ class Twin(NamedTuple):
 
 
 def original(twins: Sequence[Twin], known: Identifier | None) -> Twin | None:
-    """Return the worker's file; None: unknown.
+    """Return the worker's own file; None if that is undecided.
 
     Args:
         twins: at least one file, in the order of the names.
-        known: the file with this uuid that a daemon has drained, according to its checkpoint.
+        known: the file with this uuid that a daemon has drained before, according to its checkpoint.
     """
     for twin in twins:
         if twin.identifier == known:
@@ -40,7 +40,7 @@ def original(twins: Sequence[Twin], known: Identifier | None) -> Twin | None:
     alive = [twin for twin in twins if twin.alive]
     if len(alive) > 1:
         return None
-    # If all are dead, use the one with the most activity: an earlier copy lacks the worker's later counts.
+    # If no worker is alive, the file with the most activity counts, because an earlier copy has not all of its counts.
     return alive[0] if alive else max(twins, key=lambda twin: twin.activity)
 
 

@@ -3,8 +3,8 @@
 Owns: how a segment's counters become a ledger, and how ledgers are added up. Must not know: files, screens. Invariants:
 every term comes from a stored counter; for every worker and every sum of workers, begun = summarized + rejected + open
 + abandoned + unpublished, and started = measured + bounded + pending + orphaned; the open spans of a dead process are
-abandoned; summaries have the attempted marks minus the refused ones. `removed` is in no other term: it counts workers
-of which nothing else is known, because their segments were removed.
+abandoned; the summaries have all attempted marks except the refused ones. `removed` is separate from all other terms:
+it counts workers whose segments were removed, so that nothing else is known of them.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Ledger:
             getattr(self, name).update(getattr(other, name))
 
     def add_removed(self, counts: WorkerCounts) -> None:
-        """Add the counts of a removed worker, if they are in no total."""
+        """Add the counts of a removed worker, which must be in no total."""
         for stream in ("spans", "details", "events", "marks"):
             getattr(self, stream)["removed"] += getattr(counts, stream)
 
     def counts(self) -> WorkerCounts:
-        """Return the counts for a removal record of this worker's segment."""
+        """Return the counts to write into the record when this worker's segment is removed."""
         return WorkerCounts(
             spans=self.spans["begun"],
             details=_wanted(self.details, self.details_dropped),
@@ -61,7 +61,7 @@ class Ledger:
         )
 
     def lost_by_kind(self) -> dict[str, int]:
-        """The numbers of spans, details and events that were attempted and lost."""
+        """The numbers of spans, details and events that the worker attempted to record and that were lost."""
         return {
             "spans": self.rejected.total() + self.spans["no_lane"] + self.spans["nested"],
             "details": self.details_dropped.total() + self.details["lost_with_daemon"],
@@ -69,11 +69,11 @@ class Ledger:
         }
 
     def lost(self) -> int:
-        """The sum of what was lost."""
+        """The number of all lost spans, details and events."""
         return sum(self.lost_by_kind().values())
 
     def document(self) -> dict[str, Any]:
-        """The JSON document."""
+        """The ledger as JSON."""
         return {
             "spans": {term: self.spans[term] for term in SPANS},
             "details": _stream(self.details, self.details_dropped),
@@ -104,18 +104,18 @@ def _add(to: Counter[str], counts: Iterable[tuple[str, int]], times: int) -> Non
 
 
 def _consumed(tail: tuple[int, int], head: int) -> int:
-    """Return the number of consumed records of a ring; 0 if the pair is invalid."""
+    """Return the number of consumed records of a ring; 0 if its two counters contradict each other."""
     position, complement = tail
     return _of(position, head) if position ^ complement == 2**64 - 1 else 0
 
 
 def _of(part: int, whole: int) -> int:
-    """Return the part, or 0 if it exceeds the total: any process of the user may write both."""
+    """Return the part, or 0 if it exceeds the whole, because any process of the user may write both."""
     return part if part <= whole else 0
 
 
 def ledger_of(reading: Reading) -> Ledger:
-    """Return a worker's ledger. A span between two counters is unpublished."""
+    """Return the ledger of a worker. A span that one counter already has and another does not is unpublished."""
     ledger = Ledger()
     spans = ledger.spans
     for lane, consumer, n in reading.alike():

@@ -1,9 +1,9 @@
-"""The losses of a worker, and the settings that would make room.
+"""The losses of a worker, and the settings that would make room for what was lost.
 
 Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of lost
-data is reported; a cut name is no loss, and neither is an end without a begin, as in a child that is forked within a
-span; the suggested value of a setting has room for what was refused, is never above the agent's limit, and is the same
-in all losses of a worker.
+data is reported. A truncated name is no loss, and neither is an end without a begin, as in a child that was forked
+within a span. The suggested value of a setting has room for what was refused, is never above the agent's limit, and is
+the same in all losses of a worker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from brickd.shm.ledger import Ledger
 from brickd.shm.segment_copy import Reading
 from brickd.shm.table_needs import TIMES_MAX, Table, TableNeeds, table_needs
 
-_EVENTS_MAX = 1 << 20  # of BRICKD_EVENTS (agent/src/writer/config.c)
+_EVENTS_MAX = 1 << 20  # the limit of BRICKD_EVENTS (agent/src/writer/config.c)
 
 Kind = Literal[
     "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "marks", "amounts", "details",
@@ -30,11 +30,11 @@ class Loss(NamedTuple):
     """One kind of data that is missing from a worker's totals or details.
 
     Attributes:
-        kind: the cause; a worker has each cause at most once.
-        spans: whether spans are missing; if not, only their paths or details.
+        kind: the cause; a worker has at most one loss of each kind.
+        spans: whether spans are missing; if not, only their paths or details are missing.
         settings: the settings for the worker's next start, each as NAME=VALUE.
-        amount: the counter of these losses; None: a full table, which has no counter.
-        again: why the settings may not be enough; "": they are.
+        amount: the counter of these losses; None for a full table, which has no counter.
+        again: why the settings may not be enough; "" if they are enough.
     """
 
     kind: Kind
@@ -77,7 +77,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         names = plural(process["names_refused"], "name was", "names were")
         room = header["names"]
         why = f"empty, of marks beyond half of its {room:,} names," if process["names"] >= room // 2 else "empty"
-        text = f"{names} {why} or found no memory: recorded as 'other'"
+        text = f"{names} {why} or without memory: recorded as 'other'"
         found.append(Loss("names", text, amount=process["names_refused"]))
     if refused := ledger.marks["refused"]:
         found.append(_without_mark(reading, refused, needs))
@@ -92,7 +92,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if unreadable := process["tensors_refused"]:
         text = f"{plural(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
         found.append(Loss("tensors", text, amount=unreadable))
-    if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # sources wait for a full ring
+    if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # a source waits while the ring is full
         most = f"longer than {_reader.SOURCE_MAX:,} bytes, or more than a process keeps for later"
         found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}", amount=untold))
     without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold}
@@ -114,14 +114,14 @@ def _without_lane(reading: Reading, spans: int) -> Loss:
         again = "the places of the threads without a lane are unknown" if settings else ""
         return Loss("lanes", text, spans=True, amount=spans, settings=settings, again=again)
     if reading.process["blocks_refused"]:
-        text = f"{plural(spans, 'span')} not recorded: no memory for a thread's lane"
+        text = f"{plural(spans, 'span')} not recorded: there was no memory for a thread's lane"
         return Loss("lane-memory", text, spans=True, amount=spans)
-    text = f"{plural(spans, 'span')} not recorded: begun while the segment was being opened"
+    text = f"{plural(spans, 'span')} not recorded: they began while the segment was being opened"
     return Loss("opening", text, spans=True, amount=spans)
 
 
 def _loss_of(kind: Kind, text: str, needs: TableNeeds, tables: Sequence[Table], amount: int | None = None) -> Loss:
-    """Return the loss with the settings of those of these tables that are too small."""
+    """Return the loss, with the settings of those of the `tables` that are too small."""
     settings = tuple(f"BRICKD_{table.upper()}={needs.sizes[table]}" for table in tables if table in needs.sizes)
     again = "" if needs.exact or not settings else "the values are estimates, because each refusal counts"
     return Loss(kind, text, settings=settings, amount=amount, again=again)
@@ -133,7 +133,7 @@ def _without_mark(reading: Reading, marks: int, needs: TableNeeds) -> Loss:
     halves = " or ".join(f"half of its {room:,} {what}" for what, used, room in tables if used >= room // 2)
     text = f"{plural(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
     if not halves:
-        why = "are below 'other', have no open span or a wrong direction, or found no memory"
+        why = "are below 'other', have no open span, have a wrong direction, or had no memory"
         return Loss("marks", f"{text} {why}", amount=marks)
     return _loss_of("marks", f"{text} exceed {halves}", needs, ("paths", "names"), marks)
 
@@ -159,7 +159,7 @@ def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:
 
 
 def _slots(reading: Reading) -> int:
-    """Return the number of slots that the dropped events of the worst lane needed, estimated from its other events."""
+    """Return how many slots the dropped events of the worst lane needed, estimated from its other events."""
     return max(
         (
             sum(lane["event_dropped"]) * lane["event_head"] // max(1, lane["event_records"])

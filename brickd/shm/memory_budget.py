@@ -2,8 +2,9 @@
 
 Owns: the limits for one segment and for all segments of one user, the cost of each row, and the ration of a segment.
 Must not know: how a segment is read. Invariants: a segment's cost comes from its content, not from its header; a ration
-does not depend on time; if callers request the cheapest first, an expensive segment takes nothing from a cheap one. A
-segment over the limits loses, in this order: its detail, frequent readings of its totals, all readings.
+does not depend on time; if callers ask for the cheapest segment first, an expensive segment takes nothing from a cheap
+one. A segment over the limits is first read without its detail, then its totals are read less often, then it is not
+read at all.
 """
 
 from __future__ import annotations
@@ -21,27 +22,27 @@ from brickd.shm.segment_copy import Reading
 
 MIB = 1 << 20
 
-# Bytes of one row in a reading, measured with names of 30 bytes and numbers of 50 bits. A lane has two dicts.
+# The bytes of one row in a reading, measured with names of 30 bytes and numbers of 50 bits. A lane takes two dicts.
 LANE_BYTES, NAME_BYTES, PATH_BYTES, SITE_BYTES = 2_560, 280, 190, 170
-PENDING_BYTES = 200  # a start of deferred work without its end
-_LINE_BYTES = 3 * 384 + 2 * 64  # bytes read of a lane and its consumer, in all reads
-_BLOCK_BYTES = 64 * (_reader.SUMMARY_BYTES + 2 * 8)  # summaries, and their sequences before and after
+PENDING_BYTES = 200  # for a start of deferred work without its end
+_LINE_BYTES = 3 * 384 + 2 * 64  # the bytes read for a lane and its consumer, over all reads
+_BLOCK_BYTES = 64 * (_reader.SUMMARY_BYTES + 2 * 8)  # summaries, and the sequence numbers read before and after them
 
 # The interval between readings of totals that cost too much to read each time.
 SELDOM_NS = 60_000_000_000
-SELDOM = 6  # readings of other segments in this interval: one every ten seconds or more often
+SELDOM = 6  # in this interval, other segments are read at least this often
 
 
 class Cost(NamedTuple):
-    """The cost of a segment in bytes: copied by a reading, kept in memory, kept from its rings."""
+    """The cost of a segment in bytes: copied by a reading, kept of that reading, kept of its rings."""
 
     read: int
     kept: int
     detail: int = 0
 
 
-# Measured: 64 workers of 32 threads with the same 256 paths: 620 MB read in 0.22 s of processor time, and 32 MB kept.
-# One worker with 65,472 paths: 76 MB read per thread, and 106 MB kept.
+# Measured for 64 workers of 32 threads with the same 256 paths: 620 MB were read in 0.22 s of processor time, and 32 MB
+# were kept. For one worker with 65,472 paths, 76 MB were read per thread, and 106 MB were kept.
 SEGMENT = Cost(read=1024 * MIB, kept=112 * MIB)
 OWNER = Cost(read=2048 * MIB, kept=128 * MIB)
 
@@ -51,12 +52,12 @@ class Ration(IntEnum):
 
     WHOLE = 0
     NO_DETAIL = 1  # the segment's rings are not read; its worker counts the records without room
-    SELDOM = 2  # like NO_DETAIL, and its totals are read only once a minute
+    SELDOM = 2  # like NO_DETAIL, but the totals are read only once a minute
     NOTHING = 3
 
 
 def cost_of(extent: Extent, pending: int = 0, detail: int = 0) -> Cost:
-    """Return a segment's cost, with `pending` starts of deferred work and `detail` ring bytes."""
+    """Return the cost of a segment that has `pending` starts of deferred work and `detail` bytes from its rings."""
     rows = extent.names * NAME_BYTES + extent.paths * (PATH_BYTES + _reader.SUMMARY_BYTES) + extent.sites * SITE_BYTES
     tables = extent.names * 2 * 128 + (extent.paths + extent.sites) * 8
     return Cost(
@@ -68,14 +69,14 @@ def cost_of(extent: Extent, pending: int = 0, detail: int = 0) -> Cost:
 
 @dataclass(slots=True)
 class Budget:
-    """The cost of the segments read so far, by user; `seldom`: 1 if they are read only once."""
+    """The cost of the segments read so far, by user; `seldom` is 1 for a caller that reads each segment only once."""
 
     seldom: int = SELDOM
     _read: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     _kept: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     def ration(self, owner: int, cost: Cost) -> tuple[Ration, str]:
-        """Return a segment's ration and the reason. Callers request the cheapest first."""
+        """Return the ration of a segment and the reason. Callers must ask for the cheapest segment first."""
         rations = {
             Ration.WHOLE: Cost(cost.read, cost.kept + cost.detail),
             Ration.NO_DETAIL: Cost(cost.read, cost.kept),
@@ -92,7 +93,7 @@ class Budget:
         return Ration.NOTHING, why
 
     def grown(self, owner: int, before: int, after: int) -> str:
-        """Charge a segment that grew while it was read; return why this is too much, or ""."""
+        """Charge a segment that grew while it was read. Return why this exceeds a limit, or ""."""
         others = self._kept[owner] - before
         if over := _over(owner, Cost(0, after), 0, others):
             return over
@@ -100,18 +101,18 @@ class Budget:
         return ""
 
     def freed(self, owner: int, amount: int) -> None:
-        """Subtract the bytes that a reading no longer takes once it is packed."""
+        """Subtract the bytes that a reading no longer takes after it was packed."""
         self._kept[owner] -= amount
 
 
 def _kept(reading: Reading) -> int:
-    """Return the bytes that a reading takes in memory."""
+    """Return how many bytes a reading takes in memory."""
     names, paths, sites = len(reading.names), len(reading.paths), len(reading.sites)
     return cost_of(Extent(lines=0, lanes=len(reading.alike()), names=names, paths=paths, sites=sites, blocks=0)).kept
 
 
 def kept_of(readings: Iterable[Reading], size: Callable[[bytes | _reader.Packed], int] = len) -> Iterator[int]:
-    """Return the bytes that each compact reading adds to the earlier ones."""
+    """Return, for each compact reading, the bytes that it adds to those of the earlier readings."""
     seen: set[int] = set()
     for each in readings:
         kept = len(each.lanes) * LANE_BYTES + size(each.summaries) + size(each.latency)
@@ -122,15 +123,15 @@ def kept_of(readings: Iterable[Reading], size: Callable[[bytes | _reader.Packed]
 
 
 def packed_size(table: bytes | _reader.Packed) -> int:
-    """Return the bytes of a table in packed form."""
+    """Return how many bytes a table takes in packed form."""
     return len(table if isinstance(table, bytes) else table.form())
 
 
 @dataclass(slots=True)
 class Account:
-    """The ration of one segment over all readings; `why`: why it is not larger.
+    """The ration of one segment over all its readings; `why`: why the ration is not larger.
 
-    Once its detail was refused, it is never read again, because its cost is then unknown.
+    Once the detail of a segment was refused, the detail is never read again, because its cost is then unknown.
     """
 
     pending: Callable[[], int] = lambda: 0
@@ -141,7 +142,7 @@ class Account:
     _last_ns: int = 0
 
     def read(self, segment: Segment, budget: Budget, now_ns: int) -> Reading:
-        """Read the segment's totals, or return the last reading, or raise SegmentRefused."""
+        """Read the totals of the segment, or return its last reading, or raise SegmentRefused."""
         extent = segment.extent()
         cost = cost_of(extent, self.pending(), self.detail())
         ration, why = budget.ration(segment.uid, cost)
@@ -153,8 +154,9 @@ class Account:
             reading = segment.read()
             if why := budget.grown(segment.uid, cost_of(extent).kept, _kept(reading)):
                 raise SegmentOverBudget(segment.name, why)
-            # Pack it, because several surveys keep the readings of all segments at the same time. Only one is unpacked
-            # at a time, so the next segments' limits count this one as packed.
+            # The reading is packed, because several surveys keep the readings of all segments at the same time. Only
+            # one reading is
+            # unpacked at a time, so this one counts as packed in the limits of the next segments.
             packed = _reader.Packed(reading.summaries)
             budget.freed(segment.uid, len(reading.summaries) - packed_size(packed))
             reading = replace(reading, summaries=packed)
@@ -164,7 +166,7 @@ class Account:
 
 
 def _over(owner: int, part: Cost, read: int, kept: int) -> str:
-    """Return the first limit that would be exceeded, with the amount; "": none."""
+    """Return the first limit that would be exceeded, with the amount; "" if none would be."""
     for what, takes, one, all_of, taken in (
         ("to be read", part.read, SEGMENT.read, OWNER.read, read),
         ("of memory", part.kept, SEGMENT.kept, OWNER.kept, kept),

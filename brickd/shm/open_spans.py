@@ -1,7 +1,7 @@
-"""Open spans: the youngest span of each lane, from the lane's open word.
+"""Open spans: the youngest span of each lane, decoded from the lane's open word.
 
 Owns: the decoding of the open word, and the walk from a path to its root. Must not know: other workers, screens, the
-meaning of an open span. Invariants: an age is never negative; a word with an unknown path gives no span.
+meaning of an open span. Invariants: an age is never negative; an open word with an unknown path gives no span.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 
 class Open(NamedTuple):
-    """An open span; `path` has the names from the root down to it.
+    """An open span; `path` has the names from the root down to the span.
 
     Attributes:
         layer: None outside of layers.
-        since_ns: its age, to within 256 ticks; None if the worker's clock is unknown.
+        since_ns: the age of the span, to within 256 ticks; None if the worker's clock is unknown.
     """
 
     brick: str
@@ -42,7 +42,7 @@ def youngest(reading: Reading, lane: _reader.Lane) -> Open | None:
 def _since_ns(reading: Reading, start: int) -> int | None:
     if reading.now_ticks is None:
         return None
-    # The word has bits 8 to 55 of the start.
+    # The open word has only bits 8 to 55 of the start.
     ticks = ((reading.now_ticks >> 8) - start) % 2**48 << 8
     return round(ticks * reading.tick_ns) if ticks < 2**55 else 0
 

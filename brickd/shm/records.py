@@ -1,8 +1,8 @@
-"""Records from the slots of a ring.
+"""Records, decoded from the slots of a ring.
 
 Owns: how slots become records, and the names of their kinds. Must not know: the origin of the slots. Invariants: a
-record of an unknown kind is counted and skipped, by the number of slots in it; an impossible number ends the walk, and
-the rest counts as one unreadable record.
+record of an unknown kind is counted and skipped by the number of slots that it declares; an impossible number ends the
+decoding, and the remaining slots count as one unreadable record.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ DTYPES = (
     None, "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
     "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
 )  # fmt: skip
-ALL = 2**64 - 1  # the valid rows of a tensor if every row counts
-_RECORD_SLOTS = 4  # of a record, on average
-_VALUES = ("min", "max", "mean", "l2")  # of a tensor; a recording may omit them
+ALL = 2**64 - 1  # the number of valid rows of a tensor in which every row is valid
+_RECORD_SLOTS = 4  # the slots of a record, on average
+_VALUES = ("min", "max", "mean", "l2")  # of a tensor; a recording may be made without these
 
 
 def kind_name(kind: int) -> str:
-    """Return the name of a record kind; 0 means all kinds without a separate counter.
+    """Return the name of a record kind; 0 stands for all kinds that have no counter of their own.
 
     >>> kind_name(_reader.KIND_DEFER), kind_name(15)
     ('defer', 'kind_15')
@@ -42,20 +42,20 @@ def kind_name(kind: int) -> str:
 
 @functools.cache
 def fields_of(record: str) -> tuple[tuple[str, int, int, str], ...]:
-    """Return the (name, offset, count, code) of a struct's fields, even of later minor versions."""
+    """Return the (name, offset, count, code) of a struct's fields, including those of later minor versions."""
     frozen = tuple(row[1:] for row in _reader.layout() if row[0] == record)
     return frozen or tuple(row[1:] for row in _reader.later() if row[0] == record)
 
 
 @functools.cache
 def named_later(record: str) -> dict[str, int]:
-    """Return the fields that later minor versions added in reserved bytes, which are 0 before."""
+    """Return the fields that later minor versions added in reserved bytes. Earlier versions have 0 there."""
     return {name: 0 for each, name, *_ in _reader.later() if each == record}
 
 
 @functools.cache
 def _codec(record: str) -> tuple[struct.Struct, tuple[tuple[str, int], ...]]:
-    """Return the codec of a struct, and the name and count of each field except reserved ones."""
+    """Return the codec of a struct, and the name and count of each field that is not reserved."""
     codes, names = "<", []
     for name, _, count, code in fields_of(record):
         if name.startswith("reserved"):
@@ -70,24 +70,25 @@ Found = tuple[list[dict[str, Any]], Counter[str]]
 
 
 def spans(slots: bytes) -> Found:
-    """The spans among the records, in order, and the number of other records by kind."""
+    """Return the spans among the records, in order, and how many other records of each kind there are."""
     return _found(slots, SPANS)
 
 
 def events(slots: bytes) -> Found:
-    """The events among the records, each with its kind's fields, and the number of other records.
+    """Return the events among the records, each with the fields of its kind, and how many other records there are.
 
-    A checksum has `output`, the fields of its second slot, and `tensors`: the fields of the two slots of each tensor,
-    the output first. Values that the recording omitted are None, `fnv1a` included.
+    A checksum has `output`, the fields of its second slot, and `tensors`, the fields of the two slots of each tensor,
+    the output first. If the recording was made without values, the values and `fnv1a` are None.
     """
     return _found(slots, _EVENTS)
 
 
 def newest(slots: bytes, most: int, decode: Callable[[bytes], Found]) -> Found:
-    """The newest `most` records that `spans` or `events` finds, and the number of other records between them.
+    """Return the newest `most` records that `decode` finds, and how many other records are between them.
 
-    Decoding takes microseconds a record, and a ring may hold a million, so only the last slots are decoded: more of
-    them until enough records are found.
+    Decoding takes microseconds per record, and a ring may hold a million records. So only the last slots are decoded,
+    and
+    more of them until there are enough records.
     """
     needed, room = max(1, most) * _RECORD_SLOTS, len(slots) // SLOT_BYTES
     while True:
@@ -99,12 +100,12 @@ def newest(slots: bytes, most: int, decode: Callable[[bytes], Found]) -> Found:
 
 
 def checked_head(slots: bytes) -> dict[str, Any]:
-    """The fields of the first slot of a checksum."""
+    """Return the fields of the first slot of a checksum."""
     return _fields("checked", slots, 0)
 
 
 def tensor_document(tensor: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON document of one tensor of a checksum."""
+    """Return one tensor of a checksum as JSON."""
     dtype = tensor["dtype"]
     return {
         "checksum": f"{tensor['checksum']:016x}",
@@ -116,7 +117,7 @@ def tensor_document(tensor: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seeds_checksum(output: Mapping[str, Any]) -> str | None:
-    """The FNV-1a checksum of an output, in hex."""
+    """Return the FNV-1a checksum of an output in hexadecimal digits."""
     return None if output["fnv1a"] is None else f"{output['fnv1a']:016x}"
 
 
@@ -132,7 +133,7 @@ def _fields(record: str, slots: bytes, at: int) -> dict[str, Any]:
 
 
 def _add_tensors(checked: dict[str, Any], slots: bytes, at: int) -> bool:
-    """Add a checksum's tensors; return False if its number of slots is wrong."""
+    """Add the tensors of a checksum; return False if the number of its slots is wrong."""
     places = range(at + 2 * SLOT_BYTES, at + checked["slots"] * SLOT_BYTES, 2 * SLOT_BYTES)
     if checked["slots"] != 4 + 2 * checked["inputs"]:
         return False
@@ -140,7 +141,7 @@ def _add_tensors(checked: dict[str, Any], slots: bytes, at: int) -> bool:
     checked["tensors"] = [
         _fields("tensor_sums", slots, place) | _fields("tensor_sketch", slots, place + SLOT_BYTES) for place in places
     ]
-    if checked["output"]["fnv1a"] == 0:  # no tensor has the checksum 0: the recording omitted the values
+    if checked["output"]["fnv1a"] == 0:  # no tensor has the checksum 0, so this recording has no values
         checked["output"]["fnv1a"] = None
         for tensor in checked["tensors"]:
             tensor.update(dict.fromkeys(_VALUES))

@@ -1,7 +1,7 @@
 """The file of records of removed segments, one per user (`brick_removed.h`).
 
-Owns: which file is trusted, how it is read and truncated. Must not know: the use of the records. Invariants: a file
-that another user owns or may access is refused; reading waits for no lock and takes at most 2 MiB; the file is
+Owns: which file is trusted, how the file is read and truncated. Must not know: the use of the records. Invariants: a
+file that another user owns or may access is refused; reading waits for no lock and takes at most 2 MiB; the file is
 truncated only if its content is exactly what the caller has saved.
 """
 
@@ -21,9 +21,9 @@ _BYTES_MAX = _reader.REMOVED_READ_MAX * _reader.REMOVED_BYTES
 
 
 class RemovedRecords(NamedTuple):
-    """The content of the file, its records, and the number of damaged ones.
+    """The content of the file, its records, and the number of damaged records.
 
-    `refused` says why the file is not trusted, or "".
+    `refused` says why the file is not trusted; "" if it is trusted.
     """
 
     content: bytes = b""
@@ -33,12 +33,12 @@ class RemovedRecords(NamedTuple):
 
     @property
     def full(self) -> bool:
-        """Whether the file is full: it has no room for another record."""
+        """Whether the file has no room for another record."""
         return len(self.content) >= _reader.REMOVED_MAX * _reader.REMOVED_BYTES
 
 
 def path(prefix: str) -> str:
-    """The path of this user's file."""
+    """Return the path of this user's file."""
     return os.path.join(_reader.DIRECTORY, f"{prefix}{_reader.REMOVED_NAME}{os.geteuid()}")
 
 
@@ -71,7 +71,7 @@ def truncate(prefix: str, content: bytes) -> bool:
         if _wrong(os.fstat(fd)) or os.pread(fd, _BYTES_MAX, 0) != content:
             return False
         os.ftruncate(fd, 0)
-    except OSError:  # a process appends, or the file cannot be changed: the caller tries again later
+    except OSError:  # a process appends, or the file cannot be changed; the caller tries again later
         return False
     finally:
         os.close(fd)
@@ -79,7 +79,7 @@ def truncate(prefix: str, content: bytes) -> bool:
 
 
 def _wrong(status: os.stat_result) -> str:
-    """Return why the file is not trusted, or ""."""
+    """Return why the file is not trusted; "" if it is trusted."""
     mode = stat.filemode(status.st_mode)
     if not stat.S_ISREG(status.st_mode):
         return f"not a regular file but {mode}"

@@ -1,8 +1,8 @@
-"""Workers whose segments were removed, and their counts that are in no total.
+"""Workers whose segments were removed, and the counts of these workers that are in no total.
 
 Owns: the counts of removed workers, their sums, and their form in documents and in a checkpoint. Must not know: files,
 screens. Invariants: each uuid counts once, and not at all if its counts are shown elsewhere; if a uuid has two records,
-the larger one counts; a worker that is in a sum has no record; the number of records and sums is limited.
+the larger one counts; a worker that is in a sum has no separate record; the number of records and sums is limited.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brickd.base.timestamps import rfc3339
 from brickd.shm import _reader
 from brickd.shm.segment_copy import begins, label
 
-# Why a segment was removed, as in documents.
+# The reasons why a segment was removed, as in documents.
 REASONS = {_reader.REMOVED_ROOM: "room", _reader.REMOVED_ENDED: "ended", _reader.REMOVED_PRUNED: "pruned"}
 
 ALONE_MAX = _reader.REMOVED_MAX  # removed workers with a separate record
@@ -25,7 +25,7 @@ OTHERS = "others"
 
 
 class WorkerCounts(NamedTuple):
-    """A worker's counts: begun spans, attempted details, events and marks, and losses."""
+    """A worker's counts: begun spans, attempted details, events and marks, and lost records."""
 
     spans: int = 0
     details: int = 0
@@ -34,11 +34,11 @@ class WorkerCounts(NamedTuple):
     lost: int = 0
 
     def and_(self, other: WorkerCounts) -> WorkerCounts:
-        """The sum, limited to the range of a counter."""
+        """Return the sum, limited to the range of a counter."""
         return WorkerCounts(*(min(mine + its, U64_MAX) for mine, its in zip(self, other, strict=True)))
 
     def without(self, other: WorkerCounts) -> WorkerCounts:
-        """The difference; each count is at least 0."""
+        """Return the difference, in which each count is at least 0."""
         return WorkerCounts(*(max(0, mine - its) for mine, its in zip(self, other, strict=True)))
 
 
@@ -47,15 +47,15 @@ class RemovedWorker:
     """A worker whose segment was removed, or the sum of several such workers of a service.
 
     Attributes:
-        uuid: the uuid of its segment; "" for a sum.
-        took: the first half of the lost segment's uuid whose totals it had taken over, or "".
-        index: its declared number in the service, or -1.
-        coordinates: its coordinates or name, truncated to the size of the record's field.
+        uuid: the uuid of the removed segment; "" for a sum.
+        took: "", or the first half of the uuid of an earlier, lost segment whose totals this worker took over.
+        index: the worker's declared number in the service, or -1.
+        coordinates: the worker's coordinates or name, truncated to the size of the record's field.
         reason: `enum brick_removed_reason`; 0 for a sum.
-        started_ns: when its segment was created, since 1970.
-        removed_ns: when its segment was removed, since 1970.
+        started_ns: when the segment was created, since 1970.
+        removed_ns: when the segment was removed, since 1970.
         asked: whether a user requested or acknowledged the removal.
-        workers: the number of workers.
+        workers: the number of workers; above 1 only for a sum.
     """
 
     uuid: str
@@ -72,7 +72,7 @@ class RemovedWorker:
 
     @classmethod
     def of(cls, record: _reader.Removed) -> RemovedWorker:
-        """Return the worker of a record."""
+        """Return the worker that a record describes."""
         dropped = record["span_dropped"] + record["event_dropped"]
         lost = min(sum(record["rejected"]) + record["no_lane"] + record["nested"] + dropped, U64_MAX)
         return cls(
@@ -97,7 +97,7 @@ class RemovedWorker:
         return cls("", "", service, -1, "", 0, 0, 0, asked, workers, counts)
 
     def document(self) -> dict[str, Any]:
-        """The JSON document."""
+        """Return the worker as JSON."""
         alone = bool(self.uuid)
         return {
             "uuid": self.uuid or None,
@@ -120,14 +120,14 @@ def uncounted(
 ) -> list[RemovedWorker]:
     """Return the counts of removed workers that are in no total.
 
-    A worker that loses its segment continues its counts in a new one. If a total still includes the lost segment, the
-    record of the new one counts only the difference.
+    A worker that loses its segment continues its counts in a new segment. If a total still includes the lost segment,
+    only the difference counts from the record of the new one.
 
     Args:
-        removed: any number of records of each worker.
+        removed: the records; a worker may have several.
         shown: the counts that a total includes, by uuid.
         taken: the first halves of the uuids of lost segments whose counts continue in other segments.
-        settled: the uuids of workers that are not counted: a sum contains them, or their segments exist.
+        settled: the uuids of workers that must not be counted, because a sum contains them or their segments exist.
     """
     largest: dict[str, RemovedWorker] = {}
     for each in removed:
@@ -144,8 +144,8 @@ def uncounted(
 
 
 def _shown(lost: str, took: Mapping[str, str], begins: Mapping[str, WorkerCounts]) -> WorkerCounts:
-    """Return the counts in a total of a worker's last lost segment that is in a total."""
-    for _ in range(len(took) + 1):  # records may name each other in a circle
+    """Return the counts of a worker's lost segment: of the last such segment that is in a total."""
+    for _ in range(len(took) + 1):  # a limit, because invalid records may name each other in a circle
         if not lost or lost in begins:
             break
         lost = took.get(lost, "")
@@ -153,7 +153,7 @@ def _shown(lost: str, took: Mapping[str, str], begins: Mapping[str, WorkerCounts
 
 
 def _larger(one: RemovedWorker, other: RemovedWorker | None) -> RemovedWorker:
-    """Choose one of two records of the same uuid."""
+    """Choose one of two records with the same uuid."""
     if other is None:
         return one
     larger = one if one.counts.spans > other.counts.spans else other
@@ -165,18 +165,18 @@ class Removals:
     """The removed workers in a checkpoint.
 
     Attributes:
-        alone: their records by uuid, the oldest first. A record includes counts that are elsewhere in the checkpoint.
-        sums: the workers without a record, by service and `asked`.
+        alone: their records by uuid, the oldest first. A record includes counts that the checkpoint also has elsewhere.
+        sums: the workers without a separate record, by service and `asked`.
     """
 
     alone: dict[str, RemovedWorker] = field(default_factory=dict)
     sums: dict[tuple[str, bool], RemovedWorker] = field(default_factory=dict)
     _text: list[str] = field(
         default_factory=list, compare=False, repr=False
-    )  # shared with copies until one of them changes
+    )  # shared by copies until one of them changes
 
     def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
-        """Add records; return those of new workers."""
+        """Add records; return the records of new workers."""
         new: dict[str, RemovedWorker] = {}
         for each in found:
             if each.uuid not in self.alone:
@@ -186,7 +186,7 @@ class Removals:
         return list(new.values())
 
     def settle(self, uuid: str, shown: WorkerCounts) -> list[str]:
-        """Move a worker's record, minus the counts `shown`, to a sum; return its segments' uuids."""
+        """Move a worker's record, minus the counts `shown`, to a sum. Return the uuids of the worker's segments."""
         settled = [uuid, *(each.uuid for each in self.alone.values() if each.took == uuid[:16])]
         for each in settled:
             removed, self._text = self.alone.pop(each, None), []
@@ -195,7 +195,7 @@ class Removals:
         return settled
 
     def add(self, service: str, asked: bool, workers: int, counts: WorkerCounts) -> None:
-        """Add workers to their service's sum, or above the limit of services to a common sum."""
+        """Add workers to the sum of their service, or to a common sum if the limit of services is reached."""
         if (service, asked) not in self.sums and len({name for name, _ in self.sums} | {service}) > SERVICES_MAX:
             service = OTHERS
         self._text = []
@@ -205,7 +205,7 @@ class Removals:
         )
 
     def limit(self, shown: Collection[str]) -> list[str]:
-        """Move the oldest records above the limit to sums, unless `shown`; return their uuids."""
+        """Move the oldest records above the limit to sums, except those of `shown` workers; return their uuids."""
         begins = {uuid[:16] for uuid in shown}
         oldest = [
             uuid
@@ -217,7 +217,7 @@ class Removals:
         return oldest
 
     def take_note(self) -> None:
-        """Mark all of them as acknowledged by a user."""
+        """Mark all removals as acknowledged by a user."""
         self._text = []
         self.alone = {uuid: replace(each, asked=True) for uuid, each in self.alone.items()}
         for each in [each for each in self.sums.values() if not each.asked]:
@@ -225,7 +225,7 @@ class Removals:
             self.add(each.service, True, each.workers, each.counts)
 
     def discard(self, begin: Collection[str]) -> list[str]:
-        """Drop the records with these first halves of uuids; return their uuids."""
+        """Drop the records whose uuids begin with these first halves; return their uuids."""
         uuids = [uuid for uuid in self.alone if uuid[:16] in begin]
         for uuid in uuids:
             del self.alone[uuid]
@@ -237,7 +237,7 @@ class Removals:
         return Removals(dict(self.alone), dict(self.sums), self._text)
 
     def text(self) -> str:
-        """Return the JSON text; cached, because each checkpoint needs it and it rarely changes."""
+        """Return the JSON text. It is cached, because each checkpoint needs it and it rarely changes."""
         if not self._text:
             rows = ([_row(each) for each in of.values()] for of in (self.alone, self.sums))
             self._text.append(plain([*rows]))
@@ -245,7 +245,7 @@ class Removals:
 
     @classmethod
     def of(cls, document: Any) -> Removals:
-        """Decode the output of `text`. ValueError: it is invalid."""
+        """Decode the output of `text`; raise a ValueError if it is invalid."""
         alone, sums = ([_believed(row) for row in rows] for rows in document)
         return cls({each.uuid: each for each in alone}, {(each.service, each.asked): each for each in sums})
 

@@ -1,7 +1,7 @@
-"""The steps and sites with recorded checksums: as words, and as numbers of a segment.
+"""The steps and sites with recorded checksums: in words, and as numbers in a segment.
 
 Owns: the words for a rate, and how patterns become a bitmap. Must not know: segments, the origin of requests.
-Invariants: a rate and its words mean the same steps; a site that has no name yet, or matches a pattern, is recorded.
+Invariants: a rate and its words mean the same steps; a site is recorded if it matches a pattern or has no name yet.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def rate_of(words: str) -> int | None:
 
 
 def words_of(rate: int) -> str:
-    """Return the words for a rate; if several shares have this rate, the largest share.
+    """Return the words for a rate. If several fractions have this rate, return the largest of them.
 
     >>> words_of(2**32 // 64), words_of(0), words_of(1)
     ('1/64', 'default', 'off')
@@ -48,7 +48,7 @@ def words_of(rate: int) -> str:
 
 
 def left_out(names: Sequence[str | None], patterns: Iterable[str]) -> int:
-    """Return a bit for each site whose kernel matches no pattern; an unnamed kernel matches.
+    """Return a bitmap with a bit for each site whose kernel matches no pattern. A kernel without a name matches.
 
     >>> bin(left_out(["mlp", "norm", None, "mlp"], ["m*"]))
     '0b10'
@@ -62,12 +62,12 @@ def left_out(names: Sequence[str | None], patterns: Iterable[str]) -> int:
 
 
 def bits_of(words: Sequence[int]) -> int:
-    """Return the bits of a control page's words, as in `left_out`."""
+    """Return the bitmap in the words of a control page, as in `left_out`."""
     return int.from_bytes(struct.pack(f"<{len(words)}Q", *words), "little") if any(words) else 0
 
 
 def changed(before: int, after: int) -> tuple[int, bytes]:
-    """Return the offset and the bytes to write to a control page; no bytes if none changed."""
+    """Return the offset and the bytes to write to a control page; no bytes if nothing changed."""
     differ = before ^ after
     first = ((differ & -differ).bit_length() - 1) // _WORD_BITS if differ else 0
     end = -(-differ.bit_length() // _WORD_BITS)

@@ -1,7 +1,7 @@
-"""One segment: open it, accept or refuse it, and read it.
+"""One segment: opens it, accepts or refuses it, and reads it.
 
 Owns: the calls of the reader for a `Reading`, and their order. Must not know: the meaning of the numbers, the use of
-readings. Invariant: an invalid segment raises only `SegmentRefused`, with a reason, and affects no other segment.
+readings. Invariant: an invalid segment only raises `SegmentRefused`, with a reason, and affects no other segment.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from brickd.shm.segment_files import SegmentFile, opened
 from brickd.shm.sites import WorkerNames
 
 _THINS_SINCE, _EPOCHS_SINCE = 4, 8  # minor versions of the format
-_SHARED_MAX = 4_096  # rows of a table in the cache; its 16 tables take 12 MB at most
+_SHARED_MAX = 4_096  # tables with more rows are not cached; the 16 cached tables take 12 MB at most
 
 
 class Extent(NamedTuple):
-    """The amount of data in a segment without its holes, independent of its header.
+    """The amount of data in a segment, without its holes and independent of its header.
 
     Attributes:
-        lines: the lanes to read, opened or not.
-        lanes: the opened ones; a run of equal lanes counts once.
-        names: rows of this table up to the last written one; likewise for paths and sites.
-        blocks: blocks of summaries, of 64 paths each.
+        lines: the number of lanes to read, opened or not.
+        lanes: the number of opened lanes; consecutive equal lanes count once.
+        names: the rows of the table of names up to the last written row; likewise for paths and sites.
+        blocks: the blocks of summaries, with 64 paths each.
     """
 
     lines: int
@@ -64,20 +64,20 @@ class Segment(SegmentFile):
 
     @property
     def coordinates(self) -> str:
-        """The worker's coordinates or name, or ''."""
+        """The worker's coordinates or name, or ""."""
         return label(self.header["coordinates"])
 
     def now(self) -> Now:
-        """The worker's clock now."""
+        """The current value of the worker's clock."""
         return self._clock.now()
 
     @property
     def fetched(self) -> int:
-        """The number of bytes read from it so far."""
+        """The number of bytes read from the segment so far."""
         return self._copier.fetched
 
     def extent(self) -> Extent:
-        """Return how much there is to read now."""
+        """Return how much data there is to read now."""
         with _refusing(self.name):
             return Extent(*self._copier.extent())
 
@@ -87,34 +87,34 @@ class Segment(SegmentFile):
             return self._copier.process()
 
     def dropped(self, kind: int) -> int:
-        """Return the number of events of a kind without room."""
+        """Return the number of events of a kind for which there was no room."""
         with _refusing(self.name):
             return self._copier.sums()[2][kind]
 
     def activity(self) -> int:
-        """A number that changes with each recording."""
+        """A number that changes whenever the worker records something."""
         with _refusing(self.name):
             return self._copier.sums()[0]
 
     def spans(self) -> int:
-        """The number of summarized spans; 0 if it cannot be read."""
+        """The number of summarized spans; 0 if the number cannot be read."""
         try:
             return self._copier.sums()[1]
         except ValueError:
             return 0
 
     def removed(self, reason: int) -> bytes:
-        """Return the record to append before the segment is removed."""
+        """Return the record that is appended to a file before the segment is removed."""
         with _refusing(self.name):
             return self._copier.removed(reason, time.time_ns())
 
     @property
     def thins(self) -> bool:
-        """Whether the worker supports a rate and sites of checksums."""
+        """Whether the worker supports a rate and a selection of sites for checksums."""
         return self.header["minor"] >= _THINS_SINCE
 
     def command(self, flags: int, rate: int = 0, left_out: int = 0) -> None:
-        """Write changed flags, rate of checksums (0: the worker's own) and excluded sites."""
+        """Write the flags, the rate of checksums (0: the worker's own) and the excluded sites if they changed."""
         asked = self.control()
         if asked["flags"] != flags:
             self._ask("flags", flags.to_bytes(4, "little"))
@@ -127,48 +127,49 @@ class Segment(SegmentFile):
             self._ask("sites", words, at)
 
     def mark_attached(self) -> None:
-        """Inform the worker that a consumer attached, so it leaves its segment after a clean end."""
+        """Tell the worker that a consumer attached. Then the worker leaves its segment there after a clean end."""
         if not self.control()["attached"]:
             self._ask("attached", (1).to_bytes(8, "little"))
 
     @property
     def has_epochs(self) -> bool:
-        """Whether the worker chooses steps by the epoch."""
+        """Whether the worker uses the epoch to choose the steps with checksums."""
         return self.header["minor"] >= _EPOCHS_SINCE
 
     def epoch_write(self, word: int) -> tuple[int, int, bytes]:
-        """Return the argument of `_reader.write_all` that writes an epoch word."""
+        """Return an argument for `_reader.write_all` that writes an epoch word."""
         return self.fd, _reader.CONTROL + _control_fields()["epoch"], word.to_bytes(8, "little")
 
     def rescan(self) -> None:
-        """Ask the worker to read its weights again; needs a segment opened for writing."""
+        """Tell the worker to read its weights again. The segment must be open for writing."""
         number = (self.control()["weights"] + 1) % 2**64
         self._ask("weights", number.to_bytes(8, "little"))
 
     def _ask(self, field: str, content: bytes, beyond: int = 0) -> None:
         try:
             os.pwrite(self.fd, content, _reader.CONTROL + _control_fields()[field] + beyond)
-        except OSError as error:  # an invalid segment may have a hole here while /dev/shm is full
+        # an invalid segment may have a hole here, which cannot be filled while /dev/shm is full
+        except OSError as error:
             raise SegmentRefused(self.name, f"cannot be written: {error.strerror}") from error
 
     def control(self) -> _reader.Control:
-        """The settings that the consumer requests from the worker."""
+        """Return the settings that the consumer requests from the worker."""
         with _refusing(self.name):
             return self._copier.control()
 
     def tables(self) -> WorkerNames:
-        """Return the names for numbers in checksums. Read sites before names: each site has one."""
+        """Return the names for the numbers in checksums. Sites are read before names, because each site has a name."""
         with _refusing(self.name):
             sites = self._copier.sites()
             return WorkerNames(self._copier.names(), sites)
 
     def ring(self, lane: int, *, events: bool, newest: int = 0) -> tuple[int, bytes]:
-        """Return the number of the first available slot, and all slots: a ring is small."""
+        """Return the number of the first available slot, and all slots, which are few."""
         with _refusing(self.name):
             return self._copier.ring(lane, events)
 
     def identity(self) -> Identity:
-        """The data that determine the worker's name, without its records."""
+        """Return the data that determine the worker's name, without reading its records."""
         return Identity(self.name, self.header, self.worker())
 
     def read(self) -> Reading:
@@ -176,8 +177,9 @@ class Segment(SegmentFile):
         with _refusing(self.name):
             pid = self.worker()
             summaries, odd, moving = self._copier.summaries()
-            # Read paths after summaries, and names after paths and sites, so that each summary has a path, and each
-            # path and site a name. An invalid segment may have fewer paths by then.
+            # Paths are read after summaries, and names after paths and sites, so that each summary has a path, and each
+            # path and
+            # site has a name. In an invalid segment, there may be fewer paths by then.
             paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
             sites = _sites(tuple(self._copier.sites()))
             names = self._copier.names()
@@ -207,7 +209,7 @@ class Segment(SegmentFile):
 
 @functools.cache
 def _control_fields() -> dict[str, int]:
-    """The offsets of the control page's fields."""
+    """Return the offsets of the fields of the control page."""
     return {row[1]: row[2] for row in (*_reader.layout(), *_reader.later()) if row[0] == "control"}
 
 
@@ -217,7 +219,7 @@ def _paths(rows: Sequence[tuple[int, int, int, int] | None]) -> list[CallPath | 
 
 @functools.lru_cache(maxsize=16)
 def _shared_paths(rows: tuple[tuple[int, int, int, int] | None, ...]) -> list[CallPath | None]:
-    """Return the paths of these rows; cached, because most workers of a service have the same."""
+    """Return the paths of these rows. The result is cached, because most workers of a service have the same paths."""
     return _checked_paths(rows)
 
 
@@ -245,13 +247,13 @@ def _refusing(file: str) -> Iterator[None]:
 
 
 def open_segment(name: str, access: int = os.O_RDONLY) -> Segment:
-    """Open a segment by its file's name; with O_RDWR to drain it.
+    """Open a segment by the name of its file; O_RDWR is needed to drain it.
 
     Raises:
-        SegmentRefused: it is not a valid segment (SegmentUnopened: it cannot be one), or it no longer exists.
+        SegmentRefused: the file is not a valid segment, or no longer exists (SegmentUnopened: it cannot be a segment).
         SegmentUndrained: this process can open no more files now.
-        SegmentUnpublished: its worker is starting, or died while starting.
-        NotPermitted: it belongs to another user.
+        SegmentUnpublished: the worker is starting, or died while starting.
+        NotPermitted: the segment belongs to another user.
     """
     fd = opened(name, access)
     try:

@@ -27,11 +27,11 @@ Row = TypeVar("Row")
 _numbers = itertools.count()
 _alive: WeakValueDictionary[int, Shared[Any]] = (
     WeakValueDictionary()
-)  # by hash; of two lists with one hash, the later one
+)  # by hash; if two lists have the same hash, the later one
 
 
 class Shared(list[Row]):
-    """Names, paths or sites, which most workers of a service share; immutable."""
+    """Names, paths or sites that most workers of a service share. The list must not be changed."""
 
     __slots__ = ("__weakref__", "_text", "number")
 
@@ -42,14 +42,14 @@ class Shared(list[Row]):
         _alive[hash(tuple(self))] = self
 
     def text(self) -> str:
-        """Return the JSON text; cached, because each checkpoint needs it."""
+        """Return the list as JSON text. It is cached, because each checkpoint needs it."""
         if not self._text:
             self._text = plain(self)
         return self._text
 
 
 def shared(rows: list[Row]) -> Shared[Row]:
-    """Return the shared list with the same rows."""
+    """Return a list with the same rows that all users of such rows share."""
     if isinstance(rows, Shared):
         return rows
     found = _alive.get(hash(tuple(rows)))
@@ -57,7 +57,7 @@ def shared(rows: list[Row]) -> Shared[Row]:
 
 
 def compact(reading: Reading) -> Reading:
-    """Return the reading with shared tables and packed summaries."""
+    """Return the reading with shared tables and with packed summaries."""
     return replace(
         reading,
         names=shared(reading.names),
@@ -73,7 +73,7 @@ def _packed(table: bytes | _reader.Packed) -> _reader.Packed:
 
 
 def written(reading: Reading) -> str:
-    """Encode a reading; names, paths and sites are the numbers of their tables."""
+    """Encode a reading. Instead of names, paths and sites, it has the numbers of their tables."""
     header = {name: value.hex() if isinstance(value, bytes) else value for name, value in reading.header.items()}
     document = {
         **{name: getattr(reading, name) for name in _PLAIN},
@@ -82,14 +82,14 @@ def written(reading: Reading) -> str:
         "names": shared(reading.names).number,
         "paths": shared(reading.paths).number,
     }
-    if reading.sites:  # most have none
+    if reading.sites:  # most workers have no sites
         document["sites"] = shared(reading.sites).number
     tables = {name: packed_text(_packed(getattr(reading, name))) for name in _ARRAYS}
     return composed({name: plain(value) for name, value in document.items()} | tables)
 
 
 class SharedTables(NamedTuple):
-    """The names, paths and sites of readings, by number; empty sites have no number."""
+    """The tables of names, paths and sites of readings, by number. Empty tables of sites have no number."""
 
     names: Mapping[int, Shared[tuple[str, int] | None]]
     paths: Mapping[int, Shared[CallPath | None]]
@@ -97,7 +97,7 @@ class SharedTables(NamedTuple):
 
     @classmethod
     def over(cls, readings: Collection[Reading]) -> SharedTables:
-        """The tables of these readings."""
+        """Return the tables of these readings."""
         return cls(
             _numbered(reading.names for reading in readings),
             _numbered(reading.paths for reading in readings),
@@ -105,11 +105,11 @@ class SharedTables(NamedTuple):
         )
 
     def __or__(self, other: SharedTables) -> SharedTables:
-        """Return the tables of both."""
+        """Return the tables of both objects."""
         return SharedTables({**self.names, **other.names}, {**self.paths, **other.paths}, {**self.sites, **other.sites})
 
     def without(self, numbers: Container[int]) -> SharedTables:
-        """Return the tables with other numbers."""
+        """Return the tables whose numbers are not among these."""
         return SharedTables(
             {number: rows for number, rows in self.names.items() if number not in numbers},
             {number: rows for number, rows in self.paths.items() if number not in numbers},
@@ -121,7 +121,7 @@ class SharedTables(NamedTuple):
         return {*self.names, *self.paths, *self.sites}
 
     def texts(self) -> dict[str, str]:
-        """Return the JSON texts, as members of an object."""
+        """Return the tables as JSON texts, the members of an object."""
         return {
             what: composed({str(number): rows.text() for number, rows in table.items()})
             for what, table in (("names", self.names), ("paths", self.paths), ("sites", self.sites))
@@ -157,7 +157,7 @@ def _numbered(tables: Iterable[list[Row]]) -> dict[int, Shared[Row]]:
 
 
 def reading(document: Mapping[str, Any], tables: SharedTables) -> Reading:
-    """Decode the output of `written`. An invalid document raises any exception."""
+    """Decode the output of `written`. An invalid document may raise any exception."""
     header = document["header"]
     found = Reading(
         **{name: document[name] for name in _PLAIN}
@@ -180,22 +180,22 @@ def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 # ---- sums
 
-# Fields about the tables of one process, which cannot be added up.
+# Fields about the tables of a single process, which cannot be added up.
 _NO_TABLES = {"names": 0, "paths": 0, "sites": 0, "took": 0, "key": 0}
 
 
 def added(one: Reading, other: Reading) -> Reading:
-    """Return the sum of two readings of one service and tick length, with all paths and one lane.
+    """Return the sum of two readings of one service and tick length. The sum has all paths and one lane.
 
-    Fields about a single process (pid, uuid, file) are those of the first.
+    Fields about a single process (pid, uuid, file) are those of `one`.
     """
     names, numbers = list(one.names), {one.name(number): number for number in reversed(range(len(one.names)))}
     paths, places = list(one.paths), {path: number for number, path in reversed(list(enumerate(one.paths)))}
 
     def number_of(name: int) -> int | None:
-        """Return the number of `other`'s name in the sum; None: no room."""
+        """Return the number in the sum of a name of `other`; None if there is no room."""
         number = numbers.get(other.name(name), len(names))
-        # Also add its category, and the category's category: workers declare them freely.
+        # The category of the name, and the category of that category, are also added, because workers may declare any.
         while (text := other.name(name)) not in numbers and len(names) < _reader.NUMBERS_MAX:
             numbers[text] = len(names)
             entry = other.names[name] if name < len(other.names) else None
@@ -219,7 +219,7 @@ def added(one: Reading, other: Reading) -> Reading:
         if moved is not None and moved not in places and len(paths) < _reader.NUMBERS_MAX:
             places[moved] = len(paths)
             paths.append(moved)
-        # A path without room counts as 'other' if its unit is ticks, like that of 'other'.
+        # A path without room counts as 'other' if its unit is ticks, which is the unit of 'other'.
         rows[number] = places.get(moved, 0 if path.unit == _reader.UNIT_TICKS else -1)
     ended = {"ended": one.process["ended"] & other.process["ended"]}
     return replace(
@@ -247,7 +247,7 @@ def _merged(one: bytes | _reader.Packed, other: bytes | _reader.Packed, rows: ar
 def together(
     lanes: Sequence[tuple[int, _reader.Lane, _reader.Consumer]],
 ) -> list[tuple[int, _reader.Lane, _reader.Consumer]]:
-    """Return one lane, the sum of all; no lane if there are none."""
+    """Return the sum of all lanes as one lane, or no lane if there are none."""
     if not lanes:
         return []
     lane, consumer = _sum([lane for _, lane, _ in lanes]), _sum([consumer for _, _, consumer in lanes])
@@ -265,21 +265,21 @@ def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _total(counts: Iterable[int]) -> int:
-    """Return the sum, limited to the range of a counter: hostile workers' counts may exceed it."""
+    """Return the sum, limited to the range of a counter, because the counts of a hostile worker may exceed it."""
     return min(sum(counts), U64_MAX)
 
 
 def _whole(consumer: _reader.Consumer) -> _reader.Consumer:
-    """Return the consumer with valid tail pairs."""
+    """Return the consumer, in which each pair of numbers about a tail is valid."""
     span, event = consumer["span"][0], consumer["event"][0]
     return {**consumer, "span": (span, span ^ (2**64 - 1)), "event": (event, event ^ (2**64 - 1))}
 
 
 def packed_text(packed: _reader.Packed) -> str:
-    """Encode packed summaries as a JSON string without escapes; "" for no summaries."""
+    """Encode packed summaries as a JSON string without escapes; "" if there are no summaries."""
     return f'"{b2a_base64(packed.form(), newline=False).decode("ascii")}"'
 
 
 def packed(text: str) -> _reader.Packed:
-    """Decode the output of `packed_text`. ValueError: it is invalid."""
+    """Decode the output of `packed_text`; raise a ValueError if it is invalid."""
     return _reader.Packed.of(a2b_base64(text, strict_mode=True))

@@ -17,7 +17,7 @@ CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
 
 
 class CallPath(NamedTuple):
-    """A place in the call tree, or a mark at a place; `parent` and `layer`: -1 if there is none."""
+    """A place in the call tree, or a mark at a place; `parent` and `layer` are -1 if there is none."""
 
     parent: int
     name: int
@@ -26,17 +26,17 @@ class CallPath(NamedTuple):
 
     @property
     def marks(self) -> bool:
-        """Whether the path is a launch, a transfer, a need or a node: these have counts but no times."""
+        """Whether the path is a launch, a transfer, a need or a node. These have counts but no times."""
         return self.unit >= _reader.UNIT_LAUNCHED
 
     @property
     def holds_spans(self) -> bool:
-        """Whether spans may be below the path: it is a span, or a node that the host draws."""
+        """Whether spans may be below the path, because it is a span or a node that the host draws."""
         return not self.marks or self.unit == _reader.UNIT_NODE
 
 
 class SiteKey(NamedTuple):
-    """A place where fingerprints are compared: a kernel's name, and its layer or -1."""
+    """A place where fingerprints are compared: the name of a kernel, and its layer or -1."""
 
     name: int
     layer: int
@@ -44,17 +44,17 @@ class SiteKey(NamedTuple):
 
     @property
     def off(self) -> bool:
-        """Whether the site's tensors are not read, because they reveal a customer's text."""
+        """Whether the site's tensors are not read, because they would reveal the text of requests."""
         return self.unit == _reader.SITE_OFF
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A worker's declared identity, and whether it is alive: these determine its name.
+    """A worker's declared identity, and whether it is alive. These determine its name.
 
     Attributes:
-        file: the segment's name.
-        pid: the pid of the worker's process (0: of another pid namespace); None: it ended.
+        file: the name of the segment.
+        pid: the pid of the worker's process; 0 if it is in another pid namespace, None if it has ended.
     """
 
     file: str
@@ -68,17 +68,17 @@ class Identity:
 
     @property
     def coordinates(self) -> str:
-        """The worker's own coordinates or name, or ''."""
+        """The coordinates or the name that the worker declared, or ""."""
         return label(self.header["coordinates"])
 
     @property
     def uuid(self) -> str:
-        """The worker's unique id, independent of its name and pid."""
+        """The worker's unique id, which depends neither on its name nor on its pid."""
         return self.header["uuid"].hex()
 
     @property
     def clock(self) -> str:
-        """The name of the clock that its ticks come from."""
+        """The name of the clock that counts the worker's ticks."""
         return CLOCKS[self.header["clock"]]
 
     @property
@@ -92,14 +92,16 @@ class Reading(Identity):
     """A segment's content at one time, copied and checked; times are in ticks.
 
     Attributes:
-        latency: like `summaries`, from the starts of deferred work to its syncs; empty if no daemon knows of such work.
-        deferred: the counts of those starts by outcome.
-        now_ticks: the value of the worker's clock; None: unknown.
+        latency: like `summaries`, but of the time from the start of deferred work to its sync; empty if no daemon knows
+            of
+            such work.
+        deferred: the counts of the starts of deferred work, by outcome.
+        now_ticks: the value of the worker's clock; None if unknown.
         flags: the consumer's requests to the worker (CONTROL_*).
-        drained: whether a process drains its rings; True for a stored reading.
+        drained: whether a process drains the worker's rings; True for a stored reading.
         sites: the sites by number; None for a site that is not written yet.
         asked_rate: the rate of steps for which the consumer requests checksums; 0: as the worker is configured.
-        left_out: the sites without requested checksums, one bit for each number.
+        left_out: the sites for which the consumer requests no checksums, one bit for each number.
     """
 
     process: _reader.ProcessCounters
@@ -121,13 +123,16 @@ class Reading(Identity):
     left_out: int = 0
 
     def alike(self) -> list[tuple[_reader.Lane, _reader.Consumer, int]]:
-        """Return its lanes; a run of the same object once, with its length: 1,024 may be unused."""
+        """Return the lanes.
+
+        Consecutive lanes with the same object appear once, with their number: up to 1,024 are unused.
+        """
         runs = groupby(self.lanes, lambda each: (id(each[1]), id(each[2])))
         return [(lane, consumer, 1 + sum(1 for _ in run)) for _, run in runs for _, lane, consumer in islice(run, 1)]
 
     @property
     def lost(self) -> str:
-        """The first half of the uuid of the lost segment whose totals the worker took over; or ""."""
+        """The first half of the uuid of a lost segment whose totals the worker took over; "" if there is none."""
         return begins(self.process["took"])
 
     @property
@@ -137,7 +142,7 @@ class Reading(Identity):
 
     @property
     def detailed(self) -> bool:
-        """Whether the worker must keep the detail of each span."""
+        """Whether the consumer requests that the worker keeps the detail of each span."""
         return self.flags & _reader.CONTROL_SPANS != 0
 
     @property
@@ -147,7 +152,7 @@ class Reading(Identity):
 
     @property
     def thinned(self) -> bool:
-        """Whether the consumer requests checksums of other steps or sites than configured."""
+        """Whether the consumer requests checksums of other steps or sites than the worker is configured for."""
         return self.asked_rate != 0 or self.left_out != 0
 
     @property
@@ -157,22 +162,22 @@ class Reading(Identity):
 
     @property
     def rate(self) -> int:
-        """The rate of steps with checksums; 0: not set."""
+        """The rate of steps with checksums; 0 if it is not set."""
         return self.asked_rate or self.header["rate"]
 
     @property
     def own_rate(self) -> int:
-        """The rate for the parts of instrumented models; 0: no such parts, or `rate` covers all."""
+        """The rate for the parts of instrumented models; 0 if there are no such parts, or if `rate` covers all."""
         own = self.process["rate"]
         return own if self.rate == 0 and own <= _reader.RATE_ALL else 0
 
     def leaves_out(self, site: int) -> bool:
-        """Whether the consumer requests no checksums of this site."""
+        """Whether the consumer requests no checksums of a site."""
         return self.left_out >> site & 1 != 0
 
     @property
     def off(self) -> bool:
-        """Whether the worker must record nothing."""
+        """Whether the consumer requests that the worker records nothing."""
         return self.flags & _reader.CONTROL_OFF != 0
 
     def name(self, number: int) -> str:
@@ -187,7 +192,7 @@ class Reading(Identity):
 
 
 def begins(took: int) -> str:
-    """Return the first half of a lost segment's uuid, from the word `took`; "" if there is none."""
+    """Return the first half of a lost segment's uuid, decoded from the word `took`; "" if there is none."""
     return took.to_bytes(8, "little").hex() if took else ""
 
 

@@ -1,14 +1,16 @@
-"""Files that may be segments: find, open and remove them.
+"""Files that may be segments: finds, opens and removes them.
 
-Owns: the names of the files, which files may be opened and how, which process owns and which drains a file. Must not
-know: the content of files. Invariants: a process opens only files of its own effective user, even as root; opening
-follows no link and waits for no process; a process never opens a file twice while it holds a lock on it; a file that
-cannot be a segment raises `SegmentRefused` with a reason, never another exception; a name that no worker writes is
-refused before its file is opened, so that file is never removed.
+Owns: the names of the files, which files may be opened and how, which process owns a file and which process drains it.
+Must not know: the content of files. Invariants: a process opens only files of its own effective user, even as root;
+opening follows no link and waits for no process; a process never opens a file twice while it holds a lock on the file;
+a
+file that cannot be a segment raises `SegmentRefused` with a reason, never another exception; a file with a name that no
+worker writes is refused before it is opened, so it is never removed.
 
-posix_ipc unlinks segments: shm_unlink is the counterpart of the agent's shm_open. It does not open them, because
-shm_open has no O_NONBLOCK and waits for the other end of a FIFO. Its semaphores cannot lock a worker, because they stay
-locked when a process is killed.
+posix_ipc removes segments, because its shm_unlink is the counterpart of the agent's shm_open. It does not open
+segments,
+because its shm_open has no O_NONBLOCK and would wait for the other end of a FIFO. Its semaphores cannot lock a worker,
+because they stay locked when a process is killed.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from brickd.base.users import as_user, user_name
 from brickd.errors import BrickdError, NoDescriptor, NotPermitted, SegmentRefused, SegmentUndrained, SegmentUnopened
 from brickd.shm import _reader
 
-# A file's identity, independent of its name: device and inode.
+# The identity of a file, which does not depend on its name: device and inode.
 Identifier = tuple[int, int]
 
-# The characters after the prefix; a worker uses hexadecimal digits. So a name is text, and contains no slash.
+# The characters allowed after the prefix; a worker uses hexadecimal digits. So a name is always text without a slash.
 _BEHIND_PREFIX = re.compile(r"[A-Za-z0-9._-]*")
 
 
@@ -49,7 +51,7 @@ def is_prefix(text: str) -> bool:
 
 
 def prefix() -> str:
-    """The prefix of segments' names; raises BrickdError if it is not text or no beginning of a name."""
+    """Return the prefix of segments' names; raise a BrickdError if it is not text or cannot begin a name."""
     given = os.environ.get("BRICKD_SHM_PREFIX") or _reader.PREFIX
     try:
         given.encode()
@@ -60,14 +62,14 @@ def prefix() -> str:
     return given
 
 
-# The owners of other users' files, by name and inode; a known file's owner is not looked up again. The inode is not
-# enough: if /dev/shm is not a tmpfs, a new file gets the number of a removed one.
+# The owners of other users' files, by name and inode, so that the owner of a known file is not looked up again. The
+# inode alone is not enough: if /dev/shm is not a tmpfs, a new file may get the inode of a removed one.
 Owners = Mapping[tuple[str, int], int]
 NO_OWNERS: Owners = MappingProxyType({})
 
 
 class Listing(NamedTuple):
-    """The files with a segment's name: this user's, sorted, and the owners of the others."""
+    """The files with a segment's name: those of this user, sorted, and the owners of all other files."""
 
     own: list[str]
     others: Owners
@@ -78,7 +80,7 @@ class Listing(NamedTuple):
 
 
 def listing(beginning: str | None = None, known: Owners = NO_OWNERS) -> Listing:
-    """List all files with a prefix, by default the configured one; keep the owners in `known`."""
+    """List all files with a prefix, by default the configured one. Owners in `known` are not looked up again."""
     beginning = prefix() if beginning is None else beginning
     own: list[str] = []
     others: dict[tuple[str, int], int] = {}
@@ -92,7 +94,7 @@ def listing(beginning: str | None = None, known: Owners = NO_OWNERS) -> Listing:
                 if owner is None:
                     try:
                         owner = entry.stat(follow_symlinks=False).st_uid
-                    except FileNotFoundError:  # removed since it was listed
+                    except FileNotFoundError:  # it was removed after it was listed
                         continue
                 if owner == os.geteuid():
                     own.append(entry.name)
@@ -109,13 +111,13 @@ def find(beginning: str | None = None) -> list[str]:
 
 
 def identifier_of(name: str) -> Identifier | None:
-    """Return the identity of the file with this name, without opening it; None: no such file."""
+    """Return the identity of the file with this name, without opening the file; None if there is no such file."""
     status = _status_of(name)
     return None if status is None else (status.st_dev, status.st_ino)
 
 
 def committed(name: str) -> int:
-    """Return the bytes that the file with this name takes; 0: no such file."""
+    """Return how many bytes the file with this name takes; 0 if there is no such file."""
     status = _status_of(name)
     return 0 if status is None else status.st_blocks * 512
 
@@ -136,23 +138,24 @@ class SegmentFile:
         status = os.fstat(fd)
         self.identifier = (status.st_dev, status.st_ino)
         self.uid = status.st_uid
-        self._ours = False  # whether this process drains it: the kernel does not report a process's own locks
+        # Whether this process drains the file. The kernel does not report the locks of the process that asks.
+        self._ours = False
 
     @property
     def memory_bytes(self) -> int:
-        """Return the bytes that it takes now; a segment grows with use."""
+        """Return how many bytes the file takes now; a segment grows with use."""
         return os.fstat(self.fd).st_blocks * 512
 
     def worker(self) -> int | None:
-        """Return the pid of its worker's process (0: of another pid namespace); None: it ended."""
+        """Return the pid of the worker's process (0: in another pid namespace); None if the process has ended."""
         return holder(self.fd, _reader.LOCK_WORKER)
 
     def consumer(self) -> int | None:
-        """Return the pid of the process that drains it, or None."""
+        """Return the pid of the process that drains the file, or None."""
         return holder(self.fd, _reader.LOCK_CONSUMER)
 
     def consume(self) -> bool:
-        """Take the lock to drain the file, until it is closed; return False if another process drains it."""
+        """Take the lock for draining the file, until the file is closed; return False if another process drains it."""
         self._ours = take(self.fd, _reader.LOCK_CONSUMER)
         return self._ours
 
@@ -173,7 +176,7 @@ class SegmentFile:
         return identifier_of(self.name) == self.identifier
 
     def unlink(self) -> bool:
-        """Remove the file; return False if its name is gone or now belongs to another file."""
+        """Remove the file; return False if its name was removed or now belongs to another file."""
         if not self.same_file():
             return False
         try:
@@ -201,10 +204,10 @@ EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left, so the f
 
 
 def opened(name: str, access: int) -> int:
-    """Open a descriptor; raises the errors of `open_file`."""
+    """Open a descriptor; this raises the errors of `open_file`."""
     if not _BEHIND_PREFIX.fullmatch(name.removeprefix(prefix())):
         reason = (
-            "cannot be opened: its name has other characters than letters, digits, '.', '_' and '-' behind the prefix"
+            "cannot be opened: after the prefix, its name has characters other than letters, digits, '.', '_' and '-'"
         )
         raise SegmentUnopened(name, reason)
     try:
@@ -226,7 +229,7 @@ def opened(name: str, access: int) -> int:
             f"{name}: belongs to user {user_name(status.st_uid)}; brickd reads only the segments of user"
             f" {user_name(os.geteuid())} ({as_user(status.st_uid, 'inspect', name)})"
         )
-    # A file with a second link is accepted: if the kernel allows it, other users can link to our files.
+    # A file with a second link is accepted, because on some systems other users can link to this user's files.
     if not stat.S_ISREG(status.st_mode):
         os.close(fd)
         raise SegmentUnopened(name, f"has mode {stat.filemode(status.st_mode)}, expected a regular file")
@@ -237,9 +240,9 @@ def open_file(name: str) -> SegmentFile:
     """Open a file that may be a segment, by its name.
 
     Raises:
-        SegmentRefused: it is gone.
-        SegmentUnopened: it cannot be a segment.
-        SegmentUndrained: this process can open no more files now.
-        NotPermitted: it belongs to another user, or its mode refuses access.
+            SegmentRefused: the file no longer exists.
+            SegmentUnopened: the file cannot be a segment.
+            SegmentUndrained: this process can open no more files now.
+            NotPermitted: the file belongs to another user, or its mode refuses access.
     """
     return SegmentFile(name, opened(name, os.O_RDONLY))

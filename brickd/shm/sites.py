@@ -1,9 +1,9 @@
 """Numbers of sites for all workers: digests of the sites' names.
 
 Owns: the digest of a text, and the names of sites. Must not know: segments, the records of a site. Invariants: within
-one process a text has the same digest for all workers, and a random key prevents workers from constructing two texts
-with the same digest; the number of sites with a known name is bounded; a worker's site does not affect sites with other
-names.
+one process, a text has the same digest for all workers, and a random key prevents a worker from constructing two texts
+with the same digest; the number of sites with a known name is bounded; a site of one worker does not affect sites with
+other names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STATEFUL = re.compile(
     r"|lstm|(?<![a-z])(gru|rnn)|recurrent|(?<![a-z])sampl|multinomial|dropout|random",
     re.IGNORECASE,
 )
-# Names of the parts of an attention that read only their inputs.
+# The names of those parts of an attention block that read only their inputs.
 _PLAIN = re.compile(r"((.*_)?[qkvo]+|.*proj(ection)?|.*dense|.*norm|rotary.*|rope.*|out(put)?|add)", re.IGNORECASE)
 
 
@@ -43,7 +43,7 @@ class WorkerNames(NamedTuple):
     sites: Sequence[tuple[int, int, int] | None]
 
     def site(self, number: int) -> Site:
-        """Return the site with this number; an unknown one gets a placeholder name."""
+        """Return the site with this number. An unknown site gets a placeholder name."""
         row = self.sites[number] if number < len(self.sites) else None
         if row is None:
             return Site(f"site#{number}", -1, "other")
@@ -57,7 +57,7 @@ class WorkerNames(NamedTuple):
         return self.site(number) if named else None
 
     def name(self, number: int) -> str:
-        """The text of a name."""
+        """Return the text of a name."""
         entry = self.names[number] if number < len(self.names) else None
         return f"name#{number}" if entry is None else entry[0]
 
@@ -76,7 +76,7 @@ def is_stateful(site: Site) -> bool:
 @functools.lru_cache(maxsize=SITES_MAX)
 def digest(text: str) -> int:
     """Return the digest of a text: 64 bits, never 0."""
-    from hashlib import blake2b  # loads OpenSSL: 2 ms
+    from hashlib import blake2b  # imported here, because it loads OpenSSL, which takes 2 ms
 
     return int.from_bytes(blake2b(text.encode(), digest_size=8, key=_KEY).digest(), "little") or 1
 
@@ -87,17 +87,17 @@ def site_digest(kernel: str, layer: int) -> int:
 
 
 def plain(number: int) -> int:
-    """Return a site's number without the flag for hidden state."""
+    """Return the number of a site, without the flag for hidden state."""
     return number & ~_reader.SITE_STATEFUL
 
 
 def of_rows(number: int) -> int:
-    """Return the number of the same site's rows."""
+    """Return the number for the rows of the same site."""
     return plain(number) | _reader.SITE_ROWS
 
 
 def is_rows(number: int) -> bool:
-    """Whether the fingerprints of a site's number are single rows."""
+    """Whether this is the number of a site's rows."""
     return number & _reader.SITE_ROWS != 0
 
 
@@ -113,20 +113,20 @@ class Sites:
         self._known: dict[int, Site] = {}
 
     def copy(self) -> Sites:
-        """Return a copy; further sites may be added to it."""
+        """Return a copy that may get further sites."""
         other = Sites()
         other._known = self._known.copy()
         return other
 
     def number(self, site: Site) -> int:
-        """Return the number of a site: its digest with the flag for hidden state."""
+        """Return the number of a site: its digest, with the flag for hidden state if it has any."""
         number = _number(site)
         if number not in self._known and len(self._known) < SITES_MAX:
             self._known[number] = site
         return number
 
     def __getitem__(self, number: int) -> Site:
-        """Return the site of this number, or of the number with other flags."""
+        """Return the site with this number, whatever its flags are."""
         number &= ~_reader.SITE_ROWS
         other = number ^ _reader.SITE_STATEFUL
         return self._known.get(number) or self._known.get(other) or Site(f"site#{number:x}", -1, "other")

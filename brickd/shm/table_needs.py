@@ -1,8 +1,8 @@
-"""The sizes that a worker's tables need, for all names, paths and sites that it used or was refused.
+"""The sizes that a worker's tables need, for all names, paths and sites that the worker used or was refused.
 
 Owns: the sizes of tables, from the worker's counters. Must not know: words, screens, other losses. Invariants: the
-sizes are computed together, because a full table hides what would be in the others; a size is above the present one,
-and within the agent's limit.
+sizes are computed together, because a full table hides what the other tables would have needed; a size is larger than
+the present one, and within the agent's limit.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from brickd.shm import _reader
 from brickd.shm.ledger import Ledger
 from brickd.shm.segment_copy import CallPath, Reading
 
-# The most that a table is enlarged at once: the counters count the same name, path or site each time it is refused.
+# The limit for one enlargement of a table. A refused name, path or site is counted each time, so counts may be too
+# high.
 TIMES_MAX = 16
 
 Table = Literal["names", "paths", "sites"]
 _MOST: dict[Table, int] = {"names": _reader.NUMBERS_MAX, "paths": _reader.NUMBERS_MAX, "sites": _reader.SITES_MAX}
-_OTHER = 0  # the name of what has no name
+_OTHER = 0  # the name for everything without a name
 
 
 class TableNeeds(NamedTuple):
     """The tables that are too small.
 
     Attributes:
-        sizes: the size that each of them needs.
-        exact: whether these sizes are certainly enough; if not, they are estimates.
+            sizes: the size that each of these tables needs.
+            exact: whether these sizes are certainly enough; if not, they are estimates.
     """
 
     sizes: dict[Table, int]
@@ -38,8 +39,9 @@ class TableNeeds(NamedTuple):
 def table_needs(reading: Reading, ledger: Ledger) -> TableNeeds:
     """Return the sizes that have room for everything that was refused.
 
-    Without a name, a brick has no path of its own and a kernel no site. Without a path, a launch has no name for its
-    shape.
+    Without a name, a brick has no path and a kernel has no site. Without a path, a launch has no name for its shape. So
+    the
+    refused names and paths need further rows in other tables.
     """
     header, process = reading.header, reading.process
     rooms = {table: header[table] for table in _MOST}
@@ -50,10 +52,10 @@ def table_needs(reading: Reading, ledger: Ledger) -> TableNeeds:
     if marks or "names" in full or "paths" in full:
         counts = list(_counts(reading))
         spans = sum(count for path, count in counts if path.name == _OTHER)
-        # A loop counts each path of its body once in each iteration.
+        # A loop counts each path in its body once per iteration.
         often = median_low([count for path, count in counts if path.name != _OTHER] or [1])
     marks, spans = -(-marks // often), -(-spans // often)
-    share = 2 if marks else 1  # marks use at most half of a table
+    share = 2 if marks else 1  # marks may use at most half of a table
     wanted: dict[Table, int] = {
         "names": share * (used["names"] + marks + process["names_refused"]),
         "paths": share * (used["paths"] + marks + spans),
@@ -66,6 +68,6 @@ def table_needs(reading: Reading, ledger: Ledger) -> TableNeeds:
 
 
 def _counts(reading: Reading) -> Iterator[tuple[CallPath, int]]:
-    """Return the paths with their counts, those that were never used left out."""
+    """Return the paths with their counts, without paths that were never used."""
     words = memoryview(reading.summaries).cast("B").cast("Q")[:: _reader.SUMMARY_BYTES // 8]
     return ((path, count) for path, count in zip(reading.paths, words, strict=False) if path is not None and count)

@@ -637,7 +637,7 @@ def test_invalid_segment_names_are_refused_and_not_removed(prefix: str, suffix: 
     assert find(prefix) == [name]
     (refused,) = prune(remove=True, wait=lambda _: None, refused_too=True).refused
     assert refused.path == name
-    assert "other characters than letters, digits, '.', '_' and '-' behind the prefix" in refused.reason
+    assert "characters other than letters, digits, '.', '_' and '-'" in refused.reason
     assert (SHM / name).exists()
 
 
