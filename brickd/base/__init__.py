@@ -1,1 +1,1 @@
-"""Helpers for every room: text, units, paths, locks, files. Knows no bricks or segments."""
+"""Helpers for all packages: text, units, paths, locks, files. This package knows no bricks and no segments."""

@@ -1,8 +1,8 @@
 """The limits of control groups: memory and processor time (versions 1 and 2).
 
-Owns: which memory limit leaves the least room, how many processors a process may use at a time, how long processor
-limits have throttled it. Must not know: callers, how much room is enough. Invariant: a limit applies to all groups
-below it, so each group above is read, too.
+Owns: which memory limit leaves the least room, how many processors a process may use at a time, how long the limits of
+processor time have throttled a process. Must not know: callers, how much room is enough. Invariant: a limit applies to
+all groups below its group, so each group above that of the process is read too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from brickd.base.files import number, read
 
-# The root of the hierarchy, the files of limit and use, and the name of the memory that the kernel drops first.
+# The root of the hierarchy, the files of the limit and the use, and the kind of memory that the kernel drops first.
 _V1 = ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _V2 = ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file")
 _NO_LIMIT = 1 << 60  # version 1 reports a missing limit as its largest number of pages
@@ -42,14 +42,14 @@ class Room(NamedTuple):
 
 
 def observe(root: Path = Path("/"), process: str = "self") -> Limit | None:
-    """Return the limit that leaves a process the least room; None: there is no limit."""
+    """Return the limit that leaves a process the least room; None without a limit."""
     lines = (read(root / "proc" / process / "cgroup") or "").splitlines()
     limits = [limit for line in lines for limit in _above(line, root)]
     return min(limits, key=lambda limit: limit.room_bytes, default=None)
 
 
 def room(pid: int, root: Path = Path("/")) -> Room | None:
-    """Return the memory that a process may still take; None: unknown."""
+    """Return the memory that a process may still take; None if unknown."""
     found = []
     if (limit := observe(root, str(pid))) is not None:
         found.append(Room(limit.room_bytes, limit.file))
@@ -61,7 +61,7 @@ def room(pid: int, root: Path = Path("/")) -> Room | None:
 
 
 def throttled_ns(pid: int, root: Path = Path("/")) -> int | None:
-    """Return the sum of the time that its groups were throttled so far; None: unknown."""
+    """Return for how long in all the groups of a process were throttled; None if unknown."""
     found = []
     for group in _cpu_groups(pid, root):
         stat = read(group / "cpu.stat") or ""
@@ -72,7 +72,7 @@ def throttled_ns(pid: int, root: Path = Path("/")) -> int | None:
 
 
 def processors(pid: int, root: Path = Path("/")) -> float | None:
-    """Return the average number of processors that its groups allow; None: no limit."""
+    """Return the average number of processors that the groups of a process allow; None without a limit."""
     found = []
     for group in _cpu_groups(pid, root):
         words = (read(group / "cpu.max") or "").split()
@@ -85,7 +85,7 @@ def processors(pid: int, root: Path = Path("/")) -> float | None:
 
 
 def _cpu_groups(pid: int, root: Path) -> Iterator[Path]:
-    """Yield the folders of the groups that limit a process's processor time, upwards."""
+    """Yield the folders of the groups that limit the processor time of a process, the lowest group first."""
     for line in (read(root / "proc" / str(pid) / "cgroup") or "").splitlines():
         hierarchy, controllers, inner = (*line.split(":", 2), "", "")[:3]
         if hierarchy == "0":
@@ -102,7 +102,7 @@ def _cpu_groups(pid: int, root: Path) -> Iterator[Path]:
 
 
 def _above(line: str, root: Path) -> Iterator[Limit]:
-    """Yield the limits of a group and of all above it; `line`: a hierarchy in /proc/self/cgroup."""
+    """Yield the limits of a group and of all groups above it; `line` is a hierarchy in /proc/self/cgroup."""
     hierarchy, controllers, inner = (*line.split(":", 2), "", "")[:3]
     if hierarchy == "0":
         place, limit_file, use_file, dropped = _V2
@@ -112,7 +112,7 @@ def _above(line: str, root: Path) -> Iterator[Limit]:
         return
     top = root / place
     folder = top / inner.strip("/")
-    # In a container, the path may be outside of the mount. Then the mount's root is the container's group.
+    # In a container, the path may be outside of the mount. Then the root of the mount is the container's group.
     for group in (folder, *folder.parents):
         limit, used = number(group / limit_file), number(group / use_file)
         if limit is not None and used is not None and limit < _NO_LIMIT:

@@ -1,7 +1,7 @@
 """Finds the process that shares another process's only processor.
 
 Owns: the reading of other processes. Must not know: callers. Invariants: a process that may use several processors
-shares none; one scan of all processes serves any number of them; an unreadable value is None.
+shares none; one scan of all processes answers for any number of them; a value that cannot be read is None.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import NamedTuple
 from brickd.base.files import read
 
 _PROCESSES_MAX = 65_536
-# Fields of /proc/PID/stat after the name: the time in user mode, the time in the kernel, and the last processor.
+# In /proc/PID/stat, the fields after the name: the time in user mode, the time in the kernel, and the last processor.
 _USER, _KERNEL, _CPU = 11, 12, 36
 
 
 class Sharing(NamedTuple):
-    """A process's only processor, and the pid of the other process that ran there most; None: unknown."""
+    """The only processor of a process, and the pid of the other process that ran there most; None if unknown."""
 
     cpu: int
     pid: int | None
 
 
 def only_cpu(pid: int) -> int | None:
-    """Return the only processor that a process may use; None: it may use several, or unknown."""
+    """Return the only processor that a process may use; None if it may use several, or if this is unknown."""
     try:
         cpus = os.sched_getaffinity(pid) if pid > 0 else ()
     except OSError:
@@ -42,10 +42,10 @@ class CpuSharing:
         self._before: dict[int, int] = {}  # the processor time of each process, in ticks
 
     def of(self, cpus: Mapping[int, int]) -> dict[int, int]:
-        """Return the other process that ran most on each process's processor since the last call.
+        """For each process, return the other process that ran most on its processor since the last call.
 
-        `cpus`: the only processor of each process. The first call, and the call after one with empty `cpus`, return
-        nothing.
+        `cpus`: the only processor of each process. The first call returns nothing, and so does the first call after one
+        with empty `cpus`.
         """
         before, self._before = self._before, {}
         took: dict[int, dict[int, int]] = {}  # ticks by processor and process

@@ -1,9 +1,9 @@
 """Escapes a worker's strings, so that they are safe to show.
 
-Owns: which characters are visible, the escapes of the others, the width on a terminal. Must not know: the origin and
-meaning of a string. Invariants: the result of `text` has only visible characters (ASCII space is the only blank), so it
-cannot move a cursor, hide text or reorder it; `text` does not change its own output; a cut string never exceeds its
-limit. The result is ambiguous, because a backslash is not escaped: only JSON has the exact string.
+Owns: which characters are visible, the escapes of all others, the width on a terminal. Must not know: the origin and
+meaning of a string. Invariants: the result of `text` has only visible characters and ASCII spaces, so it cannot move a
+cursor, hide text or reorder it; `text` does not change its own output; a cut string is never longer than its limit. The
+result is ambiguous, because a backslash is not escaped: only JSON has the exact string.
 """
 
 import unicodedata
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 _ELLIPSIS = "…"
 
-# Characters that str.isprintable() accepts, but terminals do not draw: a part of Unicode's
+# Characters that str.isprintable() accepts but terminals do not draw. They are a part of Unicode's
 # Default_Ignorable_Code_Point.
 _INVISIBLE = frozenset(
     chr(code)
@@ -28,14 +28,14 @@ _INVISIBLE = frozenset(
     for code in range(first, last + 1)
 )
 
-# Characters that start a formula in a spreadsheet; East Asian editions also accept the fullwidth ones.
+# Characters that start a formula in a spreadsheet. East Asian editions also accept their fullwidth forms.
 _FORMULA = tuple("=+-@\t\r＝＋－＠")
 
 
 def text(value: str, limit: int | None = None) -> str:
     r"""Return any string, even with lone surrogates, in a form that is safe on a terminal.
 
-    A string wider than `limit` cells is cut and ends with an ellipsis. An escape is never cut in two.
+    A string wider than `limit` cells is cut and then ends with an ellipsis. An escape is never cut in two.
 
     >>> text("red \x1b[31m\n")
     'red \\x1b[31m\\n'
@@ -61,7 +61,7 @@ def text(value: str, limit: int | None = None) -> str:
 def wrapped(value: str, limit: int | None) -> list[str]:
     r"""Return any string in a form that is safe on a terminal, in lines of at most `limit` cells.
 
-    Lines break at spaces, and within a word only if it is wider than a line.
+    Lines break at spaces. A word is broken only if it is wider than a line.
 
     >>> wrapped("raise BRICKD_EVENTS: 8,420 events dropped", 20)
     ['raise BRICKD_EVENTS:', '8,420 events dropped']
@@ -99,7 +99,7 @@ def width(value: str) -> int:
 def csv_cell(value: str) -> str:
     r"""Return a string as a CSV cell that no spreadsheet and no terminal executes.
 
-    Use it for strings only: it would turn a negative number into text.
+    This is only for strings, because it would turn a negative number into text.
 
     >>> csv_cell("=HYPERLINK(1)"), csv_cell("\trope"), csv_cell("rope")
     ("'=HYPERLINK(1)", "'\\trope", 'rope')

@@ -1,7 +1,8 @@
 """JSON values that brickd stores: encoded in pieces, checked one by one when decoded.
 
-Owns: the checks of numbers, texts and lists. Must not know: files, what a value means. Invariants: a check returns its
-value, or raises ValueError with the value found and the value expected; the joined pieces are the complete encoding.
+Owns: the checks of numbers, texts and lists. Must not know: files, the meaning of a value. Invariants: a check returns
+its value, or raises ValueError with the value found and the value expected; the joined pieces are the complete
+encoding.
 """
 
 from __future__ import annotations
@@ -15,44 +16,44 @@ from typing import Any, NoReturn, TypeVar
 
 U64_MAX = 2**64 - 1
 I32_MAX = 2**31 - 1
-_QUOTED_MAX = 200  # characters of an error message, because it may quote its input
-_CONTAINERS_MAX = 1 << 22  # an empty container takes 24 times as much memory as in the file
+_QUOTED_MAX = 200  # the limit of an error message, which may quote its input
+_CONTAINERS_MAX = 1 << 22  # in memory, an empty container takes 24 times as much as in a file
 
 Found = TypeVar("Found")
 
 
 def require(holds: bool, expected: str, found: Any) -> None:
-    """Raise ValueError unless the condition holds."""
+    """Raise ValueError if the condition does not hold."""
     if not holds:
         raise ValueError(f"expected {expected}, found {reprlib.repr(found)[:60]}")
 
 
 def whole(value: Any, least: int = 0, most: int = U64_MAX) -> int:
-    """Check a whole number within a range."""
+    """Check that a value is a whole number within a range."""
     require(type(value) is int and least <= value <= most, f"a whole number of {least} to {most}", value)
     return int(value)
 
 
 def number(value: Any) -> float:
-    """Check a finite number."""
+    """Check that a value is a finite number."""
     require(type(value) in (int, float) and math.isfinite(value), "a number", value)
     return float(value)
 
 
 def flag(value: Any) -> bool:
-    """Check a boolean."""
+    """Check that a value is a boolean."""
     require(type(value) is bool, "true or false", value)
     return bool(value)
 
 
 def text(value: Any) -> str:
-    """Check a string."""
+    """Check that a value is a string."""
     require(isinstance(value, str), "a text", value)
     return str(value)
 
 
 def unicode(value: Any) -> str:
-    """Check that UTF-8 can encode a string. File names may contain other characters."""
+    """Check that UTF-8 can encode a string. File names may contain characters that it cannot encode."""
     text(value).encode()  # UnicodeEncodeError is a ValueError
     return str(value)
 
@@ -69,7 +70,7 @@ def optional(value: Any, check: Callable[[Any], Found]) -> Found | None:
 
 
 def listed(value: Any, most: int) -> list[Any]:
-    """Check a list of at most `most` parts."""
+    """Check that a value is a list of at most `most` parts."""
     require(isinstance(value, list), "a list", value)
     return list(limited(value, most))
 
@@ -82,12 +83,12 @@ def bits(value: Any, most: int) -> int:
 
 
 def parsed(body: bytes | str) -> Any:
-    """Parse JSON; refuse NaN and Infinity, which only Python accepts."""
+    """Parse JSON. Refuse NaN and Infinity, which are not JSON although Python accepts them."""
     return json.loads(body, parse_constant=_refuse)
 
 
 def document(body: bytes, most: int) -> Any:
-    """Parse a JSON document within limits of its size and memory."""
+    """Parse a JSON document within limits of its length and of the memory that it takes."""
     require(len(body) <= most, f"at most {most} bytes", len(body))
     containers = body.count(b"[") + body.count(b"{")
     require(containers <= _CONTAINERS_MAX, f"at most {_CONTAINERS_MAX} lists and objects", containers)
@@ -96,12 +97,12 @@ def document(body: bytes, most: int) -> Any:
 
 @contextmanager
 def validating() -> Iterator[None]:
-    """Decode hostile input: turn any exception into a ValueError."""
+    """Decode hostile input: any exception becomes a ValueError."""
     try:
         yield
     except RecursionError:
         raise ValueError("is nested too deeply") from None
-    except Exception as error:  # includes MemoryError, struct.error and zlib.error: the input caused them
+    except Exception as error:  # also MemoryError, struct.error and zlib.error, because the input caused them
         quoted = str(error)[:_QUOTED_MAX]
         raise ValueError(f"has an invalid structure: {type(error).__name__}: {quoted}") from None
 
@@ -110,7 +111,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"expected a number, found {constant}")
 
 
-# json.dumps would create an encoder at each call.
+# One encoder for all calls, because json.dumps would create an encoder at each call.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
@@ -120,7 +121,7 @@ def plain(value: Any) -> str:
 
 
 def pieces(members: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Encode a JSON object in pieces: a large member is copied only when they are joined.
+    """Encode a JSON object in pieces. A large member is copied only when the pieces are joined.
 
     >>> "".join(pieces({"a": ["[1,", "2]"], "b": pieces({})}))
     '{"a":[1,2],"b":{}}'

@@ -1,4 +1,4 @@
-"""Divides a daemon's file descriptors: reserved ones, for workers, for clients.
+"""Divides a daemon's file descriptors into three parts: reserved ones, those for workers, and those for clients.
 
 Owns: the division of descriptors. Must not know: who opens a file. Invariant: workers and clients never take the
 reserved descriptors, which the drain, the checkpoint and recordings need.
@@ -12,8 +12,9 @@ from brickd.errors import DaemonRefused
 
 WORKERS_MAX = 1_024
 CLIENTS_MIN, CLIENTS_MAX = 8, 100
-# Measured: an idle daemon has 12 open; one that records, writes its checkpoint and answers three clients has 17. The
-# rest is reserved for short uses: a draft of a file, a source, an inspected segment, a connection that is closing.
+# Measured: an idle daemon has 12 open descriptors; a daemon that records, writes its checkpoint and answers three
+# clients has 17. The rest is reserved for short uses: a draft of a file, a source, an inspected segment, a closing
+# connection.
 RESERVED = 32
 _FILES_PER_CLIENT = 2  # a client's connection, and the recording that it fetches
 
@@ -26,13 +27,13 @@ class Descriptors(NamedTuple):
 
 
 def divided(limit: int) -> Descriptors:
-    """Divide a limit (RLIMIT_NOFILE).
+    """Divide the limit of open files (RLIMIT_NOFILE).
 
-    Half of the unreserved descriptors are for clients, two for each, up to `CLIENTS_MAX`. The others are for workers,
-    one for each, up to `WORKERS_MAX`.
+    Half of the descriptors that are not reserved are for clients, two for each client, up to `CLIENTS_MAX`. The others
+    are for workers, one for each worker, up to `WORKERS_MAX`.
 
     Raises:
-        DaemonRefused: too few are left for clients.
+        DaemonRefused: too few descriptors are left for clients.
 
     >>> divided(64), divided(1024)
     (Descriptors(workers=16, clients=8), Descriptors(workers=792, clients=100))

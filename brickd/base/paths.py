@@ -1,7 +1,7 @@
 """The paths of a daemon and its clients: the runtime directory and the files in it.
 
 Owns: the paths, from the environment or by default. Must not know: the content of the files. Invariant: in the same
-environment, on the same machine, the daemon and every verb use the same paths.
+environment on the same machine, the daemon and every verb use the same paths.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Runtime(NamedTuple):
     """The paths of one daemon.
 
     Attributes:
-        directory: the daemon's runtime directory, of mode 0700, or 0710 if a group may reach the socket.
-        state: the directory of files that survive a restart of the daemon.
+        directory: the daemon's runtime directory, with mode 0700, or 0710 if a group may reach the socket.
+        state: the directory of the files that survive a restart of the daemon.
     """
 
     directory: Path
@@ -31,22 +31,22 @@ class Runtime(NamedTuple):
 
     @property
     def checkpoint(self) -> Path:
-        """The state of the daemon, replaced atomically."""
+        """The file with the state of the daemon, which is replaced atomically."""
         return self.directory / "checkpoint"
 
     @property
     def weights(self) -> Path:
-        """The state of the workers' weights, replaced atomically before the checkpoint."""
+        """The file with the state of the workers' weights, which is replaced atomically before the checkpoint."""
         return self.directory / "weights"
 
     @property
     def recordings(self) -> Path:
-        """The recordings that are being written, or not fetched yet."""
+        """The directory of recordings that are being written, or that were not fetched yet."""
         return self.state / "recordings"
 
     @property
     def sources(self) -> Path:
-        """The sources of kernels, one file each."""
+        """The directory of the sources of kernels, with one file for each source."""
         return self.state / "sources"
 
     @property
@@ -68,7 +68,7 @@ def _default() -> Path:
 
 
 def _ours(directory: Path) -> bool:
-    """Whether a system service created the directory for this user. The service's daemon also serves sessions."""
+    """Whether a system service created the directory for this user. Such a daemon also serves the user's sessions."""
     try:
         return directory.lstat().st_uid == os.geteuid()
     except OSError:
@@ -76,9 +76,9 @@ def _ours(directory: Path) -> bool:
 
 
 def _state(directory: Path) -> Path:
-    """Return the user's state directory; without a home, one in the runtime directory.
+    """Return the user's state directory. A user without a home directory gets one in the runtime directory.
 
-    Containers report / as the home of a uid without a name.
+    In a container, the home directory of a uid without a name is reported as /.
     """
     if own := os.environ.get("XDG_STATE_HOME"):
         return Path(own) / "brickd"
@@ -89,5 +89,5 @@ def _state(directory: Path) -> Path:
 def _user() -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a container with a uid without a name
+    except KeyError:  # in a container, the uid may have no name
         return str(os.geteuid())

@@ -1,7 +1,7 @@
-"""The processors of this machine: which share a core, and which of them this process may use.
+"""The processors of this machine: which of them share a core, and which of them this process may use.
 
-Owns: how the kernel is asked for that. Must not know: what is measured on them. Invariants: equal machines with equal
-limits give equal facts; a CPU limit of a control group counts as a number of cores.
+Owns: how the kernel is asked for that. Must not know: what is measured on the processors. Invariants: equal machines
+with equal limits give equal facts; a CPU limit of a control group is converted into a number of cores.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ class Machine:
 
 
 def here(root: Path = Path("/")) -> Machine:
-    """This machine."""
+    """Return a description of this machine."""
     lines = (line.partition(":") for line in (read(root / "proc/cpuinfo") or "").splitlines())
     models = (value.strip() for key, _, value in lines if key.strip() in {"model name", "Model", "CPU part"})
     return Machine(next(models, platform.machine()), len(cores(root)))
 
 
 def virtual(root: Path = Path("/")) -> bool:
-    """Whether this is a virtual machine; False if the kernel does not say, as on arm64."""
+    """Whether this is a virtual machine; False if the kernel does not report it, as on arm64."""
     lines = (line.partition(":") for line in (read(root / "proc/cpuinfo") or "").splitlines())
     return any(key.strip() == "flags" and "hypervisor" in value.split() for key, _, value in lines)
 
 
 def cores(root: Path = Path("/")) -> list[int]:
-    """One processor of each allowed core, up to the processor limit of the control groups."""
+    """Return one processor of each allowed core, at most as many as the control groups allow."""
     limit = cgroups.processors(os.getpid(), root)
     return chosen(os.sched_getaffinity(0), limit, lambda cpu: neighbours([cpu], root / CPUS))
 
 
 def chosen(cpus: Iterable[int], limit: float | None, core: Callable[[int], Collection[int]]) -> list[int]:
-    """One processor of each core, up to the limit; `core` returns the processors of the same core."""
+    """Return one processor of each core, up to the limit; `core` returns all processors of the same core."""
     found: list[int] = []
     for cpu in sorted(cpus):
         if not set(core(cpu)) & set(found):
@@ -56,19 +56,19 @@ def chosen(cpus: Iterable[int], limit: float | None, core: Callable[[int], Colle
 
 
 def neighbours(cpus: Iterable[int], under: Path = Path("/", CPUS)) -> set[int]:
-    """The processors of the same cores, including these."""
+    """Return all processors that share a core with one of these, including these."""
     return {*cpus}.union(
         *(listed((read(under / f"cpu{cpu}/topology/thread_siblings_list") or "").strip()) for cpu in cpus)
     )
 
 
 def online(under: Path = Path("/", CPUS)) -> frozenset[int]:
-    """All online processors of this machine; empty if the kernel does not say."""
+    """Return all online processors of this machine; empty if the kernel does not report them."""
     return frozenset(listed((read(under / "online") or "").strip()))
 
 
 def listed(numbers: str) -> Iterator[int]:
-    """The numbers in a list in the kernel's format.
+    """Yield the numbers in a list that is in the kernel's format.
 
     >>> list(listed("0-2,8"))
     [0, 1, 2, 8]

@@ -1,9 +1,10 @@
-"""Files of state: replaced atomically; their first line has version, length and checksum.
+"""Files of state. They are replaced atomically, and their first line has version, length and checksum.
 
-Owns: the first line, whether a file is complete, and how it is read and replaced. Must not know: the meaning of the
-bytes. Invariants: a file that was cut, or changed in any byte, is refused with the reason; a file of a later brickd is
-refused, never interpreted; a reader sees the old file or the new one, never a mixture; a link stays a link, and a
-terminal, a pipe or /dev/null is written to and never replaced.
+Owns: the first line, whether a file is complete, how a file is read and replaced. Must not know: the meaning of the
+bytes. Invariants: a file that was cut, or changed in any byte, is refused with the reason; a file of a later version of
+brickd is refused and never interpreted; a reader sees the old file or the new one, never a mixture; a link stays a
+link;
+a terminal, a pipe or /dev/null is written to and never replaced.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from brickd.errors import CheckpointRefused, CheckpointTooNew
 
 
 def framed(kind: str, version: int, body: Sequence[bytes]) -> bytes:
-    """The file's content."""
+    """Return the content of the file: the first line and the body."""
     head = b"%s%d %d %08x\n" % (_title(kind), version, sum(map(len, body)), _crc(version, *body))
     return b"".join([head, *body])
 
 
 def unframed(kind: str, version: int, content: bytes) -> bytes:
-    """The body of framed content.
+    """Return the body of framed content.
 
     Raises:
-        CheckpointRefused: it is damaged.
-        CheckpointTooNew: it is of another version.
+        CheckpointRefused: the content is damaged.
+        CheckpointTooNew: the content has another version.
     """
     title = _title(kind)
     head, newline, body = content.partition(b"\n")
@@ -65,7 +66,7 @@ def _crc(version: int, *body: bytes) -> int:
 
 
 def content_of(path: Path) -> bytes | None:
-    """Read a file; None: no file. CheckpointRefused: it belongs to another user."""
+    """Read a file; None if there is no file. Raise CheckpointRefused if it belongs to another user."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             owner = os.fstat(file.fileno()).st_uid
@@ -77,11 +78,11 @@ def content_of(path: Path) -> bytes | None:
 
 
 def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
-    """Replace a file, with mode 0600, or raise OSError; `lasting`: it survives a crash."""
+    """Replace a file, with mode 0600, or raise OSError; `lasting`: whether the file must survive a crash."""
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
-    import tempfile  # takes 4 ms, and readers do not need it
+    import tempfile  # imported here, because it takes 4 ms and readers do not need it
 
     path = path.resolve()
     fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # a new file of mode 0600

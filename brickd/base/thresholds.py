@@ -1,8 +1,8 @@
 """Thresholds of alarms: one table of names, defaults, ranges and meanings.
 
 Owns: the table, and how a value is read from text, from a file and from a saved state. Must not know: how a threshold
-is used, who may change it. Invariants: every value is within its range, from any source; a refusal names the threshold,
-the value seen and the value expected.
+is used, who may change it. Invariants: every value is within its range, whatever its source; a refusal names the
+threshold, the value seen and the value expected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FILE_BYTES_MAX = 1 << 16
 
 
 class _Row(NamedTuple):
-    """A row of the table; `unit` "s": a duration."""
+    """A row of the table; `unit` is "s" for a duration."""
 
     unit: str
     least: float
@@ -110,7 +110,7 @@ class Thresholds:
         return {name: value for name, value in mine.items() if value != getattr(_DEFAULTS, name)}
 
     def documents(self) -> list[dict[str, Any]]:
-        """The JSON documents of all thresholds."""
+        """Return all thresholds as JSON documents."""
         return [
             {
                 "name": each.name,
@@ -124,14 +124,14 @@ class Thresholds:
 
     @classmethod
     def of(cls, saved: Mapping[str, float]) -> Thresholds:
-        """Restore thresholds from the result of `changed`; ignore those of a later brickd."""
+        """Restore thresholds from the result of `changed`. Thresholds of a later version of brickd are ignored."""
         return cls().with_({name: value for name, value in saved.items() if name in NAMES})
 
     def with_(self, values: Mapping[str, float]) -> Thresholds:
         """Return a copy with other values.
 
         Raises:
-            WrongQuestion: there is no such threshold, or a value is not within its range.
+            WrongQuestion: a threshold does not exist, or a value is not within its range.
         """
         for name, value in values.items():
             here = row(name)
@@ -145,7 +145,7 @@ NAMES = tuple(each.name for each in fields(Thresholds))
 
 
 def row(name: str) -> _Row:
-    """Return the row of a threshold. WrongQuestion: no threshold has this name."""
+    """Return the row of a threshold; raise WrongQuestion if there is no such threshold."""
     for each in fields(Thresholds):
         if each.name == name:
             found: _Row = each.metadata["row"]
@@ -154,7 +154,7 @@ def row(name: str) -> _Row:
 
 
 def written(value: float, unit: str) -> str:
-    """Format a value for `assigned`.
+    """Format a value as `assigned` parses it.
 
     >>> written(90, "s"), written(20, "times"), written(2.5, "%")
     ('90s', '20', '2.5')
@@ -163,7 +163,7 @@ def written(value: float, unit: str) -> str:
 
 
 def assignments(of: Thresholds) -> list[str]:
-    """Return the assignments for `assigned` that produce these thresholds."""
+    """Return assignments from which `assigned` produces these thresholds."""
     return [f"{name}={written(value, row(name).unit)}" for name, value in of.changed().items()]
 
 
@@ -175,7 +175,7 @@ def _expected(row: _Row) -> str:
 
 
 def assigned(texts: Iterable[str], before: Thresholds) -> Thresholds:
-    """Thresholds after assignments such as `stuck_min=45s`; `default` restores a default.
+    """Return the thresholds after assignments such as `stuck_min=45s`; the value `default` restores the default.
 
     Raises:
         WrongQuestion: a text is not an assignment, or its value is invalid.
@@ -201,7 +201,7 @@ def _value(name: str, text: str) -> float:
 
 
 def of_file(path: Path) -> dict[str, float]:
-    """Read the values in a TOML file: numbers, or texts such as "45s".
+    """Read thresholds from a TOML file, in which a value is a number or a text such as "45s".
 
     Raises:
         WrongQuestion: the file cannot be read or is invalid.

@@ -1,6 +1,6 @@
 """Timestamps in documents and on screens.
 
-Owns: the formats of timestamps, RFC 3339 and local time. Must not know: the meaning of a time. Invariant: any number
+Owns: the formats of timestamps: RFC 3339 and local time. Must not know: the meaning of a time. Invariant: any number
 can be formatted.
 """
 
@@ -10,19 +10,19 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """A point in time: `now_ns` of the monotonic clock, for differences, and `at_ns` since 1970."""
+    """A point in time by two clocks: `now_ns` of the monotonic clock, for differences, and `at_ns` since 1970."""
 
     now_ns: int
     at_ns: int
 
     @classmethod
     def now(cls) -> "Moment":
-        """The present time."""
+        """Return the present time."""
         return cls(time.monotonic_ns(), time.time_ns())
 
 
 def rfc3339(ns: int) -> str:
-    """Format a time since 1970, to the millisecond; a time outside of the calendar is 1970.
+    """Format a time since 1970, to the millisecond. A time outside of the calendar is shown as 1970.
 
     >>> rfc3339(1_700_000_000_123_456_789), rfc3339(2**63)
     ('2023-11-14T22:13:20.123Z', '2262-04-11T23:47:16.854Z')

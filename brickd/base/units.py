@@ -2,8 +2,8 @@
 
 Owns: units, rounding, singular and plural. Must not know: what is measured, or where it is printed. Invariants: a
 number always has the same format; a figure is rounded once, from the exact number, ties away from zero; if the rounded
-figure reaches the next unit, it is given in that unit (999,950 ns is 1.0 ms, never 1000 µs); a value and its negative
-differ only in the sign, and zero has no sign. None, NaN and infinities are `-`.
+figure reaches the next unit, it is shown in that unit (999,950 ns is 1.0 ms, never 1000 µs); a value and its negative
+differ only in the sign, and zero has no sign. None, NaN and infinities are shown as `-`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NS = (
     (86400 * 10**9, " d"),
 )
 _DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(ms|s|m|h|)", re.ASCII)
-_UNIT_SECONDS = {"h": 3_600, "m": 60, "s": 1, "": 1}  # `ms` divides instead, because 1/1000 is not an exact float
+_UNIT_SECONDS = {"h": 3_600, "m": 60, "s": 1, "": 1}  # `ms` is not here, because 1/1000 is not an exact float
 _COUNTS = ((1, ""), (10**6, "M"), (10**9, "G"), (10**12, "T"), (10**15, "P"), (10**18, "E"))
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)(?:B|([KMGT])(?:iB)?|)", re.ASCII | re.IGNORECASE)
 _SIZE_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -38,7 +38,7 @@ _BYTES = ((1, "B"), (2**10, "K"), (2**20, "M"), (2**30, "G"), (2**40, "T"), (2**
 
 
 def duration(ns: Number) -> str:
-    """Format nanoseconds: one decimal below 100 of a unit, else none; `ns` has no decimal.
+    """Format nanoseconds: with one decimal below 100 of a unit, else with none; `ns` never has a decimal.
 
     >>> [duration(ns) for ns in (0, 850, 3_100_000, 17_000_000, 421_400, 42 * 10**9, 90 * 10**9, 10**18)]
     ['0 ns', '850 ns', '3.1 ms', '17.0 ms', '421 µs', '42.0 s', '1.5 min', '11,574 d']
@@ -49,10 +49,10 @@ def duration(ns: Number) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Parse a duration into seconds: a number and `ms`, `s`, `m` or `h`, or a number of seconds.
+    """Parse a duration into seconds: a number with `ms`, `s`, `m` or `h`, or a number of seconds.
 
     Raises:
-        ValueError: the text is not a duration, or exceeds a float.
+        ValueError: the text is not a duration, or is too large for a float.
 
     >>> [parse_duration(text) for text in ("500ms", "3s", "5m", "1.5h", "2.5", "0")]
     [0.5, 3.0, 300.0, 5400.0, 2.5, 0.0]
@@ -66,7 +66,7 @@ def parse_duration(text: str) -> float:
 
 
 def write_duration(seconds: float) -> str:
-    """Format a duration for `parse_duration`, in the largest unit that makes it a whole number.
+    """Format a duration as `parse_duration` parses it, in the largest unit in which it is a whole number.
 
     >>> [write_duration(seconds) for seconds in (0.5, 3, 300, 5400, 86400, 2.5, 0.0001, 0)]
     ['500ms', '3s', '5m', '90m', '24h', '2500ms', '0.0001s', '0s']
@@ -81,8 +81,9 @@ def parse_size(text: str) -> int:
     """Parse a size into bytes: a number with a unit of 1024 such as `M` or `MiB`, or a number of bytes.
 
     Raises:
-        ValueError: the text is not a size, or not a whole number of bytes. `MB` is refused: for some it means a million
-            bytes.
+        ValueError: the text is not a size, or not a whole number of bytes. `MB` is refused, because some people
+        mean a
+            million bytes by it.
 
     >>> [parse_size(text) for text in ("64MiB", "64m", "1.5K", "512B", "512", "0")]
     [67108864, 67108864, 1536, 512, 512, 0]
@@ -96,7 +97,7 @@ def parse_size(text: str) -> int:
 
 
 def write_size(size_bytes: int) -> str:
-    """Format a size for `parse_size`, in the largest unit that makes it a whole number.
+    """Format a size as `parse_size` parses it, in the largest unit in which it is a whole number.
 
     >>> [write_size(n) for n in (0, 1000, 1024, 1536, 64 << 20, 1 << 40)]
     ['0', '1000', '1KiB', '1536', '64MiB', '1TiB']
@@ -108,7 +109,7 @@ def write_size(size_bytes: int) -> str:
 
 
 def parse_rate(text: str, unit: str) -> float:
-    """Parse a rate per second: a number with or without K, M, G, T, P or E, which are powers of 1000, and its unit.
+    """Parse a rate per second: a number, an optional K, M, G, T, P or E (powers of 1000), and an optional unit.
 
     Raises:
         ValueError: the text is not a rate.
@@ -122,7 +123,7 @@ def parse_rate(text: str, unit: str) -> float:
 
 
 def count(n: Number) -> str:
-    """Format a count: exact below a million, then one decimal below 100 of a unit, else none.
+    """Format a count: exactly below a million; above, with one decimal below 100 of a unit, else with none.
 
     >>> [count(n) for n in (0, 999, 1_234, 999_999, 1_200_000, 99_950_000, 999_500_000, 2**64, None)]
     ['0', '999', '1,234', '999,999', '1.2M', '100M', '1.0G', '18.4E', '-']
@@ -131,7 +132,7 @@ def count(n: Number) -> str:
 
 
 def durations(of: Iterable[Number]) -> Callable[[Number], str]:
-    """Make a format for a column of durations: all in the unit of the longest, with three decimals at most.
+    """Return a format for a column of durations: all in the unit of the longest one, with at most three decimals.
 
     >>> column = (1_542_000_000, 872_000_000, 26_440_000, 499_999, 0, None)
     >>> [durations(column)(ns) for ns in column]
@@ -143,7 +144,7 @@ def durations(of: Iterable[Number]) -> Callable[[Number], str]:
 
 
 def counts(of: Iterable[Number]) -> Callable[[Number], str]:
-    """Make a format for a column of counts, like `durations`.
+    """Return a format for a column of counts, like `durations`.
 
     >>> column = (335e9, 73.9e9, 1_297_000_000, 20_000)
     >>> [counts(column)(n) for n in column], counts([1_234])(1_234)
@@ -153,7 +154,7 @@ def counts(of: Iterable[Number]) -> Callable[[Number], str]:
 
 
 def many(n: int, one: str, more: str | None = None) -> str:
-    """Format a count, as `count` does, with its noun.
+    """Format a count, in the form of `count`, with its noun.
 
     >>> many(1, "span"), many(1_200_000, "span"), many(0, "name was", "names were")
     ('1 span', '1.2M spans', '0 names were')
@@ -162,7 +163,7 @@ def many(n: int, one: str, more: str | None = None) -> str:
 
 
 def size(size_bytes: Number) -> str:
-    """Format bytes in units of 1024: one decimal below 10 of a unit, otherwise none.
+    """Format bytes in units of 1024: with one decimal below 10 of a unit, else with none.
 
     >>> [size(n) for n in (0, 1023, 1024, 10_188, 10_189, 1_048_063, 1_048_064, 71 * 2**30, 2**64, None)]
     ['0B', '1,023B', '1.0K', '9.9K', '10K', '1,023K', '1.0M', '71G', '16E', '-']
@@ -171,7 +172,7 @@ def size(size_bytes: Number) -> str:
 
 
 def percent(value: Number) -> str:
-    """Format a percentage: one decimal below 10, otherwise none; a small one is never 0 %.
+    """Format a percentage: with one decimal below 10, else with none. A small percentage is never shown as 0 %.
 
     >>> [percent(value) for value in (0, 0.04, 0.07, 9.94, 9.96, 18.2, 100, -0.0, -11.4, 12_345.6, None)]
     ['0 %', '<0.1 %', '0.1 %', '9.9 %', '10 %', '18 %', '100 %', '0 %', '-11 %', '12,346 %', '-']
@@ -186,7 +187,7 @@ def percent(value: Number) -> str:
 
 
 def relative(error: Number) -> str:
-    """Format a relative error with two digits, the accuracy of a sketch; `<1e-6` if smaller.
+    """Format a relative error with two digits, which is the accuracy of a sketch; `<1e-6` if it is smaller.
 
     >>> [relative(error) for error in (3.14e-4, 8e-3, 0.25, 12.0, 1234.5, 0.0, 1e-7, None)]
     ['3.1e-4', '8e-3', '0.25', '12', '1.2e3', '<1e-6', '<1e-6', '-']
@@ -233,7 +234,7 @@ def _scaled(value: Number, units: Sequence[tuple[int, str]], decimal_below: int)
 
 
 def _tenths(top: int, bottom: int, decimal_below: int) -> int:
-    """Return top/bottom in tenths, rounded to a tenth below the bound, else to a whole number."""
+    """Return top/bottom in tenths: rounded to a tenth below the bound, else to a whole number."""
     tenths = (20 * top + bottom) // (2 * bottom)
     return tenths if tenths < 10 * decimal_below else 10 * ((2 * top + bottom) // (2 * bottom))
 
@@ -248,7 +249,7 @@ def _is_no_number(value: int | float) -> bool:
 
 
 def or_none(number: int) -> int | None:
-    """Return the number of a layer or an expert for documents: None for -1.
+    """Return the number of a layer or an expert for documents, in which None replaces -1.
 
     >>> or_none(3), or_none(-1)
     (3, None)
@@ -298,7 +299,7 @@ def plural(n: int, one: str, more: str | None = None) -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """List the first few names, and the number of the others.
+    """List the first few names, and how many other names there are.
 
     >>> listed(["api/0", "api/1"], most=2), listed(["api/0", "api/1", "api/2", "api/3"], most=2)
     ('api/0, api/1', 'api/0, api/1 and 2 more')

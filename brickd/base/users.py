@@ -14,15 +14,15 @@ from brickd.base.units import plural
 
 
 def user_name(uid: int) -> str:
-    """Return the user's name as sudo accepts it: `www`, or `#1001` if the uid has no name."""
+    """Return the user's name in the form that sudo accepts: `www`, or `#1001` if the uid has no name."""
     try:
         return pwd.getpwuid(uid).pw_name
-    except KeyError:  # a container with a uid without a name
+    except KeyError:  # in a container, the uid may have no name
         return f"#{uid}"
 
 
 def as_user(uid: int, *arguments: str) -> str:
-    """Return the command that runs brickd as this user.
+    """Return the command that runs brickd as a user.
 
     >>> as_user(2**31 - 2, "status")
     "sudo -u '#2147483646' brickd status"
@@ -31,7 +31,7 @@ def as_user(uid: int, *arguments: str) -> str:
 
 
 def others_have(segments: Mapping[int, int]) -> str:
-    """Say that other users have segments; `segments`: the number of segments by uid."""
+    """Say that other users have segments; `segments` is the number of segments of each user (uid)."""
     by_count = sorted(segments.items(), key=lambda each: (-each[1], each[0]))
     named = ", ".join(f"{user_name(uid)} has {plural(count, 'segment')}" for uid, count in by_count[:3])
     more = f", and {plural(len(by_count) - 3, 'more user')}" if len(by_count) > 3 else ""

@@ -30,7 +30,7 @@ def group() -> int | None:
     """Return the group whose members may query the daemon; None without a group.
 
     Raises:
-            DaemonRefused: the group does not exist.
+        DaemonRefused: the group does not exist.
     """
     import grp
 

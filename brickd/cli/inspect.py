@@ -87,8 +87,7 @@ def inspect(query: InspectQuery, recordings: Sequence[str], output: str) -> None
     """Show one segment in full: header, lanes, ledger, rings.
 
     Name a segment by its worker or by its file name. Shows the newest records of each ring. With a daemon, also shows
-    the
-    newest spans that the daemon drained, and the longest span of each place.
+    the newest spans that the daemon drained, and the longest span of each place.
     """
     document = asked("inspect", query, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="lanes")

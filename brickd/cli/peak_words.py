@@ -2,8 +2,7 @@
 
 Owns: how a lower bound, its reason and the load of a measurement are written. Must not know: how a peak is measured.
 Invariants: strings are not escaped, so the caller escapes them; a lower bound is always marked, and its reason names
-the
-next command.
+the next command.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _dead(query: WorkersQuery) -> dict[str, str] | None:
     """Return the dead workers among the named ones, by uuid; None if no name was given.
 
     Raises:
-            NoSuchWorker: no worker has such a name, or all of these workers are alive.
+        NoSuchWorker: no worker has such a name, or all of these workers are alive.
     """
     if not query.names:
         return None

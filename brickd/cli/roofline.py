@@ -57,8 +57,7 @@ def roofline(query: RooflineQuery, recordings: Sequence[str], svg: Path | None, 
     """Compare each brick with the peak performance of a device.
 
     For each brick that reports operations and bytes, shows how close it is to the roof, what limits it, and how much
-    time
-    you can gain. Counts the other bricks, with the reason. Needs the peaks that "brickd calibrate" measures.
+    time you can gain. Counts the other bricks, with the reason. Needs the peaks that "brickd calibrate" measures.
 
     \b
     Examples:

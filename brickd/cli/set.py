@@ -26,8 +26,7 @@ def set(query: Setting, output: str) -> None:
     """Change what workers record, or a threshold of the daemon.
 
     The setting applies to running workers and to workers that start later. When the daemon stops, each worker returns
-    to
-    the setting with which it was started. The next daemon applies the changed setting again. "brickd status" reports
+    to the setting with which it was started. The next daemon applies the changed setting again. "brickd status" reports
     --recording off as a problem. The setting does not affect weights. Without options, the command prints the current
     setting. Without SERVICE, it prints the thresholds, or changes them with --threshold; the daemon keeps changed
     thresholds across restarts. Needs a daemon.

@@ -48,10 +48,8 @@ def source(query: SourceQuery, recordings: Sequence[str], output: str) -> None:
     """List the sources that kernels were compiled from, or print one.
 
     HASH is the hexadecimal number after the @ of a launch, or its first digits. With HASH, prints the text of that
-    source
-    unchanged, but escapes control characters on a terminal. Without HASH, lists the sources, the kernels and workers
-    that
-    refer to each source, and why a text is not known.
+    source unchanged, but escapes control characters on a terminal. Without HASH, lists the sources, the kernels and
+    workers that refer to each source, and why a text is not known.
     """
     document = asked("source", query, recordings=recordings)
     if document["text"] is not None and output == "table":

@@ -78,8 +78,7 @@ def status(
 
     With a daemon, the table of bricks shows the last 60 seconds. Without a daemon, or with --over start, it shows the
     totals since each worker's start. For a recording, it shows the totals at the end of the recording. On a pipe,
-    --watch
-    --json prints one document per line.
+    --watch --json prints one document per line.
 
     \b
     Examples:

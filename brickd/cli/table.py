@@ -3,8 +3,7 @@
 Owns: alignment, padding, and the cutting of wide tables. Must not know: the meaning of the cells, terminals, colours (a
 caller paints complete lines). Invariants: this module escapes every cell, so callers pass strings without escapes;
 columns are aligned by display width; if a width is given, no line is wider; numbers (right-aligned columns) are cut
-only
-if no text can be cut any more and no column can be omitted.
+only if no text can be cut any more and no column can be omitted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

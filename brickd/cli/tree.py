@@ -81,8 +81,7 @@ def tree(
     """Show the call tree over all workers: totals, self times, shares.
 
     Below each brick, the tree shows the kernels that the brick launched, the bytes that it moved, and the bricks that
-    it
-    needs. A kernel has a time only if the program reported one.
+    it needs. A kernel has a time only if the program reported one.
 
     \b
     Examples:

@@ -48,9 +48,8 @@ class NoAnswer(NoDaemon):
 
     Attributes:
         why: none: there is no socket. stale: no process listens there. silent: no answer came in time. broken: the
-            daemon
-            ended while it answered. strange: the answer is invalid. elsewhere: the daemon's segments have another
-            prefix.
+            daemon ended while it answered. strange: the answer is invalid. elsewhere: the daemon's segments have
+            another prefix.
             busy: the daemon has too many clients.
         what: the reason in words, without advice.
     """

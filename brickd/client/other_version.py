@@ -4,8 +4,7 @@ Owns: how a build is looked up, how an answer is decoded, which of two builds to
 Invariants: a look-up imports nothing; two installations with the same sources have the same build, wherever they are;
 within a `schema_version`, keys are only added. So the new keys in the answer of a newer daemon are ignored. The answer
 of an older daemon may not have a key; reading that key raises `OtherVersion`, never KeyError. No key has a default
-here,
-because a status without its list of problems would look healthy.
+here, because a status without its list of problems would look healthy.
 
 A daemon looks up its build once, when it starts, because an upgrade may replace the installed files while it runs.
 """

@@ -1,7 +1,7 @@
 """Reads the fingerprints, weights and sources that are now in the rings of segments.
 
-Owns: how these records are added to the state of an earlier daemon. Must not know: callers. A refused segment adds
-nothing.
+Owns: how these records are added to the state that an earlier daemon saved. Must not know: callers. Invariant: a
+refused segment adds nothing.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from brickd.shm.segment import open_segment
 
 
 def opened(bytes_max: int = ALL_BYTES) -> Numerics:
-    """Return an empty store of fingerprints, with the weights that an earlier daemon left."""
+    """Return an empty store of fingerprints, with the weights that an earlier daemon saved."""
     return Numerics(bytes_max, _weights_left())
 
 
 def _weights_left() -> Weights | None:
-    """Return the weights that a daemon left; None if there are none or they cannot be read."""
+    """Return the weights that a daemon saved; None if there are none, or if they cannot be read."""
     with contextlib.suppress(CheckpointRefused, OSError):
         content = state_file.content_of(runtime().weights)
         return None if content is None else codec.decode(segment_files.prefix(), content)
@@ -39,7 +39,7 @@ def _weights_left() -> Weights | None:
 
 
 def add_fingerprints(of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-    """Add the fingerprints of workers, under their uuids with `mark` as prefix."""
+    """Add the fingerprints of workers, with `mark` as a prefix of the workers' uuids."""
     for worker in of:
         with contextlib.suppress(SegmentRefused), open_segment(worker.reading.file) as segment:
             producer = numerics.producer(
@@ -51,13 +51,13 @@ def add_fingerprints(of: Sequence[Worker], numerics: Numerics, mark: str = "") -
 
 
 def recall(numerics: Numerics, compared: Compared | None, of: Sequence[Worker]) -> None:
-    """Add the evidence about workers that an earlier daemon kept."""
+    """Add the evidence about workers that an earlier daemon saved."""
     if compared is not None:
         evidence.recall(numerics, compared, shards_of(of))
 
 
 def sources(of: Sequence[Worker], left: Sources | None) -> Sources:
-    """Return the sources that an earlier daemon left, and those of the workers."""
+    """Return the sources that an earlier daemon saved, and those of the workers."""
     found = Sources() if left is None else left
     found.go_into(Filed(runtime().sources))
     for worker in of:

@@ -1,7 +1,7 @@
-"""Several worlds (recordings, the live machine) as one.
+"""Several worlds (recordings, the live machine) shown as one world.
 
-Owns: the names of workers of several worlds, and the world of each. Must not know: views, callers. Invariants: a worker
-in two worlds counts as two; a world that cannot answer is an error and is never ignored.
+Owns: the names of workers from several worlds, and the world of each worker. Must not know: views, callers. Invariants:
+a worker that is in two worlds counts as two workers; if a world cannot answer, this is an error and is never ignored.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from brickd.model.workers import Survey, Worker
 from brickd.shm.segment_copy import Reading
 
 _SECONDS = 30.0  # the time limit for a daemon's answer with all fingerprints
-_ASKED_MAX = 100  # with more workers than this, request all instead of a list of uuids
+_ASKED_MAX = 100  # above this number, all workers are requested instead of a list of uuids
 
 
 class ComparableWorld(Protocol):
-    """A world whose workers may be compared with those of another."""
+    """A world whose workers may be compared with those of another world."""
 
     def survey(self) -> Survey:
-        """All workers at one time."""
+        """Return all workers, at one time."""
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Add the fingerprints of workers to `numerics`, under their uuids with `mark` as prefix."""
+        """Add the fingerprints of workers to `numerics`, with `mark` as a prefix of the workers' uuids."""
 
 
 class Live(SharedMemory):
-    """The live machine; if a daemon runs, it provides the fingerprints."""
+    """The live machine. If a daemon runs, the daemon provides the fingerprints."""
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Add the fingerprints that a daemon keeps; without a daemon, those in the rings."""
+        """Add the fingerprints that a daemon keeps, or those in the rings if no daemon runs."""
         query = [("uuid", worker.reading.uuid) for worker in of] if len(of) <= _ASKED_MAX else []
         try:
             document = client.ask(FINGERPRINTS, query, seconds=_SECONDS).document()
@@ -52,18 +52,18 @@ class Live(SharedMemory):
 
 
 class WorldPart(NamedTuple):
-    """One of several worlds; its `label` precedes the names of its workers."""
+    """One of several worlds; its `label` is put before the names of its workers."""
 
     label: str
     world: ComparableWorld
 
     def name(self, worker: str) -> str:
-        """Return the name of one of its workers among all worlds."""
+        """Return the name of one of this world's workers among all worlds."""
         return f"{self.label}:{worker}" if self.label else worker
 
 
 class Gathered:
-    """Several worlds, surveyed once."""
+    """Several worlds. Each of them is surveyed once."""
 
     source: Source = "several"
 
@@ -79,7 +79,7 @@ class Gathered:
         )
 
     def _taken(self, number: int, worker: Worker, found: Survey) -> Worker:
-        """Return a copy of the worker with its name and uuid among all worlds."""
+        """Return a copy of the worker with the name and the uuid that it has among all worlds."""
         part, reading = self.parts[number], worker.reading
         now_ticks = reading.now_ticks
         if now_ticks is None and reading.header["clock"] in found.clocks:
@@ -91,11 +91,11 @@ class Gathered:
         return mine
 
     def survey(self) -> Survey:
-        """All workers of all worlds, at the time of the survey."""
+        """Return all workers of all worlds, at the time of the survey."""
         return self._survey
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """The fingerprints of some workers, from all worlds."""
+        """Return the fingerprints of some workers, from all worlds."""
         numerics = Numerics(ALL_BYTES)
         for number, part in enumerate(self.parts):
             mine = [worker for where, worker in (self._whose[id(each)] for each in of) if where == number]
@@ -107,7 +107,7 @@ class Gathered:
         """Return None, because several worlds are not compared continuously."""
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
-        """Empty: they are not compared continuously."""
+        """Return no verdicts, because several worlds are not compared continuously."""
         return ()
 
 

@@ -1,8 +1,8 @@
 """The world without a daemon: the segments of this machine, read on demand.
 
-Owns: the answers without a daemon, and the state that an earlier daemon left in files. Must not know: views, callers.
-Invariant: a module that decodes a daemon's files, fingerprints, weights or sources is imported only when there is data
-to decode.
+Owns: the answers without a daemon, and the state that an earlier daemon saved in files. Must not know: views, callers.
+Invariant: a module that decodes saved files, fingerprints, weights or sources is imported only if there is data to
+decode.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def left_behind() -> tuple[Background, tuple[str, ...]]:
-    """Return the state of workers in the checkpoint, and a note if it cannot be read."""
+    """Return what the checkpoint says about workers, and a note if the checkpoint cannot be read."""
     try:
         memory = _memory()
     except (CheckpointRefused, OSError) as error:
@@ -43,7 +43,7 @@ def left_behind() -> tuple[Background, tuple[str, ...]]:
 
 
 def _memory() -> Memory | None:
-    """Return the checkpoint's state, if it belongs to these segments."""
+    """Return the state in the checkpoint, if it belongs to these segments."""
     content = state_file.content_of(runtime().checkpoint)
     if content is None:
         return None
@@ -53,8 +53,8 @@ def _memory() -> Memory | None:
     return memory if memory.prefix == segment_files.prefix() else None
 
 
-# Repeat a survey if the checkpoint changed in the meantime: a starting daemon may move a worker from its segment to the
-# checkpoint, so that this process finds the worker in neither of them.
+# A survey is repeated if the checkpoint changed during the survey. A daemon that starts may move a worker from its
+# segment to the checkpoint, so that this process finds the worker in neither of them.
 _LOOKS_MAX = 3
 
 
@@ -73,10 +73,10 @@ class SharedMemory:
     source: Source = "shared memory"
 
     def daemon(self) -> None:
-        """None: there is no daemon."""
+        """Return None, because there is no daemon."""
 
     def survey(self) -> Survey:
-        """The segments, and the state that an earlier daemon left in its checkpoint."""
+        """Return the segments, with the state that an earlier daemon saved in its checkpoint."""
         for _ in range(_LOOKS_MAX):
             before = _kept()
             background, words = left_behind()
@@ -95,17 +95,17 @@ class SharedMemory:
         """Return None, because a single survey does not show a worker's past."""
 
     def problem_book(self) -> None:
-        """None: there is no daemon."""
+        """Return None, because there is no daemon."""
 
     def compared(self) -> Compared | None:
-        """The comparison that an earlier daemon left."""
-        with contextlib.suppress(CheckpointRefused, OSError):  # the survey's words report it
+        """Return the comparison that an earlier daemon saved."""
+        with contextlib.suppress(CheckpointRefused, OSError):  # the notes of the survey report this error
             if (memory := _memory()) is not None and memory.compared.since_ns:
                 return memory.compared
         return None
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """The fingerprints in their rings, and the evidence that an earlier daemon left."""
+        """Return the fingerprints in the rings of workers, and the evidence that an earlier daemon saved."""
         from brickd.datasources import ring_records
 
         numerics = ring_records.opened()
@@ -114,13 +114,13 @@ class SharedMemory:
         return numerics
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Add the fingerprints of workers to `numerics`, under their uuids with `mark` as prefix."""
+        """Add the fingerprints of workers to `numerics`, with `mark` as a prefix of the workers' uuids."""
         from brickd.datasources import ring_records
 
         ring_records.add_fingerprints(of, numerics, mark)
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """The weights in their rings, and those that an earlier daemon left."""
+        """Return the weights in the rings of workers, and those that an earlier daemon saved."""
         from brickd.datasources import ring_records
 
         numerics = ring_records.opened(0)
@@ -128,7 +128,7 @@ class SharedMemory:
         return numerics.weights
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
-        """Compare the weights; read the rings only if a worker watches weights."""
+        """Compare the weights. The rings are read only if a worker watches weights."""
         if not any(worker.reading.process["weights"] for worker in found.workers):
             return ()
         from brickd.analysis.weights.monitor import watching
@@ -138,16 +138,16 @@ class SharedMemory:
         return judge(self.weights(of), of)
 
     def sources(self, of: Sequence[Worker]) -> Sources:
-        """The sources that an earlier daemon left, and those in rings."""
+        """Return the sources that an earlier daemon saved, and those in the rings."""
         from brickd.datasources import ring_records
 
         memory = None
-        with contextlib.suppress(CheckpointRefused, OSError):  # the survey's words report it
+        with contextlib.suppress(CheckpointRefused, OSError):  # the notes of the survey report this error
             memory = _memory()
         return ring_records.sources(of, None if memory is None else memory.sources)
 
     def files(self) -> Sequence[str]:
-        """All files in the directory of segments."""
+        """Return the names of all files in the directory of segments."""
         return segment_files.find("")
 
     def segment(self, file: str) -> AbstractContextManager[Segment]:
@@ -155,4 +155,4 @@ class SharedMemory:
         return open_segment(file)
 
     def details(self, uuid: str) -> None:
-        """Return None, because this process does not drain."""
+        """Return None, because this process does not drain rings."""

@@ -1,7 +1,7 @@
 """The world of views: the protocol of a data source, and the status of a daemon.
 
-Owns: the methods that a view may call. Must not know: views, callers, implementations. Invariants: a view builds the
-same document from the same workers in any world; importing the protocol imports no implementation.
+Owns: the methods that a view may call. Must not know: views, callers, implementations. Invariants: from the same
+workers, a view builds the same document in any world; importing the protocol imports no implementation.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ class DaemonStatus(NamedTuple):
 
     Attributes:
         version: the version of brickd; None if it runs from a source tree.
-        started_ns: since 1970; `uptime_ns` is by a monotonic clock.
-        checkpoint_problem: why its last checkpoint failed; None: it did not fail.
-        loop_still_ns: the time since the loop's last round.
-        broken: the state that it could not restore at its start; None: it restored all, or there was none.
-        recording_problem: why the recording cannot be written; None: it can, or there is no recording.
+        started_ns: the start, since 1970; `uptime_ns` is by a monotonic clock.
+        checkpoint_problem: why the last checkpoint failed; None if it succeeded.
+        loop_still_ns: the time since the last round of the loop.
+        broken: which state the daemon could not restore at its start; None if it restored all state, or if there was
+            none.
+        recording_problem: why the recording cannot be written; None if it can, or if there is no recording.
         notify: the counts of each target of alarms.
-        build: the digest of its sources; None: unknown, as in a recording.
+        build: the digest of the daemon's sources; None if unknown, as in a recording.
     """
 
     version: str | None
@@ -55,7 +56,7 @@ class DaemonStatus(NamedTuple):
     build: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """The JSON document."""
+        """Return the status as JSON."""
         return {
             "version": self.version,
             "build": self.build,
@@ -72,9 +73,9 @@ class DaemonStatus(NamedTuple):
 
 
 class Details(NamedTuple):
-    """The `newest` slots that a daemon took from a segment's span rings, the oldest first.
+    """The `newest` slots that a daemon drained from the span rings of a segment, the oldest first.
 
-    `longest`: the longest span of each path, as (path, duration, start, step, elements).
+    `longest` has the longest span of each path, as (path, duration, start, step, elements).
     """
 
     newest: bytes
@@ -92,16 +93,16 @@ class SegmentInside(Protocol):
         """The header that the worker wrote."""
 
     def read(self) -> Reading:
-        """The content except the rings."""
+        """Return the content of the segment except its rings."""
 
     def consumer(self) -> int | None:
-        """The pid of the process that drains it, or None."""
+        """Return the pid of the process that drains the segment, or None."""
 
     def control(self) -> _reader.Control:
-        """The settings that the consumer requests from the worker."""
+        """Return the settings that the consumer requests from the worker."""
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
-        """Return the number of the first slot, and the slots; at least the `newest` available ones."""
+        """Return the number of the first slot, and the slots: at least the `newest` available ones."""
 
 
 class World(Protocol):
@@ -112,43 +113,43 @@ class World(Protocol):
         """The kind of data source."""
 
     def daemon(self) -> DaemonStatus | None:
-        """The status of the daemon; None: this process reads segments itself."""
+        """Return the status of the daemon; None if this process reads segments itself."""
 
     def survey(self) -> Survey:
-        """All workers at one time."""
+        """Return all workers, at one time."""
 
     def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
-        """The work of a survey's workers in the last `length_ns`, as far as it is kept; None: unknown."""
+        """Return the work of workers in the last `length_ns`, or since the oldest snapshot, if there is one."""
 
     def stragglers(self) -> StragglerVerdict | None:
-        """Return the stragglers; None: workers are not compared continuously."""
+        """Return the stragglers; None if workers are not compared continuously."""
 
     def alarms(self) -> tuple[Alarm, ...] | None:
-        """Return the active alarms; None: workers are not watched."""
+        """Return the active alarms; None if workers are not watched."""
 
     def compared(self) -> Compared | None:
-        """Return the differences of workers and the coverage; None: they are not compared."""
+        """Return the differences of workers and the coverage; None if they are not compared."""
 
     def problem_book(self) -> Book | None:
-        """Return the problems over time; None: they are not recorded."""
+        """Return the problems over time; None if they are not recorded."""
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """The available fingerprints of some workers of a survey."""
+        """Return the available fingerprints of some workers of a survey."""
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """Return only the weights of workers, to copy less."""
+        """Return the weights of workers. This copies less than `numerics`, which also has the weights."""
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
-        """The verdicts on the weights of a survey's workers, for services that watch weights."""
+        """Return the verdicts on the weights of a survey's workers, for services that watch weights."""
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
-        """The known sources of kernels; at least those of these workers."""
+        """Return the known sources of kernels, at least those of these workers."""
 
     def files(self) -> Sequence[str]:
-        """The names of all files that may be inspected, with any prefix."""
+        """Return the names of all files that may be inspected, whatever their prefix is."""
 
     def segment(self, file: str) -> AbstractContextManager[SegmentInside]:
-        """Open a segment by its file's name; the caller must not close it."""
+        """Open a segment by the name of its file. The caller must not close the segment."""
 
     def details(self, uuid: str) -> Details | None:
-        """Return the details taken from a segment's rings; None: this process does not drain."""
+        """Return the details drained from a segment's rings; None if this process does not drain rings."""

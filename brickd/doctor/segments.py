@@ -33,8 +33,7 @@ class ReadSegment(NamedTuple):
 
     Attributes:
         pid: the process that holds the worker's lock, in this pid namespace; 0 if it is in another namespace; None if
-            no
-            process holds the lock and the segment no longer changes.
+            no process holds the lock and the segment no longer changes.
         own_pid: the worker's pid in its own pid namespace.
         reads_counter: whether the worker's clock is the processor's counter.
         taken_bytes: the memory that the segment uses.

@@ -20,8 +20,7 @@ from brickd.doctor.check import CheckResult, fine, mib
 from brickd.doctor.container import Container, enlarged, more_memory
 
 # Measured (docs/explanation/benchmarks.md) for two segments: one with one thread and 200 paths, and one with 32
-# threads,
-# 200 paths and span rings.
+# threads, 200 paths and span rings.
 LEAST_BYTES = 430 << 10
 USUAL_BYTES = 19 << 20
 _USUAL = "the need of a new worker with 32 threads and 200 paths"

@@ -1,1 +1,1 @@
-"""Totals, windows, deferred work and names of many workers. Knows nothing of verdicts."""
+"""Totals, windows, deferred work and names of many workers. This package knows no verdicts."""

@@ -1,7 +1,7 @@
 """A copy of a daemon's state that a survey needs in addition to the segments.
 
 Owns: the copy. Must not know: how the state changes, how it is stored. Invariants: a worker is identified by its uuid;
-the decoder of deferred work is loaded only if there is some.
+the decoder of deferred work is imported only if there is deferred work.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Background:
     """A daemon's state that a survey needs in addition to the segments, by uuid.
 
     Attributes:
-        names: the names of workers, and of sums by the uuid of their reading.
+        names: the names of workers by uuid, and the names of sums by the uuid of their reading.
         begun: the uuids of known workers by their first half, because a worker identifies its lost segment by that
             half.
-        files: each known worker's segment.
-        older: the sums, which have no uuid.
+        files: the segment of each known worker.
+        older: the sums that have no uuid.
         buried: the uuids of segments that are not read, because their workers are in a sum or were forgotten.
-        added: the workers that were recently added to each sum, by the sum's uuid.
-        removed: workers whose segments were removed, and sums of earlier ones.
+        added: the workers that were recently added to each sum, by the uuid of the sum.
+        removed: the workers whose segments were removed, and sums of earlier such workers.
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Background:
         return self.begun.get(took.to_bytes(8, "little").hex()) if took else None
 
     def overlay(self, uuid: str, before: str | None) -> Overlay | None:
-        """Return the deferred work of a worker, by the uuid of its segment or of its lost segment."""
+        """Return the deferred work of a worker, by the uuid of its segment or else of its lost segment."""
         if (found := self.overlays.get(uuid)) is not None or before is None:
             return found
         if before not in self.gone:
@@ -59,7 +59,7 @@ class Background:
         return overlay(lifted(self.gone[before].reading))
 
     def laid_over(self, reading: Reading, before: str | None) -> Reading:
-        """Return a worker's reading with its deferred work; `before`: the lost segment's uuid."""
+        """Return a worker's reading with its deferred work; `before` is the uuid of its lost segment."""
         over = self.overlay(reading.uuid, before)
         if over is None:
             return reading

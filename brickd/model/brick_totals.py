@@ -1,8 +1,8 @@
 """Totals over workers by brick, optionally by worker, service or layer, and by category.
 
-Owns: the totals of a brick, and which worker has the worst mean. Must not know: files, states of workers, screens.
-Invariants: the categories' times add up to the recorded time; no total is less than its self time; rates of a kernel
-use the amounts of its launches only if the times of all launches are known.
+Owns: the totals of a brick, and which worker has the largest mean. Must not know: files, states of workers, screens.
+Invariants: the times of all categories add up to the recorded time; a total is never less than its self time; the rates
+of a kernel use the amounts of its launches only if the times of all launches are known.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _Key = tuple[str, str | int | None, bool]
 
 
 class BrickTotals(NamedTuple):
-    """The totals of one brick over all workers, or over one group of them.
+    """The totals of one brick over all workers, or over one group of workers.
 
     Attributes:
         category: the first category that a worker declared, or 'other'.
-        group: the worker, the service or the layer (None: outside of layers); None without grouping.
-        bounded: whether the times are only upper bounds: shares of the time until a sync.
+        group: the worker, the service or the layer (None outside of layers); None without grouping.
+        bounded: whether the times are only upper bounds, which are parts of the time until a sync.
         latency: for a bounded brick, the times from each start to the sync.
         worst_worker: the worker with the largest mean.
     """
@@ -42,7 +42,7 @@ class BrickTotals(NamedTuple):
     worst_worker: str
 
     def document(self, by: By | None = None, over_ns: int | None = None) -> dict[str, Any]:
-        """Return the JSON document; `over_ns`: a window: its shortest and longest span are unknown."""
+        """Return the totals as JSON; `over_ns`: the length of a window, whose shortest and longest span are unknown."""
         row = self.row
         times = ("total", "self", "mean", "min", "max", "p50", "p90", "p95", "p99", "p999")
         windowed = over_ns is not None
@@ -76,7 +76,8 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
     latencies: SummaryFold[_Key] = SummaryFold()
     categories: dict[str, str] = {}
     workers = list(workers)
-    names = sorted(worker.name for worker in workers)  # on equal means, the last name is the worst
+    # if several means are equal, the worker with the last name is the worst
+    names = sorted(worker.name for worker in workers)
     numbers = {name: number for number, name in enumerate(names)}
     for worker in workers:
         key_of, group = _keyed(worker, by, categories)
@@ -90,19 +91,19 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]
         name, part, bounded = key
         row = fold.row(number)
         if row["count"]:
-            # In a recursive brick, the outermost span may still be open. It adds its total at its end, but the spans
-            # below it have already added their self times.
+            # In a recursive brick, the outermost span may still be open. That span adds its total only at its end, but
+            # the spans inside it have already added their self times.
             row["total_ns"] = max(row["total_ns"], row["self_ns"])
             launches = launched.get((name, part)) if not bounded else None
-            # If the row has other spans, too, its time is not the time of the launches.
+            # If the row also has other spans, its time is not the time of the launches.
             if launches is not None and row["count"] == launches.timed >= launches.row["count"]:
                 row["elements"] += launches.row["elements"]
                 row["bytes"] += launches.row["bytes"]
                 row["flops"] += launches.row["flops"]
             latency, worst = latency_of[key] if bounded else None, names[row["worst"]]
             result.append(BrickTotals(name, categories[name], part, bounded, row, latency, worst))
-    # Sort by whole nanoseconds, as shown: two readings of the same spans differ by less. On equal times, spans outside
-    # of layers (None) come first.
+    # The order uses whole nanoseconds, as shown, because two readings of the same spans may differ by less. If times
+    # are equal, spans outside of layers (None) come first.
     return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.bounded, b.group is not None, b.group))
 
 
@@ -137,14 +138,14 @@ def _with_unit(key_of: Callable[[CallPath, int], _Key]) -> Callable[[CallPath, i
 
 
 def _of_latencies(reading: Reading) -> Reading:
-    """Return the reading with the latencies in place of its totals."""
+    """Return the reading, with the latencies instead of its totals."""
     return replace(reading, summaries=bytes(reading.latency).ljust(len(reading.paths) * _reader.SUMMARY_BYTES, b"\0"))
 
 
 def _keyed(
     worker: Worker, by: By | None, categories: dict[str, str]
 ) -> tuple[Callable[[CallPath, int], _Key], str | None]:
-    """Return the function from a path to its key, and the group that its keys also depend on."""
+    """Return a function from a path to its key, and the group on which its keys also depend."""
     name_of = names_in(worker.reading, categories)
     group = {"worker": worker.name, "service": worker.service}.get(by or "")
 
@@ -155,7 +156,7 @@ def _keyed(
 
 
 def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], str]:
-    """Make a function from a name's number to its text, which records the first category."""
+    """Return a function from the number of a name to its text, which records the first category of each name."""
     known: dict[int, str] = {}
 
     def name_of(number: int) -> str:
@@ -175,12 +176,12 @@ def per_second(amount: float, time_ns: float | None) -> float | None:
 
 
 def percent_of(part: float, whole: float) -> float:
-    """Return the percentage to four digits, so that a small part is never 0; 0 of a total of 0."""
+    """Return a percentage with four digits, so that a small part is never 0; return 0 if the whole is 0."""
     return float(f"{100 * part / whole:.4g}") if whole else 0.0
 
 
 def categories(of: Iterable[BrickTotals]) -> list[dict[str, Any]]:
-    """Self times by category; they add up to 100 percent of the recorded time."""
+    """Return the self times by category, which add up to 100 percent of the recorded time."""
     counts: dict[str, int] = defaultdict(int)
     times: dict[str, float] = defaultdict(float)
     for brick in of:

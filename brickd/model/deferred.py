@@ -1,19 +1,19 @@
-"""The deferred work of one worker: waiting starts, and the durations of closed ones.
+"""The deferred work of one worker: starts that wait for their end, and the durations of closed starts.
 
 Owns: which finalize closes which start, and the resulting duration. Must not know: rings, files, other workers.
 
-When a worker hands work to a device, it records only the start. A finalize records that the host has waited for a
-stream, so the work that had started there is over. The first finalize of its stream that is not earlier closes a start.
-If the device's clock measured the work, the measurement is its duration, unless it is longer than the time since the
-start. Otherwise only bounds are known: the time up to the next start of the stream (these parts add up to the elapsed
-time), and the latency to the sync.
+When a worker hands work to a device, it records only the start. A finalize is a record that the host has waited for a
+stream of the device, so the work that had started there is over. A start is closed by the first finalize of its stream
+that is not earlier than the start. If the device's clock measured the work, the measurement is its duration, unless it
+is longer than the time since the start. Otherwise only two bounds are known: the time up to the next start of the
+stream (these parts add up to the elapsed time), and the latency, which is the time from the start to the finalize.
 
-Records of several lanes arrive in any order. A finalize settles when every lane was read to its end after the finalize
-was read, because all earlier records have arrived by then.
+The records of several lanes arrive in any order. A finalize is settled once every lane was read to its end after the
+finalize was read, because then all earlier records have arrived.
 
 Invariants: every start is counted exactly once: started = measured + bounded + pending + orphaned; the bounds of one
 stream never add up to more than the elapsed time; the order in which lanes are read changes nothing; the number of
-waiting starts is limited, and the excess is orphaned and counted.
+waiting starts is limited, and starts above the limit are orphaned and counted.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class Deferred:
     """One worker's deferred work.
 
     Attributes:
-        measured: the times that devices measured, in ns, by path.
-        bound: the parts of the elapsed time, in ns, by path.
-        latency: the time from start to sync, in ns, by path, for the same starts as `bound`.
-        counts: started, measured, bounded, orphaned: the starts by outcome; late: the bounded starts that arrived after
-            their time was assigned to other starts, and got a part of 0; unmatched: measurements without a waiting
-            start, or longer than the time since the start; refused: starts with the id of a waiting start; finalized:
-            finalizes that settled.
+        measured: for each path, the times that devices measured, in ns.
+        bound: for each path, the parts of the elapsed time, in ns.
+        latency: for each path, the times from start to finalize, in ns, of the same starts as `bound`.
+        counts: started, measured, bounded, orphaned: the number of starts by outcome; late: bounded starts that arrived
+            after their time was assigned to other starts, and so got a part of 0; unmatched: measurements without a
+            waiting start, or longer than the time since the start; refused: starts with the id of a waiting start;
+            finalized: settled finalizes.
     """
 
     def __init__(self) -> None:
@@ -69,14 +69,14 @@ class Deferred:
         self.latency = _reader.Summaries()
         self.counts: Counter[str] = Counter()
         self._streams: dict[int, DeferredStream] = {}
-        self._closed = -1  # up to this time every start of any stream has ended
+        self._closed = -1  # every start of any stream up to this time has ended
         self._waiting: dict[int, Start] = {}  # the starts without a measurement, by id
-        # Records that arrived after the last complete pass over the lanes, and before its end.
+        # The records that arrived after the last complete pass over the lanes.
         self._fresh, self._ripe = Batch(), Batch()
 
     @property
     def pending(self) -> int:
-        """The number of starts without an end."""
+        """The number of starts that wait for their end."""
         return len(self._waiting)
 
     @property
@@ -85,7 +85,7 @@ class Deferred:
         return not (self._fresh or self._ripe)
 
     def take(self, records: bytes, now: Callable[[], Now]) -> None:
-        """Take records of the event ring, in the order of each lane; `now` reads a later clock."""
+        """Take records of the event ring, in the order of each lane; `now` returns a clock value later than these."""
         for _, payload, _, kind, a, b, c, _, e, f in _RECORD.iter_unpack(records):
             if kind == _reader.KIND_DEFER:
                 self._begin(b, Start(start=a, id=c, path=payload, elements=e, bytes=f), now)
@@ -95,7 +95,7 @@ class Deferred:
                 self._measure(a, b, now)
 
     def _begin(self, number: int, start: Start, now: Callable[[], Now]) -> None:
-        if start.id in self._waiting:  # a correct writer never uses an id twice
+        if start.id in self._waiting:  # a correct agent never uses an id twice
             self.counts["refused"] += 1
             return
         self.counts["started"] += 1
@@ -122,7 +122,7 @@ class Deferred:
         self.counts["measured"] += 1
 
     def settle(self, tick_ns: float, *, complete: bool) -> None:
-        """End a pass over the lanes; `complete`: each lane was read to its end during the pass."""
+        """End a pass over the lanes; `complete`: whether each lane was read to its end during the pass."""
         if complete or len(self._fresh) > WAITING_MAX:
             self._close_all(tick_ns)
             self.counts["unmatched"] += len(self._ripe.measurements)
@@ -146,17 +146,18 @@ class Deferred:
                 self._streams.setdefault(each.stream, DeferredStream())
         everywhere = due.get(None, -1)
         for number, stream in self._streams.items():
-            # There may be thousands of streams. For streams without a waiting start, `_closed` is enough.
+            # There may be thousands of streams. Streams without a waiting start need no entry, because `_closed` is
+            # enough.
             if number in due or (None in due and stream.waiting):
                 until = max(due.get(number, -1), everywhere)
                 self._close(stream, until, (syncs[None], syncs[number]), tick_ns)
         self._closed = max(self._closed, everywhere)
 
     def _close(self, stream: DeferredStream, until: int, syncs: tuple[list[int], ...], tick_ns: float) -> None:
-        """Assign each start its part of the time, up to the next start or the first sync after it.
+        """Assign each start its part of the time, up to the next start or to the first finalize after it.
 
-        `until`: the last settled finalize; all earlier ones are settled, too. `syncs`: sorted ticks of finalizes,
-        including `until`.
+        `until` is the last settled finalize; all earlier finalizes are settled too. `syncs` has the sorted ticks of
+        finalizes, including `until`.
         """
         given = max(stream.closed, self._closed)
         stream.closed = max(stream.closed, until)
@@ -179,7 +180,7 @@ class Deferred:
     def _limit(self) -> None:
         here = sum(len(stream.waiting) for stream in self._streams.values())
         if here > WAITING_MAX:
-            # Remove an eighth more than necessary, so that this does not run for each new start.
+            # An eighth more than necessary is removed, so that this does not run at each new start.
             every = sorted((each.start, each.id) for stream in self._streams.values() for each in stream.waiting)
             self._orphan(set(every[: here - WAITING_MAX + WAITING_MAX // 8]))
         if len(self._streams) > STREAMS_MAX:
@@ -188,7 +189,7 @@ class Deferred:
                 del self._streams[number]
 
     def orphan(self) -> None:
-        """Orphan all waiting starts: the worker died, or a finalize was dropped."""
+        """Orphan all waiting starts, because the worker died or a finalize was dropped."""
         self._orphan(None)
 
     def _orphan(self, which: set[tuple[int, int]] | None) -> None:
@@ -205,7 +206,7 @@ class Deferred:
         self.counts.update(other.counts)
         for number, stream in other._streams.items():
             own = self._streams.setdefault(number, DeferredStream())
-            # A process uses an id once: a start of `other` whose id also waits here is orphaned.
+            # A process uses an id only once, so a start of `other` whose id also waits here is orphaned.
             once = [each for each in stream.waiting if each.measured or each.id not in self._waiting]
             self.counts["orphaned"] += len(stream.waiting) - len(once)
             own.waiting.add(*once)
@@ -226,11 +227,11 @@ class Deferred:
         }
 
     def pieces(self) -> Iterator[str]:
-        """Return the JSON text in pieces."""
+        """Return the JSON text of the deferred work, in pieces."""
         return pieces({name: (value,) for name, value in self.members().items()})
 
     def _streams_text(self) -> str:
-        # Join them as text: encoding a list would scan these long, finished strings again.
+        # The texts are joined, because encoding a list would scan these long, finished strings again.
         marked = sum(len(stream.waiting) for stream in self._streams.values()) > self.pending
         streams = [
             f'[{number},{each.closed},"{each.waiting.text()}","{each.waiting.marks() if marked else ""}"]'
@@ -240,7 +241,7 @@ class Deferred:
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Deferred:
-        """Decode the document that `pieces` encoded; a restart changes nothing."""
+        """Decode the document that `pieces` encoded. A restart of the daemon changes nothing."""
         self = cls()
         self.counts.update({unicode(name): whole(count) for name, count in document["counts"].items()})
         for name in _TABLES:
@@ -263,10 +264,10 @@ _TABLES = ("measured", "bound", "latency")
 
 
 def _too_long(elapsed_ns: int, start: Start, now: Now) -> bool:
-    """Whether a duration reaches back before the start; False without a clock."""
+    """Whether a duration begins before the start of the work; False if the clock is unknown."""
     return now.ticks is not None and elapsed_ns > _UNLIKE * (now.ticks - start.start) * now.tick_ns
 
 
 def _ns(ticks: int, tick_ns: float) -> int:
-    """Convert ticks to ns, limited to 64 bits: a hostile worker's times may exceed these."""
+    """Convert ticks to ns, limited to 64 bits, because the times of a hostile worker may be larger."""
     return min(round(ticks * tick_ns), _MOST)

@@ -1,8 +1,8 @@
-"""A segment's reading combined with the daemon's view of the worker's deferred work.
+"""A reading of a segment combined with what the daemon knows of the worker's deferred work.
 
 Owns: the paths of deferred work. Must not know: how times of deferred work are computed, files. Invariants: measured
-time is on the worker's path; bounded time is on an additional path with another unit, so a bound is never added to a
-measurement; the worker's own counts are never replaced.
+time is added to the worker's path; bounded time is on an additional path with another unit, so a bound is never added
+to a measurement; the worker's own counts are never replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOTHING = bytes(_SIZE)
 
 
 class Overlay(NamedTuple):
-    """A copy of a worker's deferred work, to read while the daemon continues."""
+    """A copy of a worker's deferred work, which can be read while the daemon continues."""
 
     measured: _reader.Packed
     bound: _reader.Packed
@@ -28,7 +28,7 @@ class Overlay(NamedTuple):
 
 
 def overlay(deferred: Deferred) -> Overlay | None:
-    """Return the copy; None if the worker never deferred work."""
+    """Return a copy of the deferred work; None if the worker never deferred work."""
     if not deferred.counts:
         return None
     tables = (deferred.measured.packed(), deferred.bound.packed(), deferred.latency.packed())
@@ -36,7 +36,7 @@ def overlay(deferred: Deferred) -> Overlay | None:
 
 
 def laid_over(reading: Reading, over: Overlay | None) -> Reading:
-    """Return the reading with the overlay."""
+    """Return the reading with the deferred work added."""
     if over is None:
         return reading
     paths, summaries, latency = list(reading.paths), bytearray(reading.summaries), bytearray()
@@ -59,7 +59,7 @@ def laid_over(reading: Reading, over: Overlay | None) -> Reading:
 
 
 def lifted(reading: Reading) -> Deferred:
-    """Return the deferred work in the reading of a worker that seemed dead, without its starts."""
+    """Return the deferred work in a reading, without its starts, for a worker that seemed dead but is alive."""
     numbers = {path: number for number, path in enumerate(reading.paths) if path is not None}
     summaries, latencies = bytes(reading.summaries), bytes(reading.latency)
     measured, bound, latency = (bytearray(len(reading.paths) * _SIZE) for _ in range(3))

@@ -1,4 +1,4 @@
-"""The records of deferred work that wait, and their encoding for restarts.
+"""The records of deferred work that wait, and their encoding for a restart of the daemon.
 
 Owns: the list of starts without an end, the records of a pass over the lanes, their form in a document. Must not know:
 streams, how a start ends. Invariants: decoding reverses encoding; an invalid text raises ValueError; each start is
@@ -24,7 +24,7 @@ _ROW_CHARACTERS = _ROW.size // 3 * 4  # the size is a multiple of 3, so texts of
 
 @dataclass(slots=True)
 class Start:
-    """Work handed to a stream. Even a measured start ends the part of the previous start."""
+    """Work handed to a stream. Even if its duration was measured, a start ends the part of the previous start."""
 
     start: int
     id: int
@@ -60,19 +60,19 @@ class WaitingStarts:
         return taken
 
     def text(self) -> str:
-        """The text of all starts, without their marks."""
+        """Return the encoding of all starts, without their marks."""
         fresh = self._starts[len(self._text) // _ROW_CHARACTERS :]
         packed = b"".join([_ROW.pack(each.start, each.id, each.path, each.elements, each.bytes) for each in fresh])
         self._text += _text(packed)
         return self._text
 
     def marks(self) -> str:
-        """The text of the marks: which starts are measured."""
+        """Return the encoding of the marks, which say which starts are measured."""
         return _text(bytes(map(attrgetter("measured"), self._starts)))
 
     @classmethod
     def of(cls, text: str, marks: str) -> Self:
-        """Decode the output of `text` and `marks`; with empty marks, no start is measured."""
+        """Decode the output of `text` and `marks`. Empty marks mean that no start is measured."""
         packed = a2b_base64(text, strict_mode=True)
         if len(packed) % _ROW.size:
             raise ValueError(f"{len(packed)} bytes of starts, expected a multiple of {_ROW.size}")
@@ -88,7 +88,7 @@ class WaitingStarts:
 
 @dataclass(slots=True)
 class Finalize:
-    """The host has waited for a stream, or for all streams (None); `again`: repeated for a late start."""
+    """The host has waited for a stream, or for all streams (None); `again`: whether it is repeated for a late start."""
 
     ticks: int
     stream: int | None
@@ -106,7 +106,7 @@ class Batch:
         return len(self.finalizes) + len(self.measurements)
 
     def document(self) -> list[Any]:
-        """The JSON of the batch."""
+        """Return the batch as JSON."""
         return [[[each.ticks, each.stream, each.again] for each in self.finalizes], list(self.measurements.items())]
 
     @classmethod
@@ -119,7 +119,7 @@ class Batch:
 
 
 def _runs(flags: Iterable[bool]) -> Iterator[tuple[int, int]]:
-    """Return the (begin, end) of each run of set flags."""
+    """Return (begin, end) for each run of consecutive flags that are set."""
     end = 0
     for is_set, run in groupby(flags):
         begin, end = end, end + len(list(run))

@@ -2,7 +2,7 @@
 
 Owns: the form of an event, the numbers, which events are forgotten. Must not know: what causes an event, who reads it.
 Invariants: numbers have no gaps and never repeat, so a reader knows how many events it missed; any number of threads
-add and read; adding an event never waits for a reader.
+may add and read events; adding an event never waits for a reader.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ KEPT = 1_000
 
 
 class Event(NamedTuple):
-    """One thing that happened.
+    """An event.
 
     Attributes:
-        number: its position, from 1.
-        time_ns: since 1970.
-        kind: one word with underscores: `worker_died`.
+        number: the position of the event, from 1.
+        time_ns: the time of the event, since 1970.
+        kind: one word with underscores, such as `worker_died`.
         command: the next command to run, if any.
     """
 
@@ -39,7 +39,7 @@ class Event(NamedTuple):
     command: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """The JSON document."""
+        """Return the event as JSON."""
         return {
             "number": self.number,
             "time": rfc3339(self.time_ns),
@@ -52,7 +52,7 @@ class Event(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The unread events of a reader, the number of forgotten ones, and the last number."""
+    """The events that a reader has not read, the number of those that are no longer stored, and the last number."""
 
     events: tuple[Event, ...]
     missed: int
@@ -66,11 +66,14 @@ class Past(Protocol):
         """Return the events after this number."""
 
     def now_ns(self) -> int:
-        """The time of reading, since 1970; that of the newest event if the events are recorded."""
+        """Return the time of reading, since 1970.
+
+        If the events are from a recording, it is the time of the newest event.
+        """
 
 
 def since(past: Past, begin: int | float) -> Page:
-    """Return the events after a number, or of the last seconds, a float."""
+    """Return the events after a number (an int), or those of the last seconds (a float)."""
     if isinstance(begin, int):
         return past.since(begin)
     page, begin_ns = past.since(0), past.now_ns() - round(begin * SECOND)
@@ -94,7 +97,7 @@ class LogEvent(Protocol):
 
 
 class Log:
-    """The events of one daemon; `newest`: the previous daemon's last number."""
+    """The events of one daemon; `newest` is the last number of the previous daemon."""
 
     def __init__(self, newest: int = 0, kept: int = KEPT) -> None:
         self._events: deque[Event] = deque(maxlen=kept)
@@ -122,7 +125,7 @@ class Log:
         return event
 
     def since(self, number: int) -> Page:
-        """Return the events after this number; none if it is in the future."""
+        """Return the events after a number; none if the number is in the future."""
         with self._lock:
             forgotten = self._newest - len(self._events)
             begin = max(number, forgotten)
@@ -133,12 +136,12 @@ class Log:
             )
 
     def now_ns(self) -> int:
-        """The current time."""
+        """Return the current time."""
         return time.time_ns()
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Call a function after each event, in the thread that adds it; it must not wait or raise."""
+        """Call a function after each event, in the thread that adds the event. The function must not wait or raise."""
         with self._lock:
             self._watchers.append(wake)
         try:

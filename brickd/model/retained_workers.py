@@ -1,6 +1,6 @@
 """A daemon's state about workers: cursors, deferred work, totals of removed segments.
 
-Owns: this state, its form as JSON, how many totals are kept. Must not know: how this state is stored in a file, how it
+Owns: this state, its form as JSON, how many totals are kept. Must not know: how the state is stored in a file, how it
 changes. Invariant: a worker is identified by its uuid.
 """
 
@@ -19,8 +19,8 @@ from brickd.shm.memory_budget import MIB, kept_of
 from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import Identifier
 
-GONE_MAX = 64  # older ones are added up
-GONE_BYTES = 96 * MIB  # fewer, if reading them takes more than this: 64 with 1,024 shared paths take 72 MiB
+GONE_MAX = 64  # the limit of kept totals; older totals are added up
+GONE_BYTES = 96 * MIB  # the limit of their memory when read; 64 workers with 1,024 shared paths take 72 MiB
 
 _UID_MAX = 2**32 - 1
 
@@ -29,11 +29,11 @@ class Cursor(NamedTuple):
     """How far the rings of one lane were read.
 
     Attributes:
-        span: read slots of the span ring.
-        event: read slots of the event ring.
-        events: records in these slots.
+        span: the number of slots read from the span ring.
+        event: the number of slots read from the event ring.
+        events: the number of records in the latter slots.
         sequence: the number of the last of these records.
-        spans_lost: details that an earlier daemon read.
+        spans_lost: the number of details that an earlier daemon read, and that are lost with it.
     """
 
     span: int
@@ -48,10 +48,10 @@ class RetainedWorker:
     """A worker whose segment exists.
 
     Attributes:
-        name: its name, independent of the starts and ends of other workers.
+        name: the worker's name, which does not change when other workers start or end.
         cursors: the cursors by lane.
         finalizes_dropped: the number of dropped finalizes that `deferred` has taken into account.
-        file: its segment, once that is drained; None if an earlier brickd's checkpoint lacks it.
+        file: the segment, if it was ever drained; None if unknown, as in the checkpoint of an earlier version.
     """
 
     name: str = ""
@@ -61,9 +61,9 @@ class RetainedWorker:
     file: Identifier | None = None
 
     def pieces(self) -> Iterator[str]:
-        """The JSON text, in pieces."""
-        dropped = min(self.finalizes_dropped, U64_MAX)  # a hostile worker's lanes may exceed this
-        # Older brickds, whose daemons served several users, expect the uid as fourth member.
+        """Return the JSON text, in pieces."""
+        dropped = min(self.finalizes_dropped, U64_MAX)  # the lanes of a hostile worker may contain more
+        # Earlier versions of brickd, whose daemon served several users, expect the uid as the fourth member.
         yield f"[{plain(self.name)},{plain(self.cursors)},{dropped},{os.geteuid()},"
         yield from self.deferred.pieces()
         yield f",{plain(self.file)}]"
@@ -72,7 +72,7 @@ class RetainedWorker:
     def of(
         cls, name: Any, cursors: Any, finalizes_dropped: Any, uid: Any, deferred: Any, file: Any = None
     ) -> RetainedWorker:
-        """Decode the output of `pieces`; an earlier brickd's checkpoint has no file."""
+        """Decode the output of `pieces`. In the checkpoint of an earlier version, the file is missing."""
         whole(uid, -1, _UID_MAX)
         return cls(
             unicode(name),
@@ -85,7 +85,7 @@ class RetainedWorker:
 
 @dataclass(slots=True)
 class RetainedTotals:
-    """The last reading of a removed segment in compact form, or the sum of a service's readings."""
+    """The last reading of a removed segment in compact form, or the sum of such readings of a service."""
 
     name: str
     reading: Reading
@@ -96,25 +96,25 @@ class RetainedTotals:
         self.reading = segment_codec.compact(self.reading)
 
     def text(self) -> str:
-        """Return the JSON text; cached, because each checkpoint needs it and it never changes."""
+        """Return the JSON text. It is cached, because each checkpoint needs it and it never changes."""
         if not self._text:
             self._text = f"[{plain(self.name)},{segment_codec.written(self.reading)},{self.workers}]"
         return self._text
 
     def of_service(self, service: str) -> RetainedTotals:
-        """Return the same totals under another service's name."""
+        """Return the same totals under the name of another service."""
         header = {**self.reading.header, "service": service.encode(), "index": -1, "coordinates": b""}
         return RetainedTotals(service, replace(self.reading, header=cast("_reader.Header", header)), self.workers)
 
     def and_(self, other: RetainedTotals) -> RetainedTotals:
-        """Return the sum of both, named after the service."""
+        """Return the sum of both totals, which is named after the service."""
         header = {**self.reading.header, "index": -1, "coordinates": b""}
         reading = replace(segment_codec.added(self.reading, other.reading), header=cast("_reader.Header", header))
         return RetainedTotals(f"{reading.service}/older", reading, self.workers + other.workers)
 
 
 def beyond_limits(gone: Mapping[str, RetainedTotals]) -> list[str]:
-    """Return the workers whose totals must be added up, the oldest first; `gone`: by uuid, the oldest first."""
+    """Return the uuids of the totals that must be added up, the oldest first; `gone` has the oldest first too."""
     newest = list(gone.items())[::-1]
     taken = accumulate(kept_of(each.reading for _, each in newest))
     kept = sum(1 for number, size in enumerate(taken) if number < GONE_MAX and size <= GONE_BYTES)

@@ -1,9 +1,9 @@
 """Adds up the summaries of many workers under the caller's keys: bricks, nodes of a tree.
 
-Owns: which path counts for which row, and the assignment of time to rows. Must not know: files, workers, the meaning of
-a key. Invariants: self times add up to the recorded time, each moment once; a row's total counts a moment once, even if
-the row is below itself; the order of readings changes nothing; marks have no time, and have rows only if the caller
-requests them.
+Owns: to which row each path belongs, and how time is assigned to rows. Must not know: files, workers, the meaning of
+a key. Invariants: self times add up to the recorded time, and each moment counts once; in the total of a row, a moment
+counts once, even if the row is below itself; the order of readings changes nothing; marks have no time, and have rows
+only if the caller requests them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 Key = TypeVar("Key", bound=Hashable)
 
-_LEAF = 0.9  # with at least this share of self time, the histogram of total times also describes self times
+_LEAF = 0.9  # above this share of self time, the histogram of total times is also used for self times
 
 
 class PathRows(NamedTuple):
-    """Each path's row (-1: none), the nearest timed path above, and the `_reader.PART_*` flags."""
+    """For each path, its row (-1: none), the nearest path above it that has times, and the `_reader.PART_*` flags."""
 
     rows: array[int]
     parents: array[int]
@@ -32,7 +32,7 @@ class PathRows(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The sums of a reading under one key; `usual_ns`: the mean self time of usual calls."""
+    """The sums of a reading under one key; `usual_ns` is the mean self time of usual calls."""
 
     spans: int
     self_ns: float
@@ -41,10 +41,10 @@ class Sums(NamedTuple):
 
 
 class SummaryFold(Generic[Key]):
-    """The totals of every key; a row's number is its index in `keys`.
+    """The totals of every key. The number of a row is its index in `keys`.
 
-    With `marks`, marks also have rows; these only count, and contribute to no other row. Without `marks`, a span below
-    a node counts as below the span around that node.
+    With `marks`, marks also have rows, which have counts and add nothing to other rows. Without `marks`, a span below a
+    node counts as below the span around that node.
     """
 
     def __init__(self, *, marks: bool = False) -> None:
@@ -58,8 +58,8 @@ class SummaryFold(Generic[Key]):
     def _new_places(self, reading: Reading, key_of: Callable[[CallPath, int], Key]) -> PathRows:
         count = len(reading.paths)
         rows, parents, flags = array("i", [-1]) * count, array("i", [-1]) * count, bytearray(count)
-        spans = array("i", [-1]) * count  # the nearest span at or above each path
-        holds = bytearray(count)  # whether a span directly below the path counts
+        spans = array("i", [-1]) * count  # for each path, the path itself or the nearest path above it that is a span
+        holds = bytearray(count)  # for each path, whether a span directly below it counts
         open_rows: Counter[int] = Counter()  # the rows of the paths from the root to the current one
         below: list[list[int]] = [[] for _ in range(count)]
         to_visit: list[int] = []
@@ -77,7 +77,7 @@ class SummaryFold(Generic[Key]):
                 continue
             above = path.parent
             if above >= 0 and not path.marks and not holds[above]:
-                to_visit += below[number]  # a span below a mark has no time
+                to_visit += below[number]  # spans below a mark have no time
                 continue
             span = spans[above] if above >= 0 else -1
             spans[number] = span if path.marks else number
@@ -91,7 +91,7 @@ class SummaryFold(Generic[Key]):
             if row == len(self.keys):
                 self.keys.append(key)
             if path.marks:
-                flags[number] = _reader.PART_OUTER | _reader.PART_NS  # a host states times in nanoseconds
+                flags[number] = _reader.PART_OUTER | _reader.PART_NS  # times that the host reports are in nanoseconds
                 to_visit += below[number]
                 continue
             parents[number] = span
@@ -110,25 +110,25 @@ class SummaryFold(Generic[Key]):
 
         Args:
             reading: the reading.
-            key_of: returns a path's key, given the path and its parent's row (-1 for a root).
-            group: the part of the keys that does not come from paths and names.
-            whose: the number of this reading in a row's `worst`.
+            key_of: returns the key of a path, from the path and the row of its parent (-1 for a root).
+            group: the part of the keys that does not depend on paths and names.
+            whose: the number by which a row's `worst` refers to this reading.
         """
         self._fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns, whose)
 
     def _places_of(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable) -> PathRows:
-        """Return the rows of a reading's paths; reuse those of the last reading if possible."""
+        """Return the rows of a reading's paths. The rows of the last reading are reused if its paths are the same."""
         like = (reading.paths, reading.names, group)
         if like != self._like:
             self._like, self._places = like, self._new_places(reading, key_of)
         return self._places
 
     def row(self, number: int) -> _reader.Row:
-        """Return a row's totals, the worst reading, and its mean divided by the median of all."""
+        """Return the totals of a row, its worst reading, and the mean of that reading divided by the median of all."""
         return self._fold.row(number)
 
     def histogram(self, number: int) -> list[int]:
-        """Return the spans of a row by bucket, in ticks of the first reading."""
+        """Return the number of spans of a row in each bucket, in ticks of the first reading."""
         return self._fold.histogram(number)
 
     def alone(
@@ -138,9 +138,9 @@ class SummaryFold(Generic[Key]):
         group: Hashable = None,
         usual_from_ns: float = math.inf,
     ) -> Iterator[tuple[Key, Sums]]:
-        """Yield the sums of every key in one reading, without adding it; arguments as in `add`.
+        """Yield the sums of every key in one reading, without adding the reading; the arguments are those of `add`.
 
-        Sums with a self time of at least `usual_from_ns` include the mean of the usual calls.
+        Sums with a self time of at least `usual_from_ns` have the mean of the usual calls.
         """
         fold = _reader.Fold()
         fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns)
@@ -151,7 +151,7 @@ class SummaryFold(Generic[Key]):
 
 
 def _usual_ns(fold: _reader.Fold, number: int, tick_ns: float) -> float | None:
-    """Return the mean self time of the usual calls; None if too much time is in rows below."""
+    """Return the mean self time of the usual calls; None if too much of the time belongs to rows below."""
     row = fold.row(number)
     if row["self_ns"] < _LEAF * row["total_ns"]:
         return None

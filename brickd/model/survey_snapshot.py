@@ -1,7 +1,7 @@
-"""A stored survey: all workers at one time.
+"""A stored survey of all workers at one time.
 
 Owns: the times of a survey, the interval between surveys, the stored form. Must not know: the receivers of snapshots.
-Invariant: a recording gives a receiver the same snapshots in the same order as the live daemon.
+Invariant: a recording gives a receiver the same snapshots, in the same order, as the live daemon did.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EVERY_NS = 10 * SECOND
 
 
 class Snapshot(NamedTuple):
-    """A survey in compact form; `now_ns` is on a monotonic clock, `at_ns` is since 1970."""
+    """A survey in compact form; `now_ns` is the time by a monotonic clock, `at_ns` is the time since 1970."""
 
     now_ns: int
     at_ns: int

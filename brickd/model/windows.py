@@ -1,9 +1,9 @@
 """Windows: the recent work, as the difference of two readings of the totals.
 
 Owns: which snapshots are kept, and which totals are subtracted for a window. Must not know: callers, files, screens.
-Invariants: the content of a window was recorded in its time; it does not shrink if a worker dies, is added to a sum,
-continues under another uuid or is forgotten; if a worker's totals at the beginning of a window are unknown, the window
-contains only its work after the first snapshot that knows them.
+Invariants: the content of a window was recorded in its time; a window does not shrink if a worker dies, is added to a
+sum, continues under another uuid or is forgotten; if the totals of a worker at the beginning of a window are unknown,
+the window has only the worker's work after the first snapshot that has its totals.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from brickd.shm.memory_budget import MIB, kept_of, packed_size
 from brickd.shm.segment_copy import Reading
 
 SLOTS = 6
-# Above this limit, fewer snapshots are kept and windows are shorter. 64 workers that use 256 paths each, and share
+# Above this limit, fewer snapshots are kept, so windows are shorter. 64 workers that use 256 paths each, and share
 # their names, take 12 MB.
 KEPT_BYTES = 64 * MIB
-# The limit of unpacked totals that are subtracted from a sum. 64 workers with 1,024 paths each, added within a minute,
-# have 72 MiB.
+# The limit of unpacked totals that are subtracted from a sum. 64 workers with 1,024 paths each, all added within a
+# minute, take 72 MiB.
 BASES_BYTES = 96 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The work of workers within a time; minimum and maximum are known only as ranges."""
+    """The work of workers within a period. Minimum and maximum are known only as ranges."""
 
     workers: list[Worker]
     length_ns: int
 
 
 class Windows:
-    """The snapshots of the last minute; one thread adds them, any thread may request windows."""
+    """The snapshots of the last minute. One thread adds them; any thread may ask for windows."""
 
     def __init__(self) -> None:
         self._kept: deque[Snapshot] = deque(maxlen=SLOTS + 1)
@@ -47,7 +47,7 @@ class Windows:
 
     def take(self, snapshot: Snapshot) -> None:
         """Keep the next snapshot."""
-        # Drop the lanes: they take much memory, and a window does not use them.
+        # The lanes are dropped, because they take much memory and a window does not use them.
         workers = [each._replace(reading=replace(each.reading, lanes=[])) for each in snapshot.survey.workers]
         with self._lock:
             self._kept.append(snapshot._replace(survey=snapshot.survey._replace(workers=workers)))
@@ -59,9 +59,9 @@ class Windows:
         return sum(kept_of(readings, packed_size))
 
     def over(self, of: Sequence[Worker], now_ns: int, length_ns: int) -> Window | None:
-        """The work of the last `length_ns`, since the snapshot nearest to that time.
+        """Return the work of the last `length_ns`, counted from the snapshot that is nearest to that time.
 
-        The window is shorter if no snapshot is old enough. Returns None if there is no snapshot.
+        The window is shorter if no snapshot is old enough. Return None if there is no snapshot.
         """
         with self._lock:
             snapshots = [each for each in self._kept if each.now_ns < now_ns]
@@ -74,7 +74,8 @@ class Windows:
 def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
     """Return the workers with their work since the first of these snapshots.
 
-    If that snapshot lacks a worker's totals, the next one that has them counts. Unknown workers are omitted.
+    If that snapshot does not have a worker's totals, the work counts from the next snapshot that has them. Unknown
+    workers are omitted.
     """
     known: list[_Before] = []
 
@@ -91,7 +92,7 @@ def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
 
 
 class _Before:
-    """Return the totals in a snapshot."""
+    """The totals in a snapshot."""
 
     def __init__(self, began: Snapshot) -> None:
         self._workers = {worker.reading.uuid: worker for worker in began.survey.workers}
@@ -99,14 +100,15 @@ class _Before:
         self._clocks = began.survey.clocks
 
     def bases(self, worker: Worker) -> list[Reading] | None:
-        """Return the part of a worker's totals from before the snapshot; None if unknown."""
+        """Return those totals that a worker already had at the snapshot; None if unknown."""
         reading = worker.reading
         then = self._workers.get(reading.uuid)
         origins = worker.added if worker.together > 1 else (Origin.of(reading),)
         came = worker.together - (0 if then is None else then.together)
         if not 0 <= came <= len(origins):
             return None
-        found = {} if then is None else {then.reading.uuid: then.reading}  # once, even if a file repeats a reading
+        # each reading once, even if a file repeats it
+        found = {} if then is None else {then.reading.uuid: then.reading}
         for origin in origins[len(origins) - came :]:
             if (base := self._base(origin)) is not None:
                 found[base.uuid] = base
@@ -117,16 +119,16 @@ class _Before:
         return list(found.values())
 
     def _base(self, origin: Origin) -> Reading | None:
-        """Return a worker's earlier totals, by the uuid of its segment or of its lost segment."""
+        """Return the earlier totals of a worker, by the uuid of its segment or of its lost segment."""
         if (worker := self._workers.get(origin.uuid)) is not None:
             return worker.reading
         return self._lost.get(origin.took.to_bytes(8, "little").hex()) if origin.took else None
 
     def _came_later(self, origin: Origin, clock: int) -> bool:
-        """Whether the worker's segment is new and was created after the snapshot, by both clocks.
+        """Whether both clocks show that the worker's segment was created after the snapshot.
 
-        One clock is not enough: the processor's counter may restart while the machine is suspended, and another time
-        namespace has another kernel clock.
+        One clock is not enough: the processor's counter may restart while the machine is suspended, and in another time
+        namespace the kernel's clock differs.
         """
         if origin.took or clock not in self._clocks:
             return False
@@ -144,7 +146,7 @@ def _without(reading: Reading, bases: Iterable[Reading]) -> Reading:
 
 
 def _rows(of: Reading, within: Reading) -> array[int]:
-    """Return the number of each path of a reading in another reading; -1: none."""
+    """Return, for each path of a reading, its number in another reading; -1 if it has none there."""
     count = len(of.paths)
     if within.paths[:count] == of.paths and within.names[: len(of.names)] == of.names:
         return array("i", range(count))

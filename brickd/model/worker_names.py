@@ -2,7 +2,7 @@
 
 Owns: the names, their order, their form as arguments of a command, and suggestions for an unknown name. Must not know:
 what was recorded, screens. Invariants: a name belongs to one worker; names depend only on the set of workers, so a
-process that reads only the headers uses the same names.
+process that reads only the headers of segments gives the same names.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NO_NAMES) -> list[tuple[str, Who]]:
-    """Name each worker: as declared, else as before, else by the lowest free number.
+    """Name each worker: with its declared name, else with its earlier name, else with the lowest free number.
 
-    Live workers come first: a restarted worker gets the name, and the dead one gets the name with a suffix. Among
-    several dead workers with the name, the last one keeps it.
+    Live workers come first. So if a worker was restarted, the new process gets the name, and the dead one gets the name
+    with a suffix. If several dead workers have the same name, the last one keeps it.
 
     Args:
         everybody: the workers to name.
         remembered: earlier names of workers without a declared name, by uuid.
 
     Returns:
+        All workers with their names, sorted by service and name.
         All workers with their names, by service and name.
     """
     by_age = sorted(everybody, key=lambda who: (not who.alive, who.header["started_ns"], who.uuid))
@@ -65,16 +66,16 @@ def _declared(who: Identity) -> str | None:
 
 
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """A sort key that puts api/10 after api/9."""
+    """Return a sort key that puts api/10 after api/9."""
     parts = ("".join(group) for _, group in itertools.groupby(name, str.isdecimal))
     return tuple((int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in parts)
 
 
 class KnownNames(NamedTuple):
-    """The names of workers in sentences about something found: no worker gets a name that another one has now.
+    """The names of workers for sentences about a finding. No worker gets the name that another worker has now.
 
     Attributes:
-        names: the names of the known workers, by uuid; unique now, but perhaps not at the time of the finding.
+        names: the names of the known workers, by uuid. They are unique now, but perhaps not at the time of the finding.
         ended: the uuids of workers that are not alive.
     """
 
@@ -82,24 +83,24 @@ class KnownNames(NamedTuple):
     ended: Collection[str] = ()
 
     def name(self, then: Mapping[str, str], uuid: str) -> str:
-        """Return the current name; else the one at that time, with a mark that makes it unique."""
+        """Return the current name of a worker; else its name at that time, with a mark that makes the name unique."""
         if now := self.names.get(uuid):
             return now
         mark = _mark(uuid)
         return f"{then[uuid].removesuffix(mark)}{mark}" if then.get(uuid) else uuid[:8]
 
     def mention(self, then: Mapping[str, str], uuid: str) -> str:
-        """Return the name for a sentence, with a note if the worker has ended."""
+        """Return the name of a worker for a sentence, with a note if the worker has ended."""
         return f"{self.name(then, uuid)}{' (ended)' if uuid in self.ended else ''}"
 
 
 def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Return the names that were probably meant: they contain the text, or are similar.
+    """Return the names that were probably meant: those that contain the text, or are similar.
 
     >>> near("api/1", ["batch/0", "api/10", "api/2"]), near("BATHC/0", ["batch/0", "api/0"])
     (['api/10', 'api/2'], ['batch/0'])
     """
-    # A local import: it takes 2 ms, and only an unknown name needs it.
+    # Imported here, because it takes 2 ms and only an unknown name needs it.
     from difflib import get_close_matches
 
     spelled: dict[str, list[str]] = {}
@@ -115,7 +116,7 @@ def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def suggestion(name: str, known: set[str]) -> str:
-    """Return a hint for an unknown name: the names that were probably meant, or the known ones.
+    """Return a hint for an unknown name: the names that were probably meant, or else the known names.
 
     >>> suggestion("ap/1", {"api/1", "batch"}), suggestion("x", {"api/1"})
     ('did you mean api/1?', 'there are api/1')
@@ -129,7 +130,7 @@ def suggestion(name: str, known: set[str]) -> str:
 
 
 def as_argument(name: str) -> str:
-    """Quote a name as an argument of a command: a worker chooses its text.
+    """Quote a name as an argument of a command, because a worker chooses the text of its name.
 
     >>> as_argument("api/0"), as_argument("x; touch y"), as_argument("-x")
     ('api/0', "'x; touch y'", '-- -x')

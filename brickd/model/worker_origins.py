@@ -1,7 +1,7 @@
-"""Recently merged workers and their sums; windows of a sum need them.
+"""Recently merged workers and the sums that contain them, which windows of a sum need.
 
 Owns: the list of recently merged workers, and the origin of a worker's totals. Must not know: totals, callers.
-Invariants: the list has the last workers that were added to each sum, in order and without a gap; its length is
+Invariants: for each sum, the list has the workers that were added last, in order and without a gap; its length is
 limited.
 """
 
@@ -13,15 +13,15 @@ from typing import NamedTuple
 from brickd.shm.segment_copy import Reading
 
 KEPT_NS = 90_000_000_000  # longer than any window
-ADDED_MAX = 8_192  # ninety dead workers per second for that time
+ADDED_MAX = 8_192  # enough for ninety dead workers per second during that time
 
 
 class Origin(NamedTuple):
     """The origin of a worker's totals.
 
     Attributes:
-        took: the lost segment whose totals it took over, as in `brick_shm.h`; 0: none.
-        anchor_ticks: its clock when its segment was created.
+        took: the lost segment whose totals the worker took over, as in `brick_shm.h`; 0 if there is none.
+        anchor_ticks: the worker's clock when its segment was created.
         anchor_ns: CLOCK_MONOTONIC_RAW at the same time.
     """
 
@@ -48,7 +48,7 @@ class RecentlyMerged:
         self._added.append((now_ns, into, who))
 
     def by_aggregate(self, now_ns: int) -> dict[str, tuple[Origin, ...]]:
-        """The recently merged workers, by the uuid of their sum."""
+        """Return the recently merged workers, by the uuid of the sum that contains them."""
         while self._added and now_ns - self._added[0][0] > KEPT_NS:
             self._added.popleft()
         found: dict[str, list[Origin]] = {}

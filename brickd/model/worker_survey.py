@@ -1,7 +1,8 @@
-"""The survey of all workers of this machine: read every segment, and find the live ones.
+"""The survey of all workers of this machine: reads every segment, and finds the live workers.
 
-Owns: which segments exist, which workers are alive. Must not know: totals, screens, how names are made. Invariants: a
-bad segment affects only itself and is listed with its reason; a worker whose segment changes is alive, even unlocked.
+Owns: which segments exist, which workers are alive. Must not know: totals, screens, how names are made. Invariants: an
+invalid segment affects only itself and is listed with the reason; a worker whose segment changes is alive, even without
+a lock.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from brickd.shm.segment_copy import CLOCKS, Identity, Reading
 from brickd.shm.segment_files import Identifier, committed, identifier_of, listing
 from brickd.shm.segment_files import prefix as configured
 
-# How long a segment without a lock is watched before its worker is shown as dead. Nothing is removed on this evidence:
-# `brickd prune` watches longer.
+# How long a segment without a lock is watched before its worker is shown as dead. Nothing is removed on this evidence,
+# because `brickd prune` watches longer.
 _WATCH_SECONDS, _GLANCE_SECONDS = 0.02, 0.002
 
 _NOTHING = Background()
@@ -34,11 +35,11 @@ _NONE = Held()
 
 
 def survey(prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE) -> Survey:
-    """Read every segment of our user on this machine, and add a daemon's state about them.
+    """Read every segment of this user on this machine, and add a daemon's state about the workers.
 
     Args:
-        prefix: the beginning of the files' names; None: the configured one.
-        background: a daemon's state, from its memory or its checkpoint.
+        prefix: the beginning of the files' names; None for the configured prefix.
+        background: a daemon's state, from its memory or from its checkpoint.
         held: the open files, if this process drains them.
     """
     clocks = {kind: _reader.clock_pair(kind) for kind in CLOCKS}
@@ -48,13 +49,13 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
     def read(segment: Segment) -> Reading:
         return held.accounts.get(segment.identifier, Account()).read(segment, budget, now_ns)
 
-    # The cheapest first: a cheap segment must not lose anything to an expensive one.
+    # The cheapest segment comes first, because it must not lose anything to an expensive one.
     readings, refused = _look(sorted(found.own, key=committed), read, background, held)
-    # The state of a worker that lost its segment is stored under the lost segment's uuid.
+    # If a worker lost its segment, its state is stored under the uuid of the lost segment.
     before = {each.uuid: background.before(each.process["took"]) for each in readings}
     names = background.names | {now: background.names[lost] for now, lost in before.items() if lost in background.names}
     lost = set(before.values())
-    # Skip a segment that was removed and whose worker continues in another: the daemon may still have it open.
+    # A removed segment is skipped if its worker continues in another one. The daemon may still have the old one open.
     here = [each for each in readings if each.uuid not in lost or identifier_of(each.file) is not None]
     laid = [background.laid_over(each, before[each.uuid]) for each in here]
     gone = [each for uuid, each in background.gone.items() if uuid not in lost] + list(background.older)
@@ -71,24 +72,24 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
 def _removed(
     prefix: str | None, workers: Sequence[Worker], living: Collection[str], background: Background
 ) -> tuple[RemovedWorker, ...]:
-    """Removed workers that are in no total.
+    """Return removed workers whose counts are in no total.
 
-    Reads the file of records after the segments, because a segment is removed after its record is written. A live
-    worker's record does not count. A dead worker's segment may be an earlier copy of it; then its record counts what is
-    beyond the copy's totals.
+    The file of records is read after the segments, because a segment is removed after its record is written. The record
+    of a live worker does not count. If there is still a segment of a dead worker, it may be an earlier copy; then only
+    the counts of the record that exceed those of the copy count.
     """
     kept, found = background.removed, removed_file.look(configured() if prefix is None else prefix).removed
     if not (kept.alone or found):
         return tuple(kept.sums.values())
     shown = {worker.reading.uuid: worker.ledger.counts() for worker in workers if worker.together == 1}
     taken = {worker.reading.lost for worker in workers}
-    # A file that cannot be removed is buried while its totals are still shown; they may be those of a copy.
+    # A file that cannot be removed is buried while its totals are still shown. These may be the totals of a copy.
     settled = (background.buried - background.gone.keys()).union(living)
     return (*uncounted((*kept.alone.values(), *found), shown, taken, settled), *kept.sums.values())
 
 
 def identities(background: Background = _NOTHING) -> list[tuple[str, Identity]]:
-    """All workers with the names that `survey` gives them, from the headers alone."""
+    """Return all workers with the names that `survey` gives them. Only the headers of segments are read."""
     found: list[Identity] = _look(listing().own, Segment.identity, background, _NONE)[0]
     found += [gone.reading for gone in (*background.gone.values(), *background.older)]
     return named(found, background.names)
@@ -112,11 +113,12 @@ def _look(
                         refused.append(known)
                         continue
                     segment = held.segment(file) or here.enter_context(open_segment(file))
-                    if segment.identifier in seen:  # seen by another of its names
+                    if segment.identifier in seen:  # the file was already read under another name
                         continue
                     seen[segment.identifier] = segment.name
                     uuid = segment.header["uuid"].hex()
-                    if uuid in background.gone or uuid in background.buried:  # counted there
+                    # the background already counts this worker
+                    if uuid in background.gone or uuid in background.buried:
                         continue
                     found.append(read(segment))
                     if not found[-1].alive:
@@ -125,9 +127,9 @@ def _look(
             except SegmentUnpublished:
                 continue
             except SegmentRefused as error:
-                if identifier_of(file) is not None:  # if not, the file was removed after it was listed
+                if identifier_of(file) is not None:  # without this, the file was removed after it was listed
                     refused.append(error)
-            except NotPermitted:  # another user's file took its name after it was listed
+            except NotPermitted:  # a file of another user took the name after the listing
                 continue
         moving = _moving(unlocked)
         activity = {segment.name: _activity(segment) for segment in unlocked}
@@ -142,7 +144,7 @@ def _look(
 
 
 def _copies(found: Iterable[tuple[str, Twin]], background: Background) -> dict[str, SegmentRefused]:
-    """The files that are refused because another file has their uuid, by name."""
+    """Return the files that are refused because another file has the same uuid, by name."""
     by_uuid: dict[str, list[Twin]] = {}
     for uuid, twin in sorted(found):
         by_uuid.setdefault(uuid, []).append(twin)
@@ -161,7 +163,7 @@ def _copies(found: Iterable[tuple[str, Twin]], background: Background) -> dict[s
 
 
 def _moving(unlocked: Sequence[Segment]) -> set[str]:
-    """Unlocked segments whose workers are active, for example because the host closed our descriptor."""
+    """Return the segments without a lock whose workers are active. The host may have closed the descriptor."""
     before = {segment.name: _activity(segment) for segment in unlocked}
     moving: set[str] = set()
     until, over = time.monotonic() + _WATCH_SECONDS, False

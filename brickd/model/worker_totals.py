@@ -1,7 +1,8 @@
 """The work of every live worker in every brick between two snapshots, by service.
 
 Owns: the table of this work. Must not know: which worker is slow, windows of several slots, screens. Invariants: times
-are self times; a worker without records in a brick has no entry; dead workers and sums of workers have no entries.
+are self times; a worker that recorded nothing in a brick has no entry; dead workers and sums of workers have no
+entries.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Share:
     """One worker in one brick.
 
     Attributes:
-        usual_ns: the mean self time of its usual calls; None: the mean of all calls counts.
+        usual_ns: the mean self time of the worker's usual calls; None if the mean of all calls counts.
     """
 
     worker: str
@@ -45,8 +46,8 @@ class Slot:
 
     Attributes:
         bricks: the work by service and brick, in the order of the workers' names.
-        categories: the first category that a worker of the service declared, or 'other'.
-        bounded: bricks with bounds only, and no measured time.
+        categories: for each brick, the first category that a worker of the service declared, or 'other'.
+        bounded: the bricks that have only bounds and no measured time.
     """
 
     began: Moment
@@ -64,7 +65,7 @@ class Slot:
 def slot(before: Snapshot, after: Snapshot, usual_from: float = math.inf) -> Slot:
     """Return the work of all live workers between two snapshots.
 
-    usual_from: compute the usual calls of bricks with at least this share of the time.
+    `usual_from`: the usual calls are computed for bricks with at least this fraction of the time.
     """
     from_ns = usual_from * (after.now_ns - before.now_ns)
     alive = [worker for worker in after.survey.workers if worker.reading.alive]
@@ -75,7 +76,7 @@ def slot(before: Snapshot, after: Snapshot, usual_from: float = math.inf) -> Slo
     for worker in since((before,), alive):
         key_of = _measured(worker.reading, categories.setdefault(worker.service, {}))
         for (brick, bounded), sums in fold.alone(worker.reading, key_of, worker.service, from_ns):
-            if bounded:  # bounds are not compared
+            if bounded:  # bounds cannot be compared
                 bounds.add((worker.service, brick))
             else:
                 bricks.setdefault((worker.service, brick), []).append(Share(worker.name, *sums))

@@ -1,6 +1,6 @@
 """The workers of this machine at one time, and their selection by name.
 
-Owns: what is known of a worker, of all of them, and of files that a process drains. Must not know: how segments are
+Owns: what is known of a worker, of all workers, and of the files that a process drains. Must not know: how segments are
 found and read, totals, screens, how names are made.
 """
 
@@ -28,11 +28,11 @@ class Usage(NamedTuple):
 
     Attributes:
         cpu_percent: the use in percent of one processor; None before the second measurement.
-        stopped: whether a signal or a debugger stopped it.
-        ran, waited: how long its threads ran and waited for a processor since the last measurement, in total, as
-            fractions of that time; None: unknown.
-        cpu: the only processor that it may use; None: it may use several, or this is unknown.
-        throttled: how long its control group was throttled, also as a fraction; None: unknown.
+        stopped: whether a signal or a debugger stopped the process.
+        ran, waited: for how long all its threads together ran and waited for a processor since the last measurement, as
+            fractions of that time; None if unknown.
+        cpu: the only processor that the process may use; None if it may use several, or if this is unknown.
+        throttled: for how long its control group was throttled, also as a fraction; None if unknown.
     """
 
     cpu_percent: float | None
@@ -48,9 +48,9 @@ class Worker(NamedTuple):
     """One instrumented process, in one reading of its segment.
 
     Attributes:
-        together: the number of workers; a sum has several old dead ones.
+        together: the number of workers; above 1 for a sum of old dead workers.
         added: the known workers that were last added to a sum, in order.
-        label: if several worlds are shown as one, the first part of its name: the name of its world.
+        label: the name of its world, if several worlds are shown as one; it is the first part of the worker's name.
     """
 
     name: str
@@ -72,13 +72,13 @@ class Held:
     """The files that this process drains, and the known facts about other files.
 
     Attributes:
-        segments: the open segments. Opening and closing one again would release its lock.
+        segments: the open segments. To open and close one of them again would release its lock.
         drained: the drained segments whose workers do not continue in another one. They count even if the file has no
-            name any more: any process may remove it, even this one during the survey.
-        refused: the invalid files by name, even if a single reading would not find the defect.
+            name any more, because any process may remove it, even this process during the survey.
+        refused: the invalid files by name, including files whose defect a single reading would not find.
         others: the known owners of other users' files.
         accounts: the memory accounts of the drained segments.
-        goes_on: whether to read the next segment.
+        goes_on: returns whether the next segment should be read.
     """
 
     segments: Mapping[Identifier, Segment] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Held:
     goes_on: Callable[[], bool] = lambda: True
 
     def segment(self, file: str) -> Segment | None:
-        """Return the open segment that has this name now, or had it if no file has it."""
+        """Return the open segment that has this name now. If no file has the name, return the one that had it."""
         identifier = identifier_of(file) if self.segments else None
         if identifier is not None:
             return self.segments.get(identifier)
@@ -100,12 +100,12 @@ class Survey(NamedTuple):
     """All workers at one time.
 
     Attributes:
-        workers: the readable ones, by service and name.
+        workers: the workers whose segments can be read, by service and name.
         refused: the invalid segments.
-        foreign: the number of segments of each other user, by uid; they are not read.
-        clocks: each kind of clock with CLOCK_MONOTONIC_RAW, read before the search; later segments are not in the
-            survey.
-        removed: workers whose segments were removed, with their counts that are in no total.
+        foreign: the number of segments of each other user, by uid; these are not read.
+        clocks: each kind of clock with CLOCK_MONOTONIC_RAW, read before the search; segments that were created later
+            are not in the survey.
+        removed: workers whose segments were removed, with those of their counts that are in no total.
     """
 
     workers: list[Worker]
@@ -127,17 +127,18 @@ def select(
     foreign: Mapping[int, int] = _NO_FOREIGN,
     services: Iterable[str] = (),
 ) -> list[Worker]:
-    """Select the workers with these names or services; without names, all workers.
+    """Select the workers with these names or services, or all workers if no name is given.
 
     Args:
         workers: the workers to select from.
         names: names of workers and services.
-        segments: the known segments, if the name could also be a segment's file.
-        foreign: the number of segments of each other user; if this user has no workers, the name may be one of theirs.
-        services: further valid names without workers.
+        segments: the known segments, if a name may also be the name of a segment's file.
+        foreign: the number of segments of each other user; if this user has no workers, the name may belong to one of
+            these.
+        services: further valid names, which may have no workers.
 
     Raises:
-        NoSuchWorker: an unknown name; the message has similar ones.
+        NoSuchWorker: a name is unknown; the message has similar names.
     """
     readable = {worker.name for worker in workers} | {worker.service for worker in workers} | set(services)
     for name in names:

@@ -2,10 +2,8 @@
 
 Owns: each verb's line in the help, its query, whether a daemon answers the query, other words for the verb. Must not
 know: how a query is answered or shown. Invariants: the command of the verb NAME is `brickd.cli.NAME:NAME`; the answer
-to
-its query is `brickd.views.NAME:answer`, or `GET /v1/NAME` of a daemon. Each start of `brickd` imports this module, so
-it
-imports almost nothing itself.
+to its query is `brickd.views.NAME:answer`, or `GET /v1/NAME` of a daemon. Each start of `brickd` imports this module,
+so it imports almost nothing itself.
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ class Verb(NamedTuple):
     """A verb.
 
     Attributes:
-            help: the verb's line in the list of verbs.
-            query: the name of a class in `brickd.query.queries`, which recordings also answer; empty if there is no
-                query.
-            served: whether a daemon answers the query.
-            also: words with which a person may mean this verb, separated by spaces.
+        help: the verb's line in the list of verbs.
+        query: the name of a class in `brickd.query.queries`, which recordings also answer; empty if there is no
+            query.
+        served: whether a daemon answers the query.
+        also: words with which a person may mean this verb, separated by spaces.
     """
 
     help: str
@@ -106,8 +104,7 @@ def takes_recordings(verb: str) -> bool:
 
 
 # How similar a word must be to a verb, or to a word that means a verb. Measured on 40 words: `rnu` finds `run` (0.67),
-# and
-# `foo` does not find `follow` (0.67).
+# and `foo` does not find `follow` (0.67).
 _LIKE_VERB, _LIKE_WORD = 0.65, 0.73
 _MUCH_LESS = 0.1
 

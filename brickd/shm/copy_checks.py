@@ -2,8 +2,7 @@
 
 Owns: the valid values of every field of a reading. Must not know: files, the encoding of readings. Invariants: every
 view can use a checked reading like a reading of a segment; an invalid reading raises ValueError with the value found
-and
-the value expected.
+and the value expected.
 """
 
 from __future__ import annotations

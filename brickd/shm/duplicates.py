@@ -17,8 +17,8 @@ class Twin(NamedTuple):
     """One of several files with the same uuid.
 
     Attributes:
-            alive: whether a process holds the worker's lock on this file.
-            activity: the activity of the segment; a copy never has more than its original.
+        alive: whether a process holds the worker's lock on this file.
+        activity: the activity of the segment; a copy never has more than its original.
     """
 
     name: str

@@ -87,8 +87,7 @@ def newest(slots: bytes, most: int, decode: Callable[[bytes], Found]) -> Found:
     """Return the newest `most` records that `decode` finds, and how many other records are between them.
 
     Decoding takes microseconds per record, and a ring may hold a million records. So only the last slots are decoded,
-    and
-    more of them until there are enough records.
+    and more of them until there are enough records.
     """
     needed, room = max(1, most) * _RECORD_SLOTS, len(slots) // SLOT_BYTES
     while True:

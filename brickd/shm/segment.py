@@ -178,8 +178,7 @@ class Segment(SegmentFile):
             pid = self.worker()
             summaries, odd, moving = self._copier.summaries()
             # Paths are read after summaries, and names after paths and sites, so that each summary has a path, and each
-            # path and
-            # site has a name. In an invalid segment, there may be fewer paths by then.
+            # path and site has a name. In an invalid segment, there may be fewer paths by then.
             paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
             sites = _sites(tuple(self._copier.sites()))
             names = self._copier.names()

@@ -93,8 +93,7 @@ class Reading(Identity):
 
     Attributes:
         latency: like `summaries`, but of the time from the start of deferred work to its sync; empty if no daemon knows
-            of
-            such work.
+            of such work.
         deferred: the counts of the starts of deferred work, by outcome.
         now_ticks: the value of the worker's clock; None if unknown.
         flags: the consumer's requests to the worker (CONTROL_*).

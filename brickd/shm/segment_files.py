@@ -3,14 +3,12 @@
 Owns: the names of the files, which files may be opened and how, which process owns a file and which process drains it.
 Must not know: the content of files. Invariants: a process opens only files of its own effective user, even as root;
 opening follows no link and waits for no process; a process never opens a file twice while it holds a lock on the file;
-a
-file that cannot be a segment raises `SegmentRefused` with a reason, never another exception; a file with a name that no
-worker writes is refused before it is opened, so it is never removed.
+a file that cannot be a segment raises `SegmentRefused` with a reason, never another exception; a file with a name that
+no worker writes is refused before it is opened, so it is never removed.
 
 posix_ipc removes segments, because its shm_unlink is the counterpart of the agent's shm_open. It does not open
-segments,
-because its shm_open has no O_NONBLOCK and would wait for the other end of a FIFO. Its semaphores cannot lock a worker,
-because they stay locked when a process is killed.
+segments, because its shm_open has no O_NONBLOCK and would wait for the other end of a FIFO. Its semaphores cannot lock
+a worker, because they stay locked when a process is killed.
 """
 
 from __future__ import annotations
@@ -240,9 +238,9 @@ def open_file(name: str) -> SegmentFile:
     """Open a file that may be a segment, by its name.
 
     Raises:
-            SegmentRefused: the file no longer exists.
-            SegmentUnopened: the file cannot be a segment.
-            SegmentUndrained: this process can open no more files now.
-            NotPermitted: the file belongs to another user, or its mode refuses access.
+        SegmentRefused: the file no longer exists.
+        SegmentUnopened: the file cannot be a segment.
+        SegmentUndrained: this process can open no more files now.
+        NotPermitted: the file belongs to another user, or its mode refuses access.
     """
     return SegmentFile(name, opened(name, os.O_RDONLY))

@@ -28,8 +28,8 @@ class TableNeeds(NamedTuple):
     """The tables that are too small.
 
     Attributes:
-            sizes: the size that each of these tables needs.
-            exact: whether these sizes are certainly enough; if not, they are estimates.
+        sizes: the size that each of these tables needs.
+        exact: whether these sizes are certainly enough; if not, they are estimates.
     """
 
     sizes: dict[Table, int]
@@ -40,8 +40,7 @@ def table_needs(reading: Reading, ledger: Ledger) -> TableNeeds:
     """Return the sizes that have room for everything that was refused.
 
     Without a name, a brick has no path and a kernel has no site. Without a path, a launch has no name for its shape. So
-    the
-    refused names and paths need further rows in other tables.
+    the refused names and paths need further rows in other tables.
     """
     header, process = reading.header, reading.process
     rooms = {table: header[table] for table in _MOST}

@@ -1,1 +1,1 @@
-"""The state that a daemon keeps across restarts. Does not know its loop."""
+"""The state that a daemon keeps across restarts. This package does not know the daemon's loop."""

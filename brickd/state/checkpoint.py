@@ -1,7 +1,7 @@
-"""A daemon's state in a file, as JSON.
+"""The state of a daemon in a file, as JSON.
 
-Owns: the file's form, and how the file is replaced. Must not know: the meaning of the state. Invariant: the file has
-either its old or its new content, never a mixture.
+Owns: the form of the file, and how the file is replaced. Must not know: the meaning of the state. Invariant: the file
+has either its old or its new content, never a mixture.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ VERSION = 2
 
 
 def encode(memory: Memory) -> bytes:
-    """The file's content."""
+    """Return the content of the file."""
     return framed("checkpoint", VERSION, [piece.encode() for piece in memory.pieces()])
 
 
 def decode(content: bytes) -> Memory:
-    """Decode the output of `encode`. CheckpointRefused: it is invalid."""
+    """Decode the output of `encode`; raise CheckpointRefused if it is invalid."""
     body = unframed("checkpoint", VERSION, content)
     try:
         with validating():
@@ -34,15 +34,15 @@ def decode(content: bytes) -> Memory:
 
 
 def load(path: Path) -> Memory | None:
-    """Read the state from a file; None: no file. Raise CheckpointRefused or OSError."""
+    """Read the state from a file; None if there is no file. Raise CheckpointRefused or OSError."""
     content = content_of(path)
     return None if content is None else decode(content)
 
 
 def save(path: Path, content: bytes) -> None:
-    """Replace a file atomically, or raise OSError and leave it unchanged.
+    """Replace a file atomically, or raise OSError and leave the file unchanged.
 
-    Without fsync: a crash of the machine loses the segments anyway.
+    There is no fsync, because a crash of the machine loses the segments anyway.
     """
     draft = path.with_name(path.name + ".new")
     try:

@@ -1,8 +1,8 @@
 """The state of a daemon: its workers, totals of removed segments, orders, findings.
 
 Owns: the daemon's state, and its form as a document. Must not know: how the state is stored in a file, when it changes.
-Invariants: the state has no totals of segments that are still read, so state and segments together count everything
-once; a worker is identified by its uuid; everything is limited.
+Invariants: the state has no totals of segments that are still read, so that state and segments together count
+everything once; a worker is identified by its uuid; everything is limited.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from brickd.shm import segment_codec
 from brickd.shm.ledger import ledger_of
 from brickd.shm.removed_workers import OTHERS, Removals, RemovedWorker, WorkerCounts
 
-OLDER_MAX = 64  # sums of former workers, by service and clock
+OLDER_MAX = 64  # the limit of sums of former workers, by service and clock
 BURIED_MAX = 4_096
-_EVENTS_MAX = 2**62  # leaves room for further events
+_EVENTS_MAX = 2**62  # the limit for the saved number, which leaves room for further events
 
 
 @dataclass(slots=True)
@@ -37,15 +37,15 @@ class Memory:
 
     Attributes:
         known: the workers with a segment, by uuid.
-        gone: the totals of removed segments by uuid, the first removed first; `older`: the sums of earlier ones, by
-            service and clock.
-        buried: uuids that must not be counted again: their workers were added to sums or forgotten, or their segments
-            cannot be removed.
-        wishes: the settings by service.
+        gone: the totals of removed segments by uuid, in the order of removal.
+        older: the sums of totals of segments that were removed earlier, by service and clock.
+        buried: uuids that must not be counted again, because their workers were added to sums or forgotten, or because
+            their segments cannot be removed.
+        wishes: the settings of workers, by service.
         newest_event: the number of the last event.
         closed: whether the daemon ended cleanly, so that there were no later events.
         sources: the sources of kernels that are in no file.
-        removed: workers whose segments were removed and that are in no total.
+        removed: the workers whose segments were removed and that are in no total.
         thresholds: the thresholds of alarms.
         problems: the book of problems.
         unproven: the services and classes of evidence that were reported as unproven.
@@ -67,7 +67,7 @@ class Memory:
     unproven: Collection[evidence_news.About] = frozenset()
 
     def add_up(self, gone: RetainedTotals) -> RetainedTotals:
-        """Add totals to their service's sum, or above the limit to a common sum; return the sum."""
+        """Add totals to the sum of their service, or to a common sum if there are too many; return the sum."""
         self.bury(*self.removed.settle(gone.reading.uuid, _counts(gone)))
         key = f"{gone.reading.service}/{gone.reading.clock}"
         if key not in self.older and len(self.older) >= OLDER_MAX:
@@ -83,9 +83,10 @@ class Memory:
         self.buried = [*self.buried, *(uuid for uuid in uuids if uuid not in buried)][-BURIED_MAX:]
 
     def fold(self, found: Iterable[RemovedWorker], taken: Collection[str] = ()) -> list[RemovedWorker]:
-        """Add records of removed workers; return those of new workers.
+        """Add records of removed workers; return the records of new workers.
 
-        `taken`: the first halves of the uuids of lost segments whose workers continue in other, drained ones.
+        `taken`: the first halves of the uuids of lost segments whose workers continue in other segments, which are
+        drained.
         """
         found, buried = list(found), set(self.buried)
         gone_on = {each.took for each in (*found, *self.removed.alone.values())}.union(taken)
@@ -95,24 +96,24 @@ class Memory:
         return new
 
     def supersede(self, begin: Collection[str]) -> None:
-        """Drop records with these first halves of uuids: their workers continue in other segments."""
+        """Drop the records whose uuids begin with these first halves: their workers continue in other segments."""
         self.bury(*self.removed.discard(begin))
 
     def limit_removed(self) -> None:
-        """Move the oldest removed workers above the limit to sums; ignore their later records."""
+        """Move the oldest removed workers above the limit to sums; later records of these workers are ignored."""
         self.bury(*self.removed.limit(self.known.keys() | self.gone.keys()))
 
     def drop(self, gone: RetainedTotals) -> None:
-        """Count totals as removed, because a user requested to hide them."""
+        """Count totals as removed, because a user asked to hide them."""
         counts = _counts(gone)
         if gone.workers == 1:
             self.bury(
                 *self.removed.settle(gone.reading.uuid, counts)
-            )  # the counts in its record that are not in the totals
+            )  # the counts in the worker's record that are not in its totals
         self.removed.add(gone.reading.service, True, gone.workers, counts)
 
     def forget(self, uuids: Collection[str] | None = None) -> int:
-        """Drop totals and findings of these dead workers, or of all; return their number."""
+        """Drop totals and findings of these dead workers, or of all dead workers; return how many were dropped."""
 
         def is_meant(each: RetainedTotals) -> bool:
             return uuids is None or each.reading.uuid in uuids
@@ -124,7 +125,7 @@ class Memory:
         added_up = {each.reading.service for each in self.older.values() if is_meant(each)}
         self.gone = {uuid: each for uuid, each in self.gone.items() if uuid not in departed}
         self.older = {key: each for key, each in self.older.items() if not is_meant(each)}
-        # Workers in sums no longer have a uuid here.
+        # Workers in sums have no uuid in the sums any more.
         there = self.known.keys() | self.gone.keys()
         compared = self.compared
         places = [(place, set(finding.workers)) for place, finding in compared.findings.items()]
@@ -166,7 +167,7 @@ class Memory:
         )
 
     def copy(self) -> Memory:
-        """Return a copy that shares the known workers; only for the thread that changes them."""
+        """Return a copy that shares the known workers. Only the thread that changes these may call this."""
         return replace(
             self,
             known=dict(self.known),
@@ -201,7 +202,7 @@ class Memory:
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Memory:
-        """Decode the output of `pieces`. An invalid document raises any exception."""
+        """Decode the output of `pieces`. An invalid document may raise any exception."""
         tables = segment_codec.SharedTables.of(document)
         return cls(
             prefix=text(document["prefix"]),

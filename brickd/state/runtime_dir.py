@@ -1,8 +1,8 @@
 """The runtime directory of one daemon, and the state in it.
 
 Owns: the directory's modes and its lock, which checkpoint is restored. Must not know: the work of a daemon. Invariants:
-one process at a time has the directory; no other user can change its content; when a checkpoint that cannot be restored
-is replaced, it is kept under another name; a checkpoint with another prefix is never replaced.
+only one process at a time has the directory; no other user can change its content; when a checkpoint that cannot be
+restored is replaced, it is kept under another name; a checkpoint with another prefix is never replaced.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Home:
     """The runtime directory of this process."""
 
     def __init__(self, runtime: Runtime, *, group: int | None = None) -> None:
-        """Lock the directory, or raise DaemonRefused; members of `group` get access to the socket."""
+        """Lock the directory, or raise DaemonRefused. The members of `group` get access to the socket."""
         self._runtime, self._group = runtime, group
         self._lock = self._take()
         self._restoring = threading.Lock()
 
     def _take(self) -> int:
-        """Create the directory if it is missing, and lock it; return the lock's descriptor."""
+        """Create the directory if it is missing, and lock it; return the descriptor of the lock."""
         runtime, directory = self._runtime, self._runtime.directory
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class Home:
         """Lock the directory again if it was removed; return whether it was. Any thread may call it.
 
         Raises:
-            DaemonRefused: it cannot be locked, or its checkpoint now has another prefix.
+            DaemonRefused: the directory cannot be locked, or its checkpoint now has another prefix.
         """
         with self._restoring:
             if not self._removed():
@@ -101,7 +101,8 @@ class Home:
                 os.close(lock)
                 raise
             lost, self._lock = self._lock, lock
-            if not os.path.samestat(os.fstat(lost), os.fstat(lock)):  # closing the same file would release our lock
+            # to close a descriptor of the same file would release the lock
+            if not os.path.samestat(os.fstat(lost), os.fstat(lock)):
                 os.close(lost)
             return True
 
@@ -120,10 +121,10 @@ class Home:
         os.close(self._lock)
 
     def memory(self, prefix: str) -> tuple[Memory, str]:
-        """Return the state of an earlier daemon, and why it is lost, or "".
+        """Return the state of an earlier daemon, and why it is lost ("" if it is not).
 
         Raises:
-            DaemonRefused: it has another prefix, is of a later brickd, or cannot be read.
+            DaemonRefused: the state has another prefix, has a later version, or cannot be read.
         """
         path = self._runtime.checkpoint
         memory, broken = self._left(path, checkpoint.decode)
@@ -135,7 +136,7 @@ class Home:
         return memory or Memory(prefix), broken
 
     def weights(self, prefix: str) -> tuple[Weights, str]:
-        """Return an earlier daemon's weights, and why they are lost, or ""; errors as in `memory`."""
+        """Return the weights of an earlier daemon, and why they are lost (""); raises the errors of `memory`."""
         weights, broken = self._left(self._runtime.weights, lambda content: codec.decode(prefix, content))
         return weights or Weights(), broken
 
@@ -148,8 +149,8 @@ class Home:
         except CheckpointTooNew as error:
             raise DaemonRefused(f"{path}: {error}, or {_way_out(path)}") from None
         except CheckpointRefused as error:
-            # The file stays until another one replaces it: if this daemon dies before its report, the next one reports
-            # it.
+            # The file is moved only when another file replaces it. So if this daemon dies before its report, the next
+            # daemon reports the loss.
             aside = path.with_name(path.name + ".refused")
             with contextlib.suppress(OSError):
                 aside.unlink(missing_ok=True)
@@ -161,13 +162,14 @@ class Home:
         checkpoint.save(self._runtime.checkpoint, content)
 
     def keep_weights(self, content: bytes) -> None:
-        """Replace the state of weights. A checkpoint must never be newer than it."""
+        """Replace the state of weights. The checkpoint must never be newer than this state."""
         checkpoint.save(self._runtime.weights, content)
 
     def forget(self, prefix: str, uuids: Collection[str] | None = None) -> int:
-        """Drop dead workers of these uuids, or all, from the checkpoint; return their number.
+        """Drop the dead workers with these uuids, or all dead workers, from the checkpoint; return their number.
 
-        Also moves records of removed workers into the checkpoint, like a daemon. A worker without a segment is dead.
+        Like a daemon, this also moves records of removed workers into the checkpoint. A worker without a segment is
+        dead.
         """
         memory = checkpoint.load(self._runtime.checkpoint) or Memory(prefix)
         if memory.prefix != prefix:

@@ -78,7 +78,7 @@ def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
     """Choose the named workers, or all workers if no name is given.
 
     Raises:
-            NoSuchWorker: no worker and no service has one of the names.
+        NoSuchWorker: no worker and no service has one of the names.
     """
     found = world.survey()
     services = {each.service for each in found.removed}

@@ -72,7 +72,7 @@ def answer(world: Comparable, query: DiffQuery) -> Answer:
     """Compare the chosen workers.
 
     Raises:
-            NoSuchWorker: no worker has one of the names.
+        NoSuchWorker: no worker has one of the names.
     """
     found = world.survey()
     workers = meant(found, query.names)
@@ -114,8 +114,8 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
     """Return the workers that match a name, a service or a pattern, in argument order.
 
     Raises:
-            NoSuchWorker: no worker has one of the names.
-            WrongQuestion: no worker is named, and there are several services.
+        NoSuchWorker: no worker has one of the names.
+        WrongQuestion: no worker is named, and there are several services.
     """
     everybody = [worker for worker in found.workers if worker.together == 1]
     if not names:

@@ -2,8 +2,7 @@
 
 Owns: the schema of the verdicts and of the findings. Must not know: how workers are compared, which evidence leads,
 screens. Invariants: a class in which nothing was compared is unproven; a finding of the daemon about a worker appears
-in
-each comparison of that worker.
+in each comparison of that worker.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Owns: the choice of the source. Must not know: single views, the client's protocol, screens. Invariants: the document is
 the same from every source; if a daemon exists but does not answer, this is always reported; if a daemon answers,
-modules
-that read segments or build views are not loaded.
+modules that read segments or build views are not loaded.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Owns: the kinds, their order, their sentences, the next command of each problem. Must not know: terminals, files, how
 long a problem lasts. Invariants: every problem names the next command; problems of one kind in several workers of a
 service are one problem; at most LISTED_MAX refused files are listed, with the total number; modules that format
-findings
-are loaded only if there are findings.
+findings are loaded only if there are findings.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def answer(world: World, query: StragglersQuery) -> Answer:
     """Report the findings about the selected workers.
 
     Raises:
-            NoDaemon: no daemon has watched the workers.
+        NoDaemon: no daemon has watched the workers.
     """
     judged = world.stragglers()
     if judged is None:

@@ -2,8 +2,7 @@
 
 Owns: the words for the verdict and for the origin, and the rules that choose them. Must not know: how rows are made,
 workers' names, screens. Invariants: a worker is blamed only if its inputs equal those of the other worker, or differ
-too
-little to explain the difference; if an operator may have read state that is not an input, the judgement says so.
+too little to explain the difference; if an operator may have read state that is not an input, the judgement says so.
 """
 
 from __future__ import annotations

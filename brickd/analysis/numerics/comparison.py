@@ -2,8 +2,7 @@
 
 Owns: the effect of lost records on a difference, the choice of the outlier, which differences result from earlier ones.
 Must not know: where workers come from, documents, screens. Invariants: a verdict uses only one kind of evidence; if
-lost
-records may explain a difference, its verdict is never `diverged`; of two workers, neither is the outlier.
+lost records may explain a difference, its verdict is never `diverged`; of two workers, neither is the outlier.
 """
 
 from __future__ import annotations
@@ -96,8 +95,7 @@ class Comparison:
         step: the only step that was compared; None if all steps were compared.
         step_text: the text of this step, if it is known.
         steps: filled only if fewer than two parties have `step`: the steps that each party has; None for a party
-            without
-            fingerprints.
+            without fingerprints.
     """
 
     evidence: EvidenceClass

@@ -3,8 +3,7 @@
 Owns: the known classes, when they are checked, which members of a group are judged. Must not know: the rule for a class
 (match_classes.c), the report on a worker that differs. Invariants: no worker is named, and nothing counts as judged,
 until it is known whether two different outputs come from two classes; a look makes a bounded number of checks, and
-every
-site gets its turn; a worker of a third class never decides which of two workers is right; all state is bounded.
+every site gets its turn; a worker of a third class never decides which of two workers is right; all state is bounded.
 """
 
 from __future__ import annotations
@@ -187,8 +186,7 @@ def _folded(
     """Merge outputs that differ from the same other outputs; drop outputs that cannot decide.
 
     An output cannot decide if it differs from no other output, while some outputs do differ, or if it is near to
-    another
-    output.
+    another output.
     """
     any_apart = any(apart.values())
     first: dict[frozenset[int], _Output] = {}

@@ -201,8 +201,7 @@ class Compared:
         by_design: NaN and infinities that a worker has computed since its first fingerprints.
         births_unkept: the number of births without room, and of fingerprints without room that may contain one.
         unlooked: the number of unlike fingerprints that were not judged, because their site had too many or because
-            they
-            were evicted.
+            they were evicted.
         unkept: for each service, the number of findings that were dropped for lack of room.
     """
 

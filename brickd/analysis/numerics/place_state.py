@@ -32,12 +32,12 @@ class PlaceLook:
     Attributes:
         fingerprints: the number of judged fingerprints.
         workers: the uuids of the compared workers.
-            contradict: the uuids of the workers that contradict themselves.
-            outliers: the uuids of the workers that differ from the majority.
-            cases: the number of new cases.
-            times: how often each worker was an outlier, in the new cases and in earlier cases without a majority.
-            case: the first new case with a majority, or else the first new case.
-            contradiction: two outputs of a worker that contradicts itself.
+        contradict: the uuids of the workers that contradict themselves.
+        outliers: the uuids of the workers that differ from the majority.
+        cases: the number of new cases.
+        times: how often each worker was an outlier, in the new cases and in earlier cases without a majority.
+        case: the first new case with a majority, or else the first new case.
+        contradiction: two outputs of a worker that contradicts itself.
     """
 
     fingerprints: int = 0
@@ -55,8 +55,7 @@ class PlaceLook:
         """Combine this look with what was known of the workers at the site.
 
         `present` workers have a fingerprint in the window. Only the `living` count towards a majority, because one
-        faulty
-        machine that restarts its worker again and again would look like several workers.
+        faulty machine that restarts its worker again and again would look like several workers.
         """
         before = doubt or Doubt(frozenset(), frozenset())
         if finding is not None:

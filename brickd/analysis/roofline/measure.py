@@ -5,9 +5,8 @@ rate is the best of many measured rounds, and is never calculated; an impossible
 reason; no measurement begins after the deadline.
 
 The FLOP/s of a processor are those of multiply-adds in registers, with each of its instruction sets: no kernel is
-faster
-with the same instructions. The FLOP/s of a GPU are those of torch's matrix product. This is a separate program because
-it binds its threads to processors, and because it can be killed if a driver hangs.
+faster with the same instructions. The FLOP/s of a GPU are those of torch's matrix product. This is a separate program
+because it binds its threads to processors, and because it can be killed if a driver hangs.
 """
 
 from __future__ import annotations

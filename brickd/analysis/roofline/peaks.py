@@ -23,14 +23,12 @@ _LEAST, _MOST = 1.0, 1e30
 
 # If other work uses at least this many processors on average, shared memory and clock rates may be slower. With less
 # other work, at least half of the rounds are undisturbed, and the best round counts. The limit is a number of
-# processors
-# and not a share of the machine, because 5 % of 128 processors would be six busy processors.
+# processors and not a share of the machine, because 5 % of 128 processors would be six busy processors.
 _BUSY_PROCESSORS = 0.5
 # Rates of undisturbed rounds differ by less than this factor.
 _SAME = 0.98
 # A rate needs this many undisturbed rounds, because caches are empty after an interruption. In one measurement, the
-# best
-# of 5 rounds reached 26 GB/s, and the best of 29 rounds reached 41 GB/s.
+# best of 5 rounds reached 26 GB/s, and the best of 29 rounds reached 41 GB/s.
 UNDISTURBED_MIN = 20
 
 Source = Literal["measured", "given"]
@@ -172,8 +170,7 @@ def merged(measured: Iterable[Device], known: Iterable[Device]) -> tuple[tuple[D
 
     A measured device keeps higher rates of the same device. If any device was measured, other measured devices are
     dropped, because they are no longer there or belong to another machine. A device that the user gave replaces a
-    device
-    with the same name.
+    device with the same name.
     """
     found, kept = [], []
     measured, known = tuple(measured), tuple(known)

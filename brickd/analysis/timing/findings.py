@@ -69,8 +69,7 @@ class Straggler:
         cost_ns_per_s: the cost per second of wall time.
         since: the start of the first of the consecutive slots in which the worker is slow.
         confidence: "low" with only four slots, three workers, or a worker with fewer than 100 calls; "high" with at
-            least
-            six slots, five workers, 500 calls per worker and a score of twice the threshold.
+            least six slots, five workers, 500 calls per worker and a score of twice the threshold.
         rows: the rows of all workers, the slowest first; in a collective, the worker that waits least comes first.
         corroborated_by: the collectives in which the others wait for the worker.
     """

@@ -11,9 +11,8 @@ A difference is significant if all of this is true:
   millions of spans almost every difference would be significant.
 - The medians differ by at least `LEAST`, in the same direction. The median is known only by its bucket, which is 19 %
   wide, and a tiny change can move many equal spans to the next bucket. So the means, which are exact, must also differ
-  by
-  `LEAST`. The means do not matter if at least one whole bucket is between the medians, because a single long stop can
-  hide a difference of means.
+  by `LEAST`. The means do not matter if at least one whole bucket is between the medians, because a single long stop
+  can hide a difference of means.
 
 This test misses differences between groups whose spans are nearly all in one bucket. It also misses differences of less
 than two buckets if rare, long stops dominate the means.

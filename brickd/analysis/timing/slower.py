@@ -5,8 +5,8 @@ of slowness. Invariants: the past ends a minute ago, so no slot is compared with
 not change; the past is limited in the number of workers and in length.
 
 The time of a slot is that of its usual calls. A worker's past in a brick consists of blocks of `slower_over`, of at
-most
-the last hour. A block is represented by the median and the spread of its slots. The last six slots are slower if all of
+most the last hour. A block is represented by the median and the spread of its slots. The last six slots are slower if
+all of
 this is true: their median exceeds that of the blocks by `slower_percent` and by three spreads; at most one slot is an
 exception; the cost is at least a thousandth of the time. The worker is not reported if
 

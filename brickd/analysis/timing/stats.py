@@ -28,8 +28,7 @@ half
 of the largest change of U when a value moves to the next used cell: 1/2 without ties, Yates' correction with two cells.
 With a constant 1/2, the p-value was below 0.01 in 1 of 14 draws of 10 and 2,000 values from the same distribution with
 1 % in a second cell; with this correction, in 1 of 200. If nearly all values are in one cell, two or three values
-outside
-of it still give a p-value that is too small. So a caller needs more evidence than `p_value`.
+outside of it still give a p-value that is too small. So a caller needs more evidence than `p_value`.
 """
 
 from __future__ import annotations
@@ -149,8 +148,8 @@ class Ranks(NamedTuple):
     """The comparison of two groups.
 
     Attributes:
-            ahead: over all pairs of one value from each group: the number of pairs in which the second group's value is
-                greater, minus the number in which the first group's value is greater.
+        ahead: over all pairs of one value from each group: the number of pairs in which the second group's value is
+            greater, minus the number in which the first group's value is greater.
         p_value: the two-sided chance of at least this difference if the groups are equal.
     """
 

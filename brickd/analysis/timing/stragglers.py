@@ -2,8 +2,7 @@
 
 Owns: when a worker is named, why a suspect is not named, the coverage. Must not know: where slots come from, screens.
 Invariants: the order of workers changes nothing; if the evidence is weak, no worker is named, and the verdict says so;
-a
-worker that does other work is not called slow; a brick is judged by its self time, so it is not blamed for the bricks
+a worker that does other work is not called slow; a brick is judged by its self time, so it is not blamed for the bricks
 that it calls.
 """
 

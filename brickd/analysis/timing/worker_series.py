@@ -1,11 +1,9 @@
 """Compares the workers of a service in one brick: slot by slot, and over the last slots.
 
 Owns: the choice of the bricks and workers that are compared in a slot, and of the slots that count for a worker; how
-far
-a worker differs from the others. Must not know: which worker is named. Invariants: a load that slows all workers
-equally
-changes nothing; a worker with too little work is not compared; a slot has at most `ROWS_MAX` rows, and omitted bricks
-are counted; the slots of a worker exclude other processes with the same name.
+far a worker differs from the others. Must not know: which worker is named. Invariants: a load that slows all workers
+equally changes nothing; a worker with too little work is not compared; a slot has at most `ROWS_MAX` rows, and omitted
+bricks are counted; the slots of a worker exclude other processes with the same name.
 """
 
 from __future__ import annotations
@@ -68,10 +66,8 @@ class SlotSide(NamedTuple):
 
     Attributes:
         apart: in a collective, how much less the worker waited than the median, as a part of the time between two of
-            its
-            calls. In other bricks, the logarithm of its self time per call divided by the median of all workers. None
-            if
-            there are too few calls or workers.
+            its calls. In other bricks, the logarithm of its self time per call divided by the median of all workers.
+            None if there are too few calls or workers.
         usual_ns: the mean self time of the worker's usual calls; None if all calls count.
     """
 

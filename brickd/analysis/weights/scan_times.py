@@ -111,8 +111,7 @@ def _interval(ticks: list[int], first: list[int], scans: int, *, planned: bool) 
 
     Just after the scan at load, no reading shows this time. If the host set none, the next scan begins after 200 times
     the duration of the scan at load. A scan in small parts between the worker's steps can take as long as the whole
-    time
-    from one scan to the next.
+    time from one scan to the next.
     """
     if scans < 2 or ticks == first:  # no tensor was read twice: only the duration of the scan at load is known
         return 0 if planned else _RESCAN_TIMES * (max(first) - min(first))

@@ -2,8 +2,7 @@
 
 Owns: the numbers of tensors, and their limit. Must not know: which workers hold them, their contents. Invariants: a
 number means the same tensor as long as the service exists; a tensor is found by the digest of its site, so that a
-record
-needs no text.
+record needs no text.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The call tree of many workers: merged by names, with its dependencies and critical path."""
+"""The call tree of many workers, merged by names, with its dependencies and its critical path."""

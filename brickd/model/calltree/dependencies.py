@@ -1,6 +1,6 @@
-"""Dependencies in the call tree: critical path, slowest kernel, useless transfers, as documents.
+"""Dependencies in the call tree, as documents: the critical path, the slowest kernel, useless transfers.
 
-Must not know: paths, screens, what is shown. Invariant: the order of workers changes nothing.
+Must not know: paths, screens, which nodes are shown. Invariant: the order of workers changes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class Graph(GraphNeeds):
     """The dependencies of the nodes of many workers."""
 
     def needs_document(self, number: int, shown: dict[int, int]) -> list[dict[str, Any]]:
-        """The JSON documents of what a node needs; `shown`: the ids of the shown nodes, by node number."""
+        """Return the needs of a node as JSON; `shown` has the ids of the shown nodes, by node number."""
         return [
             {
                 "name": need.name,
@@ -26,7 +26,7 @@ class Graph(GraphNeeds):
         ]
 
     def document(self, shown: dict[int, int]) -> dict[str, Any]:
-        """The JSON document; `shown`: the ids of the shown nodes, by node number."""
+        """Return the dependencies as JSON; `shown` has the ids of the shown nodes, by node number."""
         return {
             "critical_path": {
                 "length_ns": round(self.critical.length_ns),
@@ -58,7 +58,7 @@ class Graph(GraphNeeds):
         }
 
     def _slowest_kernel(self, shown: dict[int, int]) -> dict[str, Any] | None:
-        """Return the kernel with the longest time, or without times the one in the slowest brick."""
+        """Return the kernel with the longest time. If no kernel has a time, return the one in the slowest brick."""
         kernels = [(number, place) for number, place in enumerate(self._order) if place.kernel is not None]
         timed = [(-round(each.total_ns), number, "own") for number, each in kernels if not each.timeless]
         bricks = [(-round(each.above.self_ns), number, "brick") for number, each in kernels if each.above is not None]
@@ -79,7 +79,7 @@ class Graph(GraphNeeds):
         }
 
     def _returned(self, shown: dict[int, int]) -> list[dict[str, Any]]:
-        """Return the transfers that moved the same data back immediately, the largest first."""
+        """Return the transfers that moved data that was moved back immediately, the largest first."""
         found = [
             (-of.returned_bytes, -of.returned, number, of.document(place.count))
             for number, place in enumerate(self._order)

@@ -1,6 +1,6 @@
 """The call tree of many workers, merged by names.
 
-Owns: the rows of the tree (which path of which worker counts for which row). Must not know: which rows become one node
+Owns: the rows of the tree, and to which row each path of each worker belongs. Must not know: which rows become one node
 (`graph_nodes`), files, screens, what is shown. Invariants: the self times of all nodes add up to the recorded time;
 neither separate layers nor the order of workers change a sum.
 """
@@ -21,14 +21,14 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 
 class MergedTree:
-    """All nodes of these workers.
+    """All nodes of the call trees of some workers.
 
     Attributes:
         order: the nodes in preorder.
         categories: the category of each brick, by name.
         recorded_ns: the sum of the self times of the nodes.
-        stray: the number of marks at paths where they have no meaning; our writers set none.
-        refused: the number of marks that the workers could not record since they started; the tree lacks them.
+        stray: the number of marks at paths where they have no meaning; a correct agent sets none.
+        refused: the number of marks that the workers could not record since they started. These are not in the tree.
     """
 
     def __init__(self, workers: Iterable[Worker], *, layers: bool) -> None:

@@ -1,8 +1,8 @@
 """The call tree of many workers: which of its nodes are shown, and their documents.
 
-Owns: which nodes are shown, the totals of the omitted ones, the documents. Must not know: files, screens, how nodes are
-merged. Invariants: an omitted node is counted in the nearest shown node above it; an unknown value of a node is null,
-never 0; the walk uses no recursion.
+Owns: which nodes are shown, the totals of the omitted nodes, the documents. Must not know: files, screens, how nodes
+are merged. Invariants: an omitted node is counted in the nearest shown node above it; a value of a node that is unknown
+is null, never 0; the walk over the tree uses no recursion.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Node:
     """A shown node.
 
     Attributes:
-        number: its index in the tree's list, which is in preorder.
+        number: the index of the node in the list of all nodes, which is in preorder.
         category: the category of its brick; "layer" for a layer.
-        parent: the number of the node above it; None at a root.
+        parent: the number of the node above it; None for a root.
         recorded_ns: the recorded time of the whole tree.
         left: the omitted nodes below it.
-        needs: the JSON documents of its needs.
-        slack_ns: how much longer it may take before the critical path grows; None if it has no own time.
+        needs: its needs as JSON documents.
+        slack_ns: how much longer it may take before the critical path grows; None if it has no time of its own.
         critical: whether it is on the critical path.
     """
 
@@ -50,11 +50,11 @@ class Node:
 
     @property
     def layer(self) -> int | None:
-        """The layer of all its spans; None if they have no layer, or several."""
+        """The layer of all spans of the node; None if they have no layer, or several layers."""
         return next(iter(self.place.layers)) if len(self.place.layers) == 1 else None
 
     def document(self, *, windowed: bool = False) -> dict[str, Any]:
-        """The JSON document; the shortest and longest span of a window are unknown."""
+        """Return the node as JSON. In a window, the shortest and the longest span are unknown."""
         place, timeless = self.place, self.place.timeless
         known = {time for time in _SINGLE if place.count and not (windowed and time in _EXTREMES)}
         return {
@@ -94,10 +94,10 @@ class Tree:
     """The shown nodes, and the figures of the whole tree.
 
     Attributes:
-        nodes: the nodes in preorder.
+        nodes: the shown nodes in preorder.
         recorded_ns: the sum of the self times of all nodes, shown or not.
-        left: the omitted roots and all nodes below them.
-        shown: the index in `nodes`, by the number in the whole tree.
+        left: the omitted roots, with all nodes below them.
+        shown: for each shown node, by its number in the whole tree, its index in `nodes`.
     """
 
     nodes: list[Node]
@@ -109,7 +109,7 @@ class Tree:
     shown: dict[int, int]
 
     def document(self, *, windowed: bool = False) -> dict[str, Any]:
-        """The JSON document."""
+        """Return the tree as JSON."""
         return {
             "recorded_ns": round(self.recorded_ns),
             "nodes": [node.document(windowed=windowed) for node in self.nodes],
@@ -127,8 +127,8 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
     Args:
         workers: the workers whose summaries are merged.
         layers: whether bricks that differ only in their layer are separate nodes, below a node for each layer.
-        depth: the number of levels to show; None: all.
-        least_percent: a node with a known, smaller share of the recorded time is omitted, with all nodes below it.
+        depth: the number of levels to show; None for all levels.
+        least_percent: a node whose known share of the recorded time is smaller is omitted, with all nodes below it.
     """
     places = MergedTree(workers, layers=layers)
     graph = Graph(places.order)
@@ -144,7 +144,7 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
             left = result.left if parent is None else parent.left
             left.nodes += place.whole.nodes
             left.self_ns += place.whole.self_ns
-            number += place.whole.nodes  # skip the node's subtree, which follows it directly
+            number += place.whole.nodes  # the subtree of a node follows it directly, so this skips the subtree
             continue
         result.shown[number] = len(result.nodes)
         result.nodes.append(

@@ -1,13 +1,15 @@
 """One source, complete or incomplete: assembles the pieces from several workers.
 
-Owns: the position of a piece, when a text is complete, a source as bytes. Must not know: other sources, files, rings.
+Owns: the position of a piece, when a text is complete, the encoding of a source as bytes. Must not know: other sources,
+files, rings.
 
-A source is identified by the FNV-1a of its text. Several workers may send parts of the same source: one dies, another
-continues. So their pieces are combined: the first piece at each position stays, and a different piece is kept
-separately for its sender. So a hostile sender cannot block another sender's text.
+A source is identified by the FNV-1a hash of its text. Several workers may send parts of the same source, for example
+because one worker dies and another continues. So their pieces are combined. The first piece at each position is kept;
+a different piece at this position is kept separately for its sender. So a hostile sender cannot block another sender's
+text.
 
-Invariants: only a text with the hash of the source is returned; the order of pieces does not change it; name and path
-are only labels, as far as they have arrived from the sender of the text's end.
+Invariants: only a text with the hash of the source is returned; the order of pieces does not change this text; name and
+path are only labels, from the sender of the text's end, as far as they have arrived.
 """
 
 from __future__ import annotations
@@ -27,19 +29,19 @@ _NUMBER = (1 << _PART_BITS) - 1
 _PARTS = range(_reader.SOURCE_END)  # name, path, text
 _LENGTHS = struct.Struct("<3Q")
 _MOST = (_reader.SOURCE_LABEL, _reader.SOURCE_LABEL, _reader.SOURCE_MAX)
-_ENDS_MAX = 64  # senders of one source that sent its length
-_OTHER_BYTES = 160  # the memory of a piece that differs from the first one at its position
+_ENDS_MAX = 64  # the most senders whose length of one source is kept
+_OTHER_BYTES = 160  # the memory that a differing piece takes in addition
 _HEAD_BYTES_MAX = 1 << 14
 
 Lengths = tuple[int, int, int]
 
 
 class SourceHead(NamedTuple):
-    """The known facts about a source, without its text; unknown names and paths are "".
+    """What is known about a source, without its text. Unknown names and paths are "".
 
     Attributes:
-        size: the bytes of its text; None: unknown.
-        pieces: the number of pieces of its text that have arrived; None: all.
+        size: the number of bytes of the text; None if unknown.
+        pieces: the number of pieces of the text that have arrived; None if all have.
         differing: the number of workers that sent another text with the same hash.
     """
 
@@ -51,7 +53,7 @@ class SourceHead(NamedTuple):
 
 
 class KernelSource(NamedTuple):
-    """A complete source; its text is UTF-8 if its worker followed the format."""
+    """A complete source. Its text is UTF-8 if its worker followed the format."""
 
     hash: int
     name: str
@@ -59,11 +61,11 @@ class KernelSource(NamedTuple):
     text: bytes
 
     def head(self) -> SourceHead:
-        """The source without its text."""
+        """What is known about the source, without its text."""
         return SourceHead(self.name, self.path, len(self.text))
 
     def agrees(self, piece: int, sent: bytes) -> bool:
-        """Whether pieces from this number on match this text; names and paths always match."""
+        """Whether pieces from this number on match the text. The pieces of names and paths always match."""
         part, number = piece >> _PART_BITS, piece & _NUMBER
         if part == _reader.SOURCE_END:
             lengths = lengths_of(number, sent)
@@ -75,13 +77,13 @@ class KernelSource(NamedTuple):
         return begin < len(self.text) and sent == expected.ljust(-(-len(expected) // PIECE) * PIECE, b"\0")
 
     def encoded(self) -> list[bytes]:
-        """The encoded source: a line with the head, then the text."""
+        """Return the encoded source: a line with the head, then the text."""
         head = {"hash": f"{self.hash:016x}", "name": self.name, "path": self.path, "size_bytes": len(self.text)}
         return [plain(head).encode(), b"\n", self.text]
 
 
 def head_of(content: bytes) -> tuple[int, SourceHead]:
-    """Decode the hash and the head. ValueError: the first line is invalid."""
+    """Decode the hash and the head; raise a ValueError if the first line is invalid."""
     line, newline, _ = content[:_HEAD_BYTES_MAX].partition(b"\n")
     require(bool(newline), "a line about a source", line)
     with validating():
@@ -91,7 +93,7 @@ def head_of(content: bytes) -> tuple[int, SourceHead]:
 
 
 def decoded(content: bytes) -> KernelSource:
-    """Decode the output of `encoded`. ValueError: it is invalid or has another hash."""
+    """Decode the output of `encoded`; raise a ValueError if it is invalid or its text has another hash."""
     hash_, head = head_of(content)
     text = content.partition(b"\n")[2]
     if len(text) > _reader.SOURCE_MAX or _reader.source_hash(text) != hash_:
@@ -100,7 +102,7 @@ def decoded(content: bytes) -> KernelSource:
 
 
 def lengths_of(number: int, sent: bytes) -> Lengths | None:
-    """Return the lengths of name, path and text in an end record; None if it is invalid."""
+    """Return the lengths of name, path and text from an end record; None if the record is invalid."""
     lengths: Lengths = _LENGTHS.unpack_from(sent)
     possible = number == 0 and len(sent) == PIECE and not any(sent[_LENGTHS.size :])
     return lengths if possible and all(n <= most for n, most in zip(lengths, _MOST, strict=True)) else None
@@ -115,7 +117,7 @@ class _Part:
         self.text, self.here = bytearray(text), bytearray(here)
 
     def put(self, first: int, sent: bytes) -> Iterator[tuple[int, bytes]]:
-        """Add new pieces; yield those that differ from the pieces at the same positions."""
+        """Add new pieces; yield those that differ from an earlier piece at the same position."""
         count = len(sent) // PIECE
         begin, end, last = first * PIECE, (first + count) * PIECE, first + count
         if (lacking := last - len(self.here)) > 0:
@@ -135,7 +137,7 @@ class _Part:
 
 
 class Making:
-    """An incomplete source; `refuted`: whether a complete text did not match the hash."""
+    """An incomplete source; `refuted`: whether a text was complete but did not match the hash."""
 
     def __init__(self, hash_: int, sender: str) -> None:
         self.hash, self.sender = hash_, sender
@@ -147,19 +149,19 @@ class Making:
 
     @property
     def size(self) -> int:
-        """The memory in bytes."""
+        """The number of bytes that the source takes in memory."""
         other_bytes = sum(map(len, self._others.values())) * _OTHER_BYTES
         return other_bytes + sum(len(part.text) + len(part.here) for part in self._parts)
 
     def head(self) -> SourceHead:
-        """The known facts about the source."""
+        """What is known about the source."""
         here = self._parts[_reader.SOURCE_TEXT].here.count(1)
         for name, path, text in self._ends.values():
             return SourceHead(self._label(0, name, ""), self._label(1, path, ""), text, here)
         return SourceHead("", "", None, here)
 
     def put(self, sender: str, piece: int, sent: bytes) -> bool:
-        """Add consecutive pieces from this number on; return False if they are invalid."""
+        """Add consecutive pieces, the first of which has this number; return False if they are invalid."""
         part, number = piece >> _PART_BITS, piece & _NUMBER
         self._text = ""
         if part == _reader.SOURCE_END:
@@ -177,7 +179,7 @@ class Making:
         return possible * PIECE >= len(sent)
 
     def source(self, sender: str) -> KernelSource | None:
-        """Return the source if this sender's new pieces complete it."""
+        """Return the source if the new pieces of this sender complete it."""
         ends = {sender: self._ends[sender]} if sender in self._ends else self._ends
         tried: set[tuple[int, str]] = set()
         for by, lengths in ends.items():
@@ -194,7 +196,7 @@ class Making:
         return None
 
     def differing(self, source: KernelSource) -> set[str]:
-        """Return the workers that sent a different text; "" for unknown senders."""
+        """Return the workers that sent a different text; "" stands for unknown senders."""
         sent = [(sender, *each) for sender, others in self._others.items() for each in others.items()]
         found = {sender for sender, piece, text in sent if not source.agrees(piece, text)}
         found |= {sender for sender, lengths in self._ends.items() if lengths[_reader.SOURCE_TEXT] != len(source.text)}
@@ -202,7 +204,7 @@ class Making:
         return found if first == source.text else found | {""}
 
     def _joined(self, part: int, length: int, over: str) -> bytes | None:
-        """Return the first `length` bytes of a part, in one sender's version; None: incomplete."""
+        """Return the first `length` bytes of a part, with the pieces of one sender; None if it is incomplete."""
         pieces, of = -(-length // PIECE), self._parts[part]
         if of.here.count(1, 0, pieces) < pieces:
             return None
@@ -217,7 +219,7 @@ class Making:
         return (self._joined(part, length, by) or b"").decode("utf-8", "replace")
 
     def text(self) -> str:
-        """Return the JSON text; cached until more pieces arrive."""
+        """Return the JSON text, which is cached until more pieces arrive."""
         if not self._text:
             parts = [[_packed(part.text), _packed(part.here)] for part in self._parts]
             others = {sender: [list(sent), _packed(b"".join(sent.values()))] for sender, sent in self._others.items()}
@@ -259,7 +261,7 @@ def _packed(content: bytes | bytearray) -> str:
 
 
 def _unpacked(packed: str, most: int) -> bytes:
-    """Decode the output of `_packed`. ValueError: it has more than `most` bytes."""
+    """Decode the output of `_packed`; raise a ValueError if it has more than `most` bytes."""
     content = zlib.decompressobj()
     found = content.decompress(a2b_base64(packed, strict_mode=True), most + 1)
     require(content.eof, f"at most {most} bytes", len(found))

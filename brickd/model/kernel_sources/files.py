@@ -1,8 +1,9 @@
-"""The files of complete sources, one each.
+"""The files of complete sources, one file for each source.
 
-Owns: the directory, the files' names and form, the limit of files. Must not know: how a source is assembled, callers.
-Invariants: a file is complete or missing, and accessible only to its owner; its content is returned only if its hash
-matches its name; several daemons may share the directory, because they write the same content.
+Owns: the directory, the names and the form of the files, the limit of files. Must not know: how a source is assembled,
+callers. Invariants: a file is complete or missing, and only its owner may access it; its content is returned only if
+the hash of the content matches the file's name; several daemons may share the directory, because they write the same
+content.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ _FILE_BYTES_MAX = 1 << 21
 
 
 class Filed:
-    """The directory; any thread may use it."""
+    """The directory of sources. Any thread may use it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def hashes(self) -> list[int]:
-        """The hashes of all files, the least recently used first."""
+        """Return the hashes of all files, the least recently used file first."""
         return [int(entry.name, 16) for entry in self._entries()]
 
     def heads(self) -> dict[int, SourceHead]:
-        """The heads of all files."""
+        """Return the heads of all files."""
         found: dict[int, SourceHead] = {}
         for hash_ in self.hashes():
             with contextlib.suppress(OSError, ValueError):
@@ -54,7 +55,7 @@ class Filed:
         return source if source.hash == hash_ else None
 
     def write(self, source: KernelSource) -> None:
-        """Write one source without fsync: after a crash, its hash shows whether it is complete."""
+        """Write one source. There is no fsync, because the hash shows after a crash whether the file is complete."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace(self._path(source.hash), framed(_KIND, _VERSION, source.encoded()), lasting=False)
 
@@ -88,10 +89,10 @@ class Filed:
         try:
             with os.scandir(self.directory) as found:
                 for entry in found:
-                    with contextlib.suppress(OSError):  # another process removed the file
+                    with contextlib.suppress(OSError):  # the file was removed by another process
                         if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                             dated.append((entry.stat().st_mtime_ns, entry.name, entry))
-        except OSError:  # there are no sources yet, or the directory belongs to another user
+        except OSError:  # there is no directory yet, or it belongs to another user
             return []
         return [entry for *_, entry in sorted(dated, key=lambda each: each[:2])]
 

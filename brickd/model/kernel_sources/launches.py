@@ -22,14 +22,14 @@ _COUNT = struct.Struct("<Q")
 
 @dataclass(slots=True)
 class Referred:
-    """The references to one source: launches by kernel, and the workers that launched them."""
+    """The references to one source: the number of launches by kernel, and the workers that launched them."""
 
     launches: Counter[str] = field(default_factory=Counter)
     workers: list[str] = field(default_factory=list)
 
 
 def referred(workers: Iterable[Worker]) -> dict[int, Referred]:
-    """Return the references in these workers' launches, by the hash of the source."""
+    """Return the references to each source in the launches of these workers, by the hash of the source."""
     found: dict[int, Referred] = {}
     for worker in workers:
         for hash_, kernel, launches in _launched(worker.reading):
@@ -41,7 +41,7 @@ def referred(workers: Iterable[Worker]) -> dict[int, Referred]:
 
 
 def _launched(reading: Reading) -> Iterator[tuple[int, str, int]]:
-    """Yield hash, kernel and launches of each shape that names a source."""
+    """Yield the hash, the kernel and the number of launches for each shape that names a source."""
     offset = next(at for name, at, *_ in fields_of("summary") if name == "count")
     summaries: memoryview | None = None
     for number, path in enumerate(reading.paths):

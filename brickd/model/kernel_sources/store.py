@@ -1,9 +1,9 @@
 """Sources: the texts that kernels are compiled from, sent by workers.
 
-Owns: the incomplete and the complete sources, and the treatment of those without room. Must not know: rings, callers,
-how a source is assembled. Invariants: a source is kept once, even if many workers send it; of two texts with one hash
-the first stays, and the senders of others are counted; everything is limited, and the excess is counted and logged; a
-complete source stays in memory until it is in its file.
+Owns: the incomplete and the complete sources, and what happens to sources without room. Must not know: rings, callers,
+how a source is assembled. Invariants: a source is kept once, even if many workers send it; of two texts with the same
+hash, the first is kept, and the senders of others are counted; everything is limited, and what exceeds a limit is
+counted and logged; a complete source stays in memory until it is in its file.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from brickd.model.kernel_sources.files import Filed
 
 MAKING_MAX = 256
 MAKING_BYTES_MAX = 8 << 20
-WHOLE_BYTES_MAX = 16 << 20  # complete sources that are not in a file yet
+WHOLE_BYTES_MAX = 16 << 20  # the limit for complete sources that are not in a file yet
 DIFFERING_MAX = 4_096
-_CACHE_BYTES_MAX = 8 << 20  # texts to compare with the texts of other workers
+_CACHE_BYTES_MAX = 8 << 20  # the limit for texts that are compared with those of other workers
 
 Pieces = Iterable[tuple[int, int, bytes]]
-"""Hash, number of the first piece, and text of consecutive pieces."""
+"""The hash of a source, the number of the first piece, and the text of consecutive pieces."""
 
 
 class KnownSources(Protocol):
@@ -40,19 +40,20 @@ class KnownSources(Protocol):
         """Return the heads of all sources, including incomplete ones."""
 
     def read(self, hash_: int, /) -> KernelSource | None:
-        """The source with this hash if it is complete."""
+        """Return the source with this hash if it is complete."""
 
 
 def _drop_event(kind: str, text: str, **_: object) -> None: ...
 
 
 class Sources:
-    """All sources of a daemon; one thread adds pieces, any thread may read.
+    """All sources of a daemon. One thread adds pieces; any thread may read.
 
     Attributes:
-        counts: the counts of irregular events. dropped: sources without room. refuted: texts with another hash.
+        counts: the counts of irregular events. dropped: sources without room. refuted: texts that do not match their
+            hash.
             differing: workers that sent another text for a hash. refused: invalid pieces. removed: least recently used
-            files over the limits.
+            files above the limits.
     """
 
     def __init__(self) -> None:
@@ -63,7 +64,7 @@ class Sources:
         self._differing: dict[tuple[int, str], None] = {}
         self._filed: Filed | None = None
         self._in_files: set[int] = set()
-        self._touched: set[int] = set()  # sources in files that were sent again since the last write
+        self._touched: set[int] = set()  # sources with a file that were sent again since the last write
         self._cache: OrderedDict[int, KernelSource] = OrderedDict()
         self._log_event: LogEvent = _drop_event
         self._trouble = ""
@@ -96,7 +97,7 @@ class Sources:
                     self._touched.add(hash_)
 
     def _found(self, hash_: int) -> KernelSource | None:
-        """Return the complete source for the comparison with new pieces."""
+        """Return the complete source, which new pieces are compared with."""
         if (source := self._whole.get(hash_)) is not None:
             return source
         if hash_ not in self._in_files or self._filed is None:
@@ -113,7 +114,7 @@ class Sources:
     def _make(
         self, sender: str, hash_: int, sent: list[tuple[int, bytes]], service: str | None, worker: str | None
     ) -> bool:
-        """Add pieces of an incomplete source; return whether it is complete now."""
+        """Add pieces of an incomplete source; return whether the source is now complete."""
         making = self._making.setdefault(hash_, Making(hash_, sender))
         before = making.size
         for _ in filter(None, [not making.put(sender, piece, text) for piece, text in sent]):
@@ -153,7 +154,7 @@ class Sources:
         worker: str | None = None,
         command: str = "brickd source",
     ) -> None:
-        """Count an irregular event; log it only when the count reaches a power of two."""
+        """Count an irregular event. It is logged only when the count reaches a power of two."""
         self.counts[what] += 1
         so_often = self.counts[what]
         if so_often & (so_often - 1) == 0:
@@ -161,7 +162,7 @@ class Sources:
             self._log_event(f"source_{what}", f"{text}{again}", service=service, worker=worker, command=command)
 
     def _limit(self) -> None:
-        """Drop the oldest sources of the largest sender, down to 7/8, so this rarely runs."""
+        """Drop the oldest sources of the sender that takes most, down to 7/8 of the limit, so that this rarely runs."""
         taken: Counter[str] = Counter()
         for making in self._making.values():
             taken[making.sender] += making.size + 1  # a source without pieces counts as one byte
@@ -182,7 +183,7 @@ class Sources:
         self._count("dropped", f"source {hash_:016x} was dropped for lack of room, after {plural(here, 'piece')}")
 
     def file(self) -> None:
-        """Write complete sources to files; a source that cannot be written stays in memory."""
+        """Write complete sources to files. A source that cannot be written stays in memory."""
         if self._filed is None or not (self._whole or self._touched):
             return
         while self._touched:
@@ -220,7 +221,7 @@ class Sources:
         return {hash_: head._replace(differing=differing[hash_]) for hash_, head in found.items()}
 
     def read(self, hash_: int) -> KernelSource | None:
-        """The source with this hash if it is complete."""
+        """Return the source with this hash if it is complete."""
         with self._lock:
             source = self._whole.get(hash_)
         return source if source is not None or self._filed is None else self._filed.read(hash_)
