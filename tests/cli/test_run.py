@@ -189,17 +189,119 @@ def test_a_program_that_recorded_something_prints_nothing_at_its_end(record: str
     assert lines_at_end(f"import brick_agent\n{record}\n{then}") == []
 
 
+CHILD = "import brick_agent\nwith brick_agent.span('a'): pass\n"
+FORKED = "import os\nif os.fork() == 0:\n    {}\n    os._exit(0)\nos.wait()"
+BELOW = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+# Programs that start one with a source, in several ways.
+STARTING = {
+    "subprocess": "import subprocess, sys; subprocess.run([sys.executable, '-c', {!r}])",
+    "a shell": "import os, shlex, sys; os.system(shlex.join([sys.executable, '-c', {!r}]) + '; true')",
+    "a child": f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BELOW!r}, {{!r}}])",
+    "another run": "import subprocess, sys\n"
+    "subprocess.run([sys.executable, '-P', '-m', 'brick_agent', '--', sys.executable, '-c', {!r}])",
+}
+
+
+@pytest.mark.usefixtures("prefix")
+@pytest.mark.parametrize("how", STARTING)
+def test_a_program_whose_child_recorded_something_prints_nothing_at_its_end(how: str) -> None:
+    assert lines_at_end(STARTING[how].format(CHILD)) == []
+
+
+@pytest.mark.usefixtures("prefix")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_program_whose_workers_recorded_something_prints_nothing_at_its_end(tmp_path: Path, method: str) -> None:
+    program = tmp_path / "serve.py"
+    for work, lines in (("with brick_agent.span('a'): pass", 0), ("pass", 1)):
+        program.write_text(
+            f"import brick_agent, multiprocessing\ndef work():\n    {work}\nif __name__ == '__main__':\n"
+            f"    worker = multiprocessing.get_context('{method}').Process(target=work)\n"
+            "    worker.start(); worker.join()\n"
+        )
+        ended = run(sys.executable, os.fspath(program))
+        assert (ended.returncode, len(ended.stderr.splitlines())) == (0, lines), ended.stderr
+
+
 @pytest.mark.parametrize(
     "source",
     [
         "import subprocess; subprocess.run(['true'])",
-        "import os\nr, w = os.pipe()\nif os.fork() == 0: os.close(w); os.read(r, 1); os._exit(0)",
-        "import os; os.environ['_BRICKD_RUN'] = '1'",
+        FORKED.format("pass"),
+        FORKED.format("import sys; sys.exit()"),
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', ''])",
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', ''], close_fds=False)",
     ],
-    ids=("waited for", "still live", "not its own end"),
+    ids=("no Python", "forked", "with its own end", "Python", "with open files"),
 )
-def test_a_program_with_possibly_recording_children_prints_nothing_at_its_end(source: str) -> None:
+def test_a_program_whose_children_recorded_nothing_prints_one_line_at_its_end(source: str) -> None:
+    ended = run(sys.executable, "-c", f"import os, sys; print(os.getpid(), file=sys.stderr, flush=True)\n{source}")
+    pid, line = ended.stderr.splitlines()
+    assert line == (
+        f"brickd run: nothing was recorded in process {pid} and those that it started: none called a torch model; only"
+        ' models of torch are timed without a change; name its parts: with brick_agent.span("NAME"):'
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os\nr, w = os.pipe()\nif os.fork() == 0: os.close(w); os.read(r, 1); os._exit(0)",
+        "import os; os.closerange(3, 4096)",
+        "import os; os.closerange(3, 4096); [os.open('/dev/null', os.O_RDWR) for _ in range(300)]",
+    ],
+    ids=("a live child", "no files", "other files"),
+)
+def test_a_program_that_cannot_be_certain_prints_nothing_at_its_end(source: str) -> None:
     assert lines_at_end(source) == []
+
+
+def test_a_program_that_replaces_itself_prints_one_line_at_its_end() -> None:
+    (line,) = lines_at_end("import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'import os'])")
+    assert ": it did not import torch, but" in line
+
+
+def in_script(folder: Path, text: str, program: str = "") -> list[str]:
+    """The output of a start script, in which PYTHON is the interpreter, and serve.py is the program."""
+    (folder / "serve.py").write_text(program)
+    (folder / "start").write_text(f"#!/bin/sh\ncd {shlex.quote(os.fspath(folder))}\n{text}\n")
+    (folder / "start").chmod(0o700)
+    ended = run(os.fspath(folder / "start"), PYTHON=sys.executable)
+    assert ended.returncode == 0
+    return [*ended.stdout.splitlines(), *ended.stderr.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["$PYTHON serve.py; true", "$PYTHON serve.py 2>&1 | cat", "$PYTHON serve.py 2>log; cat log"],
+    ids=("started", "through a pipe", "into a file"),
+)
+def test_a_program_in_a_start_script_prints_one_line_at_its_end(tmp_path: Path, text: str) -> None:
+    (line,) = in_script(tmp_path, text)
+    assert line.startswith("brickd run: nothing was recorded in process ")
+    assert line.split(": ")[1].endswith(" (serve.py)")
+
+
+def test_a_program_that_replaces_its_start_script_is_named_by_its_process_alone(tmp_path: Path) -> None:
+    (line,) = in_script(tmp_path, "exec $PYTHON serve.py")
+    assert line.startswith("brickd run: nothing was recorded in process ")
+    assert "(serve.py)" not in line
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_script_reads_what_its_programs_print_and_nothing_else(tmp_path: Path) -> None:
+    assert in_script(tmp_path, "echo \"<$($PYTHON -c 'print(80)' 2>&1)>\"") == ["<80>"]
+    assert in_script(tmp_path, "echo \"<$(true; $PYTHON -c 'print(80)' 2>&1; true)>\"") == ["<80>"]
+    assert in_script(tmp_path, "$PYTHON serve.py", CHILD) == []
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_mark_changes_no_other_file(tmp_path: Path) -> None:
+    file, named = tmp_path / "file", tmp_path / "memfd:brickd-run"
+    with file.open("w") as other, named.open("w") as like:
+        here = os.getpid()
+        marks = f"{here}:{other.fileno()} {here}:{like.fileno()} {here}:999 1:0 x:y : {here}:"
+        subprocess.run([sys.executable, "-c", CHILD], env=os.environ | {"_BRICKD_RUN": marks}, check=True, timeout=60)
+    assert (file.read_bytes(), named.read_bytes()) == (b"", b"")
 
 
 def test_each_process_names_unsupported_model_libraries_at_its_end(tmp_path: Path) -> None:
@@ -212,7 +314,11 @@ def test_each_process_names_unsupported_model_libraries_at_its_end(tmp_path: Pat
     below = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {imports!r}])"
     (line,) = lines_at_end(below, PYTHONPATH=given)
     assert ": it loaded jax, onnxruntime, but" in line
-    assert lines_at_end(f"{imports}\nimport brick_agent\nwith brick_agent.span('a'): pass", PYTHONPATH=given) == []
+    (line,) = lines_at_end(f"{imports}\n{CHILD}", PYTHONPATH=given)
+    assert line.split(" ", 4)[4] == (
+        "loaded jax, onnxruntime, whose models are not seen: only models of torch are timed without a change; name its"
+        ' parts: with brick_agent.span("NAME"):'
+    )
 
 
 def test_a_program_without_stderr_ends_normally() -> None:

@@ -21,17 +21,14 @@ if TYPE_CHECKING:
 
 def begin() -> None:
     """Wait for torch; at the end of the process, report if nothing was recorded."""
-    atexit.register(_report)
+    from brick_agent._torch import unrecorded
+
+    unrecorded.begin()
+    atexit.register(unrecorded.report)
     if "torch" in sys.modules:
         _arm()
     else:
         sys.meta_path.insert(0, _Finder())
-
-
-def _report() -> None:
-    from brick_agent._torch.unrecorded import report
-
-    report()
 
 
 class _Finder:

@@ -1,53 +1,143 @@
-"""Reports at the end of a process under `brickd run` that it recorded nothing, and the likely reason.
+"""Reports at the end of a program under `brickd run` that nothing was recorded, and the likely reason.
 
-Owns: when a process reports this, the names of other libraries that run models. Must not know: how a model is found.
-Invariants: a process that recorded anything prints nothing; a library counts only if the host itself imported it; a
-process that started other processes does not report a program without models, because the others may have recorded a
-model; an error has no effect.
+Owns: which process reports for a program, when it reports, the names of other libraries that run models. Must not know:
+how a model is found. Invariants: the first Python of a program reports for all processes below it, and knows whether
+one of them opened a segment or reported (`writer/run_mark.c`). It does not report while a process below it is live. A
+process that recorded anything prints nothing, unless it loaded another library, whose models nobody sees; a library is
+known only if the host itself imported it. An error changes nothing.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 
-from brick_agent._core import _recorded
+from brick_agent._core import _mark_run, _recorded
 
-RUN = "_BRICKD_RUN"  # the variable with the pid of the process that `brickd run` became
+# Words: PID:FD of each first Python above, the newest first; before them, until there is one: PID@STDERR, which
+# `brickd run` has set: the process that it became, and the device and the inode of its stderr.
+RUN = "_BRICKD_RUN"
 _OTHERS = ("jax", "tensorflow", "onnxruntime", "mlx", "tensorrt", "openvino", "paddle", "ctranslate2", "llama_cpp")
 _NEXT = 'name its parts: with brick_agent.span("NAME"):'
+_ONLY = "only models of torch are timed without a change"
+_NAME = "brickd-run"  # as in `writer/run_mark.c`
+_HIGH = 256  # the host's own descriptors keep their numbers
+
+# The first Python of a program, its file for marks, and the word of `brickd run`; a pid of 0: no program.
+_pid, _mark, _run = 0, -1, ""
+
+
+def begin() -> None:
+    """Make this process report for its program, if it is the program's first Python."""
+    global _pid, _mark, _run
+    try:
+        words = os.environ.get(RUN, "").split()
+        if words and words[0].startswith(f"{os.getpid()}:"):  # it has replaced itself by another Python
+            del words[0]
+        elif not words or ":" in words[0]:
+            return
+        _pid, _mark, _run = os.getpid(), _new_mark(), words[0] if words else ""
+        os.environ[RUN] = " ".join((f"{_pid}:{_mark}", *words))
+    except Exception:
+        pass
+
+
+def _new_mark() -> int:
+    """Return a new file in memory, which no other program inherits."""
+    import fcntl
+
+    low = os.memfd_create(_NAME)
+    try:
+        high: int = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    except OSError:  # the limit on descriptors is lower
+        return low
+    os.close(low)
+    return high
 
 
 def report() -> None:
     """Print at most one line on stderr."""
     try:
-        if (text := _why_nothing()) is not None:
-            sys.stderr.write(f"brickd run: nothing was recorded in process {os.getpid()}: {text}\n")
+        if (text := _unseen()) is not None:
+            sys.stderr.write(f"brickd run: {text}\n")
     except Exception:
         pass
 
 
-def _why_nothing() -> str | None:
-    """Return the reason; None if something was recorded, recording was turned off, or no reason is certain."""
-    if _recorded():
+def _unseen() -> str | None:
+    """What was not recorded, and why; None if everything was, or if it is not certain."""
+    process = f"process {os.getpid()}"
+    if others := ", ".join(name for name in _OTHERS if name in sys.modules):
+        if _recorded():
+            return f"{process} loaded {others}, whose models are not seen: {_ONLY}; {_NEXT}"
+        _mark_run()
+        return f"nothing was recorded in {process}: it loaded {others}, but {_ONLY}; {_NEXT}"
+    if _recorded() or _pid != os.getpid() or _is_marked() or _has_children():
         return None
-    if others := [name for name in _OTHERS if name in sys.modules]:
-        return f"it loaded {', '.join(others)}, but only models of torch are timed without a change; {_NEXT}"
-    if os.environ.get(RUN) != str(os.getpid()) or _started_others():
-        return None
-    if "torch" in sys.modules:
-        return "it called no torch model with parts and parameters; call brick_agent.instrument(model)"
-    return f"it did not import torch, but only models of torch are timed without a change; {_NEXT}"
+    torch = "torch" in sys.modules
+    if not _run.startswith(f"{_pid}@"):  # a script started this program
+        if _is_read():
+            return None
+        process += f" ({os.path.basename(sys.argv[0]) or 'python'})"
+    if _had_children():
+        following = "call brick_agent.instrument(model)" if torch else f"{_ONLY}; {_NEXT}"
+        return f"nothing was recorded in {process} and those that it started: none called a torch model; {following}"
+    if torch:
+        why = "it called no torch model with parts and parameters; call brick_agent.instrument(model)"
+        return f"nothing was recorded in {process}: {why}"
+    return f"nothing was recorded in {process}: it did not import torch, but {_ONLY}; {_NEXT}"
 
 
-def _started_others() -> bool:
-    """Whether this process has children, or has waited for any."""
+def _is_marked() -> bool:
+    """Whether a process below this one opened a segment or reported; true if the host has closed the file."""
+    try:
+        known = os.readlink(f"/proc/self/fd/{_mark}").startswith(f"/memfd:{_NAME}")
+        return not known or os.fstat(_mark).st_size > 0
+    except OSError:
+        return True
+
+
+def _is_read() -> bool:
+    """Whether the script that started this program reads its stderr, as in `$(python -c ... 2>&1)`."""
+    status = os.fstat(2)
+    run, _, of_run = _run.partition("@")
+    if not stat.S_ISFIFO(status.st_mode) or of_run == f"{status.st_dev}.{status.st_ino}":
+        return False
+    pid = os.getppid()
+    while pid > 1 and not _reads(pid, status.st_ino):
+        if str(pid) == run:
+            return False
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            pid = int(file.read().rpartition(b")")[2].split()[1])
+    return pid > 1
+
+
+def _reads(pid: int, pipe: int) -> bool:
+    """Whether a process has the end of a pipe from which it can be read."""
+    folder = f"/proc/{pid}/fd"
+    for number in os.listdir(folder):
+        if os.readlink(f"{folder}/{number}") == f"pipe:[{pipe}]":
+            with open(f"/proc/{pid}/fdinfo/{number}") as file:
+                flags = next(line.split()[1] for line in file if line.startswith("flags:"))
+            if int(flags, 8) & os.O_ACCMODE == os.O_RDONLY:
+                return True
+    return False
+
+
+def _had_children() -> bool:
+    """Whether this process waited for any children."""
     import resource
 
-    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
-        return True
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
+
+
+def _has_children() -> bool:
+    """Whether this process has any children but the one that cleans up after multiprocessing, and ends after it."""
+    tracker = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
+    helper = str(getattr(tracker, "_pid", None)).encode()
     for thread in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{thread}/children", "rb") as file:
-            if file.read(1):
+            if any(pid != helper for pid in file.read().split()):
                 return True
     return False

@@ -96,13 +96,25 @@ def environment(
     # An empty PYTHONPATH counts as unset; an empty entry in it means the directory where the command starts.
     path = given.get("PYTHONPATH") or None
     others = [] if path is None else [each for each in path.split(os.pathsep) if each != SITE]
-    result = {**given, "BRICKD": "1", "PYTHONPATH": os.pathsep.join((SITE, *others)), "_BRICKD_RUN": str(os.getpid())}
+    result = {**given, "BRICKD": "1", "PYTHONPATH": os.pathsep.join((SITE, *others))}
+    result["_BRICKD_RUN"] = _run_word(given.get("_BRICKD_RUN", ""))
     if service is not None or not given.get("BRICKD_SERVICE"):
         result["BRICKD_SERVICE"] = service or service_of(command)
     if fingerprints is not None:
         result["BRICKD_FINGERPRINTS"] = fingerprints
     result.pop("_BRICKD_TOLD", None)
     return result
+
+
+def _run_word(outer: str) -> str:
+    """Return this run (PID@STDERR), before the marks (PID:FD) of the runs around it: see `_torch/unrecorded.py`."""
+    try:
+        status = os.fstat(2)
+        stderr = f"{status.st_dev}.{status.st_ino}"
+    except OSError:  # closed
+        stderr = ""
+    own = f"{os.getpid()}:"
+    return " ".join((f"{os.getpid()}@{stderr}", *(w for w in outer.split() if ":" in w and not w.startswith(own))))
 
 
 def service_of(command: Sequence[str]) -> str:

@@ -247,6 +247,7 @@ static PyMethodDef core_methods[] = {
     {"_source_hash", core_source_hash, METH_O, "The hash of a source's text."},
     {"_send_source", core_send_source, METH_VARARGS, "Record a source (text, name, path, hash) from this piece on; return the next piece, or -1 after the last one. If the source is None, count a drop."},
     {"_totals", core_totals, METH_O, "The totals of this process: length of a tick, number of torn entries, paths, ledger. True: also marks."},
+    {"_mark_run", core_mark_run, METH_NOARGS, "Tell each `brickd run` above this process that it has reported."},
     {"_recorded", core_recorded, METH_NOARGS, "Whether this process has recorded anything, or has turned recording off."},
     {"_deferred", core_deferred, METH_VARARGS, "Defer work that began at a time of CLOCK_MONOTONIC_RAW. Returns its id, or 0; None while recording is off."},
     {"_know", core_know, METH_VARARGS, "Set the bricks of the old profiler's ids, names and aliases."},

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "lifecycle.h"
 #include "pending.h"
+#include "run_mark.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -162,6 +163,8 @@ enum brick_state brick_init(const struct brick_config *config)
     if (gate_move(BRICK_NEW, BRICK_OPENING)) {
         int error = errno; /* preserve the host's errno */
         enum brick_state state = a->segment != NULL ? open_child(config) : open_first(config);
+        if (state == BRICK_ON)
+            brick_run_mark();
         errno = error;
         brick_store_release32(a->gate, state);
     }
