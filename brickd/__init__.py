@@ -18,16 +18,17 @@ def diff(
     """Compare the numbers of two or more workers, as `brickd diff` does.
 
     Args:
-        names: the names of workers and services, also in a recording: `"base.brick:api/0"`. The first one is the
+        names: the names of workers and services; a worker of a recording is `"base.brick:api/0"`. The first name is the
             expected one.
-        by: weights, input, or run (they did the same work); None: input, or weights if no output can be compared.
+        by: weights, input, or run (the workers did the same work). None: input, or weights if no output can be
+            compared.
         step: compare only this step.
         since: compare only the records of the last `since` seconds.
         rtol: the largest accepted relative error, for a comparison by run.
 
     Raises:
         brickd.errors.NothingComparable: the workers have nothing in common to compare.
-        brickd.errors.BrickdError: they cannot be compared for another reason.
+        brickd.errors.BrickdError: the workers cannot be compared for another reason.
     """
     from brickd.divergence import found
 

@@ -11,7 +11,8 @@ import sys
 
 def main() -> int:
     """Run `brickd` with the arguments of this process and return its exit code."""
-    # Loading creates no garbage; collecting takes a tenth of the time of `brickd status`. A daemon collects as usual.
+    # Loading modules creates no garbage, and collecting takes a tenth of the time of `brickd status`. So a command
+    # collects rarely. A daemon collects as usual.
     gc.set_threshold(100_000)
     from brickd.cli import main as run
 

@@ -1,8 +1,8 @@
 """The result of comparing workers, for programs: `brickd.diff`.
 
 Owns: the form of the result in Python. Must not know: how workers are compared, screens. Invariants: the result
-contains only what the document of `brickd diff` contains; the expected values are those of the worker named first, or
-of the majority.
+contains only what the document of `brickd diff` contains; the expected values are those of the majority, or of the
+worker that was named first.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from brickd.views import diff_operands
 
 @dataclass(frozen=True, slots=True)
 class KernelTrace:
-    """The result of one worker at one place.
+    """The values of one worker at one site.
 
     Attributes:
-        worker: the worker's name.
-        kernel: the kernel's name; in a comparison by weights, the tensor's.
-        layer: None: outside of the layers.
+        worker: the name of the worker.
+        kernel: the name of the kernel; in a comparison by weights, the name of the tensor.
+        layer: the layer; None outside of the layers.
         position: the position within the step.
-        step: the host's number, or the number that stands for its text; None: the host gave no step.
+        step: the number that the host gave the step, or a number that represents its text; None without a step.
         checksum: the checksum of the complete output.
-        fnv1a: the FNV-1a checksum of its first 64 numbers, as in older profilers; never compared.
+        fnv1a: the FNV-1a checksum of the first 64 numbers of the output, as in older profilers; it is never compared.
         statistics: all known values of the output.
     """
 
@@ -88,24 +88,24 @@ class Divergence:
 
     @property
     def blame(self) -> str | None:
-        """The origin of the first difference: culprit, propagated, here_or_cache or unknown."""
+        """Where the first difference was born: culprit, propagated, here_or_cache or unknown."""
         first = self.document["first"]
         return None if first is None else first["blame"]
 
     @property
     def outlier(self) -> str | None:
-        """The worker that differs from a majority."""
+        """The worker that differs from a majority, if there is one."""
         outlier: str | None = self.document["outlier"]
         return outlier
 
     @property
     def expected(self) -> KernelTrace | None:
-        """The expected result at the first difference."""
+        """The expected values at the first difference."""
         return self._side("a")
 
     @property
     def actual(self) -> KernelTrace | None:
-        """The actual result at the first difference."""
+        """The actual values at the first difference."""
         return self._side("b")
 
     @property
@@ -135,7 +135,7 @@ def found(
     names: Sequence[str], *, by: Any, step: int | str | None, since: float | None, rtol: float | None
 ) -> Divergence:
     """Compare workers by name; raise the exceptions of `brickd.diff`."""
-    # Use hexadecimal: the query would parse sixteen decimal digits as hexadecimal.
+    # Hexadecimal digits are used, because the query would parse sixteen decimal digits as hexadecimal.
     asked = step if step is None or isinstance(step, str) else f"{step & (1 << 64) - 1:016x}"
     answer = diff_operands.find(DiffQuery(tuple(names), by, asked, since, rtol))
     diff_operands.require_comparable(answer.document)

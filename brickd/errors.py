@@ -1,12 +1,12 @@
 """The errors that end a verb, and the exit codes of `brickd`.
 
 Owns: the only tree of exceptions, the only list of exit codes. Must not know: click, what raises or prints them.
-Invariants: an error's text is one complete message (what is wrong, the actual and the expected value), not yet escaped;
-an error never exits with 0 or 1. `Exit.DIFFERS` is a result, not an error: a verb returns it after printing a
-difference or an unhealthy condition.
+Invariants: the text of an error is one complete message (what is wrong, the actual and the expected value), which is
+not escaped yet; an error never exits with 0 or 1. `Exit.DIFFERS` is a result, not an error: a verb returns it after it
+has printed a difference or an unhealthy condition.
 """
 
-# The names say what is wrong; the suffix "Error" would add nothing.
+# The names say what is wrong, so they do not have the suffix "Error".
 # ruff: noqa: N818
 
 from enum import IntEnum
@@ -31,7 +31,7 @@ class BrickdError(Exception):
     """An error that the user at the terminal can understand and correct."""
 
     exit_code: ClassVar[Exit] = Exit.TROUBLE
-    kind: ClassVar[str] = "trouble"  # the error's name for programs
+    kind: ClassVar[str] = "trouble"  # the name of the error for programs
 
 
 class NoDaemon(BrickdError):
@@ -87,11 +87,11 @@ class NothingComparable(BrickdError):
 
 
 class CheckpointRefused(BrickdError):
-    """A checkpoint that cannot be read: damaged, or of a later brickd."""
+    """A checkpoint that cannot be read, because it is damaged or was written by a later version of brickd."""
 
 
 class CheckpointTooNew(CheckpointRefused):
-    """A checkpoint that a later brickd wrote and can read."""
+    """A checkpoint that a later version of brickd wrote, which that version can read."""
 
 
 class PeaksRefused(BrickdError):
@@ -99,7 +99,7 @@ class PeaksRefused(BrickdError):
 
 
 class DaemonRefused(BrickdError):
-    """A daemon that cannot start: another one runs, or drains these segments."""
+    """A daemon that cannot start, because another daemon runs or drains these segments."""
 
 
 class DaemonEnds(BrickdError):
@@ -107,7 +107,7 @@ class DaemonEnds(BrickdError):
 
 
 class _FileRefused(BrickdError):
-    """A file that cannot be used; `reason`: the actual and the expected value."""
+    """A file that cannot be used; `reason` has the actual and the expected value."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -128,15 +128,15 @@ class SegmentRefused(_FileRefused):
 
 
 class SegmentUndrained(SegmentRefused):
-    """A valid segment that is not drained now, and is tried again later."""
+    """A valid segment that is not drained now and is tried again later."""
 
 
 class NoDescriptor(SegmentUndrained):
-    """A segment that cannot be opened now: this process is at its limit of open files."""
+    """A segment that cannot be opened now, because this process is at its limit of open files."""
 
 
 class SegmentConsumed(SegmentUndrained):
-    """A segment that another process drains; `pid`: 0 in another pid namespace."""
+    """A segment that another process drains; `pid` is 0 if that process is in another pid namespace."""
 
     def __init__(self, path: str, pid: int) -> None:
         super().__init__(path, f"{process(pid)} drains it")
@@ -144,11 +144,11 @@ class SegmentConsumed(SegmentUndrained):
 
 
 class SegmentOverBudget(SegmentRefused):
-    """A valid segment that costs too much to read."""
+    """A valid segment that would cost too much to read."""
 
 
 class SegmentUnopened(SegmentRefused):
-    """A FIFO, a folder or a link with a segment's name."""
+    """A FIFO, a folder or a link that has the name of a segment."""
 
 
 class SegmentUnrecorded(SegmentRefused):
@@ -159,10 +159,10 @@ class SegmentUnrecorded(SegmentRefused):
 
 
 class SegmentCopy(SegmentRefused):
-    """A segment with the uuid of another segment, the worker's original.
+    """A segment that has the uuid of another segment, which is the worker's original.
 
     Attributes:
-        original: the device and inode of the original; when that file has no name any more, the copy is judged again.
+        original: the device and inode of the original. When that file has no name any more, the copy is judged again.
     """
 
     def __init__(self, path: str, name: str, original: tuple[int, int]) -> None:

@@ -1,1 +1,1 @@
-"""The daemon's API: HTTP with JSON over a unix socket. Only the daemon imports it."""
+"""The daemon's API: HTTP with JSON over a unix socket. Only the daemon imports this package."""

@@ -1,7 +1,7 @@
 """The application: the endpoints and their answers.
 
 Owns: the list of endpoints, and the threads that build views. Must not know: sockets, how a daemon gets its data.
-Invariant: a call that may block runs in one of a few threads.
+Invariant: a call that may block runs in one of a few threads, never in the event loop.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class NoParameters(Query):
 
 
 class StreamQuery(Query):
-    """Parameters of the stream of statuses: the workers, and the interval."""
+    """The parameters of the stream of statuses: the workers, and the interval."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     seconds: float = given(Duration(0.1, 3600, "Send the status again after this time."), default=2.0)
@@ -125,7 +125,7 @@ class Application:
         self.asgi.router.redirect_slashes = False
 
     def end_streams(self) -> None:
-        """End the streams, because they do not end by themselves."""
+        """End all streams, because a stream does not end by itself."""
         self._streams.close()
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class Application:
         return Endpoint("GET", f"/{path}", query, answered, help)
 
     def _verb(self, name: str) -> Endpoint:
-        """Return the endpoint of a verb's query; the view of the same name answers it."""
+        """Return the endpoint for the query of a verb. The view with the same name answers it."""
         query: type[Query] = getattr(queries, VERBS[name].query)
         others: dict[str, Callable[[Any], Awaitable[Response]]] = {"hang": self._hang, "events": self._events}
         if name in others:
@@ -173,7 +173,7 @@ class Application:
         async def document() -> bytes:
             return await self._in_thread(lambda: _with_words(status.answer(self._served, asked)))
 
-        await document()  # refuse a query without an answer before the stream begins
+        await document()  # a query that has no answer is refused before the stream begins
         return event_stream.EventStream(
             self._streams, lambda reader: event_stream.again(reader, query.seconds, "status", document)
         )
@@ -241,5 +241,5 @@ class Application:
 
 
 def _with_words(answer: Answer) -> bytes:
-    """Return the document with notes for a person."""
+    """Return the document, with the notes for the user added."""
     return encoded({**answer.document, "words": answer.words})

@@ -1,7 +1,7 @@
-"""The interface of a daemon for the API.
+"""The interface that a daemon has for the API.
 
-Owns: the methods that the API calls. Must not know: HTTP, how a daemon implements them. Invariant: any thread may call
-any method while the daemon works.
+Owns: the methods that the API calls. Must not know: HTTP, how a daemon implements the methods. Invariant: any thread
+may call any method while the daemon works.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class Orders(Protocol):
 
     @property
     def thresholds(self) -> Thresholds:
-        """The thresholds of alarms."""
+        """Return the thresholds of alarms."""
 
     def set_thresholds(self, order: Setting) -> Thresholds:
-        """Change thresholds; return all. WrongQuestion: an unknown name or an invalid value."""
+        """Change thresholds; return all thresholds. Raise WrongQuestion for an unknown name or an invalid value."""
 
     def set(self, order: Setting) -> Obeyed:
-        """Set what a service records. NoSuchWorker: no worker has this service."""
+        """Set what a service records. Raise NoSuchWorker if no worker has this service."""
 
     def rescan(self, order: Rescanning) -> list[str]:
-        """Ask workers to read their weights again; return their names. NoSuchWorker: unknown."""
+        """Tell workers to read their weights again; return their names. Raise NoSuchWorker for an unknown name."""
 
     def forget(self, order: Forgetting) -> int:
-        """Drop the totals of dead workers; return their number. NoSuchWorker: an unknown name."""
+        """Drop the totals of dead workers; return how many were dropped. Raise NoSuchWorker for an unknown name."""
 
 
 class Served(World, Protocol):
@@ -45,31 +45,31 @@ class Served(World, Protocol):
 
     @property
     def shelf(self) -> Shelf:
-        """Recordings that are being written, or were not fetched yet."""
+        """The recordings that are being written, or that were not fetched yet."""
 
     def daemon(self) -> DaemonStatus:
-        """The status of the daemon."""
+        """Return the status of the daemon."""
 
     @property
     def orders(self) -> Orders:
-        """Carries out changes to the daemon."""
+        """The object that changes the daemon."""
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
-        """Begin or end a silence; return the silenced problems. NoSuchProblem: an unknown id."""
+        """Begin or end a silence; return the silenced problems. Raise NoSuchProblem for an unknown id."""
 
     def test_notify(self) -> list[dict[str, Any]]:
-        """Send a test to the targets of alarms; return their answers. BrickdError: no targets."""
+        """Send a test to the targets of alarms; return their answers. Raise BrickdError if there is no target."""
 
     def record(self, order: StartRecording) -> Recorder:
-        """Begin a recording; it ends when its last owner ends it.
+        """Begin a recording, which ends when its last owner ends it.
 
         Raises:
-            NoSuchWorker: a name belongs to no worker, or there is no live worker to wait for.
-            BrickdError: another recording runs, or nothing can be written.
+            NoSuchWorker: no worker has one of the names, or there is no live worker to wait for.
+            BrickdError: another recording runs, or no file can be written.
         """
 
     def end_recording(self, order: EndRecording) -> None:
-        """End a recording soon. BrickdError: it is not running."""
+        """End a recording soon. Raise BrickdError if it is not running."""
 
     def down(self) -> None:
-        """Stop the daemon soon, after answering earlier requests."""
+        """Stop the daemon soon, after it has answered earlier requests."""

@@ -1,9 +1,9 @@
-"""The clients of the API: their admission, and how much each may use.
+"""The clients of the API: their admission, and how much each client may use.
 
 Owns: the limits, the admission of clients, their deadlines, which client is dropped when all places are taken. Must not
-know: requests and answers. Invariants: a connection carries one request; at any time it is either the client's turn,
-with a deadline, or the daemon's; when all places are taken, the client whose turn began first loses its place, so
-silent clients never block others; the answer to any input is JSON or nothing.
+know: requests and answers. Invariants: a connection carries one request; at any time, it is either the client's turn,
+which has a deadline, or the daemon's turn; when all places are taken, the client whose turn began first loses its
+place, so silent clients never block others; any input gets an answer in JSON or no answer.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Limits:
     """The limits of one server.
 
     Attributes:
-        connections: the number of clients at one time. They are accepted one at a time, so a client whose request was
-            not read yet does not count as silent.
-        backlog: the number of clients that wait to be accepted.
+        connections: the number of clients at one time. They are accepted one at a time, so a client whose request
+            was not read yet does not count as silent.
+        backlog: the number of clients that may wait to be accepted.
         streams: the number of clients that may follow events or the status.
-        threads: the number of views built at one time.
+        threads: the number of views that may be built at one time.
         arrive_seconds: the time in which a request must arrive.
         take_seconds: how long a client may stop reading its answer.
-        farewell_seconds: the time for answers after the server stops; shorter than the daemon's time to stop.
+        farewell_seconds: the time for answers after a request to stop; shorter than the daemon's time to stop.
     """
 
     connections: int = CLIENTS_MAX
@@ -56,7 +56,7 @@ class Limits:
 
 
 class ClientPlaces:
-    """Admits clients up to the limit; members of `group` may read, the daemon's user and root control."""
+    """Admits clients up to the limit. The members of `group` may read; the daemon's user and root may also control."""
 
     def __init__(self, limits: Limits, group: int | None) -> None:
         self.limits = limits
@@ -69,7 +69,8 @@ class ClientPlaces:
     def enter(self, newcomer: Connection) -> bool:
         """Admit a new client, possibly instead of another one; return whether it is admitted.
 
-        Clients that may only read can use half of the connections; the others are for clients that control the daemon.
+        Clients that may only read can use half of the connections. The other half is for clients that control the
+        daemon.
         """
         self._taken.add(newcomer)
         self._empty.clear()
@@ -80,13 +81,13 @@ class ClientPlaces:
             rivals, most = {each for each in self._taken if each.role < Role.CONTROL}, most // 2
         if len(rivals) > most:
             longest = min(rivals, key=lambda each: each.waited_since)
-            if longest is newcomer:  # all other clients wait for the daemon
+            if longest is newcomer:  # it is the daemon's turn for all other clients
                 return False
             longest.abort()
         return True
 
     def leave(self, connection: Connection) -> None:
-        """Remove the client; a second call does nothing."""
+        """Remove the client. A second call does nothing."""
         self._taken.discard(connection)
         if not self._taken:
             self._empty.set()
@@ -97,7 +98,7 @@ class ClientPlaces:
             connection.abort()
 
     async def emptied(self, within_seconds: float) -> None:
-        """Admit no more clients, close answered ones, and close the others after this time."""
+        """Admit no more clients, close those that were answered, and close the others after this time."""
         self._closed = True
         for connection in tuple(self._taken):
             connection.finish()
@@ -110,7 +111,7 @@ class Connection(H11Protocol):
     """uvicorn's HTTP protocol, with a deadline for each turn of the client.
 
     Attributes:
-        waited_since: when the client's turn began, by the loop's clock; infinity during the daemon's turn.
+        waited_since: when the client's turn began, by the loop's clock; infinity while it is the daemon's turn.
     """
 
     def __init__(self, *arguments: Any, room: ClientPlaces, **more: Any) -> None:
@@ -122,11 +123,11 @@ class Connection(H11Protocol):
         self._turned_away = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Admit the client, or send it the reason for the refusal."""
+        """Admit the client, or send it the reason why it is refused."""
         super().connection_made(transport)
         self._wait(self._room.limits.arrive_seconds)
         self.role = peer(transport.get_extra_info("socket")).role(self._room.group)
-        self.app_state["role"] = self.role  # the application reads it as request.state.role
+        self.app_state["role"] = self.role  # the application reads this as request.state.role
         if self.role is Role.NONE:
             self._turn_away(
                 HTTPStatus.FORBIDDEN,
@@ -143,9 +144,9 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take the next bytes of the request; a complete request begins the daemon's turn."""
+        """Take the next bytes of the request. A complete request begins the daemon's turn."""
         if self._turned_away:
-            return  # read and drop them: closing while the client sends may lose its answer
+            return  # the bytes are dropped: to close while the client sends may lose the answer
         super().data_received(data)
         if self.cycle is not None and not self.cycle.more_body and not self._turned_away:
             self._go_on()
@@ -156,27 +157,30 @@ class Connection(H11Protocol):
         self._turn_away(HTTPStatus.BAD_REQUEST, "wrong_request", f"expected HTTP with headers of at most {most} bytes")
 
     def pause_writing(self) -> None:
-        """Begin the client's turn: it has stopped reading its answer."""
+        """Begin the client's turn, because the client has stopped reading its answer."""
         super().pause_writing()
         self._wait(self._room.limits.take_seconds)
 
     def resume_writing(self) -> None:
-        """End the client's turn: it reads again."""
+        """End the client's turn, because the client reads again."""
         super().resume_writing()
         self._go_on()
 
     def on_response_complete(self) -> None:
-        """Begin the client's turn: it must still read the end of the answer."""
+        """Begin the client's turn, because the client must still read the end of the answer."""
         super().on_response_complete()
         self._wait(self._room.limits.take_seconds)
 
     def finish(self) -> None:
-        """Close, unless an answer is being sent: the connection ends by itself after it."""
+        """Close the connection, unless an answer is being sent.
+
+        Then the connection closes by itself after the answer.
+        """
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
 
     def abort(self) -> None:
-        """Drop the client and unsent data."""
+        """Drop the client and the data that was not sent."""
         self._room.leave(self)
         self.transport.abort()
 

@@ -1,8 +1,8 @@
 """One endpoint of the API: its path, its role, and the parsing of its requests.
 
 Owns: the first checks of each request, where parameters are in a request. Must not know: the list of endpoints, their
-answers. Invariants: a client without a path's role is refused first; a client with another prefix learns nothing about
-the daemon's segments.
+answers. Invariants: a client without the role that a path needs is refused before anything else; a client that uses
+another prefix learns nothing about the daemon's segments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from brickd.query.query import Query, default, from_query, key, parameters
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A path, its parameters, and the function that answers."""
+    """A path, its parameters, and the function that answers requests for it."""
 
     method: str
     path: str
@@ -39,7 +39,7 @@ class Endpoint:
     role: Role = Role.READ
 
     def document(self) -> dict[str, Any]:
-        """Return its entry in the index."""
+        """Return the entry of the endpoint in the index."""
         asked = {
             key(name, parameter): {
                 "wanted": parameter.wanted,
@@ -57,7 +57,7 @@ class Endpoint:
         }
 
     def route(self, limits: Limits, prefix: str) -> Route:
-        """Return the endpoint's route in an application for the segments with this prefix."""
+        """Return the route of the endpoint, in an application for the segments with this prefix."""
 
         async def handle(request: Request) -> Response:
             self._require_role(request)
@@ -77,7 +77,7 @@ class Endpoint:
 
 
 def _require_small_head(request: Request, limits: Limits) -> None:
-    # uvicorn limits only incomplete heads: a head that arrives in one piece may be larger.
+    # uvicorn limits only incomplete heads, so a head that arrives in one piece may be larger.
     spelled = sum(map(len, (request.scope["raw_path"], request.scope["query_string"])))
     length = spelled + sum(len(key) + len(value) for key, value in request.scope["headers"])
     if length > (most := limits.head_bytes):
@@ -94,10 +94,10 @@ def _require_prefix(request: Request, prefix: str) -> None:
 
 
 async def _parameters(request: Request, limits: Limits) -> list[tuple[str, str]]:
-    """Return the parameters of the query, the path, and the body of a POST."""
+    """Return the parameters from the query, the path, and the body of a POST."""
     found = _pairs("query", request.scope["query_string"])
     if "name" in request.path_params:
-        # The bytes that the client sent: a name may contain a slash, or be invalid UTF-8.
+        # These are the bytes that the client sent, because a name may contain a slash or invalid UTF-8.
         spelled = request.scope["raw_path"].removeprefix(f"{protocol.ROOT}/inspect/".encode("ascii"))
         found.append(("name", os.fsdecode(unquote_to_bytes(spelled))))
     if request.method == "POST":
@@ -117,7 +117,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
 
 
 def _pairs(what: str, text: bytes) -> list[tuple[str, str]]:
-    """Parse a query or an encoded body into pairs. WrongQuestion: it is neither."""
+    """Parse a query or an encoded body into pairs; raise WrongQuestion if it is neither."""
     try:
         return parse_qsl(text.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="surrogateescape")
     except ValueError as error:

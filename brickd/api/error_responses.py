@@ -1,7 +1,7 @@
 """The API's responses to errors: their status, kind and message.
 
 Owns: the status of each error, the message to a client about a defect. Must not know: queries, the application.
-Invariants: every error is a JSON document; the log gets the traceback of a defect, the client does not.
+Invariants: every error is a JSON document; the traceback of a defect goes to the log and not to the client.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def error_body(kind: str, message: str) -> bytes:
 
 
 def failure(error: BrickdError) -> Reply:
-    """Return the response to an expected error, which a person can understand."""
+    """Return the response to an expected error, which the user can understand."""
     status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
     return Reply(error_body(error.kind, str(error)), status)
 

@@ -1,8 +1,8 @@
 """Streams of events, in the form of `text/event-stream`.
 
 Owns: when each event is sent, how slow readers are treated, the number of readers. Must not know: the documents,
-sockets. Invariants: a slow reader does not delay other readers and uses no memory: it misses events, and gets their
-number; closed streams end by themselves; a failure is sent as the last event, an error.
+sockets. Invariants: a slow reader does not delay other readers and uses no memory: the reader misses events, and gets
+their number; a stream that is told to end ends by itself; a failure is sent as the last event, an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PROGRESS_SECONDS = 1.0
 
 
 class Reader:
-    """A client that reads a stream. It wakes up if there may be new events, or at the end."""
+    """A client that reads a stream. It wakes up when there may be new events, and at the end of the stream."""
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()
@@ -38,7 +38,7 @@ class Reader:
         loop = asyncio.get_running_loop()
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing to wake
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so there is no reader to wake
                 loop.call_soon_threadsafe(self.woken.set)
 
         return wake
@@ -58,7 +58,7 @@ class Streams:
         self._closed = False
 
     def enter(self, reader: Reader, role: Role) -> None:
-        """Add a reader, or raise HTTPException. Half of the places are reserved for clients that may record."""
+        """Add a reader, or raise HTTPException. Half of the places are only for clients that may record."""
         most = self._most if role is Role.CONTROL else self._most // 2
         if len(self._readers) >= most:
             text = f"{len(self._readers)} streams are open, the limit is {most} (end a brickd events --follow)"
@@ -72,14 +72,14 @@ class Streams:
         self._readers.discard(reader)
 
     def close(self) -> None:
-        """End all streams, including those that open later."""
+        """End all streams. A stream that opens later also ends at once."""
         self._closed = True
         for reader in self._readers:
             reader.end()
 
 
 class EventStream(StreamingResponse):
-    """A reply that continues until its reader leaves or the stream is ended."""
+    """A reply that continues until its reader disconnects or the stream is ended."""
 
     def __init__(self, streams: Streams, parts: Callable[[Reader], AsyncGenerator[bytes]]) -> None:
         self._streams = streams
@@ -88,7 +88,7 @@ class EventStream(StreamingResponse):
         super().__init__(self._parts, headers=HEADERS, media_type="text/event-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the reader leaves or the stream ends."""
+        """Send until the reader disconnects or the stream ends."""
         self._streams.enter(self._reader, scope["state"]["role"])
         try:
             await super().__call__(scope, receive, send)
@@ -96,7 +96,7 @@ class EventStream(StreamingResponse):
             self._streams.leave(self._reader)
 
     async def stream_response(self, send: Send) -> None:
-        """Send each part as soon as it exists."""
+        """Send each part as soon as there is one."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with contextlib.aclosing(self._parts) as parts:
             async for part in parts:
@@ -105,7 +105,7 @@ class EventStream(StreamingResponse):
 
 
 async def events(reader: Reader, log: Log, begin: int | float) -> AsyncGenerator[bytes]:
-    """Send the events after a number or of the last seconds, then new ones."""
+    """Send the events after a number, or those of the last seconds; then send new events."""
     with log.watched(reader.waker()):
         while not reader.ended:
             reader.woken.clear()
@@ -143,19 +143,19 @@ async def again(
 
 
 async def recording(reader: Reader, begin: Callable[[], Awaitable[Recorder]]) -> AsyncGenerator[bytes]:
-    """Record while the reader stays; send progress each second, and the result."""
+    """Record while the reader is connected. Send the progress each second, and the result."""
     beginning = asyncio.ensure_future(begin())
     try:
         recorder = await asyncio.shield(beginning)
     except BrickdError as error:
         yield _event("error", error_body(error.kind, str(error)))
         return
-    except asyncio.CancelledError:  # the reader left before the recording began
+    except asyncio.CancelledError:  # the reader disconnected before the recording began
         beginning.add_done_callback(_left)
         raise
     try:
         with recorder.watched(reader.waker()):
-            yield _event("begun", encoded(recorder.document()))  # even if it is already over
+            yield _event("begun", encoded(recorder.document()))  # sent even if the recording is already over
             while not recorder.over.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(reader.woken.wait(), _PROGRESS_SECONDS)
@@ -174,6 +174,6 @@ def _left(beginning: asyncio.Future[Recorder]) -> None:
 
 
 def _event(name: str, body: bytes, number: int | None = None) -> bytes:
-    """Encode one event; an encoded document has only one newline, at its end."""
+    """Encode one event. An encoded document has only one newline, which is at its end."""
     mark = b"" if number is None else b"id: %d\n" % number
     return mark + b"event: %s\ndata: %s\n" % (name.encode("ascii"), body)

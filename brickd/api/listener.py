@@ -1,8 +1,9 @@
 """The socket of the API.
 
 Owns: the socket's file: its mode, its group, which file it may replace, its removal. Must not know: HTTP, the
-application. Invariants: the file's mode is never wider than intended, not even briefly; while the file exists, the
-socket listens; it replaces only a socket, and only for the holder of the daemon's lock; only its own file is removed.
+application. Invariants: the mode of the file is never wider than intended, not even briefly; while the file exists, the
+socket listens; it replaces only a socket, and only if this process holds the daemon's lock; only its own file is
+removed.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from typing import Self
 
 from brickd.errors import BrickdError
 
-_LONGEST = 107  # bytes of sun_path without the final zero
+_LONGEST = 107  # the bytes of sun_path, without the final zero
 _DRAFT = ".new"
-_BACKLOG = 32  # clients that wait to be accepted before the server sets its own limit
+_BACKLOG = 32  # how many clients may wait before the server sets its own limit
 
 
 class Listener:
-    """A listening unix socket and its file; members of `group`, its user and root may connect."""
+    """A listening unix socket and its file. Its user, root and the members of `group` may connect."""
 
     def __init__(self, path: Path, *, group: int | None = None, replace: bool = False) -> None:
-        """Create the file, or raise BrickdError; `replace`: an existing socket is a dead daemon's."""
+        """Create the file, or raise BrickdError; `replace`: an existing socket belongs to a dead daemon."""
         draft = path.with_name(path.name + _DRAFT)
         if len(os.fsencode(draft)) > _LONGEST:
             most = _LONGEST - len(_DRAFT)
@@ -37,8 +38,8 @@ class Listener:
         self.path, self.group = path, group
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
-            # The kernel creates the file with the socket's mode minus the umask, so it is never wider. The file is
-            # renamed after it has its group and the socket listens, so clients always find a listening socket.
+            # The kernel creates the file with the socket's mode minus the umask, so the mode is never wider. The file
+            # is renamed only after it has its group and the socket listens, so clients always find a listening socket.
             os.fchmod(self.socket.fileno(), 0o600)
             with contextlib.suppress(FileNotFoundError):
                 draft.unlink()
@@ -61,13 +62,13 @@ class Listener:
         self.socket.close()
 
     def remove(self) -> None:
-        """Remove the file if it is still this socket's: no client finds the daemon after that."""
+        """Remove the file if it still belongs to this socket. After that, no client finds the daemon."""
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(self._made, self.path.lstat()):
                 self.path.unlink()
 
     def missing(self) -> bool:
-        """Return whether the file is gone. Another file with its name is not touched."""
+        """Return whether the file was removed. Another file with the same name is not touched."""
         return not os.path.lexists(self.path)
 
     def __enter__(self) -> Self:

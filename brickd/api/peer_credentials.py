@@ -1,7 +1,7 @@
 """The process at the other end of a unix socket.
 
 Owns: the kernel's credentials of a client, and its role. Must not know: HTTP, which path needs which role. Invariant: a
-role depends only on the kernel's credentials at connect time, never on data from the client.
+role depends only on the kernel's credentials of the client when it connected, never on data that the client sends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GROUPS_BYTES = 1024  # Python's limit: 256 groups
 
 
 class Role(IntEnum):
-    """The permissions of a client; each role includes the lower ones."""
+    """The permissions of a client. Each role includes the lower roles."""
 
     NONE = 0
     READ = 1  # a member of the group
@@ -45,6 +45,6 @@ def peer(connection: socket.socket | TransportSocket) -> Peer:
     pid, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     try:
         listed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES)
-    except OSError:  # too many groups: use only the first one
+    except OSError:  # the client has too many groups, so only its first group is used
         listed = b""
     return Peer(pid, uid, frozenset(struct.unpack(f"{len(listed) // 4}I", listed)) | {gid})

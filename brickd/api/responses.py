@@ -2,8 +2,8 @@
 
 Owns: how documents and files are sent. Must not know: queries, clients. Invariants: JSON is ASCII and has no NaN, so a
 hostile name stays a string; every reply ends its connection; an answer that is read slowly is in memory only once, not
-also in the buffers of its connection; of a file, only a piece is in memory; the length of a file is sent first, and a
-file that became shorter ends the connection.
+also in the buffers of its connection; only a piece of a file is in memory; the length of a file is sent first, so a
+client notices if the file became shorter.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def encoded(document: Any) -> bytes:
 
 
 async def in_pieces(send: Send, body: bytes, *, more: bool) -> None:
-    """Send a body in pieces, each after the previous one was read; `more`: another body follows."""
+    """Send a body in pieces. Each piece waits until the previous one was read; `more`: another body follows."""
     for at in range(0, len(body) or 1, _PIECE):
         last = at + _PIECE >= len(body)
         await send({"type": "http.response.body", "body": body[at : at + _PIECE], "more_body": more or not last})
@@ -55,13 +55,13 @@ class FileResponse(StreamingResponse):
     """The whole content of a file that no longer grows."""
 
     def __init__(self, fd: int, in_thread: InThread) -> None:
-        """Send the file of a descriptor, then close it; `in_thread` calls a function that may block."""
+        """Send the file of a descriptor and close the descriptor; `in_thread` calls a function that may block."""
         self._fd, self._length, self._in_thread = fd, os.fstat(fd).st_size, in_thread
         headers = HEADERS | {"content-length": str(self._length)}
         super().__init__((), headers=headers, media_type="application/octet-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the file, unless its reader leaves."""
+        """Send the file, until its end or until its reader disconnects."""
         try:
             await super().__call__(scope, receive, send)
         finally:

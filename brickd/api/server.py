@@ -1,8 +1,8 @@
 """The server: an application on a socket, until it is stopped.
 
 Owns: the socket in the event loop, and the shutdown. Must not know: the application. Invariants: the server wakes up
-for requests, and regularly to check that its file still exists; after a request to stop, no new client finds it, and
-earlier requests are answered.
+for requests, and at intervals to check that its socket file still exists; after a request to stop, no new client finds
+the server, and earlier requests are answered.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _FOUND_SECONDS = 5.0  # the interval of checks that the socket's file exists
 
 
 class Server:
-    """A daemon's API on its socket.
+    """The API of a daemon, on its socket.
 
-    uvicorn's own server is not used: it handles signals, and checks ten times a second whether it should stop.
+    uvicorn's own server is not used, because it handles signals and checks ten times a second whether it should stop.
     """
 
     def __init__(self, served: Served, listen: Callable[[], Listener], limits: Limits) -> None:
-        """Listen, but do not answer yet; `listen` creates the socket, now and after its removal."""
+        """Listen, but do not answer yet; `listen` creates the socket, now and whenever its file was removed."""
         self._limits, self._listen = limits, listen
         self._listener = listen()
         self._application = Application(served, self._limits)
@@ -40,7 +40,7 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def serve(self) -> None:
-        """Answer until `stop`; then remove the socket and its file."""
+        """Answer requests until `stop` is called; then remove the socket and its file."""
         self._loop = asyncio.get_running_loop()
         try:
             server = await self._accept(self._loop)
@@ -51,7 +51,7 @@ class Server:
                     await asyncio.wait_for(self._stopped.wait(), _FOUND_SECONDS)
                 if self._wanted and self._listener.missing():
                     server = await self._accept_again(self._loop, server)
-            self._listener.remove()  # first: a new client must find no daemon, not a silent one
+            self._listener.remove()  # first, so that a new client finds no daemon instead of a silent one
             server.close()
             self._application.end_streams()
             await self._room.emptied(self._limits.farewell_seconds)
@@ -60,8 +60,8 @@ class Server:
             self._listener.close()
 
     async def _accept(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        # Accept one client at a time: if many connect together, the excess ones are closed before the next gets a
-        # descriptor.
+        # One client is accepted at a time. If many connect at once, the excess ones are closed before the next client
+        # gets a descriptor.
         server = await loop.create_unix_server(self._connection_factory(), sock=self._listener.socket, backlog=1)
         self._listener.socket.listen(self._limits.backlog)  # asyncio uses one number for both
         return server
@@ -69,7 +69,7 @@ class Server:
     async def _accept_again(self, loop: asyncio.AbstractEventLoop, before: asyncio.Server) -> asyncio.Server:
         try:
             listener = self._listen()
-        except (BrickdError, OSError):  # the socket cannot be created now
+        except (BrickdError, OSError):  # the socket cannot be created now; the next check tries again
             return before
         before.close()
         self._listener.close()
@@ -77,14 +77,14 @@ class Server:
         return await self._accept(loop)
 
     def stop(self) -> None:
-        """End `serve`; from any thread, even before it begins."""
+        """End `serve`. Any thread may call this, even before `serve` begins."""
         self._wanted = False
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so `serve` has ended
                 self._loop.call_soon_threadsafe(self._stopped.set)
 
     def shed(self) -> None:
-        """Close all clients, because the daemon needs their descriptors; from any thread."""
+        """Close all clients, because the daemon needs their descriptors. Any thread may call this."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._room.shed)

@@ -1,8 +1,8 @@
 """The admission of segments: which files the daemon drains, and which it refuses.
 
-Owns: the lock on a file, the choice between copies, where the drain continues. Must not know: names, other threads,
-what becomes of a segment. Invariants: a refused file is closed; a worker's totals are never drained twice, also if its
-segment was copied or an earlier daemon could not remove it.
+Owns: the lock on a file, the choice between copies, where the drain of a segment continues. Must not know: names, other
+threads, what happens to a segment later. Invariants: a refused file is closed; the totals of a worker are never drained
+twice, even if its segment was copied or an earlier daemon could not remove it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from brickd.shm.segment import Segment, open_segment
 from brickd.shm.segment_files import find, identifier_of
 from brickd.state.daemon_state import Memory
 
-SPARES_MAX = 16  # descriptors of one file
+SPARES_MAX = 16  # the limit of descriptors of one file
 
 
 class Admission:
-    """Opens files as segments that are drained, next to those that are `attached` by uuid."""
+    """Opens files as segments to drain; `attached` has the segments that are already drained, by uuid."""
 
     def __init__(
         self,
@@ -35,21 +35,21 @@ class Admission:
         give_up: Callable[[Attached, SegmentRefused], None],
         bury: Callable[[str], None],
     ) -> None:
-        """`give_up` stops the drain of a segment; `bury` notes a file that is counted but cannot be removed."""
+        """`give_up` stops the drain of a segment; `bury` notes a file that was counted but cannot be removed."""
         self._memory, self._attached, self._workers_max = memory, attached, workers_max
         self._give_up, self._bury = give_up, bury
 
     def admit(self, file: str, now_ns: int, *, marks: bool) -> Attached | None:
-        """Lock and open a file; None: it has nothing to drain. Raises SegmentRefused.
+        """Lock and open a file; None if there is nothing to drain in it. Raise SegmentRefused.
 
-        With `marks` its worker leaves the segment for a daemon when it ends.
+        With `marks`, the worker is told to leave the segment for a daemon when the worker ends.
         """
         if len(self._attached) >= self._workers_max:
             reason = f"not drained: the limit of {self._workers_max:,} workers is reached (raise ulimit -n)"
             raise SegmentUndrained(file, reason)
         segment = open_segment(file, os.O_RDWR)
         same = (each for each in self._attached.values() if each.segment.identifier == segment.identifier)
-        if (twin := next(same, None)) is not None:  # renamed during this look
+        if (twin := next(same, None)) is not None:  # the file was renamed during this look
             twin.spares.append(segment)
             if len(twin.spares) > SPARES_MAX:
                 self._give_up(twin, SegmentRefused(file, f"was renamed {SPARES_MAX} times while it was opened"))
@@ -61,8 +61,8 @@ class Admission:
             lives = segment.worker() is not None
             self._require_original(segment, uuid)
             if uuid in self._memory.buried or (uuid in self._memory.gone and not lives):
-                # The file's totals are saved already: an earlier daemon ended before it removed the file, or lacked the
-                # permission.
+                # The totals of the file are already saved: an earlier daemon ended before it removed the file, or was
+                # not permitted to remove it.
                 self._remove(segment, uuid)
                 return None
             known = self._memory.known.get(uuid)
@@ -74,7 +74,7 @@ class Admission:
                 raise SegmentRefused(file, str(error)) from None
             took = segment.process()["took"]
             if marks:
-                with suppress(SegmentRefused):  # a worker that cannot be informed is drained, too
+                with suppress(SegmentRefused):  # a worker that cannot be told is drained all the same
                     segment.mark_attached()
         except BaseException:
             segment.close()
@@ -91,7 +91,7 @@ class Admission:
                 raise SegmentRefused(segment.name, reason) from None
 
     def _require_original(self, segment: Segment, uuid: str) -> None:
-        """Refuse a file if another file with its uuid is, or may be, the original."""
+        """Refuse a file if another file with the same uuid is the original, or may be."""
         known = self._memory.known.get(uuid)
         if (twin := self._attached.get(uuid)) is not None:
             self._judge_twins(segment, twin)
@@ -101,7 +101,7 @@ class Admission:
                     raise SegmentCopy(segment.name, name, known.file)
 
     def _judge_twins(self, segment: Segment, twin: Attached) -> NoReturn:
-        """Refuse one of two files with one uuid, or both; the next look attaches the other."""
+        """Refuse one of two files with the same uuid, or both. The next look attaches the other one."""
         before, mine = twin.segment, segment
         files = [
             Twin(each.name, each.identifier, each.worker() is not None, each.activity()) for each in (before, mine)

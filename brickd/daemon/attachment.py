@@ -2,7 +2,7 @@
 
 Owns: the flow from a pass over the rings to the worker's deferred work, and the last reading of a segment. Must not
 know: other segments, when a pass is due, files. Invariants: the complete result of a pass is processed before the next
-pass; the segment of a dead worker is read to its end.
+pass begins; the segment of a dead worker is read to its end.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from brickd.shm.segment_codec import together
 from brickd.shm.segment_copy import Reading, begins
 
 _COMPLEMENT = 2**64 - 1
-_LANES_KEPT = 64  # a dead worker with more paths is added to an aggregate: each path takes 1 KB of every checkpoint
+_LANES_KEPT = 64  # a dead worker with more lanes gets one lane, which is the sum of its lanes
 _BEGINNING = Cursor(0, 0, 0, 0, 0)
-# The limits of reading a dead worker's rings: per pass (20 ms for copying the bytes), and in total, in multiples of the
-# file's memory. A ring has all its memory before its first record, so there is never more to read.
+# The limits for reading the rings of a dead worker: for each pass (copying this much takes 20 ms), and in total, as a
+# multiple of the file's memory. A ring has all its memory before its first record, so there is never more to read.
 _LAST_BYTES, _LAST_TIMES = 64 * MIB, 4
 
 
@@ -47,17 +47,17 @@ class Attached:
     """A segment that is drained.
 
     Attributes:
-        took: the word of `brick_shm.h` for the lost segment whose totals it has; 0: none.
-        activity: its value at the last change, at `moved_ns`.
-        gaps: gaps in the sequence of its events that were already handled.
-        spares: more open descriptors of the same file; closing one of them would release the lock on it.
-        heir: the segment where its worker continues, because this one was removed; both describe the same work.
-        producer: receives its checksums; None: they are dropped.
-        wish: the last settings sent to its worker.
-        epoch: the epoch word that its worker has; 0: none.
-        filtered_sites: the number of sites when the wish was applied to them; -1: some had no name yet.
-        reported: the ration named by the last event about it.
-        last_bytes: bytes read from its rings since its worker died.
+        took: the word of `brick_shm.h` that names the lost segment whose totals this segment has; 0 if there is none.
+        activity: the segment's activity when it last changed, at `moved_ns`.
+        gaps: the number of gaps in the sequence of events that were already handled.
+        spares: further open descriptors of the same file; to close one of them would release the lock on the file.
+        heir: the segment in which the worker continues, because this segment was removed; both describe the same work.
+        producer: receives the worker's checksums; None if they are dropped.
+        wish: the last settings that were sent to the worker.
+        epoch: the epoch word that the worker has; 0 if it has none.
+        filtered_sites: the number of sites when the wish was applied to them; -1 if some had no name yet.
+        reported: the ration that the last event about this segment named.
+        last_bytes: the number of bytes read from the rings since the worker died.
     """
 
     segment: Segment
@@ -95,7 +95,7 @@ class Attached:
 
     @property
     def owner(self) -> Attached:
-        """The segment where its worker continues."""
+        """The segment in which the worker continues, or this segment."""
         return self if self.heir is None else self.heir.owner
 
     @property
@@ -104,14 +104,14 @@ class Attached:
         return self.owner.known.deferred
 
     def goes_on_in(self, heir: Attached) -> None:
-        """Hand over its deferred work to the heir."""
+        """Give the deferred work to the heir."""
         heir.deferred.absorb(self.known.deferred)
         self.known.deferred = Deferred()
         self.heir = heir
 
     @property
     def lost(self) -> str:
-        """The first half of the lost segment's uuid whose totals it has, or ""."""
+        """The first half of the uuid of the lost segment whose totals this segment has, or ""."""
         return begins(self.took)
 
     def has_taken(self, uuid: str) -> bool:
@@ -124,11 +124,11 @@ class Attached:
         return self.known.name or self.segment.name
 
     def is_of(self, names: Collection[str]) -> bool:
-        """Whether the name of the worker or of its service is among these; True without names."""
+        """Whether the name of the worker or of its service is among `names`; True if there are no names."""
         return not names or self.name in names or self.service in names
 
     def command(self, wish: Wish) -> None:
-        """Send the operator's settings to its worker."""
+        """Send the operator's settings to the worker."""
         self.wish = wish
         flags = (_reader.CONTROL_SPANS if wish.spans else 0) | (_reader.CONTROL_OFF if wish.off else 0)
         with suppress(SegmentRefused):  # the next pass reports the problem
@@ -139,12 +139,13 @@ class Attached:
         number = self.segment.process()["sites"]
         names, sites = self.segment.tables()
         entries = [names[row[0]] if row is not None and row[0] < len(names) else None for row in sites]
-        # A site may have no name yet. It is checked again: its name's arrival does not change the number of sites.
+        # A site may have no name yet. Then all sites are checked again, because a new name does not change their
+        # number.
         self.filtered_sites = -1 if None in entries else number
         return left_out([None if entry is None else entry[0] for entry in entries], patterns)
 
     def follow(self) -> None:
-        """Apply the operator's wish to new sites of its worker."""
+        """Apply the operator's settings to new sites of the worker."""
         if not self.wish.sites or not self.segment.thins:
             return
         with suppress(SegmentRefused):
@@ -152,7 +153,7 @@ class Attached:
                 self.command(self.wish)
 
     def rescan(self) -> bool:
-        """Ask the segment's worker to read its weights again; return False if it watches none."""
+        """Tell the worker to read its weights again; return False if it watches no weights."""
         with suppress(SegmentRefused):
             if self.segment.process()["weights"]:
                 self.segment.rescan()
@@ -160,7 +161,7 @@ class Attached:
         return False
 
     def moved(self, now_ns: int) -> bool:
-        """Record activity since the last look; return whether details were read."""
+        """Note activity since the last look; return whether any details were read."""
         drain = self.drain
         activity = drain.activity if self.detailed else self._activity()
         if activity != self.activity:
@@ -170,7 +171,7 @@ class Attached:
         return changed
 
     def cursors(self) -> list[Cursor]:
-        """Return how far each lane was read, up to the last lane with a record."""
+        """Return how far each lane was read, up to the last lane that has a record."""
         rows = self.drain.cursors()
         while rows and not any(rows[-1]):
             rows.pop()
@@ -178,7 +179,7 @@ class Attached:
 
     @property
     def detailed(self) -> bool:
-        """Whether the segment's rings are read, not only its totals."""
+        """Whether the rings of the segment are read, not only its totals."""
         return self.account.ration is Ration.WHOLE
 
     def _activity(self) -> int:
@@ -188,7 +189,7 @@ class Attached:
             return self.activity
 
     def take(self, events: bytes | None) -> None:
-        """Process the events of one pass."""
+        """Process the events from one pass."""
         if events is not None:
             others, sources = _reader.pieces(events)
             if sources:
@@ -201,23 +202,23 @@ class Attached:
                 self.producer.lose(self.segment.dropped(_reader.KIND_CHECKED))
 
     def listen(self) -> None:
-        """Hand over the checksums of one pass."""
+        """Give the checksums from one pass to the producer."""
         if self.producer is not None:
             self.producer.receive(self.drain.take_checked())
 
     def settle(self, *, complete: bool) -> None:
-        """End a pass over all segments; `complete`: this worker's segments were read to their ends."""
+        """End a pass over all segments; `complete`: whether all segments of this worker were read to their ends."""
         self.deferred.settle(self.segment.now().tick_ns, complete=complete)
 
     def _miss_finalizes(self) -> None:
-        """Count open starts as orphans if the writer dropped a finalize that may have closed them."""
+        """Count open starts as orphaned if the worker dropped a finalize, which may have closed them."""
         dropped = self.segment.dropped(_reader.KIND_FINALIZE)
         if dropped > self.known.finalizes_dropped:
             self.known.finalizes_dropped = dropped
             self.deferred.orphan()
 
     def exhaust(self) -> bool:
-        """Read a dead worker's rings; return False before the end. SegmentRefused: invalid."""
+        """Read the rings of a dead worker; return False before their end. Raise SegmentRefused if they are invalid."""
         self.drain.salvage()
         quiet, begun = 0, self.drain.read
         while self.drain.read - begun < _LAST_BYTES:
@@ -229,7 +230,7 @@ class Attached:
             if self.heir is None:
                 self.settle(complete=self.drain.complete)
             quiet = 0 if events is not None or not self.drain.complete else quiet + 1
-            if quiet == 3:  # an empty pass, and two more for events that waited for one
+            if quiet == 3:  # after an empty pass, two more are needed for events that waited
                 return True
         self.last_bytes += self.drain.read - begun
         if self.last_bytes > _LAST_TIMES * self.segment.memory_bytes + _LAST_BYTES:
@@ -239,7 +240,7 @@ class Attached:
         return False
 
     def last_reading(self) -> Reading:
-        """Return the last reading with deferred work, with all rings marked as read."""
+        """Return the last reading with deferred work, in which all rings are marked as read."""
         cursors = [Cursor(*cursor) for cursor in self.drain.cursors()]
 
         def closed(lane: _reader.Lane, cursor: Cursor) -> tuple[_reader.Lane, _reader.Consumer]:

@@ -1,20 +1,21 @@
 """The daemon's loop: finds, drains and saves segments, and removes those of dead workers.
 
 Owns: the order of the loop's steps, in which every event counts once. Must not know: where the state is saved, queries,
-signals, the time of day. A tick, in this order:
+signals, the time of day. A tick has these steps, in this order:
 
     look      open and lock new segments, and continue at the saved positions
-    epoch     write the epoch by which workers choose steps, if it changed or workers came
-    drain     copy and fold new records, in one call; events go to the workers' deferred work and to the sources,
-              checksums to the comparison
-    publish   free the room of span rings at once: the checkpoint does not save single spans
-    judge     find dead workers: their lock is free and nothing moved; drain them to the end and keep their totals
+    epoch     write the epoch by which workers choose steps, if it changed or if workers came
+    drain     copy and add up new records, in one call; events go to the workers' deferred work and to the sources,
+              checksums go to the comparison
+    publish   free the room of span rings at once, because the checkpoint does not save single spans
+    judge     find dead workers, whose lock is free and whose segment does not change; drain them to the end and keep
+              their totals
     keep      compare fingerprints, write complete sources into files, save the checkpoint; only then free the room
               of event rings, remove segments of dead workers, and empty the file of records of removed workers
 
 Invariants: ring room is freed and segments are removed only after the checkpoint contains their data; a daemon may end
-at any point of a step without loss for its successor; an invalid segment affects no other; memory is limited, and data
-above a limit is added up or refused, and reported.
+at any point of a step, and the next daemon loses nothing; an invalid segment affects no other segment; memory is
+limited, and data above a limit is added up or refused, and reported.
 """
 
 from __future__ import annotations
@@ -46,24 +47,25 @@ from brickd.state.daemon_state import Memory
 STILL_NS = 5 * SECOND
 KEEP_NS, JUDGE_NS = SECOND, IDLE_NS
 LOOK_NS = 5 * SECOND
-# After a listing, the next one waits this many times its duration, so listings take at most 2 % of the loop's time.
-# Another user may put 100,000 files into the directory; listing them takes 0.05 s (0.4 s the first time).
+# After the files were listed, the next listing waits this many times as long as the listing took. So listings take at
+# most 2 % of the loop's time. Another user may put 100,000 files into the directory; listing them takes 0.05 s (0.4 s
+# the first time).
 LOOK_RESTS = 50
-# How long a tick drains; the rest waits for the next one. In the same time 40,000 events a second fill a ring of the
-# usual size.
+# How long one tick may drain. What remains waits for the next tick. In this time, 40,000 events per second fill a ring
+# of the usual size.
 TICK_NS = SECOND // 10
 
-_TURN_SECONDS = 0.01  # the wait for readers of segments, because they may overlap forever
+_TURN_SECONDS = 0.01  # how long to wait for readers of segments, which may overlap forever
 
 
 class Collector:
-    """The loop's state.
+    """The state of the loop.
 
     Attributes:
         passes: reads the rings.
-        watch: compares fingerprints; None: they are not compared.
+        watch: compares fingerprints; None if they are not compared.
         trouble: why the checkpoint cannot be saved now, or "".
-        ending: another thread sets it; the loop then leaves long work to the next daemon.
+        ending: set by another thread; then the loop leaves long work to the next daemon.
     """
 
     def __init__(
@@ -80,8 +82,8 @@ class Collector:
     ) -> None:
         """Begin without drained segments.
 
-        `keep` saves the checkpoint. `starve` frees file descriptors when no descriptor is left to open a segment.
-        Without `numerics`, fingerprints are dropped.
+        `keep` saves the checkpoint. `starve` frees file descriptors if there are none left to open a segment. Without
+        `numerics`, fingerprints are dropped.
         """
         self.memory = memory
         self._clock = clock
@@ -105,13 +107,14 @@ class Collector:
     # ---- the tick
 
     def tick(self, now_ns: int, *, look: bool = False, asked: bool = False) -> Rest:
-        """Do the due steps; look for segments if files came or went, or on a user's request."""
+        """Do the steps that are due. Look for segments if files were added or removed, or if a user asks for it."""
         if look or now_ns - self._looked_ns >= LOOK_NS or self.directory.waits:
             self._look_due = True
         if asked:
             self._look_due, self._look_again_ns = True, now_ns
-        # A reader may have an unattached file open, and closing it would release our lock on it. So attach only while
-        # nothing reads. Reads are short; if they overlap for two intervals, wait for them.
+        # A reader may have opened a file that is not attached. To close that file would release this daemon's lock on
+        # it. So files are attached only while nothing reads. Reads are short; if they overlap for two intervals, wait
+        # for them.
         if (
             self._look_due
             and now_ns >= self._look_again_ns
@@ -132,12 +135,12 @@ class Collector:
             self.keep(now_ns)
         self.roster.close(_TURN_SECONDS)
         elapsed_ns, self._drained_ns = now_ns - self._drained_ns, now_ns
-        # Deferred work needs a second pass: while more of it comes, that is the next pass.
+        # Deferred work needs a second pass. While more deferred work arrives, the next tick makes that pass.
         hurried = bool(self.passes.unsettled or self._to_judge) or self._look_due or self.directory.waits
         return rest(fill, elapsed_ns, hurried=hurried, spans=self.roster.wants_spans)
 
     def _for_a_tick(self) -> Callable[[], bool]:
-        """Return a function that tells whether this tick has time left."""
+        """Return a function that says whether this tick has time left."""
         until_ns = self._clock() + TICK_NS
         return lambda: self._clock() < until_ns and not self.ending.is_set()
 
@@ -150,7 +153,7 @@ class Collector:
             self._unsaved.dirty = True
         if self.directory.starved:
             self._starve()
-            self._looked_ns += SECOND - LOOK_NS  # try again in one second
+            self._looked_ns += SECOND - LOOK_NS  # so that the next try is in one second
 
     # ---- judge
 
@@ -163,7 +166,7 @@ class Collector:
         self._to_judge = self.roster.drained()[::-1]
 
     def _rescan(self, now_ns: int) -> None:
-        """Ask the workers named in findings to read their weights again."""
+        """Tell the workers that findings name to read their weights again."""
         self.rescans.look(self.memory.compared.findings)
         self.rescans.look_born(self.memory.compared.births)
         for service, why, uuids in self.rescans.due(now_ns):
@@ -177,7 +180,7 @@ class Collector:
                 self._log_event("weights_rescan", text, service=service, worker=worker, command=command)
 
     def _judge(self, now_ns: int) -> None:
-        """Find dead workers, within the time of a tick; the next tick continues."""
+        """Find dead workers within the time of a tick. The next tick continues."""
         goes_on = self._for_a_tick()
         while self._to_judge and goes_on():
             each = self._to_judge.pop()
@@ -198,7 +201,7 @@ class Collector:
                         self._unsaved.urgent = True
 
     def _ration(self, each: Attached) -> None:
-        """Apply a worker's new ration, computed by a reading."""
+        """Apply the new ration of a worker, which a reading computed."""
         before, each.reported = each.reported, each.account.ration
         if each.reported is Ration.NOTHING:
             self.roster.give_up(each, SegmentOverBudget(each.segment.name, each.account.why))
@@ -214,7 +217,7 @@ class Collector:
     # ---- keep
 
     def keep(self, now_ns: int) -> None:
-        """Save the state; only then free ring room and remove segments."""
+        """Save the state. Only after that, free ring room and remove segments."""
         self._kept_ns = now_ns
         if self.watch is not None:
             self.memory.compared = self.watch.look(self._roll)
@@ -263,11 +266,11 @@ class Collector:
         return found.content
 
     def _empty(self, records: bytes) -> None:
-        """Make room for more records after these are saved.
+        """Make room for more records after these records are saved.
 
-        A reader of segments reads the state first and then the file: do not truncate the file in between.
+        A reader of segments reads the state first and then the file. So the file must not be truncated in between.
         """
-        self._unsaved.dirty = True  # save again until the file is empty
+        self._unsaved.dirty = True  # so that the state is saved again until the file is empty
         if self.roster.reading.acquire(timeout=_TURN_SECONDS):
             try:
                 if removed_file.truncate(self.memory.prefix, records):
@@ -284,17 +287,17 @@ class Collector:
             return Roll(self.memory.names(), services, frozenset(self.roster.attached))
 
     def end(self, now_ns: int) -> None:
-        """Leave everything for the next daemon, and give the workers their own settings."""
+        """Leave all work to the next daemon, and restore the workers' own settings."""
         self.passes.run(self._for_a_tick())
         self.passes.publish(events=False)
         self.memory.closed = True
         self.keep(now_ns)
         self._epochs.end(self.roster.drained())
         self.roster.release()
-        with self.roster.reading:  # readers finish first
+        with self.roster.reading:  # wait for the readers
             pass
         self.roster.close(_TURN_SECONDS)
 
     def change(self) -> None:
-        """Note that the memory was changed from outside, under the lock: save it at once."""
+        """Note that the memory was changed by another thread, under the lock, so that it is saved at once."""
         self._unsaved.dirty = self._unsaved.urgent = True

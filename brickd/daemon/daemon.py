@@ -1,4 +1,4 @@
-"""The daemon as a process: its parts, and what its API may ask of them.
+"""The daemon as a process: its parts, and what its API may do with them.
 
 Owns: the set of parts, their start and end. Must not know: the order of the loop's steps, where the state is saved,
 HTTP. Invariants: a daemon that may not start changes nothing; no API request stops the loop.
@@ -40,10 +40,10 @@ from brickd.state.runtime_dir import Home
 
 
 class Daemon(LiveWorld):
-    """A running daemon, for its API: any thread may call any method.
+    """A running daemon, as its API sees it. Any thread may call any method.
 
     Attributes:
-        shelf: its recordings.
+        shelf: the recordings of the daemon.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Daemon(LiveWorld):
         epoch_ns: int = EPOCH_NS,
         targets: Sequence[Target] = (),
     ) -> None:
-        """Begin where the last daemon ended; workers choose new steps every `epoch_ns`.
+        """Continue where the last daemon ended. Workers choose new steps every `epoch_ns`.
 
-        With `stays` False, it drains only temporarily: workers that end after it remove their own segments.
+        If `stays` is False, this daemon drains only temporarily: workers that end later remove their own segments.
         """
         super().__init__(home, workers_max=workers_max, numerics_bytes=numerics_bytes, epoch_ns=epoch_ns, stays=stays)
         self.shelf = Shelf(runtime().recordings)
@@ -73,13 +73,13 @@ class Daemon(LiveWorld):
         self._problems = ProblemWatch(self, memory, self.log_event, self._keep_soon, send)
         doubts = WeightDoubts(self._weighing, self._collector.rescans)
         takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, doubts, news, self._recordings]
-        takers.append(self._problems)  # last: it uses the results of the others
+        takers.append(self._problems)  # the last taker, because it uses the results of the others
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
 
     # ---- its life
 
     def start(self) -> None:
-        """Start; DaemonRefused if another daemon drains these segments."""
+        """Start; raise DaemonRefused if another daemon drains these segments."""
         self._collector.look(time.monotonic_ns())
         for each in self._collector.directory.quarantined.values():
             if isinstance(each.refused, SegmentConsumed):
@@ -87,7 +87,7 @@ class Daemon(LiveWorld):
                     f"{process(each.refused.pid)} already drains the segments {self.prefix}*: stop it, or set"
                     " BRICKD_SHM_PREFIX to drain other workers"
                 )
-        self._collector.change()  # save at once, because a file from now on means that this daemon did not end cleanly
+        self._collector.change()  # save at once: if this file is found later, this daemon did not end cleanly
         self._collector.tick(time.monotonic_ns())
         here, gone = len(self._collector.roster.attached), len(self._collector.memory.gone)
         self.log_event(
@@ -98,7 +98,7 @@ class Daemon(LiveWorld):
         self._sampler.start()
 
     def end(self) -> None:
-        """End recordings and the loop, and wait until they have ended."""
+        """End recordings and the loop, and wait until both have ended."""
         self._recordings.close()
         self._collector.ending.set()
         self._sampler.end()
@@ -108,9 +108,9 @@ class Daemon(LiveWorld):
     # ---- what the API asks
 
     def daemon(self) -> DaemonStatus:
-        """The status of the daemon."""
+        """Return the status of the daemon."""
         recorder, came_round_ns = self._recordings.running, self._loop.came_round_ns
-        now_ns = time.monotonic_ns()  # read these in this order, because the loop may finish a round at any time
+        now_ns = time.monotonic_ns()  # in this order, because the loop may finish a round at any time
         return DaemonStatus(
             self._build.version,
             os.getpid(),
@@ -126,7 +126,7 @@ class Daemon(LiveWorld):
         )
 
     def problem_book(self) -> Book:
-        """The book of problems over time."""
+        """Return the book of problems over time."""
         return self._problems.book()
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ class Daemon(LiveWorld):
         return self._problems.silence(order)
 
     def test_notify(self) -> list[dict[str, Any]]:
-        """Send a test to the targets of alarms; return the answer of each."""
+        """Send a test to the targets of alarms; return the answer of each target."""
         return self._notifier.test()
 
     def _keep_unproven(self, reported: Collection[About]) -> None:
@@ -142,7 +142,7 @@ class Daemon(LiveWorld):
         self._keep_soon()
 
     def _keep_soon(self) -> None:
-        """Request that the next tick saves the state."""
+        """Make the next tick save the state."""
         with self._collector.roster.lock:
             self._collector.change()
         self._loop.wake()
@@ -150,7 +150,7 @@ class Daemon(LiveWorld):
     # ---- recordings
 
     def record(self, order: StartRecording, first: Path | None = None) -> Recorder:
-        """Begin a recording in the file `first`; None: a new file in the state directory."""
+        """Begin a recording in the file `first`, or in a new file in the state directory."""
         found = self.survey()
         select(found.workers, order.names, foreign=found.foreign)
         if order.until_exit and not self.lives(order.names):
@@ -170,13 +170,13 @@ class Daemon(LiveWorld):
         recorder.end("asked")
 
     def lives(self, names: tuple[str, ...]) -> bool:
-        """Whether a worker with one of these names is drained; without names, any worker."""
+        """Whether a worker with one of these names is drained; without names, whether any worker is."""
         roster = self._collector.roster
         with roster.lock:
             return any(each.is_of(names) for each in roster.drained())
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Copy the records of these rings into a spool; None: stop after all current records."""
+        """Copy the records of these rings into a spool; None stops this after all current records."""
         if spool is None:
             self._loop.tick()
         roster = self._collector.roster
@@ -187,4 +187,4 @@ class Daemon(LiveWorld):
 
     def down(self) -> None:
         """End the daemon soon."""
-        os.kill(os.getpid(), signal.SIGTERM)  # every stop is by this signal
+        os.kill(os.getpid(), signal.SIGTERM)  # every stop uses this signal

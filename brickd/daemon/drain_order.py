@@ -1,8 +1,8 @@
 """The order in which a tick drains the segments of one user.
 
 Owns: the order of segments, and how much a tick reads. Must not know: how a segment is drained. Invariants: cheap
-segments are drained in every tick, independent of costly ones; no costly one waits forever. If a waiting segment has no
-room for records, its worker counts them as lost.
+segments are drained in every tick, whatever the costly segments do; no costly segment waits forever. If a waiting
+segment has no room for records, its worker counts them as lost.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from brickd.daemon.attachment import Attached
 from brickd.shm import _reader
 from brickd.shm.memory_budget import MIB
 
-# The largest amount that a tick reads from the segments of one user. 64 workers with 8 threads each have 64 MiB if all
-# rings of the usual size are a quarter full (a tick starts when the fullest is); copying and folding that takes 30 ms.
+# The most that a tick reads from the segments of one user. 64 workers with 8 threads each have 64 MiB if all rings of
+# the usual size are a quarter full, and a tick starts when the fullest ring is; copying and adding up that takes 30 ms.
 TICK_BYTES = 256 * MIB
-# After each piece of this size, a tick checks whether there is time for another one. Events take longer than other
-# bytes: up to 0.1 s for a piece that has only events.
+# After each piece of this size, a tick checks whether there is time for another piece. Events take longer than other
+# bytes: a piece that has only events takes up to 0.1 s.
 PIECE_BYTES = 4 * MIB
 
 
@@ -31,12 +31,12 @@ class DrainResult(NamedTuple):
 
 
 class DrainTurns:
-    """A user's segments in the `order` of the next tick. The last tick left some `unreached`."""
+    """The segments of a user in the `order` of the next tick; the last tick left some of them `unreached`."""
 
     def __init__(self, attached: Iterable[Attached]) -> None:
         self.order = list(attached)
         self.unreached: Sequence[Attached] = ()
-        self._light = 0  # the first ones in the order, drained in every tick
+        self._light = 0  # how many segments at the start are cheap, and drained in every tick
         self._read = self._read_now()
         self._ticks = 0
 
@@ -44,7 +44,7 @@ class DrainTurns:
         return {each: each.drain.read for each in self.order}
 
     def arrange(self) -> None:
-        """Put cheap segments first, by the amount read from each since the last arrangement."""
+        """Put cheap segments first, by how much was read from each segment since the last arrangement."""
         ticks, self._ticks = max(self._ticks, 1), 0
         before, self._read = self._read, self._read_now()
         took = {each: (now - before[each]) // ticks for each, now in self._read.items()}
@@ -57,7 +57,7 @@ class DrainTurns:
             self._light += 1
 
     def tick(self, take: Callable[[DrainResult], None], goes_on: Callable[[], bool]) -> None:
-        """Drain as much as one tick may, in pieces, while `goes_on`; `take` gets each result."""
+        """Drain as much as one tick may, in pieces, while `goes_on` returns True; `take` gets each result."""
         self._ticks += 1
         drains = [each.drain for each in self.order]
         spent, reached = 0, 0
@@ -73,6 +73,6 @@ class DrainTurns:
             self._turn(reached)
 
     def _turn(self, reached: int) -> None:
-        """Put unreached segments first, but after the cheap ones if all of these were reached."""
+        """Put unreached segments first, but after the cheap segments if all cheap ones were reached."""
         light = self._light if self._light <= reached else 0
         self.order[light:] = self.order[reached:] + self.order[light:reached]

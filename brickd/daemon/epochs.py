@@ -2,7 +2,7 @@
 
 Owns: when the epoch changes, and its distribution to all workers. Must not know: how a step is chosen
 (`agent/src/writer/draw.h`). Invariants: all workers get a new epoch in one call; a new worker gets the epoch of the
-others; a daemon that ends removes the epoch; a worker whose page cannot be written uses its own clock.
+others; a daemon that ends removes the epoch; a worker whose control page cannot be written uses its own clock.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ EPOCH_NS = _reader.EPOCH_SECONDS * SECOND
 
 
 class Epochs:
-    """Counts epochs of `every_ns` since 1970, like workers without a daemon."""
+    """Counts epochs of `every_ns` since 1970, as workers without a daemon do."""
 
     def __init__(self, every_ns: int = EPOCH_NS, clock: Callable[[], int] = time.time_ns) -> None:
         self._every_ns, self._clock = every_ns, clock
         self._written = _NONE
 
     def move(self, workers: Callable[[], Iterable[Attached]], *, changed: bool) -> None:
-        """Write the current epoch where it is missing; `changed`: workers came or went."""
+        """Write the current epoch wherever it is missing; `changed`: whether workers came or went."""
         word = self._word()
         if word != self._written or changed:
             self._write(workers(), word)

@@ -1,7 +1,7 @@
 """A running daemon as a data source of views.
 
-Owns: the answers, from the state of the loop and from what was derived of snapshots. Must not know: how the daemon
-starts and ends, recordings, HTTP. Invariant: no answer stops the loop.
+Owns: the answers, from the state of the loop and from the results of snapshots. Must not know: how the daemon starts
+and ends, recordings, HTTP. Invariant: no answer stops the loop.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from brickd.state.runtime_dir import Home
 
 
 class LiveWorld:
-    """The workers that a daemon drains: any thread may call any method.
+    """The workers that a daemon drains. Any thread may call any method.
 
     Attributes:
-        saver: writes the daemon's files.
-        orders: carries out the orders of its API.
+        saver: writes the files of the daemon.
+        orders: carries out the orders from the API.
     """
 
     source: Source = "daemon"
@@ -64,7 +64,8 @@ class LiveWorld:
         memory, broken = home.memory(self.prefix)
         weights, unweighed = home.weights(self.prefix)
         self._memory = memory
-        # The numbers of a killed daemon's last events were not saved: skip them, so that no number is used twice.
+        # If the daemon was killed, the numbers of its last events were not saved. They are skipped, so that no number
+        # is used twice.
         self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
         self._log_lock = threading.Lock()
         memory.closed = False
@@ -100,55 +101,55 @@ class LiveWorld:
         return self.orders.thresholds
 
     def log_event(self, kind: str, text: str, **of: str | None) -> None:
-        """Log an event; the next daemon continues its numbers."""
+        """Log an event. The next daemon continues the numbers of events."""
         number = self.events.add(kind, text, **of).number
-        with self._log_lock:  # threads of the API also log, and may arrive here out of order
+        with self._log_lock:  # threads of the API also log, and may get here out of order
             self._memory.newest_event = max(self._memory.newest_event, number)
 
     def survey(self) -> Survey:
-        """All workers, as they are now."""
+        """Return all workers, as they are now."""
         return self._usages.laid_over(self._found())
 
     def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
-        """The work of these workers in the last `length_ns`; None: unknown."""
+        """Return the work of these workers in the last `length_ns`; None if unknown."""
         return self._windows.over(of, time.monotonic_ns(), length_ns)
 
     def stragglers(self) -> StragglerVerdict:
-        """The stragglers."""
+        """Return the stragglers."""
         return self._lookout.judged().at(time.monotonic_ns())
 
     def alarms(self) -> tuple[Alarm, ...]:
-        """The active alarms."""
+        """Return the active alarms."""
         with self._collector.roster.lock:
             names = self._memory.names()
         births, for_ns = self._memory.compared.births, self.orders.thresholds.ns("nan_for")
         return *self._alarms.hold(), *birth_alarms.alarms(births, names, time.time_ns(), for_ns)
 
     def compared(self) -> Compared:
-        """The differences of workers, and the coverage."""
+        """Return the differences of workers, and the coverage."""
         return self._memory.compared
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """The recent fingerprints of some workers, and the stored evidence of their differences."""
+        """Return the recent fingerprints of some workers, and the stored evidence of their differences."""
         shards = shards_of(of)
         numerics = self._numerics.about(shards.keys())
         recall(numerics, self._memory.compared, shards)
         return numerics
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """The weights of some workers."""
+        """Return the weights of some workers."""
         return self._numerics.weights.about({worker.reading.uuid for worker in of})
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
-        """The sources of kernels."""
+        """Return the sources of kernels."""
         return self._memory.sources
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
-        """The verdicts on the weights of all workers."""
+        """Return the verdicts on the weights of all workers."""
         return self._weighing.judged(found.workers)
 
     def _used(self) -> Survey:
-        """The survey, after a new look at the processes."""
+        """Return the survey, with a new measurement of the processes."""
         found = self._found()
         self._usages.look(found, time.monotonic_ns())
         return self._usages.laid_over(found)
@@ -162,7 +163,7 @@ class LiveWorld:
             return survey(self.prefix, background, held)
 
     def files(self) -> Sequence[str]:
-        """All files in the directory of segments."""
+        """Return the names of all files in the directory of segments."""
         return find("")
 
     @contextlib.contextmanager
@@ -179,7 +180,7 @@ class LiveWorld:
             yield segment
 
     def details(self, uuid: str) -> Details | None:
-        """Return the records read from a worker's span rings since this daemon drains it."""
+        """Return the records that this daemon has drained from a worker's span rings."""
         with self._collector.roster.lock:
             held = self._collector.roster.attached.get(uuid)
         return None if held is None else Details(held.drain.recent(), held.drain.longest())

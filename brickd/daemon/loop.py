@@ -1,8 +1,8 @@
-"""The daemon's thread: ticks, the rest between them, and early wake-ups.
+"""The daemon's thread: its ticks, the rest between ticks, and early wake-ups.
 
 Owns: the thread, the watch on the directory of segments, the handling of defects. Must not know: the order of a tick's
-steps, who wakes it. Invariants: an exception in a tick is logged and does not end the thread; a clean end saves
-everything that was read.
+steps, which callers wake the thread. Invariants: an exception in a tick is logged and does not end the thread; a clean
+end saves everything that was read.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from brickd.daemon.collector import LOOK_NS, Collector
 from brickd.model.event_log import LogEvent
 from brickd.shm import _reader
 
-# The longest wait of a thread for the interpreter, so that the loop is on time.
+# The longest time that a thread waits for the Python interpreter. It is short, so that the loop is on time.
 _SWITCH_SECONDS = 0.001
-_AFTER_A_DEFECT_SECONDS = 1.0  # the defect may be permanent
+_AFTER_A_DEFECT_SECONDS = 1.0  # the wait after a defect, which may be permanent
 _TICK_SECONDS = 5.0  # how long a caller waits for a tick; only a loop that hangs takes longer
-# Files come and go in bursts, and most may be of other programs: all changes within this time are handled together.
+# Files are added and removed in bursts, and most may belong to other programs. So all changes within this time are
+# handled together.
 _CROWD_SECONDS = 0.02
 _INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
 
 
 class Loop:
-    """The thread that ticks a collector; the last tick ended at `came_round_ns` (monotonic)."""
+    """The thread that calls a collector's ticks; the last tick ended at `came_round_ns` (monotonic)."""
 
     def __init__(self, collector: Collector, log_event: LogEvent) -> None:
         self.came_round_ns = time.monotonic_ns()
@@ -50,11 +51,11 @@ class Loop:
         self._thread.start()
 
     def wake(self) -> None:
-        """Start a tick now; from any thread."""
+        """Start a tick now. Any thread may call this."""
         os.eventfd_write(self._wake, 1)
 
     def tick(self) -> None:
-        """Wait, up to a limit, for a tick that begins now or later; from any other thread."""
+        """Wait, up to a limit, for the end of a tick that begins after this call. Any other thread may call this."""
         ticked = threading.Event()
         self._awaited.append(ticked)
         self.wake()
@@ -67,10 +68,10 @@ class Loop:
         self._thread.join()
 
     def log_defect(self) -> None:
-        """Log the exception; called within its `except`."""
+        """Log the current exception. It must be called within an `except`."""
         lines = traceback.format_exc().splitlines()
         self._log_event("defect", f"this is a defect of brickd, please report it: {lines[-1]}")
-        with contextlib.suppress(OSError):  # the log's disk is full, or its reader is gone
+        with contextlib.suppress(OSError):  # the disk of the log is full, or the log is a pipe without a reader
             for line in lines:
                 print(escape.text(line), file=sys.stderr, flush=True)
 
@@ -83,9 +84,9 @@ class Loop:
         while not self._ending.is_set():
             try:
                 look = self._round(fds, look=look)
-            except Exception:  # the next round may succeed
+            except Exception:  # because the next round may succeed
                 self.log_defect()
-                look = False  # the regular listing finds missed files
+                look = False  # the regular listing finds the files that were missed
                 self._ending.wait(_AFTER_A_DEFECT_SECONDS)
         try:
             self._collector.end(time.monotonic_ns())
@@ -95,7 +96,7 @@ class Loop:
             os.close(watch)
 
     def _round(self, fds: tuple[int, int], *, look: bool) -> bool:
-        """Tick and rest until the next tick is due; return whether it must look for segments."""
+        """Tick, and rest until the next tick is due; return whether the next tick must look for segments."""
         awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
         rest = self._collector.tick(time.monotonic_ns(), look=look, asked=self._asked or bool(awaited))
         self.came_round_ns = time.monotonic_ns()
@@ -109,7 +110,7 @@ class Loop:
         return look and self._came_or_went(fds[0])
 
     def _came_or_went(self, watch: int) -> bool:
-        """Whether files that may be segments came or went: other programs also use the directory."""
+        """Whether files that may be segments were added or removed. Other programs also use the directory."""
         time.sleep(_CROWD_SECONDS)
         events, at = os.read(watch, 65_536), 0
         while at < len(events):
@@ -120,7 +121,7 @@ class Loop:
         return False
 
     def _watch(self) -> int | None:
-        """Watch the directory of segments; None: the system allows no more watches."""
+        """Watch the directory of segments; None if the system allows no more watches."""
         try:
             return _reader.watch(_reader.DIRECTORY)
         except OSError as error:

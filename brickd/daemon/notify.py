@@ -2,8 +2,8 @@
 
 Owns: the document, the queues, when to retry, the counts, the events of failures. Must not know: how a document reaches
 a target, which changes of a problem are sent. Invariants: queueing a document never waits; a queue is bounded, and
-documents without room are counted; a failing target is logged once, until it works again; each target gets one document
-at a time, in order.
+documents without room are counted; if a target fails, this is logged once until the target works again; each target
+gets one document at a time, in order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STATES = {"began": "active", "recovered": "recovered", "ended": "ended"}
 
 
 class TargetFailed(Exception):  # noqa: N818
-    """A document did not arrive; `again`: another try may succeed."""
+    """A document did not arrive at its target; `again`: whether another try may succeed."""
 
     def __init__(self, what: str, *, again: bool = False) -> None:
         super().__init__(what)
@@ -44,17 +44,17 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """The target's name in events and answers."""
+        """The name of the target in events and answers."""
 
     def send(self, body: bytes) -> str:
-        """Deliver a document; return a short answer. TargetFailed: it did not arrive."""
+        """Deliver a document; return a short answer. Raise TargetFailed if the document did not arrive."""
 
     def cancel(self) -> None:
-        """End the current delivery; from any thread."""
+        """End the current delivery. Any thread may call this."""
 
 
 class _Item(NamedTuple):
-    """A document; `tested`: receives the answer of a test, which is tried once."""
+    """A document; `tested` receives the answer to a test, which is tried only once."""
 
     body: bytes
     tested: Future[str] | None = None
@@ -80,11 +80,11 @@ class Channel:
         self._thread = threading.Thread(target=self._run, name="brickd-notify", daemon=True)
 
     def start(self) -> None:
-        """Start to deliver."""
+        """Start to deliver documents."""
         self._thread.start()
 
     def end(self) -> None:
-        """Stop delivery; wait briefly for the current delivery."""
+        """Stop delivering. Wait briefly for the current delivery."""
         self._ending.set()
         self._target.cancel()
         with contextlib.suppress(queue.Full):
@@ -107,7 +107,7 @@ class Channel:
         return True
 
     def document(self) -> dict[str, Any]:
-        """The JSON of the counts."""
+        """Return the counts as JSON."""
         return {
             "target": self.name,
             "sent": self._sent,
@@ -124,7 +124,7 @@ class Channel:
                 return
             try:
                 answer = self._deliver(item)
-            except Exception as error:  # the next document may arrive
+            except Exception as error:  # because the next document may arrive
                 failure = error if isinstance(error, TargetFailed) else TargetFailed(f"{type(error).__name__}: {error}")
                 self._failed += 1
                 self._settle(str(failure))
@@ -146,7 +146,7 @@ class Channel:
         return self._target.send(item.body)
 
     def _settle(self, problem: str | None) -> None:
-        """Log once that the target fails, or works again."""
+        """Log once that the target fails, and once that it works again."""
         was, self._problem = self._problem, problem
         if self._ending.is_set() or (was is None) == (problem is None):
             return
@@ -157,7 +157,7 @@ class Channel:
 
 
 class Notifier:
-    """All targets of a daemon; may be empty."""
+    """All targets of a daemon, of which there may be none."""
 
     def __init__(self, targets: Sequence[Target], prefix: str, log_event: LogEvent) -> None:
         self._prefix = prefix
@@ -170,12 +170,12 @@ class Notifier:
             each.start()
 
     def end(self) -> None:
-        """Stop all targets, without waiting for one that hangs."""
+        """Stop all targets. A target that hangs is not waited for."""
         for each in self._channels:
             each.end()
 
     def send(self, changes: Sequence[Change]) -> None:
-        """Queue the documents of changes for each target."""
+        """Queue the documents about changes of problems for each target."""
         for change in changes:
             body = self._body(_STATES[change.state], change.why, change.entry.document())
             for each in self._channels:
@@ -186,12 +186,12 @@ class Notifier:
         return [each.document() for each in self._channels]
 
     def test(self, wait_seconds: float = TEST_SECONDS) -> list[dict[str, Any]]:
-        """Send a test to each target; return the answer of each.
+        """Send a test to each target; return the answer of each target.
 
         Raises:
             BrickdError: no target is configured, or another test has not ended.
         """
-        if not self._testing.acquire(blocking=False):  # each test blocks one of the API's threads
+        if not self._testing.acquire(blocking=False):  # one test at a time, because a test blocks a thread of the API
             raise BrickdError("another test is still running: try again when it has ended")
         try:
             return self._test(wait_seconds)

@@ -1,9 +1,9 @@
 """The targets of alarms: a command and a URL. Each gets one JSON document at a time.
 
-Owns: how a document reaches each, its time limit, the signature. Must not know: what a document means, queues, when to
-retry. Invariants: a delivery takes no longer than the limit, even if the command, the resolver or the server hangs;
-redirects are not followed; an https server needs a certificate that this machine trusts; the text of a failure never
-has the path of the URL or the secret.
+Owns: how a document reaches each target, the time limit, the signature. Must not know: what a document means, queues,
+when to retry. Invariants: a delivery takes no longer than the limit, even if the command, the resolver or the server
+hangs; redirects are not followed; an https server needs a certificate that this machine trusts; the text of a failure
+never contains the path of the URL or the secret.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _SECRET_BYTES_MAX = 4096
 
 
 class CommandTarget:
-    """A command that reads a document from its stdin; runs without a shell."""
+    """A command that reads a document from its stdin. It runs without a shell."""
 
     def __init__(self, command: str, limit_seconds: float = LIMIT_SECONDS) -> None:
-        """Parse a command line; WrongQuestion if it cannot be parsed."""
+        """Parse a command line; raise WrongQuestion if it cannot be parsed."""
         try:
             self._arguments = shlex.split(command)
         except ValueError as error:
@@ -53,11 +53,11 @@ class CommandTarget:
 
     @property
     def name(self) -> str:
-        """The program."""
+        """The name of the program."""
         return f"command {self._arguments[0]}"
 
     def send(self, body: bytes) -> str:
-        """Run the command; kill it and its children after the limit."""
+        """Run the command. After the limit, kill it and its children."""
         try:
             process = subprocess.Popen(
                 self._arguments,
@@ -93,7 +93,7 @@ class CommandTarget:
 
 
 class Address(NamedTuple):
-    """A checked URL."""
+    """The parts of a URL that was checked."""
 
     scheme: str
     host: str
@@ -102,7 +102,7 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Parse a URL; WrongQuestion if it is not http or https."""
+        """Parse a URL; raise WrongQuestion if it is not an http or https URL."""
         expected = "expected http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH"
         try:
             parts: SplitResult = urlsplit(url)
@@ -122,7 +122,7 @@ _Places = list[tuple[int, int, int, str, tuple[str | int, ...]]]
 
 
 class UrlTarget:
-    """A URL that gets documents by POST, signed if there is a secret."""
+    """A URL to which documents are sent by POST, signed if there is a secret."""
 
     def __init__(
         self,
@@ -138,11 +138,11 @@ class UrlTarget:
 
     @property
     def name(self) -> str:
-        """The URL without its path, which may be a secret."""
+        """The URL without its path, because the path may be a secret."""
         return f"{self._address.scheme}://{self._address.host}:{self._address.port}"
 
     def send(self, body: bytes) -> str:
-        """Post a document within the limit."""
+        """Post a document, within the time limit."""
         headers = {"content-type": "application/json", "user-agent": "brickd", "connection": "close"}
         if self._secret is not None:
             headers[SIGNATURE] = f"sha256={hmac.new(self._secret, body, hashlib.sha256).hexdigest()}"
@@ -195,14 +195,14 @@ class UrlTarget:
         return connection
 
     def _places(self, deadline: float) -> _Places:
-        """Look up the host in another thread, because a lookup cannot be interrupted."""
+        """Look up the host in another thread, because a look-up cannot be interrupted."""
         if self._lookup is None or self._lookup.done():
             self._lookup = Future()
             threading.Thread(target=self._resolve, args=(self._lookup,), name="brickd-lookup", daemon=True).start()
         try:
             return self._lookup.result(_left(deadline))
         except TimeoutError:
-            if self._lookup.done():  # raised by the resolver
+            if self._lookup.done():  # the resolver raised the timeout
                 raise
             raise TargetFailed(f"its name was not resolved within {self._limit_seconds:g} s", again=True) from None
 
@@ -214,7 +214,7 @@ class UrlTarget:
                 lookup.set_exception(error)
 
     def _reached(self, places: _Places, deadline: float) -> socket.socket:
-        """Connect to the first address that answers; each gets an equal part of the remaining time."""
+        """Connect to the first address that answers. Each address gets an equal part of the remaining time."""
         failure = OSError("its name has no address")
         for number, (family, kind, protocol, _, place) in enumerate(places):
             of = self._socket = socket.socket(family, kind, protocol)
@@ -230,17 +230,17 @@ class UrlTarget:
         raise failure
 
     def cancel(self) -> None:
-        """End a delivery."""
+        """End the current delivery."""
         if (lookup := self._lookup) is not None:
             with contextlib.suppress(InvalidStateError):
                 lookup.set_exception(InterruptedError())
         self._shut()
 
     def _shut(self) -> None:
-        """Shut down the connection of the delivery."""
+        """Shut down the connection of the current delivery."""
         of = self._socket
         if of is not None:
-            with contextlib.suppress(OSError):  # ssl's shutdown is not used: it would send plain text afterwards
+            with contextlib.suppress(OSError):  # ssl's shutdown is not used, because plain text would be sent after it
                 socket.socket.shutdown(of, socket.SHUT_RDWR)
 
 
@@ -254,7 +254,7 @@ def _reason(error: Exception) -> str:
 
 
 def secret_of(path: Path) -> bytes:
-    """Read a secret. WrongQuestion: other users have access to its file, or it is invalid."""
+    """Read a secret; raise WrongQuestion if other users have access to its file, or if it is invalid."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -269,7 +269,7 @@ def secret_of(path: Path) -> bytes:
                 f"--notify-secret-file {path} has owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):04o},"
                 f" expected owner {os.geteuid()} and mode 0600 (chmod 600 {shlex.quote(os.fspath(path))})"
             )
-        secret = os.read(fd, _SECRET_BYTES_MAX + 2).strip()  # a newline may follow it
+        secret = os.read(fd, _SECRET_BYTES_MAX + 2).strip()  # a newline may follow the secret
     finally:
         os.close(fd)
     if not 0 < len(secret) <= _SECRET_BYTES_MAX:
@@ -279,7 +279,7 @@ def secret_of(path: Path) -> bytes:
 
 
 def targets(command: str | None, url: str | None, secret_file: Path | None) -> Sequence[Target]:
-    """Return the targets of the options of `brickd up`. WrongQuestion: an invalid option."""
+    """Return the targets that the options of `brickd up` name; raise WrongQuestion for an invalid option."""
     if secret_file is not None and url is None:
         raise WrongQuestion("--notify-secret-file needs --notify-url: give both")
     found: list[Target] = []

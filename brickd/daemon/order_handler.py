@@ -1,7 +1,7 @@
-"""Carries out orders from the API: settings, thresholds, reading weights, dropping totals.
+"""Carries out orders from the API: changes settings and thresholds, makes workers read weights, drops totals.
 
 Owns: the locks, and the order in which a change reaches the state, the workers and the log. Must not know: HTTP, what a
-recording is. Invariants: every method may be called from any thread; a change is in the next checkpoint.
+recording is. Invariants: every method may be called from any thread; the next checkpoint contains a change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brickd.shm.sampling import ALL
 
 
 class OrderHandler:
-    """Carries out the orders to one daemon."""
+    """Carries out the orders for one daemon."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class OrderHandler:
         self._survey, self._wake, self._log_event = survey, wake, log_event
 
     def set(self, order: Setting) -> Obeyed:
-        """Set what the workers of a service record, now and later; return how many obey."""
+        """Set what the workers of a service record, now and later; return how many workers obey."""
         assert order.service is not None
         memory, roster = self._collector.memory, self._collector.roster
         with roster.reading, roster.lock:
@@ -67,17 +67,17 @@ class OrderHandler:
 
     @property
     def thresholds(self) -> Thresholds:
-        """The thresholds of alarms."""
+        """Return the thresholds of alarms."""
         return self._collector.memory.thresholds
 
     def set_thresholds(self, order: Setting) -> Thresholds:
-        """Change the thresholds in the order; return all thresholds."""
+        """Change the thresholds that the order names; return all thresholds."""
         if order.threshold:
             self.take_thresholds(assigned(order.threshold, self.thresholds))
         return self.thresholds
 
     def take_thresholds(self, thresholds: Thresholds) -> None:
-        """Judge by these thresholds from now on, and save them."""
+        """Use these thresholds from now on, and save them."""
         with self._collector.roster.lock:
             self._collector.memory.thresholds = thresholds
             self._collector.change()
@@ -86,7 +86,7 @@ class OrderHandler:
         self._log_event("set", f"thresholds: {changed}")
 
     def rescan(self, order: Rescanning) -> list[str]:
-        """Ask workers to read their weights again; return their names."""
+        """Tell workers to read their weights again; return the names of these workers."""
         select(self._survey().workers, order.names)
         roster = self._collector.roster
         with roster.reading, roster.lock:
@@ -94,7 +94,7 @@ class OrderHandler:
             return sorted(each.name for each in meant if each.rescan())
 
     def forget(self, order: Forgetting) -> int:
-        """Drop the totals of dead workers; return their number."""
+        """Drop the totals of dead workers; return how many were dropped."""
         memory, roster = self._collector.memory, self._collector.roster
         names = set(order.names)
         uuids = self._dead(names)
@@ -126,7 +126,7 @@ class OrderHandler:
         return sum(each.workers for each in dropped)
 
     def _dead(self, names: Collection[str]) -> Collection[str]:
-        """Return the uuids of the dead workers with these names. NoSuchWorker: an unknown name."""
+        """Return the uuids of the dead workers with these names; raise NoSuchWorker for an unknown name."""
         dead = [worker for worker in self._survey().workers if not worker.reading.alive] if names else []
         known = {worker.name for worker in dead} | {worker.service for worker in dead}
         for name in names:
@@ -135,7 +135,7 @@ class OrderHandler:
         return {worker.reading.uuid for worker in dead if worker.name in names or worker.service in names}
 
     def _unknown(self, services: Collection[str] | None) -> Collection[str]:
-        """Return the uuids of these services' fingerprint producers that the state does not list."""
+        """Return the uuids of workers of these services that send fingerprints but are not in the state."""
         memory = self._collector.memory
         stay = memory.known.keys() | memory.gone.keys()
         left = [each for uuid, each in self._numerics.producers.copy().items() if uuid not in stay]

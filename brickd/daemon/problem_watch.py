@@ -1,8 +1,8 @@
-"""The daemon's problem book: updated at snapshots, silenced on request, logged as events.
+"""The daemon's problem book: snapshots update it, requests silence problems in it, changes become events.
 
-Owns: when the book is updated, which of its changes are events, requests to silence. Must not know: how a problem is
-found, how it is shown, where alarms go. Invariants: a change of the book is saved at once; snapshots and requests never
-overwrite each other's changes.
+Owns: when the book is updated, which of its changes are events, requests to silence a problem. Must not know: how a
+problem is found, how it is shown, where alarms go. Invariants: a change of the book is saved at once; snapshots and
+requests never overwrite each other's changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from brickd.query.orders import Silencing
 from brickd.state.daemon_state import Memory
 from brickd.views.problems import Seen, living, problems
 
-# When a problem of another kind starts, another module already logs an event.
+# The kinds of problems whose start becomes an event here. Another module already logs the start of other kinds.
 _REPORTED_HERE = ("lost", "unread")
 
 
@@ -32,8 +32,8 @@ class ProblemWatch:
     """Takes snapshots, and keeps the book in the daemon's state.
 
     Args:
-        send: receives the changes that are alarms; None: there are no targets.
-        keep: requests a save of the state.
+        send: receives the changes that are alarms; None without targets.
+        keep: makes the daemon save its state soon.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ProblemWatch:
         self._lock = threading.Lock()
 
     def book(self) -> Book:
-        """The current book."""
+        """Return the current book."""
         return self._memory.problems._replace(active_ns=self._memory.thresholds.ns("active_for"))
 
     def take(self, snapshot: Snapshot) -> None:
@@ -74,7 +74,7 @@ class ProblemWatch:
             self._keep()
 
     def silence(self, order: Silencing) -> list[dict[str, Any]]:
-        """Begin or end a silence, or neither; return the silenced problems."""
+        """Begin or end a silence, or do neither; return the silenced problems."""
         now_ns = time.time_ns()
         if order.id is not None:
             until_ns = None if order.off else now_ns + round(order.length * 1e9)

@@ -1,7 +1,8 @@
 """The resource use of the workers' processes.
 
-Owns: which process is a worker's, which values are read, over which time. Must not know: what workers record, screens.
-Invariants: a process that is no longer a worker's is not shown; a value that cannot be read is None, never a number.
+Owns: which process belongs to a worker, which values are read, over which time. Must not know: what workers record,
+screens. Invariants: a process that no longer belongs to a worker is not shown; a value that cannot be read is None,
+never a number.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
 _PROCESSES = Path("/proc")
-_THREADS_MAX = 1_024  # threads of a process; with more, their waiting time is unknown
+_THREADS_MAX = 1_024  # the waiting time is unknown for a process with more threads
 
 
 class Scheduled(NamedTuple):
@@ -43,27 +44,27 @@ class _Look(NamedTuple):
 
 
 class Usages:
-    """The usage of all workers' processes; one thread reads it, any thread may query it.
+    """The usage of all workers' processes. One thread measures it; any thread may query it.
 
-    `root`: the directory of the processes' control groups.
+    `root` is the root of the file system, in which control groups are read.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._looks: dict[str, _Look] = {}  # the last look at each worker, by uuid
+        self._looks: dict[str, _Look] = {}  # the last measurement of each worker, by uuid
         self._found: dict[str, Usage] = {}
 
     def look(self, survey: Survey, now_ns: int) -> None:
-        """Look at the live processes."""
+        """Measure the processes that are alive."""
         looks: dict[str, _Look] = {}
         found: dict[str, Usage] = {}
         for worker in survey.workers:
             uuid, pid = worker.reading.uuid, worker.reading.pid
-            if not pid:  # gone, or in a pid namespace that is not visible here
+            if not pid:  # the process has ended, or its pid namespace is not visible here
                 continue
             before = self._looks.get(uuid)
             try:
-                # psutil compares the start time, so another process with the same pid is not confused with it.
+                # psutil also compares the start time, so another process with the same pid is not taken for this one.
                 known = before is not None and before.process.pid == pid and before.process.is_running()
                 process = before.process if before is not None and known else psutil.Process(pid)
                 with process.oneshot():
@@ -80,7 +81,7 @@ class Usages:
         self._looks, self._found = looks, found
 
     def laid_over(self, survey: Survey) -> Survey:
-        """Return the survey with the usage of the last look."""
+        """Return the survey, with the usage from the last measurement."""
         found = self._found
 
         def used(worker: Worker) -> Worker:
@@ -91,13 +92,13 @@ class Usages:
 
 
 def _percent(before: _Look, now: _Look) -> float | None:
-    """Return the use of one processor between two looks."""
+    """Return the use of one processor between two measurements."""
     elapsed_ns = now.now_ns - before.now_ns
     return round(100 * (now.cpu_ns - before.cpu_ns) / elapsed_ns, 2) if elapsed_ns > 0 else None
 
 
 def scheduled(pid: int, root: Path = _PROCESSES) -> dict[int, Scheduled] | None:
-    """Return the kernel's accounting of each thread of a process; None: not available."""
+    """Return the kernel's accounting of each thread of a process; None if it is not available."""
     tasks = root / str(pid) / "task"
     try:
         threads = os.listdir(tasks)
@@ -116,7 +117,7 @@ def scheduled(pid: int, root: Path = _PROCESSES) -> dict[int, Scheduled] | None:
 
 
 def _parts(before: _Look | None, now: _Look) -> tuple[float | None, float | None]:
-    """Return the shares of time that threads ran and waited between two looks."""
+    """Return for which fraction of the time between two measurements the threads ran, and waited."""
     elapsed_ns = 0 if before is None else now.now_ns - before.now_ns
     if before is None or before.threads is None or now.threads is None or elapsed_ns <= 0:
         return None, None
@@ -129,7 +130,7 @@ def _parts(before: _Look | None, now: _Look) -> tuple[float | None, float | None
 
 
 def _throttled(before: _Look | None, now: _Look) -> float | None:
-    """Return the share of time that its control group was throttled, over all processors."""
+    """Return for which fraction of the time the control group was throttled, over all processors."""
     if before is None or before.throttled_ns is None or now.throttled_ns is None or now.now_ns <= before.now_ns:
         return None
     return min(1.0, max(0, now.throttled_ns - before.throttled_ns) / (now.now_ns - before.now_ns))

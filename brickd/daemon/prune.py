@@ -1,8 +1,8 @@
 """The removal of segments that are no longer needed.
 
-Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: a file is removed only if it is
-this user's, its worker's lock is free, it has no consumer, and it did not change for five seconds; pids do not matter;
-the removed file is the one that was judged; a worker's segment leaves a record, or stays.
+Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: a file is removed only if it
+belongs to this user, its worker's lock is free, it has no consumer, and it did not change for five seconds; pids do not
+matter; the file that is removed is the one that was judged; a segment is removed only if a record of it was written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STILL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PrunedSegment:
-    """A segment that was removed, or would be without --dry-run."""
+    """A segment that was removed, or that would be removed without --dry-run."""
 
     file: str
     spans: int
@@ -31,7 +31,7 @@ class PrunedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The removed files, and the refused ones with the reasons."""
+    """The removed files, and the refused files with the reasons."""
 
     removed: list[PrunedSegment]
     refused: list[SegmentRefused]
@@ -48,11 +48,11 @@ def prune(
     """Find the segments of dead workers, watch them, and remove or only report them.
 
     Args:
-        remove: whether to remove them.
-        wait: waits a number of seconds; called once, if there is a segment to watch.
+        remove: whether to remove the segments.
+        wait: waits a number of seconds; it is called once, if there is a segment to watch.
         refused_too: also take files with a segment's name that are not valid segments, or have another format.
-        uuids: the uuids of the workers; None: all.
-        prefix: the prefix of the files' names; None: the configured one.
+        uuids: the uuids of the workers; None for all workers.
+        prefix: the prefix of the files' names; None for the configured prefix.
     """
     refused: list[SegmentRefused] = []
     with contextlib.ExitStack() as opened:
@@ -96,7 +96,7 @@ def _abandoned(file: SegmentFile) -> bool:
 
 
 def _activity(file: SegmentFile) -> int:
-    """A number that changes when its worker records, or publishes the file."""
+    """Return a number that changes when the worker records something, or publishes the file."""
     if not isinstance(file, Segment):
         return int(file.published())
     try:
@@ -106,11 +106,11 @@ def _activity(file: SegmentFile) -> int:
 
 
 def _recorded(file: SegmentFile, prefix: str) -> bool:
-    """Leave a record of a worker's segment; False: the segment must stay."""
+    """Write a record of a worker's segment; return False if the segment must stay."""
     if not isinstance(file, Segment):
         return True
     try:
         record = file.removed(_reader.REMOVED_PRUNED)
     except SegmentRefused:
-        return True  # invalid: there is nothing to record, and the user requested its removal
+        return True  # invalid, so there is nothing to record, and the user asked for its removal
     return _reader.append_removed(prefix, record)

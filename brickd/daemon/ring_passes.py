@@ -1,8 +1,8 @@
 """The passes over the rings of all segments.
 
-Owns: what each pass drains, and that all of it is taken: by the worker's deferred work, the sources, the comparison.
-Must not know: when a pass is due, how the memory is saved, who is dead. Invariants: an invalid segment affects no
-other; a pass that does not reach all segments of a worker settles nothing of it.
+Owns: what each pass drains, and that the worker's deferred work, the sources and the comparison get all of it. Must not
+know: when a pass is due, how the memory is saved, which workers are dead. Invariants: an invalid segment affects no
+other segment; if a pass does not reach all segments of a worker, it settles nothing of that worker.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from brickd.daemon.roster import Roster
 from brickd.errors import SegmentRefused
 from brickd.shm import _reader
 
-HELD_MAX = 0.5  # share of an event ring that may wait for the next regular checkpoint
+HELD_MAX = 0.5  # the fraction of an event ring that may wait for the next regular checkpoint
 
 
 @dataclass(slots=True)
 class Unsaved:
-    """Whether the checkpoint lacks changes of the memory.
+    """Whether the memory has changes that are not in the checkpoint.
 
-    Other threads set these flags, too: clear a flag before the work that it requests, never after it.
+    Other threads also set these flags. So a flag must be cleared before the work that it requests, never after that
+    work.
 
     Attributes:
-        dirty: the memory must be saved at the next regular time. urgent: it must be saved at once.
+        dirty: the memory must be saved at the next regular time.
+        urgent: the memory must be saved at once.
     """
 
     dirty: bool = False
@@ -39,13 +41,13 @@ class RingPasses:
 
     Attributes:
         drains: the drains of the next pass.
-        unsettled: segments whose deferred work another pass may change.
+        unsettled: the segments whose deferred work another pass may change.
     """
 
     def __init__(self, roster: Roster, unsaved: Unsaved) -> None:
         self._roster, self._unsaved = roster, unsaved
-        # What each pass drains, until segments come or go. It is prepared once, because at each pass the processor's
-        # caches are cold and looking at a segment costs more than draining it.
+        # What each pass drains, until segments come or go. This is prepared only once, because at each pass the
+        # processor's caches are cold, and looking at a segment costs more than draining it.
         self._turns: list[DrainTurns] = []  # of each user
         self.drains: list[_reader.Drain] = []
         self.unsettled: set[Attached] = set()
@@ -56,12 +58,12 @@ class RingPasses:
             turns.arrange()
 
     def run(self, goes_on: Callable[[], bool]) -> float:
-        """Make one pass over the segments, while `goes_on`; returns the fill of the fullest ring."""
+        """Make one pass over the segments, while `goes_on` returns True; return the fill of the fullest ring."""
         self._group()
         for turns in self._turns:
             turns.tick(self._take, goes_on)
         held = max((drain.held for drain in self.drains), default=0.0)
-        if held:  # any kind of event: the ring has no room for others until it is saved
+        if held:  # events of any kind, because they take the room of others until they are saved
             self._unsaved.dirty = True
         if held >= HELD_MAX:
             self._unsaved.urgent = True
@@ -85,7 +87,7 @@ class RingPasses:
             self.unsettled = {each.owner for each in self._drained() if not each.deferred.settled}
 
     def _drained(self) -> Iterator[Attached]:
-        """The segments whose rings are read."""
+        """Yield the segments whose rings are read."""
         return (each for turns in self._turns for each in turns.order)
 
     def _take(self, found: DrainResult) -> None:
@@ -100,7 +102,7 @@ class RingPasses:
             self._unsaved.dirty = True
 
     def _settle(self) -> None:
-        """Settle the deferred work of this pass or the last one."""
+        """Settle the deferred work that this pass or the last pass has brought."""
         self._unsaved.dirty = True
         partly = {each.owner for each in self._drained() if not each.drain.complete}
         partly |= {each.owner for turns in self._turns for each in turns.unreached}
@@ -111,13 +113,14 @@ class RingPasses:
                 self.unsettled.discard(each)
 
     def publish(self, *, events: bool) -> None:
-        """Give the slots that were read back to the writers; those of event rings only with `events`."""
+        """Return the slots that were read to the workers; `events`: whether to return those of event rings too."""
         self._group()
         writes = _reader.tails(self.drains, events)
         if not writes or not (failed := _reader.write_all(writes)):
             return
         for each in self._drained():
-            # A worker allocates all pages of its file before it publishes it: a file with a hole is not a worker's.
+            # A worker allocates all pages of its file before it publishes the file. So a file with a hole is not from a
+            # worker.
             if error := failed.get(each.segment.fd):
                 reason = f"cannot be written: {os.strerror(error)}"
                 self._roster.give_up(each, SegmentRefused(each.segment.name, reason))

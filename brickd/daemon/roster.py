@@ -1,9 +1,9 @@
-"""The drained workers: they start, get names, die and stay known.
+"""The drained workers: they start, get names, die, and stay known.
 
-Owns: the attached segments. Each worker is in the state once: as known while its segment exists, as gone afterwards.
+Owns: the attached segments. The state has each worker once: as known while its segment exists, and as gone afterwards.
 Must not know: rings, when steps are due, how the state is saved. Invariants: a segment is removed only if the saved
-state has its totals; a worker whose segment was lost is counted in the segment where it continues; a segment is closed
-only while no other thread reads, because closing it releases every lock on it.
+state has its totals; a worker whose segment was lost is counted in the segment in which it continues; a segment is
+closed only while no other thread reads, because closing it releases every lock on it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Roster:
 
     Attributes:
         attached: the segments, by uuid.
-        rings: the rings that are recorded; None: no recording.
-        changed: a segment came or went since this was last set to False.
-        lock: protects the state and this object; held briefly to read or change them.
+        rings: the rings that are recorded; None without a recording.
+        changed: whether a segment came or went since this was last set to False.
+        lock: protects the state and this object; it is held only briefly.
         reading: held while segments are read.
-        crowded: there are more totals of gone workers than the limits allow; they must still be added up.
+        crowded: whether there are more totals of gone workers than the limits allow, which must still be added up.
         stays: whether workers that end cleanly leave their segments, even while no daemon drains them.
     """
 
@@ -66,11 +66,11 @@ class Roster:
         self._merged = RecentlyMerged()
 
     def drained(self) -> list[Attached]:
-        """The segments that are drained."""
+        """Return the segments that are drained."""
         return [each for each in self.attached.values() if each.stage is Stage.DRAINED]
 
     def held(self, goes_on: Callable[[], bool] = lambda: True) -> Held:
-        """Return the known files for readers in other threads, while `goes_on`; under the lock."""
+        """Return the known files, for readers in other threads, while `goes_on` returns True; under the lock."""
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
         drained = [each.segment for each in self.drained() if each.heir is None]
         accounts = {each.segment.identifier: each.account for each in self.attached.values()}
@@ -81,7 +81,7 @@ class Roster:
         return replace(self.memory.background(), added=self._merged.by_aggregate(now_ns))
 
     def record(self, rings: Rings | None) -> None:
-        """Copy records into a recording from now on, or stop (None); under the lock."""
+        """Copy records into a recording from now on; None stops this; under the lock."""
         self.rings = rings
         for each in self.drained():
             if rings is None:
@@ -89,7 +89,7 @@ class Roster:
             self._command(each)
 
     def of_service(self, service: str) -> list[Attached]:
-        """The drained segments of a service; under the lock."""
+        """Return the drained segments of a service; under the lock."""
         return [each for each in self.drained() if each.service == service]
 
     def command(self, service: str) -> None:
@@ -110,7 +110,7 @@ class Roster:
             each.follow()
 
     def _command(self, each: Attached) -> None:
-        """Send the operator's settings, combined with those of a recording."""
+        """Send the operator's settings, combined with the settings that a recording needs."""
         wish, rings = self.memory.wishes.get(each.service, Wish()), self.rings
         if rings is not None and rings.wants(each.name, each.service):
             rings.take(each.uuid, each.drain)
@@ -120,28 +120,28 @@ class Roster:
     # ---- they come
 
     def look(self, now_ns: int, goes_on: Callable[[], bool]) -> None:
-        """Find new segments, and files that were removed, while `goes_on`."""
+        """Find new segments, and files that were removed, while `goes_on` returns True."""
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
         if not self.directory.look(now_ns, ours, lambda file: self._attach(file, now_ns), goes_on):
             return
         if self._came:
             with self.lock:
-                for each in self._came:  # all are attached: a known worker that is not among them has no segment
-                    if each.stage is Stage.DRAINED:  # do not give it up for another new segment
+                for each in self._came:  # all are attached now, so a known worker that is not among them has no segment
+                    if each.stage is Stage.DRAINED:  # so that it is not given up for another new segment
                         each.known.file = each.segment.identifier
                         self._inherit(each)
             self._came.clear()
             self._name_everybody()
-        if not self.directory.waits_for_any:  # if a file waits, a known worker may be in it
+        if not self.directory.waits_for_any:  # a file that waits may belong to a known worker
             self._forget_missed()
 
     def _attach(self, file: str, now_ns: int) -> None:
         if (each := self._admission.admit(file, now_ns, marks=self.stays)) is None:
             return
         with self.lock:
-            self.memory.gone.pop(each.uuid, None)  # a copy of it was mistaken for it
+            self.memory.gone.pop(each.uuid, None)  # a copy of this segment was taken for the original
             self.memory.known[each.uuid] = each.known
-            if self._numerics is not None:  # under the lock: `forget` drops the producers of unknown workers
+            if self._numerics is not None:  # under the lock, because `forget` drops the producers of unknown workers
                 segment, shard = each.segment, shard_of(each.segment.coordinates)
                 each.producer = self._numerics.producer(each.uuid, each.service, segment.tables, shard)
             self.attached[each.uuid] = each
@@ -154,11 +154,11 @@ class Roster:
         self.changed = True
 
     def _inherit(self, each: Attached) -> None:
-        """Take over the state of the worker's lost segments whose totals are in this one."""
+        """Take over the state of those lost segments of the worker whose totals are in this segment."""
         memory = self.memory
         memory.supersede({each.lost})
         for gone in [gone for gone in memory.gone if each.has_taken(gone)]:
-            # The worker is not dead: it had lost its lock.
+            # The worker is not dead, it had only lost its lock.
             before = memory.gone.pop(gone)
             each.known.deferred.absorb(lifted(before.reading))
             each.known.name = each.known.name or before.name
@@ -166,7 +166,8 @@ class Roster:
             self._log_event("worker_returned", text, service=each.service, worker=before.name)
         for lost in [lost for lost in memory.known if each.has_taken(lost)]:
             known = memory.known[lost]
-            if (other := self.attached.get(lost)) is None:  # the lost segment was removed while no daemon ran
+            # in this case, the lost segment was removed while no daemon ran
+            if (other := self.attached.get(lost)) is None:
                 each.known.deferred.absorb(known.deferred)
                 del memory.known[lost]
             elif not other.segment.linked():
@@ -199,7 +200,7 @@ class Roster:
     # ---- they leave
 
     def bury(self, each: Attached) -> bool:
-        """Read a dead worker's segment and keep its totals; return False until it is read completely."""
+        """Read the segment of a dead worker and keep its totals; return False until it is read completely."""
         with self.lock:
             if not each.exhaust():
                 return False
@@ -222,7 +223,7 @@ class Roster:
             self.memory.drop(self.memory.gone.pop(uuid))
 
     def give_up(self, each: Attached, error: SegmentRefused) -> None:
-        """Stop draining an invalid segment, and the lost segments whose worker continues in it."""
+        """Stop draining an invalid segment, and also the lost segments whose worker continues in it."""
         if each.stage is not Stage.DRAINED:
             return
         self.directory.quarantine(each.segment.name, each.segment.identifier, error)
@@ -234,7 +235,7 @@ class Roster:
 
     @contextmanager
     def isolating(self, each: Attached) -> Iterator[None]:
-        """Give up a segment after any error: the records of the other segments must still be taken."""
+        """Give up a segment after any error, so that the records of the other segments are still taken."""
         try:
             yield
         except SegmentRefused as error:
@@ -248,22 +249,22 @@ class Roster:
         self._over.append(each)
 
     def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
-        """Add records of removed workers, under the lock; return the new records that are in no total."""
+        """Add records of removed workers; return the new records that are in no total; under the lock."""
         new = self.memory.fold(found, {each.lost for each in self.attached.values()})
         shown = {uuid: ledger_of(each.reading).counts() for uuid, each in self.memory.gone.items()} if new else {}
         return uncounted((each for each in new if each.uuid not in self.attached), shown, (), ())
 
     def remove_read(self, now_ns: int, goes_on: Callable[[], bool]) -> bool:
-        """Remove saved segments; add up the oldest totals; return whether there were any."""
+        """Remove saved segments, and add up the oldest totals; return whether there were any."""
         for each in self.attached.values():
             if each.stage is Stage.READ:
                 try:
                     each.segment.unlink()
-                except NotPermitted:  # the next look finds it again and reports it
+                except NotPermitted:  # the next look finds the file again and reports it
                     self.memory.bury(each.uuid)
                 self._let_go(each)
         with self.lock:
-            # Only now: after the sum, a segment that still exists would not be recognised by its uuid.
+            # This comes last, because a segment that still exists would not be recognised by its uuid after the sum.
             oldest = retained_workers.beyond_limits(self.memory.gone)
             added = 0
             for uuid in takewhile(lambda _: goes_on(), oldest):
@@ -283,7 +284,7 @@ class Roster:
                 self._let_go(each)
 
     def close(self, timeout: float) -> None:
-        """Close segments that are no longer needed; try later if readers need more than `timeout` seconds."""
+        """Close segments that are no longer needed. If readers need more than `timeout` seconds, try again later."""
         if self._over and self.reading.acquire(timeout=timeout):
             try:
                 for each in self._over:

@@ -1,8 +1,8 @@
 """Takes a snapshot every ten seconds, for all modules that use snapshots.
 
 Owns: the thread that takes snapshots, and the times. Must not know: the content and the use of snapshots. Invariants: a
-failed snapshot is reported and does not affect the next one; a pause of any length is followed by one snapshot, not by
-many.
+failed snapshot is reported and does not affect the next one; after a pause of any length, there is only one snapshot
+for the whole pause.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from brickd.model.workers import Survey
 
 
 class Sampler:
-    """The thread that gives snapshots to takers, in order. It calls `failed` within an `except`."""
+    """The thread that takes snapshots and gives them to takers, in order. It calls `failed` within an `except`."""
 
     def __init__(self, survey: Callable[[], Survey], takers: Sequence[Takes], failed: Callable[[], None]) -> None:
         self._survey, self._takers, self._failed = survey, takers, failed
@@ -45,7 +45,7 @@ class Sampler:
     def _sample(self) -> None:
         try:
             snapshot = Snapshot.of(self._survey(), time.monotonic_ns(), time.time_ns())
-        except (OSError, DaemonEnds):  # the loop gets and reports the same error
+        except (OSError, DaemonEnds):  # the loop gets the same error and reports it
             return
         except Exception:
             self._failed()

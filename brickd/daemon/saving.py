@@ -20,14 +20,14 @@ from brickd.state.daemon_state import Memory
 from brickd.state.runtime_dir import Home
 
 _READ_AGAIN_NS = 30_000_000_000
-_STARVED_AGAIN_NS = 60_000_000_000  # between two reports
+_STARVED_AGAIN_NS = 60_000_000_000  # the shortest time between two reports
 
 
 class Saver:
-    """Writes into a daemon's directories.
+    """Writes files into a daemon's directories.
 
     Attributes:
-        close_clients: frees file descriptors if the checkpoint or the drain needs one.
+        close_clients: closes clients to free file descriptors, if the checkpoint or the drain needs one.
     """
 
     def __init__(self, home: Home, memory: Memory, weights: Weights, log_event: LogEvent) -> None:
@@ -37,12 +37,12 @@ class Saver:
         self.close_clients: Callable[[], None] = lambda: None
 
     def restore(self) -> None:
-        """Recreate a removed runtime directory; DaemonRefused if that fails."""
+        """Create a removed runtime directory again; raise DaemonRefused if that fails."""
         if self._home.restore(self._memory.prefix):
             self._log_event("restored", "the runtime directory was removed, and the daemon created it again")
 
     def keep(self, checkpoint: bytes) -> None:
-        """Save the weights, then the checkpoint. OSError: this failed."""
+        """Save the weights, then the checkpoint; raise OSError if this fails."""
         try:
             self.restore()
         except DaemonRefused as error:
@@ -66,9 +66,9 @@ class Saver:
             self._log_event("starved", text, command="brickd doctor")
 
     def _keep_weights(self) -> None:
-        """Save the weights before the checkpoint that counts them; drop those of forgotten workers."""
+        """Save the weights before the checkpoint that counts them; drop the weights of forgotten workers."""
         self._weights.retain(self._memory.known.keys() | self._memory.gone.copy().keys())
-        # If the weights were read again without a change, a lost file loses only the time of the last read.
+        # If the weights were only read again, without a change, a lost file loses only the time of the last reading.
         late = self._memory.closed or time.monotonic_ns() - self._kept_ns >= _READ_AGAIN_NS
         if self._weights.news != self._news or (late and self._weights.changes != self._kept):
             self._home.keep_weights(codec.encode(self._memory.prefix, self._weights))

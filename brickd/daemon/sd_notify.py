@@ -1,8 +1,8 @@
 """Messages to the service manager that started the daemon: systemd's notify protocol.
 
 Owns: the words of the protocol and its environment variables. Must not know: the work of a daemon. Invariants: without
-a manager, nothing is sent; if a manager is gone or slow, only its message is lost; keep-alives are sent only while the
-loop runs.
+a manager, nothing is sent; if a manager has ended or is slow, only its message is lost; keep-alives are sent only while
+the loop runs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 
-_PATIENCE_SECONDS = 1.0  # the manager's queue may be full for a moment; messages that are sent once wait this long
-_SIGNS = 2  # keep-alives within the manager's timeout
-_CALM_NS = 2_000_000_000  # an idle loop makes a round once a second
+_PATIENCE_SECONDS = 1.0  # how long a message waits if the manager's queue is full for a moment
+_SIGNS = 2  # how many keep-alives are sent within the manager's timeout
+_CALM_NS = 2_000_000_000  # the loop runs if its last round is not older; an idle loop makes a round each second
 
 
 class Manager:
-    """The service manager in the environment, if any; it needs a keep-alive every `every_ns`."""
+    """The service manager that the environment names, if any. It needs a keep-alive every `every_ns`."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = _address(environment.get("NOTIFY_SOCKET", ""))
@@ -34,7 +34,7 @@ class Manager:
         self._send("STOPPING=1", "STATUS=ending", wait=_PATIENCE_SECONDS)
 
     async def watch(self, still_ns: Callable[[], int]) -> None:
-        """Send keep-alives from this loop while the working loop makes rounds (`still_ns`)."""
+        """Send keep-alives from this event loop while the daemon's loop makes rounds (`still_ns`)."""
         if self.every_ns is None:
             return
         while True:
@@ -47,13 +47,13 @@ class Manager:
             return
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.settimeout(wait)
-            # Each line sets a variable, so a line break in a value must not start another one.
+            # Each line sets a variable, so a line break in a value must not start another variable.
             message = "\n".join(line.replace("\n", " ") for line in lines)
             sender.sendto(os.fsencode(message), self._address)
 
 
 def _address(name: str) -> bytes:
-    """Return the address of a socket, with a path or abstract; b"": no usable address."""
+    """Return the address of a socket, which is a path or abstract; b"" if the name is not usable."""
     if not name.startswith(("/", "@")) or len(name) < 2:
         return b""
     address = os.fsencode(name)

@@ -1,8 +1,9 @@
 """The directory of segments: which files can be drained, and why the others cannot.
 
-Owns: the state of files that are not drained, and when they are tried again. Must not know: a file's worker, its
-content. Invariants: a bad file affects no other file; it is opened once, reported once, and tried again only if another
-file gets its name or the original of a copy is gone; an unpublished file is tried less often after some time.
+Owns: the state of files that are not drained, and when they are tried again. Must not know: the worker of a file, the
+content of a file. Invariants: an invalid file affects no other file; it is opened once, reported once, and tried again
+only if another file gets its name, or if the original of a copy is removed; an unpublished file is tried less often
+after some time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from brickd.shm.segment_files import (
     open_file,
 )
 
-REPORTED_MAX = 16  # reported files in one look; the others are counted
+REPORTED_MAX = 16  # the most files that one look reports; the others are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Quarantined:
     refused: SegmentRefused
 
     def is_still(self, identifier: Identifier, there: Container[Identifier]) -> bool:
-        """Whether the file need not be tried again; `identifier`: of the file that has the name now."""
+        """Whether the file need not be tried again; `identifier` is that of the file that has the name now."""
         if isinstance(self.refused, SegmentCopy) and self.refused.original not in there:
             return False
         return self.identifier == identifier and not isinstance(self.refused, SegmentUndrained)
@@ -51,7 +52,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class _Unpublished:
-    """A file that its worker has not finished."""
+    """A file that its worker has not published yet."""
 
     identifier: Identifier
     since_ns: int
@@ -64,7 +65,7 @@ class Directory:
     Attributes:
         quarantined: the quarantined files, by name.
         others: the owners of other users' files.
-        waits: whether to look again soon, because a file is unfinished.
+        waits: whether to look again soon, because a file is not published yet.
         starved: whether the last look ran out of file descriptors.
     """
 
@@ -73,8 +74,8 @@ class Directory:
     ) -> None:
         """Begin without known files.
 
-        A file may stay unpublished for `patience_ns`. After that it is removed; if its worker lives, it is tried again
-        at this interval.
+        A file may stay unpublished for `patience_ns`. After that time, the file is removed if its worker is dead. If
+        the worker is alive, the file is tried again at this interval.
         """
         self.quarantined: dict[str, Quarantined] = {}
         self.others: Owners = NO_OWNERS
@@ -86,7 +87,7 @@ class Directory:
 
     @property
     def waits_for_any(self) -> bool:
-        """Whether a file that is not drained now may be drained later."""
+        """Whether any file that is not drained now may be drained later."""
         return any(isinstance(each.refused, SegmentUndrained) for each in self.quarantined.values())
 
     def look(
@@ -96,13 +97,13 @@ class Directory:
         attach: Callable[[str], None],
         goes_on: Callable[[], bool] = lambda: True,
     ) -> bool:
-        """Attach new files; return False if the directory cannot be listed or `goes_on` ended.
+        """Attach new files; return False if the directory cannot be listed, or if `goes_on` returned False.
 
         Args:
             now_ns: a monotonic time.
-            ours: the drained segments; renamed ones get their new name.
+            ours: the drained segments; a renamed segment gets its new name.
             attach: drains a file, or raises the reason why it cannot.
-            goes_on: called before each file; False stops.
+            goes_on: called before each file; False ends the look.
         """
         self.waits = self.starved = False
         try:
@@ -143,11 +144,11 @@ class Directory:
                     self._wait(file, replace(before, looked_ns=now_ns))
             except SegmentRefused as error:
                 if identifier_of(file) is None:
-                    continue  # removed since the listing
+                    continue  # the file was removed after the listing
                 self.starved |= isinstance(error, NoDescriptor)
                 quiet = len(self.quarantined) - bad >= REPORTED_MAX
                 untold += self.quarantine(file, identifier, error, quiet=quiet)
-            except NotPermitted:  # another user's file took its name since the listing
+            except NotPermitted:  # a file of another user took the name after the listing
                 continue
         if untold:
             self._log_event("quarantined", f"and {untold:,} more files", command="brickd workers")
@@ -166,7 +167,7 @@ class Directory:
         self._unpublished[file] = unpublished
 
     def quarantine(self, file: str, identifier: Identifier, error: SegmentRefused, *, quiet: bool = False) -> bool:
-        """Record why a file is not drained; return whether this must be reported."""
+        """Note why a file is not drained; return whether this must be reported."""
         before = self.quarantined.get(file)
         self.quarantined[file] = Quarantined(identifier, error.with_traceback(None))
         if before is not None and before.refused.reason == error.reason:
@@ -176,8 +177,8 @@ class Directory:
         return quiet
 
     def refused(self) -> dict[str, SegmentRefused]:
-        """The invalid files, by name."""
-        # Copy it: another thread calls this.
+        """Return the invalid files, by name."""
+        # The items are copied first, because another thread calls this.
         return {
             file: each.refused
             for file, each in list(self.quarantined.items())
@@ -200,7 +201,7 @@ def _published(file: str, attach: Callable[[str], None]) -> bool:
 
 
 def _removed(file: str, identifier: Identifier) -> bool:
-    """Remove a dead worker's unpublished file, or raise SegmentRefused; False: it is alive."""
+    """Remove the unpublished file of a dead worker, or raise SegmentRefused; return False if the worker is alive."""
     with open_file(file) as left:
         if left.worker() is not None or left.identifier != identifier:
             return False

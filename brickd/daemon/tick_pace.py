@@ -1,6 +1,6 @@
 """How long the loop rests between two ticks.
 
-Owns: the balance of a tick's fixed cost against rings that fill up. Must not know: what a tick does.
+Owns: the balance between the fixed cost of a tick and the filling of rings. Must not know: what a tick does.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from brickd.base.units import SECOND
 
 IDLE_NS = SECOND  # an idle loop ticks this often
 
-# Checking how full the rings are is cheap; a tick has a fixed cost. So a tick starts when the fullest ring has this
-# fill: seldom enough to be cheap, early enough to lose nothing.
+# To check how full the rings are is cheap, but a tick has a fixed cost. So a tick starts when the fullest ring has this
+# fill, which is rare enough to be cheap and early enough to lose nothing.
 FILL_WANTED = 0.5
 FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 25
-LATEST_NS = SECOND // 4  # the longest time from a record to its reading
+LATEST_NS = SECOND // 4  # the longest time until a record is read
 # The interval of checks after a tick without records. A ring of the usual size fills in this time if a thread suddenly
 # records more than 40,000 times a second.
 REST_NS = SECOND // 10
-REST_WITH_SPANS_NS = SECOND // 40  # if every span is recorded: 160,000 times a second
+REST_WITH_SPANS_NS = SECOND // 40  # the same interval if every span is recorded, for 160,000 records a second
 
 
 class Rest(NamedTuple):
     """How long the loop rests until the next tick.
 
     Attributes:
-        every_ns: the interval of checks whether a ring is full enough.
+        every_ns: the interval at which the loop checks whether a ring is full enough.
         looks: the next tick is due after this number of checks.
-        enough: the fill of a ring that starts a tick at once; 0: any record does.
+        enough: if a ring has this fill, a tick starts at once; 0: any record starts a tick.
     """
 
     every_ns: int
@@ -37,19 +37,19 @@ class Rest(NamedTuple):
 
 
 def rest(fill: float, elapsed_ns: int, *, hurried: bool, spans: bool) -> Rest:
-    """The rest after a tick.
+    """Return the rest after a tick.
 
     Args:
-        fill: the fill of the fullest ring, from a pass.
-        elapsed_ns: the time between the starts of this pass and the one before.
-        hurried: work waits for another pass, which is then the next one.
-        spans: every span is recorded.
+        fill: the fill of the fullest ring, as a pass has found it.
+        elapsed_ns: the time between the starts of the previous pass and this pass.
+        hurried: whether work waits for another pass.
+        spans: whether every span is recorded.
     """
     if not fill and not hurried:
         every_ns = REST_WITH_SPANS_NS if spans else REST_NS
         return Rest(every_ns, IDLE_NS // every_ns, 0.0)
     due_ns = SLOWEST_NS if hurried and not fill else LATEST_NS
-    if fill:  # at the rate of the last pass, the ring then has this fill
+    if fill:  # at the rate of the last pass, a ring is then full enough
         due_ns = min(due_ns, max(int(elapsed_ns * FILL_WANTED / fill), FASTEST_NS))
     every_ns = min(due_ns, SLOWEST_NS)
     return Rest(every_ns, due_ns // every_ns, FILL_WANTED / 2)

@@ -1,1 +1,1 @@
-"""The demonstration: four real workers for brickd to show."""
+"""The demonstration: four real workers that brickd observes."""

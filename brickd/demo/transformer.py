@@ -1,11 +1,11 @@
-"""A small decoder in numpy, instrumented like a server's: each operator is a checked brick.
+"""A small decoder in numpy, instrumented like a server's model: each operator is a brick with fingerprints.
 
-The arithmetic is that of a real transformer, but the weights are random numbers, drawn from a seed. Two models with the
-same seed compute the same from the same input, to the last bit.
+The arithmetic is that of a real transformer, but the weights are random numbers, drawn from a seed. From the same
+input, two models with the same seed compute the same outputs, to the last bit.
 
-Owns: the arithmetic, and its records. Must not know: brickd, the effects of a damaged weight or operator. Invariants:
-no operator changes its inputs; an operator reads only the weight of its name, its recorded inputs, and in some
-operators of attention, the cache. In this case, the data that filled the cache is recorded as an input.
+Owns: the arithmetic, and what it records. Must not know: brickd, the effects of a damaged weight or operator.
+Invariants: no operator changes its inputs; an operator reads only the weight with its name, its recorded inputs, and,
+for some operators of attention, the cache. In that case, the data that filled the cache is recorded as an input.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Size:
-    """The dimensions; the width is a multiple of twice the heads."""
+    """The dimensions of the model. The width is a multiple of twice the number of heads."""
 
     layers: int = 6
     width: int = 256
@@ -55,7 +55,7 @@ class Size:
 
 
 class OperatorCall(NamedTuple):
-    """One run of an operator; the layer is -1 outside of the layers."""
+    """One call of an operator; the layer is -1 outside of the layers."""
 
     kernel: str
     layer: int
@@ -63,7 +63,7 @@ class OperatorCall(NamedTuple):
     position: int
 
 
-# Runs an operator on its inputs; a fault can be injected here.
+# A function that runs an operator on its inputs; it may add a fault.
 Operate = Callable[[OperatorCall, Callable[..., Array], tuple[Array, ...]], Array]
 
 
@@ -73,7 +73,7 @@ def as_it_should(_: OperatorCall, compute: Callable[..., Array], inputs: tuple[A
 
 
 def drawn(size: Size, seed: int) -> dict[str, Array]:
-    """All weights by name; the same for the same seed."""
+    """Return all weights by name; the same seed gives the same weights."""
     random = np.random.default_rng(seed)
 
     def matrix(rows: int, columns: int) -> Array:
@@ -121,7 +121,7 @@ class RequestCache:
 
 
 class Model:
-    """Answers requests; reads `weights` in each forward pass, so changes in place take effect."""
+    """Answers requests. It reads `weights` in each forward pass, so changes in place take effect."""
 
     def __init__(self, size: Size, weights: Mapping[str, Array], operate: Operate = as_it_should) -> None:
         self.size = size
@@ -129,9 +129,9 @@ class Model:
         self._operate = operate
 
     def generate(self, prompt: Sequence[int], *, step: int = 0, seed: int | None = None) -> Iterator[int]:
-        """Generate tokens until the context is full, one per step; the first step is a prefill.
+        """Generate tokens until the context is full, one for each step; the first step is a prefill.
 
-        Each token is the most probable one, or is drawn with the seed. The steps are numbered from `step`.
+        Each token is the most probable one, or it is drawn with the seed. The steps are numbered from `step`.
         """
         cache, tokens = RequestCache(self.size), np.array(prompt, np.int64)
         while cache.length + len(tokens) <= self.size.context:

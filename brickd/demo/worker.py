@@ -3,7 +3,9 @@
 The worker is a separate program in a separate process. From brickd, it imports only the transformer. All replicas have
 the same weights and get the same requests. The argument selects the fault:
 
-    well none damaged one bit of one weight is flipped slow one operator does its work ten times
+- `well`: no fault.
+- `damaged`: one bit of one weight is flipped.
+- `slow`: one operator does its work ten times.
 
 The worker loads its weights, answers requests after the first byte from its standard input, and ends after the next
 byte or the end of the input.
@@ -24,12 +26,12 @@ from brickd.demo.transformer import GATE, Array, Model, OperatorCall, Size, as_i
 SIZE = Size(layers=4, width=128, hidden=320, context=64)
 PROMPTS = [[(17 * client + 5 * token) % SIZE.vocabulary for token in range(12)] for client in range(4)]
 TOKENS = 20
-THINKING_SECONDS = 0.15  # between a token and the next request: the server has spare time
+THINKING_SECONDS = 0.15  # the wait between a token and the next request, so that the server has spare time
 DAMAGED, ELEMENT, BIT = "layers.2.mlp.down.weight", 21_222, 24  # the weight, the element and the bit that is flipped
 
 
 def slowly(place: OperatorCall, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
-    """Run an operator; one of them ten times."""
+    """Run an operator. One of the operators is run ten times."""
     if place.kernel == GATE.name:
         for _ in range(9):
             compute(*inputs)
@@ -37,7 +39,7 @@ def slowly(place: OperatorCall, compute: Callable[..., Array], inputs: tuple[Arr
 
 
 async def serve(model: Model, stop: threading.Event) -> None:
-    """Serve all clients at once; each is a task that repeats one request."""
+    """Serve all clients at once. Each client is a task that repeats one request."""
 
     async def client(prompt: list[int]) -> None:
         while not stop.is_set():

@@ -1,8 +1,8 @@
 """The codec of a recording's chunk bodies: beginning, snapshots, weights, events and end.
 
 Owns: the form of the bodies: JSON with packed summaries; the body of weights ends with columns. Must not know: files,
-when data is written. Invariants: decoding reverses encoding; an invalid body raises ValueError; a file has names, paths
-and sites once for all readings that share them.
+when data is written. Invariants: decoding reverses encoding; an invalid body raises ValueError; a file stores names,
+paths and sites once for all readings that share them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brickd.model.workers import Survey, Usage, Worker
 from brickd.shm import _reader, segment_codec
 from brickd.shm.ledger import ledger_of
 
-# Limits of lists and bodies.
+# The limits of lists and bodies.
 _EVENT_BYTES_MAX = 1 << 16
 _OWN_BYTES_MAX = 1 << 20
 _TABLES_MAX = _REFUSED_MAX = 1 << 16
@@ -43,12 +43,12 @@ class Beginning:
 
     Attributes:
         began_at_ns: when the recording began, since 1970.
-        version: the version of the brickd that wrote it; None if it ran from a source tree.
+        version: the version of the brickd that wrote the file; None if it ran from a source tree.
         prefix: the prefix of the segments' names.
-        names: the names of the recorded workers and services; empty: all.
+        names: the names of the recorded workers and services; empty if all were recorded.
         spans: whether each span was recorded in detail.
         redacted: whether checksums, steps and positions have new keys, and values are omitted.
-        values: whether it has statistics, sketches and the FNV-1a checksums of tensors.
+        values: whether the recording has statistics, sketches and the FNV-1a checksums of tensors.
     """
 
     began_at_ns: int
@@ -63,7 +63,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class RecordingCounts:
-    """Counts of recorded items, and of unrecorded ones by kind; `records` counts ring slots."""
+    """Counts of the items that were recorded, and of those that were not, by kind; `records` counts ring slots."""
 
     snapshots: int = 0
     events: int = 0
@@ -76,8 +76,10 @@ class RecordingEnd:
     """The last chunk of a finished file: the reason, and the counts of the recording so far.
 
     Attributes:
-        why: asked: a command ended it. over: its time was over. exited: its workers ended. left: its client
-            disconnected. rotated: it continues in the next file. daemon_ended: the daemon ended.
+        why: why the recording ended. asked: a command ended it. over: its time was over. exited: its workers ended.
+            left:
+            its client disconnected. rotated: the recording continues in the next file. daemon_ended: the daemon
+            ended.
     """
 
     why: Why
@@ -88,20 +90,20 @@ class RecordingEnd:
 
 
 def frame(of: Beginning | RecordingEnd) -> bytes:
-    """The body of the beginning or the end of a file."""
+    """Encode the beginning or the end of a file."""
     return plain(asdict(of)).encode()
 
 
 def event(of: Event) -> bytes:
-    """The body of an event."""
+    """Encode an event."""
     return plain(of).encode()
 
 
 def tables(of: Snapshot, written: set[int]) -> bytes | None:
-    """Encode the names, paths and sites of a snapshot that are not written yet; None: all are written.
+    """Encode those names, paths and sites of a snapshot that are not written yet; None if all are written.
 
-    Adds their numbers to `written`. If `written` is empty, the body starts new tables: later snapshots need no earlier
-    ones.
+    Their numbers are added to `written`. If `written` is empty, the body starts new tables, and later snapshots do not
+    need earlier ones.
     """
     afresh = not written
     new = segment_codec.SharedTables.over([worker.reading for worker in of.survey.workers]).without(written)
@@ -112,14 +114,14 @@ def tables(of: Snapshot, written: set[int]) -> bytes | None:
 
 
 def snapshot(of: Snapshot, daemon: DaemonStatus | None, counts: RecordingCounts) -> bytes:
-    """Encode a snapshot without names, paths and sites; `counts`: the counts before it."""
+    """Encode a snapshot without names, paths and sites; `counts` are the counts before the snapshot."""
     survey = of.survey
     members = {
         "now_ns": of.now_ns,
         "daemon": None if daemon is None else daemon._asdict(),
         "counts": asdict(counts),
         "refused": [(error.path, error.reason, isinstance(error, SegmentUnopened)) for error in survey.refused],
-        "foreign": 0,  # earlier versions counted files of other users here and require the member
+        "foreign": 0,  # earlier versions counted files of other users here, and require this member
         "words": survey.words,
         "clocks": dict(survey.clocks),
     }
@@ -128,7 +130,7 @@ def snapshot(of: Snapshot, daemon: DaemonStatus | None, counts: RecordingCounts)
 
 
 def weights(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], workers: Mapping[str, Holds]) -> bytes:
-    """The body of the state of weights, as `redact.weights` returns it."""
+    """Encode the state of weights, as `redact.weights` returns it."""
     return b"".join(codec.pieces(contents, tensors, workers))
 
 
@@ -152,7 +154,7 @@ def _worker(worker: Worker) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A decoded snapshot, with the daemon's status at that time and the counts before it."""
+    """A decoded snapshot, with the daemon's status and the counts at that time."""
 
     snapshot: Snapshot
     daemon: DaemonStatus | None
@@ -172,7 +174,8 @@ def read_beginning(body: bytes) -> Beginning:
             tuple(map(json_values.text, found["names"])),
             bool(found["spans"]),
             redacted,
-            bool(found.get("values", not redacted)),  # without this member, only redacted files have no values
+            # in older files without this member, only redacted files have no values
+            bool(found.get("values", not redacted)),
         )
 
 
@@ -195,7 +198,7 @@ def read_event(body: bytes) -> Event:
 
 
 def read_tables(body: bytes) -> tuple[segment_codec.SharedTables, bool]:
-    """Decode the output of `tables`, and whether it starts new tables."""
+    """Decode the output of `tables`; also return whether it starts new tables."""
     with json_values.validating():
         document = json_values.document(body, _reader.CHUNK_BYTES_MAX)
         for what in ("names", "paths", "sites"):
@@ -204,7 +207,7 @@ def read_tables(body: bytes) -> tuple[segment_codec.SharedTables, bool]:
 
 
 def read_snapshot(body: bytes, at_ns: int, tables: segment_codec.SharedTables) -> Shown:
-    """Decode the output of `snapshot`, at a time since 1970, with its tables."""
+    """Decode the output of `snapshot`; `at_ns` is its time since 1970, `tables` has its tables."""
     with json_values.validating():
         found = json_values.document(body, _reader.CHUNK_BYTES_MAX)
         survey = Survey(

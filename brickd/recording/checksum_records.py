@@ -1,8 +1,10 @@
 """The complete checksums of a recording, in the form in which a drain returns them.
 
-Owns: how a checksum in two chunks is joined, and the count of missing ones. Must not know: the meaning of checksums,
-their sites. Invariants: only complete checksums are returned, each once, in the order of its lane; each file is read
-once for all workers; whatever the files contain, memory holds one chunk, and at most a part of one record of each lane.
+Owns: how a checksum that is split between two chunks is joined, and the count of missing checksums. Must not know: the
+meaning of checksums, their sites. Invariants: only complete checksums are returned, each once, in the order of its
+lane;
+each file is read once for all workers; whatever the files contain, memory holds one chunk, and at most a part of one
+record for each lane.
 """
 
 from __future__ import annotations
@@ -15,18 +17,19 @@ from brickd.recording.file_index import FileIndex
 from brickd.shm import _reader
 from brickd.shm.records import SLOT_BYTES
 
-_SEQUENCE, _SLOTS, _TICKS = slice(0, 8), slice(12, 14), slice(16, 24)  # fields of a record's first slot
+_SEQUENCE, _SLOTS, _TICKS = slice(0, 8), slice(12, 14), slice(16, 24)  # the fields of a record's first slot
 
 
 @dataclass(slots=True)
 class Lost:
     """The missing records of a worker.
 
-    Attributes: cut: checksums that begin but do not end, because of a gap, damage or the end of the last file.
-        missing: missing sequence numbers of a lane: events of any kind that had no room in a ring, in memory or on the
-            disk, or were damaged.
-        rejected: invalid checksums, and records after which the next one cannot be found.
-        until: ticks of a checksum after all missing records; None: there is none.
+    Attributes:
+        cut: the number of checksums that begin but do not end, because of a gap, damage, or the end of the last file.
+        missing: the number of missing sequence numbers: events of any kind for which there was no room in a ring, in
+            memory or on the disk, or that were damaged.
+        rejected: the number of invalid checksums, and of records after which the next record cannot be found.
+        until: the ticks of a checksum after all missing records; None if there is none.
     """
 
     cut: int = 0
@@ -40,10 +43,10 @@ class _Lane:
     """How far a lane was read.
 
     Attributes:
-        next: the position of the slot after the last one.
+        next: the position of the slot after the last slot.
         begun: the slots of an incomplete checksum.
         last: the number of the last record.
-        torn: whether records are missing and no checksum followed yet.
+        torn: whether records are missing and no checksum has followed yet.
     """
 
     next: int = 0
@@ -57,7 +60,7 @@ class Checked:
     """The checksums of some workers, by uuid, in the files of one recording.
 
     Attributes:
-        lost: the missing records by uuid, of workers with records; complete after the iteration.
+        lost: the missing records of each worker that has records, by uuid; complete after the iteration.
         last: the number of the last record of any kind, by uuid and lane; complete after the iteration.
     """
 
@@ -67,7 +70,7 @@ class Checked:
     last: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """Yield uuid and slots of the checksums completed by each chunk of records."""
+        """For each chunk of records, yield the uuid and the slots of the checksums that it completes."""
         self.lost.clear()
         lanes: dict[tuple[str, int], _Lane] = {}
         for uuid, found in self._pieces():
@@ -98,7 +101,7 @@ def _taken(lane: _Lane, found: RingRecords, lost: Lost) -> bytes:
             slots, at = lane.begun + slots, 0
         else:
             lost.cut += 1
-            at = count if follows else at  # the chunks contradict each other: the start of a record is unknown
+            at = count if follows else at  # the chunks contradict each other, so the start of a record is unknown
     whole, cut, lane.last, missing, rejected = _reader.checked(slots, at, lane.last)
     lane.begun = slots[cut * SLOT_BYTES :]
     lane.next = found.first + count
@@ -106,7 +109,8 @@ def _taken(lane: _Lane, found: RingRecords, lost: Lost) -> bytes:
     lost.rejected += rejected
     lane.torn |= bool(missing or rejected or lost.cut != cuts)
     if lane.torn and whole:
-        # If all missing records are before the first checksum, use the first; otherwise only the last is certain.
+        # If all missing records come before the first checksum, this may be the first. Otherwise only the last is
+        # certain.
         is_ahead = not rejected and _number(slots, at * SLOT_BYTES, _SEQUENCE) == before + missing + 1
         last = 0 if is_ahead else _last(whole)
         lost.until, lane.torn = max(lost.until or 0, _number(whole, last, _TICKS)), False
@@ -118,7 +122,7 @@ def _number(slots: bytes, at: int, of: slice) -> int:
 
 
 def _last(whole: bytes) -> int:
-    """Return the offset of the last one of some checksums."""
+    """Return the offset of the last of several checksums."""
     at = last = 0
     while at < len(whole):
         last, at = at, at + _number(whole, at, _SLOTS) * SLOT_BYTES

@@ -1,4 +1,4 @@
-"""The heads of a recording's chunks.
+"""The heads of the chunks in a recording.
 
 Owns: which blocks of a file are heads, and where the search for the next head begins. Must not know: the content of
 bodies, the order of chunks. Invariants: the body of a returned head is within the file; skipped bytes are reported with
@@ -16,11 +16,11 @@ from brickd.shm import _reader
 _HEAD = _BLOCK = _reader.BLOCK_BYTES
 _LOOK_BYTES = 1 << 20
 _ZEROS = bytes(_BLOCK)
-_PATIENCE = 100  # a block that changes more often than this while it is read counts as damaged
+_PATIENCE = 100  # if a block changes more often than this while it is read, it counts as damaged
 
 
 class ChunkHead(NamedTuple):
-    """The head of a chunk: the `length` of the body, the `number` of the chunk in the file."""
+    """The head of a chunk; `length` is that of the body, `number` is that of the chunk in the file."""
 
     offset: int
     kind: int
@@ -47,13 +47,13 @@ class Heads:
         self._file, self._key = file, key
 
     def next(self, end: End) -> ChunkHead | None:
-        """Return the next head from `end.at` on whose body is within the file; None: no more."""
+        """Return the next head, from `end.at` on, whose body is within the file; None if there is no more."""
         file = self._file
         block, patience = file.read(end.at, _HEAD), _PATIENCE
         while (head := self._find(end.at, block)) is None or head.end > file.size:
             found = self._look(end.at + _HEAD)
             before, block = block, file.read(end.at, _HEAD)
-            if block != before and patience:  # the writer has written here in the meantime
+            if block != before and patience:  # the writer has changed this block
                 patience -= 1
                 continue
             if found is None:
@@ -69,7 +69,7 @@ class Heads:
         return self._find(offset, self._file.read(offset, _HEAD))
 
     def _look(self, offset: int) -> ChunkHead | None:
-        """Return the first head from this offset on."""
+        """Return the first head at or after this offset."""
         while blocks := self._file.read(offset := self._file.data(offset), _LOOK_BYTES):
             if (found := self._find(offset, blocks)) is not None:
                 return found
@@ -79,12 +79,12 @@ class Heads:
         return None
 
     def _find(self, offset: int, blocks: bytes) -> ChunkHead | None:
-        """Return the first head in blocks from this offset on; the last block may be incomplete."""
+        """Return the first head in these blocks, at or after this offset. The last block may be incomplete."""
         found = _reader.find_chunk(self._key, blocks[: len(blocks) // _BLOCK * _BLOCK])
         return None if found is None else ChunkHead(offset + found[0], *found[1:])
 
     def _break(self, end: End, head: ChunkHead | None, block: bytes) -> None:
-        """Report an end without a closing chunk, and its reason."""
+        """Report an end of the file without a closing chunk, and the reason."""
         size = self._file.size
         if self._file.trouble:
             end.why = f"{self._file.trouble}; the data before byte {end.at} is complete"
@@ -102,7 +102,7 @@ class Heads:
             end.why = f"has no end: the complete chunks before byte {size} are read"
 
     def behind(self, offset: int) -> int:
-        """Return the end of the last nonzero byte from this offset on, or the offset."""
+        """Return the end of the last nonzero byte at or after this offset; the offset itself if there is none."""
         last = offset
         while piece := self._file.read(offset := self._file.data(offset), _LOOK_BYTES):
             if rest := piece.rstrip(b"\0"):

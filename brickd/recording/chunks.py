@@ -1,10 +1,10 @@
 """The chunks of a recording, read from its file.
 
 Owns: which chunks of a file are valid, and the report on the others. Must not know: the meaning of chunks. Invariants:
-a returned chunk is unchanged; `Form.end` reports missing data with the position; no content of a file, and no change
-during the reading, has another effect; memory never has more than one chunk.
+a returned chunk is unchanged; `Form.end` reports missing data with the position; whatever the file contains, and
+however it changes during the reading, there is no other effect; memory never has more than one chunk.
 
-brickd/reader/core/recording_format.h describes the format.
+brickd/reader/core/recording_format.h describes the format of the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCK = _reader.BLOCK_BYTES
 
 
 class Title(NamedTuple):
-    """The recording that a file belongs to, by `id`, and the file's `number` in it."""
+    """Which recording a file belongs to (`id`), and the file's `number` in that recording."""
 
     major: int
     minor: int
@@ -32,7 +32,7 @@ class Title(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A valid chunk: its kind (`_reader.CHUNK_...`), time since 1970, number, offset and body."""
+    """A valid chunk: its kind (`_reader.CHUNK_...`), its time since 1970, its number, offset and body."""
 
     kind: int
     at_ns: int
@@ -42,7 +42,7 @@ class Chunk(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset after the last byte of its body."""
+        """The offset after the last byte of the chunk's body."""
         return self.offset + _BLOCK + len(self.body)
 
 
@@ -50,11 +50,11 @@ class RingRecords(NamedTuple):
     """Slots of one ring, unchanged.
 
     Attributes:
-        worker: the worker's number in the recording.
-        events: whether it is the event ring of the lane.
+        worker: the number of the worker in the recording.
+        events: whether the ring is the event ring of the lane.
         inside: the number of leading slots that belong to an earlier record, or to no record.
         first: the position of the first slot.
-        slots: unchecked; 64 bytes each.
+        slots: the slots of 64 bytes each, which are not checked yet.
     """
 
     worker: int
@@ -66,10 +66,10 @@ class RingRecords(NamedTuple):
 
 
 class Form:
-    """An open file of a recording; `end`: how its last complete reading ended."""
+    """An open file of a recording; `end` says how its last complete reading ended."""
 
     def __init__(self, file: RecordingBytes) -> None:
-        """Read the title, and own the file. RecordingRefused: the title is invalid."""
+        """Read the title, and own the file; raise RecordingRefused if the title is invalid."""
         self.path = file.path
         self.end = End()
         self._file = file
@@ -97,14 +97,14 @@ class Form:
                 end.skip(chunk.kind)
 
     def only(self, *kinds: int) -> Iterator[Chunk]:
-        """Yield only chunks of some kinds; read no other bodies, and report no damage."""
+        """Yield only chunks of some kinds. Other bodies are not read, and damage is not reported."""
         for chunk in self._whole(self._begin(), (*kinds, _reader.CHUNK_END)):
             if chunk.kind == _reader.CHUNK_END:
                 return
             yield chunk
 
     def again(self, offset: int) -> Chunk | None:
-        """Read the chunk at this offset again; None: it is no longer there."""
+        """Read the chunk at this offset again; None if it is no longer there."""
         head = self._heads.at(offset)
         body = None if head is None else self._body(head)
         return None if head is None or body is None else Chunk(head.kind, head.at_ns, head.number, offset, body)
@@ -135,14 +135,14 @@ class Form:
             yield Chunk(head.kind, head.at_ns, head.number, head.offset, body)
 
     def _body(self, head: ChunkHead) -> bytes | None:
-        """Return the body, if its checksum is correct."""
+        """Return the body of a chunk if its checksum is correct."""
         blocks = self._file.read(head.body, head.end - head.body)
         if len(blocks) < head.end - head.body:  # the file was cut after the head was found
             return None
         return blocks[: head.length] if _reader.recording_sum(self._key, blocks) == head.body_sum else None
 
     def _close(self, end: End, body: bytes) -> None:
-        """Record that the writer closed the file, and report bytes after its end."""
+        """Note that the writer closed the file, and report bytes after the end."""
         end.ended = True
         try:
             _, *refused = _reader.recording_end(body)
@@ -165,7 +165,7 @@ class Form:
 
 
 def open_recording(path: str, reads: Reads = unreported) -> Form:
-    """Open a file of a recording; raise the errors of `open_file` and `Form`."""
+    """Open a file of a recording; this raises the errors of `open_file` and of `Form`."""
     file = open_file(path, reads)
     try:
         return Form(file)
@@ -175,7 +175,7 @@ def open_recording(path: str, reads: Reads = unreported) -> Form:
 
 
 def records(body: bytes) -> RingRecords:
-    """Decode the body of a chunk of records. ValueError: it is invalid."""
+    """Decode the body of a chunk of records; raise a ValueError if it is invalid."""
     worker, lane, ring, inside, first = _reader.recorded_from(body)
     if ring > 1:
         raise ValueError(f"slots of ring {ring}, expected 0 or 1")

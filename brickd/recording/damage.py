@@ -1,7 +1,7 @@
 """A report on reading a recording.
 
 Owns: the damaged and missing parts, and the words for them. Must not know: files, the meaning of chunks. Invariants:
-all missing data is reported; the lists of positions and kinds are limited, and the excess is counted.
+all missing data is reported; the lists of positions and kinds are limited, and what exceeds a limit is counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KINDS_MAX = 16
 
 
 class Damage(NamedTuple):
-    """Damaged bytes, from `start` to before `end`."""
+    """A range of damaged bytes, from `start` up to but not including `end`."""
 
     start: int
     end: int
@@ -25,7 +25,7 @@ class Damage(NamedTuple):
 
 
 class DroppedChunks(NamedTuple):
-    """Data without room in the file: chunks, the bytes of their bodies, and ring slots."""
+    """The data for which the file had no room: chunks, the bytes of their bodies, and ring slots."""
 
     chunks: int
     bytes: int
@@ -40,12 +40,12 @@ class End:
     """How the reading of a file ended.
 
     Attributes:
-        at: the valid data before this byte was read.
-        ended: whether the writer closed the file; if not, `why` describes `at`.
-        damages: the first ones; `damages_more` counts the others.
+        at: all valid data before this byte was read.
+        ended: whether the writer closed the file; if not, `why` says why the data ends at `at`.
+        damages: the first damaged ranges; `damages_more` counts the others.
         missing: the number of chunks that are known to be missing.
-        skipped: the number of chunks of unknown kinds, by kind; `skipped_more` counts those of further kinds.
-        refused: the data without room, if the writer closed the file.
+        skipped: the number of chunks of each unknown kind; `skipped_more` counts those of further kinds.
+        refused: the data for which there was no room, if the writer closed the file.
     """
 
     at: int = 0
@@ -78,7 +78,7 @@ class End:
         return notes
 
     def damage(self, start: int, end: int, why: str) -> None:
-        """Add one damaged place."""
+        """Add one damaged range."""
         if len(self.damages) < DAMAGES_MAX:
             self.damages.append(Damage(start, end, why))
         else:

@@ -1,7 +1,7 @@
 """The bytes of a recording, from its file.
 
 Owns: access to the file, and the reports of progress. Must not know: the meaning of the bytes. Invariants: the file is
-read only with pread; a read returns the available bytes, even if the file changes at the same time.
+read only with pread; a read returns the bytes that are available, even if the file changes at the same time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BLOCK = _reader.BLOCK_BYTES
 _STEP_BYTES = 1 << 20
 
 Reads = Callable[[str, int, int], object]
-"""A function of the file's path, the position of the reading, and the file's size."""
+"""A function that gets the path of the file, the position of the reading, and the size of the file."""
 
 
 def unreported(path: str, at: int, of: int) -> None:
@@ -26,7 +26,7 @@ def unreported(path: str, at: int, of: int) -> None:
 
 
 class RecordingBytes:
-    """An open file, with its descriptor; `trouble` says why bytes could not be read, or ""."""
+    """An open file, with its descriptor; `trouble` says why bytes could not be read, or is ""."""
 
     def __init__(self, path: str, fd: int, reads: Reads = unreported) -> None:
         self.path = path
@@ -41,15 +41,15 @@ class RecordingBytes:
         return os.fstat(self._fd).st_size
 
     def data(self, offset: int) -> int:
-        """Return the first block from this offset on that is not a hole: huge files may be sparse."""
+        """Return the start of the next data at or after this offset. Huge files may be sparse, so holes are skipped."""
         try:
             found = os.lseek(self._fd, offset, os.SEEK_DATA)
-        except OSError as error:  # ENXIO: no more data; otherwise the file system does not report holes
+        except OSError as error:  # with ENXIO, there is no more data; else the file system does not report holes
             found = self.size if error.errno == errno.ENXIO else offset
         return max(offset, found // _BLOCK * _BLOCK)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read up to `length` bytes, as many as the file has."""
+        """Read `length` bytes, or as many as the file has."""
         if not 0 <= offset - self._reported_at < _STEP_BYTES:
             self._reported_at = offset
             self._reads(self.path, offset, self.size)
@@ -71,7 +71,7 @@ class RecordingBytes:
 
 
 def open_file(path: str, reads: Reads = unreported) -> RecordingBytes:
-    """Open a file. RecordingRefused: it is not one. NotPermitted: this user may not read it."""
+    """Open a file. Raise RecordingRefused if it is no recording, NotPermitted if this user may not read it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except PermissionError as error:

@@ -1,7 +1,8 @@
 """The index of one file of a recording.
 
 Owns: which chunk bodies are valid, the report on the others, which events are kept, which tables apply at a position.
-Must not know: other files, views. Invariants: an invalid chunk is reported with its position and affects no other;
+Must not know: other files, views. Invariants: an invalid chunk is reported with its position and affects no other
+chunk;
 memory does not grow with the file: it has the newest events, and the positions of the last few snapshots, of sources
 and of the weights, but no records.
 """
@@ -25,16 +26,16 @@ from brickd.recording.ring_taps import read_numbers
 from brickd.shm import _reader, segment_codec
 
 _SOURCES_MAX = 4_096
-_LAST = SLOTS + 2  # the snapshots that a window needs, and a spare one
-# Chunks of tables: a writer starts new tables every minute, and adds at most one chunk with each snapshot.
+_LAST = SLOTS + 2  # the number of snapshots that a window needs, and a spare one
+# The limit of chunks of tables. A writer starts new tables every minute, and adds at most one chunk for each snapshot.
 _TABLES_MAX = 64
 _TABLES_BYTES_MAX = 2 * _reader.CHUNK_BYTES_MAX
 
 
 class FileIndex:
-    """One file, read once: its newest events, and counts of snapshots, events and records.
+    """One file, read once: its newest events, and the counts of its snapshots, events and records.
 
-    `beginning` is None if it is damaged, `ending` is None if the file has none.
+    `beginning` is None if the beginning is damaged; `ending` is None if the file has no end.
     """
 
     def __init__(self, form: Form) -> None:
@@ -45,7 +46,7 @@ class FileIndex:
         self.counts: Counter[str] = Counter()
         self._tables = NameTables(form, self._refuse)
         self._last: deque[int] = deque(maxlen=_LAST)  # positions of snapshots
-        self._weights: int | None = None  # place
+        self._weights: int | None = None  # its position
         self._sources: dict[int, tuple[int, SourceHead]] = {}  # position and head, by hash
         for chunk in form:
             try:
@@ -55,7 +56,7 @@ class FileIndex:
 
     @property
     def end(self) -> End:
-        """The report on the reading of the file, with invalid chunks found later."""
+        """The report on the reading of the file, which also has invalid chunks that were found later."""
         return self.form.end
 
     def _take(self, chunk: Chunk) -> None:
@@ -84,7 +85,7 @@ class FileIndex:
                 self.counts["records"] += len(records(chunk.body).slots) // 64
 
     def snapshots_backwards(self) -> Iterator[Shown]:
-        """Yield the last few snapshots, the newest first, each read on demand."""
+        """Yield the last few snapshots, the newest first. Each is read only when it is needed."""
         for place in reversed(self._last):
             if (chunk := self.form.again(place)) is None:
                 self.end.damage(place, place, "the snapshot there has disappeared")
@@ -108,7 +109,7 @@ class FileIndex:
             return None
 
     def weights(self) -> Weights | None:
-        """Return the state of weights at the start of the file; None: not recorded."""
+        """Return the state of weights at the start of the file; None if it was not recorded."""
         if self._weights is None or (chunk := self.form.again(self._weights)) is None:
             return None
         try:
@@ -118,11 +119,11 @@ class FileIndex:
             return None
 
     def sources(self) -> dict[int, SourceHead]:
-        """The heads of all sources, by hash."""
+        """Return the heads of all sources, by hash."""
         return {hash_: head for hash_, (_, head) in self._sources.items()}
 
     def source(self, hash_: int) -> KernelSource | None:
-        """Return the source with this hash; None: it is not in this file."""
+        """Return the source with this hash; None if it is not in this file."""
         place, _ = self._sources.get(hash_, (0, None))
         chunk = self.form.again(place) if place else None
         try:
@@ -131,19 +132,22 @@ class FileIndex:
             return None
 
     def records(self, uuids: Set[str]) -> Iterator[tuple[str, RingRecords]]:
-        """Yield the records of workers' rings, the oldest first, each with its worker's uuid."""
+        """Yield the records from the rings of workers, the oldest first, each with the uuid of its worker."""
         if not (whose := self._whose(uuids)):
             return
         for chunk in self.form.only(_reader.CHUNK_RECORDS):
             try:
                 found = records(chunk.body)
-            except ValueError:  # already reported by the first reading
+            except ValueError:  # the first reading has already reported this
                 continue
             if (uuid := whose.get(found.worker)) is not None:
                 yield uuid, found
 
     def _whose(self, uuids: Set[str]) -> dict[int, str]:
-        """The uuid of each number, even if a full file names a worker after its first records."""
+        """Return the uuid of each number.
+
+        A file without room may name a worker only after the worker's first records.
+        """
         whose: dict[int, str] = {}
         for chunk in self.form.only(_reader.CHUNK_WORKERS):
             try:
@@ -155,16 +159,16 @@ class FileIndex:
         return whose
 
     def _refuse(self, chunk: Chunk, error: ValueError) -> None:
-        """Report an invalid chunk once, even if it is read several times."""
+        """Report an invalid chunk once, even if the chunk is read several times."""
         if all(each.start != chunk.offset for each in self.end.damages):
             self.end.damage(chunk.offset, chunk.end, str(error))
 
     def words(self) -> list[str]:
-        """The notes on the file."""
+        """Return the notes on the file."""
         return [f"{self.form.path}: {each}" for each in self.end.words()]
 
     def document(self) -> dict[str, Any]:
-        """The JSON document."""
+        """Return the description of the file as JSON."""
         title, end = self.form.title, self.end
         return {
             "path": self.form.path,
@@ -187,7 +191,7 @@ class RecordedEvents:
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._events: dict[int, Event] = {}
-        self._first = 2**64  # the lowest number added so far
+        self._first = 2**64  # the lowest number that was added
 
     def add(self, event: Event) -> None:
         """Add an event."""
@@ -203,7 +207,7 @@ class RecordedEvents:
         self._first = min(self._first, other._first)
 
     def since(self, number: int) -> Page:
-        """Return the events after this number; missed: forgotten or unrecorded ones."""
+        """Return the events after this number, and how many are missing because they were forgotten or not recorded."""
         newest = self._newest()
         if not newest:
             return Page((), 0, 0)
@@ -212,7 +216,7 @@ class RecordedEvents:
         return Page(events, max(0, newer - len(events)), newest[-1].number)
 
     def now_ns(self) -> int:
-        """The time of the newest event."""
+        """Return the time of the newest event."""
         newest = self._newest()
         return newest[-1].time_ns if newest else 0
 
@@ -221,7 +225,7 @@ class RecordedEvents:
 
 
 class _Tables(NamedTuple):
-    """The tables of a chunk of `size` bytes; `afresh`: whether it needs no earlier ones."""
+    """The tables of a chunk of `size` bytes; `afresh`: whether they need no earlier tables."""
 
     tables: segment_codec.SharedTables
     afresh: bool
@@ -232,18 +236,18 @@ _NO_TABLES = segment_codec.SharedTables({}, {}, {})
 
 
 class NameTables:
-    """The names, paths and sites at each position of a file; `refuse` gets invalid chunks.
+    """The names, paths and sites at each position of a file; `refuse` is called for invalid chunks.
 
-    Memory has only the tables of the last few generations, even if a file has many.
+    Memory has only the tables of the last few generations, even if a file has many generations.
     """
 
     def __init__(self, form: Form, refuse: Callable[[Chunk, ValueError], object]) -> None:
         self._form, self._refuse = form, refuse
         self._places: deque[int] = deque(maxlen=_TABLES_MAX)
-        self._read: dict[int, _Tables] = {}  # the position and the tables of the last call
+        self._read: dict[int, _Tables] = {}  # the tables of the last call, by position
 
     def add(self, place: int) -> None:
-        """Add the position of a chunk of tables, after all others."""
+        """Add the position of a chunk of tables, which is after all earlier positions."""
         self._places.append(place)
 
     def at(self, place: int) -> segment_codec.SharedTables:

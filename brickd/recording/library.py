@@ -1,9 +1,10 @@
-"""The daemon's recordings: those being written, and those not fetched yet.
+"""The daemon's recordings: those that are being written, and those that were not fetched yet.
 
 Owns: which recordings exist, and their limit. Must not know: callers, the content of recordings. Invariants: the titles
-of its files identify a recording, so any process finds it, even if its writer is gone; a file is found by recording and
-number, never by a path from a request; a recording that is being written is not touched; the list of a running daemon
-comes from the daemon, because its files may belong to another user or be in another mount namespace.
+in its files identify a recording, so any process finds it, even if its writer has ended; a file is found by its
+recording and its number, never by a path from a request; a recording that is being written is not touched; while a
+daemon runs, only the daemon lists its recordings, because its files may belong to another user or be in another mount
+namespace.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from brickd.errors import BrickdError
 from brickd.recording.rotation import SUFFIX
 from brickd.shm import _reader
 
-ROOM = 8  # recordings, including the one that is being written
+ROOM = 8  # the limit of recordings, including the one that is being written
 
 
 class LibraryFile(NamedTuple):
-    """A file of a recording; `written`: whether its writer still holds its lock."""
+    """A file of a recording; `written`: whether its writer still holds the lock on the file."""
 
     recording: str
     number: int
@@ -40,13 +41,13 @@ class LibraryFile(NamedTuple):
     written: bool
 
     def document(self) -> dict[str, Any]:
-        """The JSON document."""
+        """Return the file as JSON."""
         return {"path": os.fspath(self.path), "number": self.number, "bytes": self.bytes}
 
 
 @dataclass(frozen=True, slots=True)
 class Shelved:
-    """A stored recording: its files in order, at least one."""
+    """A stored recording: its files in order, of which there is at least one."""
 
     files: tuple[LibraryFile, ...]
 
@@ -71,7 +72,7 @@ class Shelved:
         return any(each.written for each in self.files)
 
     def document(self) -> dict[str, Any]:
-        """The JSON document."""
+        """Return the recording as JSON."""
         return {
             "recording": self.recording,
             "made": rfc3339(self.made_ns),
@@ -82,13 +83,13 @@ class Shelved:
 
 
 class Shelf:
-    """The directory of recordings; any thread may use it."""
+    """The directory of recordings. Any thread may use it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def place(self) -> Path:
-        """Return the path for a new recording. BrickdError: its directory cannot be created."""
+        """Return the path for a new recording; raise BrickdError if its directory cannot be created."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -97,7 +98,7 @@ class Shelf:
         return self._directory / time.strftime(f"brickd-%Y%m%d-%H%M%S-{os.urandom(2).hex()}{SUFFIX}")
 
     def all(self) -> list[Shelved]:
-        """All recordings, the oldest first."""
+        """Return all recordings, the oldest first."""
         found: dict[str, list[LibraryFile]] = {}
         for file in self._files():
             found.setdefault(file.recording, []).append(file)
@@ -105,7 +106,7 @@ class Shelf:
         return sorted(shelved, key=lambda each: each.made_ns)
 
     def find(self, recording: str) -> Shelved:
-        """Find a recording. BrickdError: it does not exist or is being written."""
+        """Find a recording; raise BrickdError if it does not exist or is being written."""
         for each in self.all():
             if each.recording == recording:
                 if each.written:
@@ -114,7 +115,7 @@ class Shelf:
         raise BrickdError(f"no recording {recording} in {self._directory} (brickd doctor lists them)")
 
     def open(self, recording: str, number: int) -> int:
-        """Open a file for reading; return its descriptor; raise errors like `find`."""
+        """Open a file for reading and return its descriptor. This raises the errors of `find`."""
         file = self._file(recording, number)
         try:
             return _opened(file.path)
@@ -122,7 +123,7 @@ class Shelf:
             raise BrickdError(f"{file.path}: cannot be opened: {error.strerror}") from None
 
     def remove(self, recording: str, number: int) -> None:
-        """Remove a file; raise errors like `find`."""
+        """Remove a file. This raises the errors of `find`."""
         file = self._file(recording, number)
         try:
             file.path.unlink()
@@ -130,7 +131,7 @@ class Shelf:
             raise BrickdError(f"{file.path}: cannot be removed: {error.strerror}") from None
 
     def make_room(self) -> list[Shelved]:
-        """Remove the oldest recordings above the limit; return them."""
+        """Remove the oldest recordings above the limit; return the removed recordings."""
         every = self.all()
         removed = [each for each in every[:-ROOM] if not each.written]
         for each in removed:
@@ -150,7 +151,7 @@ class Shelf:
     def _files(self) -> Iterator[LibraryFile]:
         try:
             paths = [each for each in self._directory.iterdir() if each.name.endswith(SUFFIX)]
-        except OSError:  # there are no recordings yet, or this user may not see them
+        except OSError:  # the directory does not exist yet, or this user may not read it
             return
         for path in paths:
             with contextlib.suppress(OSError, ValueError):  # the file was removed, or is not a recording
@@ -182,12 +183,12 @@ def _locked(fd: int) -> bool:
     return False
 
 
-ENDING = "Ctrl-C in its brickd record"  # how to end a recording
-NO_DAEMON = ("none", "stale", "elsewhere")  # reasons that mean that no daemon serves this user
+ENDING = "Ctrl-C in its brickd record"  # words for how to end a recording
+NO_DAEMON = ("none", "stale", "elsewhere")  # the reasons that mean that no daemon serves this user
 
 
 def unfetched() -> list[dict[str, Any]]:
-    """Return all recordings, the oldest first. BrickdError: a daemon runs but does not answer."""
+    """Return all recordings, the oldest first; raise BrickdError if a daemon runs but does not answer."""
     try:
         recordings: list[dict[str, Any]] = client.ask("record").document()["recordings"]
         return recordings

@@ -1,7 +1,7 @@
-"""Files that a user gave as recordings, but that are not recordings.
+"""Files that a user gave as recordings although they are not recordings.
 
-Owns: the description of such a file. Must not know: verbs, workers. Invariants: nothing is raised, and nothing waits: a
-pipe is not opened; at most a KiB is read.
+Owns: the description of such a file. Must not know: verbs, workers. Invariants: nothing is raised and nothing blocks,
+because a pipe is not opened; at most a KiB is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS = (
 
 
 def what_it_is(word: str) -> str | None:
-    """The kind of the file with this path; None: there is none, and no recording has such a name."""
+    """Describe the file with this path; None if there is no such file and no recording can have this name."""
     if parted([word])[0]:
         return RECORDING if os.path.lexists(word) else MISSING
     try:

@@ -1,7 +1,7 @@
 """The newest slots of a worker's rings.
 
-Owns: the number of kept slots. Must not know: the origin and the content of slots. Invariants: a ring's slots have no
-gap and start with a record; memory has only a few more slots than requested.
+Owns: the number of slots that are kept. Must not know: the origin and the content of slots. Invariants: the slots of a
+ring have no gap and start with a record; memory has only a few more slots than requested.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from brickd.recording.chunks import RingRecords
 from brickd.shm import _reader
 from brickd.shm.records import SLOT_BYTES
 
-# The smallest number of slots to keep: a record may have several slots, with records of other kinds in between.
+# At least this many slots are kept, because a record may have several slots, and other records may be in between.
 _SLOTS_MIN = 1024
 
 
 class Tails:
-    """The rings of some lanes, with at least the `newest` slots of each."""
+    """The rings of some lanes, with at least the `newest` slots of each ring."""
 
     def __init__(self, lanes: Iterable[int], newest: int) -> None:
         self.newest = newest

@@ -1,4 +1,4 @@
-"""The fingerprints and weights of a recording, with the number of those that are missing.
+"""The fingerprints and weights of a recording, and how many of them are missing.
 
 Owns: the account of missing records. Must not know: how a checksum is joined, which snapshot is shown. Invariant:
 missing records are counted as lost, so they are never reported as equal.
@@ -20,7 +20,7 @@ from brickd.shm.sites import WorkerNames
 
 
 def add(files: Sequence[FileIndex], of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-    """Add the fingerprints of workers to `numerics`, under their uuids with `mark` as prefix."""
+    """Add the fingerprints of workers to `numerics`, with `mark` as a prefix of the workers' uuids."""
     readings = {worker.reading.uuid: worker.reading for worker in of}
     producers = {
         uuid: numerics.producer(
@@ -48,10 +48,10 @@ def add(files: Sequence[FileIndex], of: Sequence[Worker], numerics: Numerics, ma
 
 
 def _unrecorded(checked: Checked, readings: Mapping[str, Reading]) -> dict[str, int]:
-    """The number of missing records of any kind, by uuid, without those that a ring dropped.
+    """Return the number of missing records of any kind, by uuid, without those for which a ring had no room.
 
     Each attempt to record has a number, and the worker counts the attempts for which a ring had no room. All other
-    missing records were in the ring, but were damaged or had no room in memory or on the disk.
+    missing records were in the ring, but were damaged, or there was no room for them in memory or on the disk.
     """
     missing: dict[str, int] = {}
     for uuid, lost in checked.lost.items():
@@ -74,5 +74,5 @@ def _unrecorded(checked: Checked, readings: Mapping[str, Reading]) -> dict[str, 
 
 
 def _dropped(reading: Reading) -> int:
-    """The number of events for which the rings had no room."""
+    """Return the number of events for which the rings had no room."""
     return sum(sum(lane["event_dropped"]) for _, lane, _ in reading.lanes)

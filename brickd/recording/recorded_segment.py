@@ -1,7 +1,7 @@
-"""A worker's segment as a recording shows it, in place of the file.
+"""The segment of a worker as a recording shows it, without the segment's file.
 
 Owns: the part of a segment's interface that a recording can answer. Must not know: which snapshot is shown. Invariant:
-a value that was not recorded is 0 or missing, and never comes from this machine.
+a value that was not recorded is 0 or missing; it never comes from this machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brickd.shm.segment_copy import Reading
 
 
 class RecordedSegment:
-    """One worker's recorded segment."""
+    """The recorded segment of one worker."""
 
     def __init__(self, reading: Reading, daemon: DaemonStatus | None, files: Sequence[FileIndex]) -> None:
         self._reading, self._daemon, self._files = reading, daemon, files
@@ -28,15 +28,15 @@ class RecordedSegment:
         return self._reading.header
 
     def read(self) -> Reading:
-        """The recorded reading."""
+        """Return the recorded reading."""
         return self._reading
 
     def consumer(self) -> int | None:
-        """The pid of the daemon that drained it."""
+        """Return the pid of the daemon that drained the segment."""
         return None if self._daemon is None else self._daemon.pid
 
     def control(self) -> _reader.Control:
-        """The settings that the consumer asked for; those that are not recorded are 0."""
+        """Return the settings that the consumer requested; settings that are not recorded are 0."""
         flags, rate = self._reading.flags, self._reading.asked_rate
         return {
             "flags": flags,
@@ -50,7 +50,7 @@ class RecordedSegment:
         }
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
-        """Return the newest slots that were recorded without a gap: the number of the first one, and the slots."""
+        """Return the newest slots that were recorded without a gap: the number of the first slot, and the slots."""
         if self._tails is None or self._tails.newest < newest:
             self._tails = self._read_tails(newest)
         return self._tails.ring(lane, events=events)

@@ -1,8 +1,8 @@
 """The redaction of snapshots, events and weights for a recording.
 
-Owns: which data is removed from them. Must not know: records (the spool redacts them), files, when data is written.
-Invariants: an event keeps its text only if the text has no tensors, steps or positions; weights are redacted like their
-records, with the same new keys.
+Owns: which data is removed from them. Must not know: records (the spool redacts these), files, when data is written.
+Invariants: an event keeps its text only if the text has no tensors, steps or positions; weights are redacted like the
+records of weights, with the same new keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickd.model.event_log import Event
 from brickd.model.survey_snapshot import Snapshot
 from brickd.shm import _reader
 
-# Kinds of events whose texts contain only workers, services, bricks and files, and their numbers.
+# The kinds of events whose texts contain only workers, services, bricks and files, and the numbers of these.
 _TOLD = frozenset(
     {
         "blind", "break", "checkpoint_failed", "checkpoint_written", "daemon_started", "quarantined", "rationed",
@@ -30,12 +30,12 @@ _LEFT_OUT = "omitted: the recording is redacted"
 
 
 def event(of: Event) -> Event:
-    """Return the redacted event."""
+    """Return the event, redacted."""
     return of if of.kind in _TOLD else of._replace(text=_LEFT_OUT, command=None)
 
 
 def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
-    """Return the snapshot with the names of checksum keys replaced as in the records."""
+    """Return the snapshot, in which the names of checksum keys are replaced as in the records."""
     workers = []
     for worker in of.survey.workers:
         process = worker.reading.process
@@ -45,7 +45,7 @@ def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
 
 
 def weights(of: Weights, spool: _reader.Spool) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:
-    """Redact weights as the spool redacts records. It changes `of`, so `of` must be a copy."""
+    """Redact weights as the spool redacts records. This changes `of`, so `of` must be a copy."""
     contents, tensors, workers = of.kept()
     held = {number for holds in workers.values() for column in (holds.now, holds.firsts) for number in column} - {0}
     left = {number: spool.tensors(content) for number, content in contents.items() if number in held}

@@ -1,7 +1,8 @@
 """A recording as a data source of views, in place of the machine.
 
 Owns: which snapshot is shown, and the notes on the recording. Must not know: views, how chunks are stored in a file.
-Invariants: a view builds the same document as when the snapshot was taken; damaged, cut or missing data is reported.
+Invariants: a view builds the same document as it would have built at the time of the snapshot; damaged, cut or missing
+data is reported.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _VALUES = "it has statistics and sketches of tensors: they reveal tokens to anyo
 
 
 class Backwards:
-    """The snapshots of a recording, the newest first; each is read on demand and only once."""
+    """The snapshots of a recording, the newest first. Each is read only when it is needed, and only once."""
 
     def __init__(self, files: Sequence[FileIndex]) -> None:
         self._rest = (shown for file in reversed(files) for shown in file.snapshots_backwards())
@@ -60,15 +61,15 @@ class RecordedSources(NamedTuple):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Empty: irregular sources are in the events."""
+        """Return no counts, because irregular sources are in the events."""
         return {}
 
     def heads(self) -> dict[int, SourceHead]:
-        """The heads of all sources, by hash."""
+        """Return the heads of all sources, by hash."""
         return {hash_: head for file in self.files for hash_, head in file.sources().items()}
 
     def read(self, hash_: int) -> Text | None:
-        """The source with this hash; None: no file has it."""
+        """Return the source with this hash; None if no file has it."""
         return next((source for file in self.files if (source := file.source(hash_)) is not None), None)
 
 
@@ -84,18 +85,18 @@ class Replay:
 
     @classmethod
     def of(cls, files: Sequence[FileIndex]) -> Replay:
-        """The replay of these files of one recording, given in order."""
+        """Return the replay of these files of one recording, which are in order."""
         events = RecordedEvents()
         for file in files:
             events.merge(file.events)
         return cls(files, Backwards(files), events)
 
     def _last(self, count: int) -> Sequence[Shown]:
-        """Return the shown snapshot and earlier ones, `count` at most."""
+        """Return the shown snapshot and earlier ones, at most `count` in all."""
         return self._backwards.first(self._back + count)[self._back :]
 
     def before(self) -> Replay:
-        """Return the recording one snapshot earlier. RecordingRefused: there is none."""
+        """Return the recording one snapshot earlier; raise RecordingRefused if there is none."""
         if len(self._last(2)) < 2:
             raise RecordingRefused(
                 self._files[-1].form.path, "has 1 snapshot, expected 2 to see which workers move: record for longer"
@@ -112,23 +113,23 @@ class Replay:
     # ---- the world of views
 
     def daemon(self) -> DaemonStatus | None:
-        """The daemon's status at that time."""
+        """Return the daemon's status at that time."""
         return self._shown().daemon
 
     def survey(self) -> Survey:
-        """All workers at that time."""
+        """Return all workers at that time."""
         return self._shown().snapshot.survey
 
     def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
-        """The work in the time before the shown snapshot."""
+        """Return the work in the period before the shown snapshot."""
         windows = Windows()
         for shown in reversed(self._last(SLOTS + 1)[1:]):
             windows.take(shown.snapshot)
         return windows.over(of, self._shown().snapshot.now_ns, length_ns)
 
     def stragglers(self) -> StragglerVerdict:
-        """The stragglers at that time."""
-        lookout = Lookout(lambda *_, **__: None)  # the events have the daemon's log of that time
+        """Return the stragglers at that time."""
+        lookout = Lookout(lambda *_, **__: None)  # nothing is logged, because the recording has the events of that time
         for shown in reversed(self._last(SLOTS + 1)):
             lookout.take(shown.snapshot)
         return lookout.judged()
@@ -143,7 +144,7 @@ class Replay:
         """Return None, because comparing all records would take too long."""
 
     def numerics(self, of: Sequence[Worker]) -> Numerics:
-        """The recorded fingerprints and weights of these workers."""
+        """Return the recorded fingerprints and weights of these workers."""
         return self._collect(of, ALL_BYTES)
 
     def _collect(self, of: Sequence[Worker], bytes_max: int) -> Numerics:
@@ -152,29 +153,29 @@ class Replay:
         return numerics
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
-        """Add the fingerprints of workers to `numerics`, under their uuids with `mark` as prefix."""
+        """Add the fingerprints of workers to `numerics`, with `mark` as a prefix of the workers' uuids."""
         recorded_fingerprints.add(self._files, of, numerics, mark)
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """The recorded weights of these workers."""
+        """Return the recorded weights of these workers."""
         return self._collect(of, 0).weights
 
     def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
-        """Compare the weights; read the records only if a worker watches weights."""
+        """Compare the weights. The records are read only if a worker watches weights."""
         of = watching(found.workers)
         return judge(self.weights(of), of) if of else ()
 
     def sources(self, of: Sequence[Worker]) -> RecordedSources:
-        """The recorded sources."""
+        """Return the recorded sources."""
         return RecordedSources(self._files)
 
     def files(self) -> Sequence[str]:
-        """The segments of the recorded workers."""
+        """Return the names of the segments of the recorded workers."""
         return [worker.reading.file for worker in self.survey().workers]
 
     @contextlib.contextmanager
     def segment(self, file: str) -> Iterator[RecordedSegment]:
-        """The recorded segment with this name."""
+        """Return the recorded segment with this name."""
         for worker in self.survey().workers:
             if worker.reading.file == file:
                 yield RecordedSegment(worker.reading, self.daemon(), self._files)
@@ -182,18 +183,18 @@ class Replay:
         raise NoSuchWorker(f"no segment {file} in the recording")
 
     def details(self, uuid: str) -> None:
-        """Return None, because the rings have all recorded slots."""
+        """Return None, because `ring` returns all recorded slots."""
 
     # ---- the recording itself
 
     @property
     def _begun(self) -> Beginning | None:
-        """The beginning, from the first file where it is valid."""
+        """Return the beginning, from the first file in which it is valid."""
         return next((file.beginning for file in self._files if file.beginning is not None), None)
 
     @property
     def redacted(self) -> bool:
-        """Whether the recording is redacted: its checksums are comparable only with each other."""
+        """Whether the recording is redacted. Then its checksums can be compared only with each other."""
         return any(file.beginning is not None and file.beginning.redacted for file in self._files)
 
     @property
@@ -206,7 +207,7 @@ class Replay:
         return self._shown().snapshot.now_ns
 
     def words(self) -> tuple[str, ...]:
-        """The notes on the recording."""
+        """Return the notes on the recording."""
         last = self._last(1)
         notes = [each for file in self._files for each in file.words()]
         begun = self._begun
@@ -227,7 +228,7 @@ class Replay:
         return tuple(notes)
 
     def _not_given(self) -> Iterator[str]:
-        """Describe missing files between and after these; totals include those of earlier files."""
+        """Yield notes about files that are missing between the given files or after them."""
         numbers, last = [file.form.title.number for file in self._files], self._files[-1]
         if (between := numbers[-1] - numbers[0] + 1 - len(numbers)) > 0:
             yield f"{plural(between, 'file')} between these {'is' if between == 1 else 'are'} missing"
@@ -235,14 +236,14 @@ class Replay:
             yield f"{last.form.path}: the recording continues in the next file"
 
     def _counts(self) -> RecordingCounts:
-        """Return the counts of the recording at its end, or the last known ones."""
+        """Return the counts of the recording at its end, or else the last known counts."""
         ending = self._files[-1].ending
         if ending is not None:
             return ending.counts
         return next((shown.counts for shown in self._last(1)), RecordingCounts())
 
     def document(self) -> dict[str, Any]:
-        """The JSON document."""
+        """Return the description of the recording as JSON."""
         begun = self._begun
         return {
             "id": self._files[0].form.title.id.hex(),
@@ -260,7 +261,7 @@ class Replay:
 
 @contextlib.contextmanager
 def opened(paths: Sequence[str], reads: Reads = unreported) -> Iterator[Replay]:
-    """Open one recording: one or several of its files in any order; `reads` gets the progress.
+    """Open one recording: one or several of its files, in any order; `reads` gets the progress.
 
     Raises:
         RecordingRefused: a file is not a recording, or the files belong to different recordings.

@@ -1,8 +1,8 @@
 """The rings of a recording, and the numbers of their workers.
 
 Owns: the numbers of workers, and their form in a file. Must not know: files, how records reach them. Invariants: a
-number belongs to the same worker in all files of a recording, and is assigned before the first record with it is
-drained.
+number belongs to the same worker in all files of a recording; it is assigned before the first record with this number
+is drained.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _REPLY_BYTES_MAX = 1 << 22
 
 
 class Rings:
-    """The rings of recorded workers (`names`, or all). Change it under the roster's lock.
+    """The rings of the recorded workers (those in `names`, or all). It may be changed only under the roster's lock.
 
     `spans`: whether each span is recorded in detail.
     """
@@ -26,14 +26,14 @@ class Rings:
         self.names, self.spans = names, spans
         self._spool: _reader.Spool | None = None
         self._numbers: dict[str, int] = {}
-        self._uuids = [""]  # by number; it only grows, so reading it needs no lock
+        self._uuids = [""]  # the uuids by number; the list only grows, so reading it needs no lock
 
     def wants(self, name: str, service: str) -> bool:
-        """Whether this worker is recorded."""
+        """Whether the worker with this name and service is recorded."""
         return not self.names or name in self.names or service in self.names
 
     def into(self, spool: _reader.Spool | None) -> None:
-        """Record into this spool from now on; None: stop."""
+        """Record into this spool from now on; None stops the recording of rings."""
         self._spool = spool
 
     def take(self, uuid: str, drain: _reader.Drain) -> None:
@@ -44,12 +44,12 @@ class Rings:
         drain.record_into(self._spool, self._numbers[uuid])
 
     def written(self, numbers: Iterable[int]) -> bytes:
-        """Encode a chunk with the workers of these numbers; any thread may call it."""
+        """Encode a chunk that has the workers with these numbers. Any thread may call this."""
         return plain({self._uuids[number]: number for number in sorted(numbers)}).encode()
 
 
 def read_numbers(body: bytes) -> dict[str, int]:
-    """Decode the output of `written`: the numbers by uuid. ValueError: it is invalid."""
+    """Decode the output of `written` into numbers by uuid; raise a ValueError if it is invalid."""
     with json_values.validating():
         return {
             json_values.text(uuid): json_values.whole(number)

@@ -1,8 +1,8 @@
 """The files of one recording, one after another: F.brick, F.1.brick, F.2.brick.
 
 Owns: the names of the files, when a file is full, which files are kept. Must not know: the content. Invariants: no
-existing file is overwritten; kept files are limited and removed ones counted; a file is locked while its live writer
-writes it.
+existing file is overwritten; the number of kept files is limited, and removed files are counted; a file is locked while
+its writer is alive and writes it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from brickd.errors import BrickdError
 from brickd.shm import _reader
 
 SUFFIX = ".brick"
-# Records leave 1/8 of a file to all other data, including its end.
+# Records may use 7/8 of a file. The rest is for all other data, including the end of the file.
 _SPARE = 8
 
 
 def numbered(first: Path, number: int) -> Path:
-    """The path of a file of a recording.
+    """Return the path of a file of a recording.
 
     >>> numbered(Path("run.brick"), 0).name, numbered(Path("run.brick"), 2).name
     ('run.brick', 'run.2.brick')
@@ -42,7 +42,7 @@ class Volume(NamedTuple):
     file: _reader.Recording
 
     def document(self) -> dict[str, Any]:
-        """The JSON document."""
+        """Return the file as JSON."""
         return {
             "path": os.fspath(self.path),
             "number": self.number,
@@ -60,17 +60,17 @@ class Put(Enum):
 
 
 class Volumes:
-    """The files; the last one is being written.
+    """The files of a recording, of which the last one is being written.
 
     Attributes:
-        id: the id of the recording, the same in all files.
-        kept: the existing files, the oldest first; `removed` counts older ones above the limit.
-        cut: whether another process truncated the file that is being written, so it cannot be continued.
+        id: the id of the recording, which is the same in all files.
+        kept: the files that exist, the oldest first; `removed` counts older files above the limit.
+        cut: whether another process truncated the file that is being written, so that it cannot be continued.
         trouble: why a recent write failed, or "".
     """
 
     def __init__(self, first: Path, limit_bytes: int, most: int) -> None:
-        """Create the first file. BrickdError: it cannot be created."""
+        """Create the first file; raise BrickdError if it cannot be created."""
         self.id = os.urandom(16)
         self.removed = 0
         self._first, self.limit_bytes, self._most = first, limit_bytes, most
@@ -82,12 +82,12 @@ class Volumes:
         self._made_at = time.monotonic()
         self.cut = False
         self.trouble = ""
-        self._failed = False  # since the last call of look()
+        self._failed = False  # whether a write failed after the last call of look()
 
     def _made(self, path: Path, number: int) -> Volume:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # the open file description holds it, and the writer shares this
+            fcntl.flock(fd, fcntl.LOCK_EX)  # the lock belongs to the open file description, which the writer shares
             limit, spare, now_ns = self.limit_bytes, self.limit_bytes // _SPARE, time.time_ns()
             file = _reader.Recording(fd, limit, id=self.id, number=number, made_ns=now_ns, spare_bytes=spare)
             return Volume(number, path, file)
@@ -104,12 +104,12 @@ class Volumes:
 
     @property
     def size(self) -> int:
-        """The size of all kept files."""
+        """The size of all kept files, in bytes."""
         return sum(each.file.bytes for each in self.kept)
 
     @property
     def age_seconds(self) -> float:
-        """The age of the file that is being written."""
+        """The age of the file that is being written, in seconds."""
         return time.monotonic() - self._made_at
 
     @property
@@ -118,9 +118,9 @@ class Volumes:
         return self.file.left_bytes < self.limit_bytes // _SPARE
 
     def look(self) -> None:
-        """Clear the trouble if no write failed since the last call. Call it after a large write.
+        """Clear the trouble if no write failed since the last call. This must be called after a large write.
 
-        Small writes do not clear it, because they may find room where a large one does not.
+        A small write does not clear the trouble, because it may find room where a large one does not.
         """
         if not self._failed:
             self.trouble = ""
@@ -131,7 +131,7 @@ class Volumes:
         return self._put(lambda file: file.append(kind, at_ns, body))
 
     def write(self, spool: _reader.Spool, mark: int) -> Put:
-        """Write the content of a spool up to a mark; unwritten data stays in the spool."""
+        """Write the content of a spool up to a mark. Data that is not written stays in the spool."""
         return self._put(lambda file: file.write(spool, mark))
 
     def _put(self, write: Callable[[_reader.Recording], None]) -> Put:
@@ -146,11 +146,11 @@ class Volumes:
         return Put.DONE
 
     def fail(self, why: str) -> None:
-        """Record that a write failed, for this reason."""
+        """Note that a write failed, and the reason."""
         self.trouble, self._failed = why, True
 
     def next(self) -> bool:
-        """Continue in a new file while the previous one is open; False: it cannot be created."""
+        """Begin a new file while the previous file is still open; return False if it cannot be created."""
         number = self.kept[-1].number + 1
         path = numbered(self._first, number)
         try:
@@ -176,7 +176,7 @@ class Volumes:
         self._close(self.file, ending)
 
     def leave(self) -> None:
-        """Close all files in any state, which unlocks them; after this, other processes may use them."""
+        """Close all files as they are, which unlocks them. After that, other processes may use them."""
         for each in self.kept:
             with contextlib.suppress(OSError):
                 each.file.close()
@@ -186,7 +186,7 @@ class Volumes:
         self.kept[0].path.unlink(missing_ok=True)
 
     def _close(self, file: _reader.Recording, ending: bytes) -> None:
-        # Without room for the ending, a reader reports that the file has no end.
+        # If there is no room for the ending, a reader reports that the file has no end.
         with contextlib.suppress(OSError):
             file.append(_reader.CHUNK_ENDING, time.time_ns(), ending)
         with contextlib.suppress(OSError):
@@ -203,7 +203,7 @@ MAGIC = b"brickrec"
 
 
 def parted(words: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split words into recordings and others."""
+    """Split words into recordings and other words."""
     words = tuple(words)
     recordings = tuple(word for word in words if _is_recording(word))
     return recordings, tuple(word for word in words if word not in recordings)

@@ -1,9 +1,9 @@
 """A running recording: its thread, its schedule, its end; one at a time.
 
-Owns: when data is written, the end of a recording, and whether one runs. Must not know: the content, how it is written,
-how workers are read. Invariants: one thread writes and no other waits for it; data that it cannot write in time, or
-that has no room, is counted and reported; at any end, written data stays, and pending data and the redaction's key are
-discarded.
+Owns: when data is written, the end of a recording, and whether a recording runs. Must not know: the content, how it is
+written, how workers are read. Invariants: one thread writes, and no other thread waits for it; data that cannot be
+written in time, or for which there is no room, is counted and reported; when the recording ends, written data stays,
+and pending data and the key of the redaction are discarded.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from brickd.recording.rotation import Volumes
 from brickd.recording.writer import RecordingInput, Writer
 from brickd.shm import _reader
 
-_WAITING_MAX = 4  # snapshots that may wait for a disk
-_LOOK_MS, _LOOK_WITH_SPANS_MS = 1_000, 100  # the interval of rounds: each writes pending data and checks whether to end
-_STILL_NS = 10_000_000_000  # a round that takes longer is waiting for its disk
+_WAITING_MAX = 4  # the number of snapshots that may wait for the disk
+# The interval of rounds. Each round writes pending data and checks whether to end.
+_LOOK_MS, _LOOK_WITH_SPANS_MS = 1_000, 100
+_STILL_NS = 10_000_000_000  # a round that takes longer is waiting for the disk
 
 _ENDS: dict[Why, str] = {
     "asked": "a client ended it",
@@ -41,10 +42,10 @@ _ENDS: dict[Why, str] = {
 
 
 class Recorder:
-    """One recording; `over` is set after its end, when all data is in its files."""
+    """One recording; `over` is set after the recording has ended and all data is in its files."""
 
     def __init__(self, order: StartRecording, first: Path, source: RecordingInput) -> None:
-        """Begin the first file with the current totals. BrickdError: this failed."""
+        """Begin the first file, with the current totals; raise BrickdError if this fails."""
         self.over = threading.Event()
         self._order, self._source = order, source
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
@@ -84,7 +85,7 @@ class Recorder:
         return self._volumes.id.hex()
 
     def take(self, snapshot: Snapshot) -> None:
-        """Receive the next snapshot; called from one thread."""
+        """Receive the next snapshot. Only one thread calls this."""
         if len(self._waiting) < _WAITING_MAX:
             self._waiting.append(snapshot)
             self._spool.wake()
@@ -92,12 +93,12 @@ class Recorder:
             self._writer.dropped += 1
 
     def end(self, why: Why) -> None:
-        """End it soon, if it has not ended; signal handlers may call this."""
+        """End the recording soon, if it has not ended. Signal handlers may call this."""
         self._asked = self._asked or why
         self._spool.wake()
 
     def join(self) -> None:
-        """Wait for its end."""
+        """Wait for the end of the recording."""
         self._thread.join()
 
     @contextmanager
@@ -113,14 +114,14 @@ class Recorder:
 
     @property
     def trouble(self) -> str | None:
-        """The reason why nothing can be recorded now."""
+        """The reason why nothing can be recorded now, or None."""
         still_ns = time.monotonic_ns() - self._came_round_ns
-        if still_ns > _STILL_NS and not self.over.is_set():  # the thread itself cannot report it
+        if still_ns > _STILL_NS and not self.over.is_set():  # the thread that waits cannot report this itself
             return f"its disk has not answered for {still_ns // 1_000_000_000} s"
         return self._volumes.trouble or None
 
     def document(self) -> dict[str, Any]:
-        """The JSON document of its progress."""
+        """Return the progress of the recording as JSON."""
         counts = self._writer.counted()
         return {
             "recording": self.id,
@@ -188,7 +189,7 @@ class Recorder:
             if order.until_exit and not self._source.lives(order.names):
                 return "exited"
             if writer.turn():
-                self._spool.wake()  # the old file may have no room for all pending data
+                self._spool.wake()  # more data may be pending, for which the old file had no room
             self._log_trouble()
 
     def _patience_ms(self, until: int | None) -> int:
@@ -206,7 +207,7 @@ class Recorder:
 
 
 class Recordings:
-    """The running recording, if any; any thread may call every method."""
+    """The running recording, if there is one. Any thread may call every method."""
 
     def __init__(self, source: RecordingInput) -> None:
         self._source = source
@@ -215,7 +216,7 @@ class Recordings:
         self._closed = False
 
     def begin(self, order: StartRecording, first: Path) -> Recorder:
-        """Begin a recording. BrickdError: another one runs, or nothing can be written."""
+        """Begin a recording; raise BrickdError if another recording runs, or if nothing can be written."""
         with self._lock:
             running = self.running
             if running is not None:
@@ -228,7 +229,7 @@ class Recordings:
 
     @property
     def running(self) -> Recorder | None:
-        """The running recording, or None."""
+        """Return the running recording, or None."""
         current = self._current
         return None if current is None or current.over.is_set() else current
 
@@ -238,7 +239,7 @@ class Recordings:
             running.take(snapshot)
 
     def close(self) -> None:
-        """End the running recording, and refuse new ones."""
+        """End the running recording, and refuse new recordings."""
         with self._lock:
             self._closed = True
             current = self._current

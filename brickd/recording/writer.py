@@ -2,8 +2,8 @@
 
 Owns: the beginning of a file, the order of its chunks, the counts of data without room, when a new file begins. Must
 not know: when a write is due, how files are written. Invariants: every file is complete: it begins with all totals and
-the state of weights, and names each worker that has records in it; a new file begins only if that helps; unrecorded
-data is counted.
+the state of weights, and it names each worker that has records in it; a new file begins only if it has more room than
+the old one; data that was not recorded is counted.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from brickd.recording.ring_taps import Rings
 from brickd.recording.rotation import Put, Volumes
 from brickd.shm import _reader
 
-_SOURCES = 4  # texts of kernels take at most 1/4 of a file, so that they displace no snapshot
-_WHOLE = 6  # snapshots between complete tables of names, paths and sites: damage costs at most a minute
+_SOURCES = 4  # sources of kernels take at most 1/4 of a file, so that there is room for snapshots
+_WHOLE = 6  # after this many snapshots, complete tables are written, so that damage costs at most a minute
 
 
 class RecordingInput(Protocol):
-    """The interface of a daemon for a recording; callable while the daemon works."""
+    """The interface of a daemon for a recording. It may be called while the daemon works."""
 
     @property
     def events(self) -> Log:
         """The log of events."""
 
     def daemon(self) -> DaemonStatus:
-        """The status of the daemon."""
+        """Return the status of the daemon."""
 
     def survey(self) -> Survey:
-        """All workers."""
+        """Return all workers."""
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """Return a copy of the current weights of some workers; the caller may change it."""
+        """Return a copy of the current weights of some workers, which the caller may change."""
 
     def sources(self, of: Sequence[Worker]) -> KnownSources:
-        """The currently known sources of kernels."""
+        """Return the sources of kernels that are known now."""
 
     def lives(self, names: tuple[str, ...]) -> bool:
-        """Whether a worker with one of these names is still drained; without names, any worker."""
+        """Whether a worker with one of these names is still drained; without names, whether any worker is."""
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Copy the records of these rings into a spool; None: stop after all current records."""
+        """Copy the records of these rings into a spool; None stops this after all current records."""
 
     def log_event(self, kind: str, text: str, *, command: str | None = None) -> None:
         """Log an event."""
@@ -67,13 +67,13 @@ class Writer:
 
     Attributes:
         workers: the number of workers in the last snapshot.
-        dropped: the number of snapshots without room in the caller's queue; the caller counts them.
+        dropped: the number of snapshots for which the caller's queue had no room; the caller counts them.
     """
 
     def __init__(
         self, order: StartRecording, source: RecordingInput, rings: Rings, spool: _reader.Spool, volumes: Volumes
     ) -> None:
-        """Begin the first file with the current totals."""
+        """Begin the first file, with the current totals."""
         self.volumes = volumes
         self.workers = self.dropped = 0
         self._order, self._source, self._rings, self._spool = order, source, rings, spool
@@ -82,18 +82,18 @@ class Writer:
         self._counts = RecordingCounts()
         self._refused = 0  # refused slots at the last check
         self._tables: set[int] = set()
-        self._last: Snapshot | None = None  # kept, so that the next snapshot shares its tables
+        self._last: Snapshot | None = None  # kept so that the next snapshot can share its tables
         self._begin()
 
     def _begin(self) -> None:
         """Write the beginning of a file."""
-        self._snapshots = 0  # in this file
+        self._snapshots = 0  # the number of snapshots in this file
         self._recorded = False  # whether this file has records
-        self._outgrown = False  # whether data without room may fit into the next file
-        self._named: set[int] = set()  # workers, in this file
-        self._sourced: set[int] = set()  # sources that are in this file or have no room in it
+        self._outgrown = False  # whether data that had no room here may fit into the next file
+        self._named: set[int] = set()  # the numbers of the workers that this file names
+        self._sourced: set[int] = set()  # the sources that are in this file, or for which it has no room
         self._sources_bytes = 0
-        self._held = False  # a worker could not be named: wait for the next snapshot
+        self._held = False  # whether a worker could not be named, so records wait for the next snapshot
         self._tables.clear()
         facts, order = self._source.daemon(), self._order
         host = socket.gethostname()
@@ -111,7 +111,7 @@ class Writer:
         """Take and write a snapshot."""
         try:
             survey = self._source.survey()
-        except OSError:  # for example, no file descriptor is left: the daemon's loop gets the same error and logs it
+        except OSError:  # for example without a free descriptor; the daemon's loop logs the same error
             self._lack("snapshots")
             return
         self.snapshot(Snapshot.of(survey, time.monotonic_ns(), time.time_ns()))
@@ -137,7 +137,7 @@ class Writer:
         if not self._order.names:
             return snapshot
         workers = [worker for worker in survey.workers if self._rings.wants(worker.name, worker.service)]
-        # A refused file belongs to no recorded worker.
+        # A refused file does not belong to any recorded worker.
         return snapshot._replace(survey=survey._replace(workers=workers, refused=[]))
 
     def _write(self, snapshot: Snapshot) -> bool:
@@ -156,7 +156,7 @@ class Writer:
         return False
 
     def _put_large(self, kind: int, at_ns: int, body: bytes, together: int) -> bool:
-        """Write a part of a snapshot; a new file helps if the snapshot fits into an empty one."""
+        """Write a part of a snapshot. If it has no room, a new file helps only if the whole snapshot fits into it."""
         put, limit = self.volumes.put(kind, at_ns, body), self.volumes.limit_bytes
         if put is Put.NO_ROOM and self._snapshots and together < limit:
             self._outgrown = True
@@ -170,7 +170,7 @@ class Writer:
     # ---- sources
 
     def _source_texts(self, snapshot: Snapshot) -> None:
-        """Write the known sources of kernels, but not if redacted: a text cannot be redacted."""
+        """Write the known sources of kernels. A redacted recording has none, because a text cannot be redacted."""
         if self._order.redact:
             return
         workers = snapshot.survey.workers
@@ -189,7 +189,7 @@ class Writer:
     # ---- weights
 
     def weigh(self) -> None:
-        """Write the state of weights, read after the recording began, so no record is missing."""
+        """Write the state of weights. It is read after the recording began, so that no record is missing."""
         if self._last is None:
             return
         contents, tensors, workers = redact.weights(self._source.weights(self._last.survey.workers), self._spool)
@@ -222,7 +222,7 @@ class Writer:
         """Write the records in the spool; return whether all of them were written."""
         self._see_refused()
         mark, numbers = self._spool.ready()
-        if numbers and (self._held or not self._snapshots):  # a file without a snapshot cannot be opened
+        if numbers and (self._held or not self._snapshots):  # a reader cannot open a file without a snapshot
             return False
         put = self._name(numbers - self._named)
         if put is Put.DONE:
@@ -244,7 +244,7 @@ class Writer:
             self.volumes.fail("records come faster than they can be written")
 
     def _name(self, numbers: set[int]) -> Put:
-        """Write the workers of these numbers."""
+        """Write a chunk that names the workers with these numbers."""
         if not numbers:
             return Put.DONE
         put = self._put(_reader.CHUNK_WORKERS, self._rings.written(numbers))
@@ -260,7 +260,7 @@ class Writer:
         self._counts = replace(self._counts, not_recorded=lacking | {what: lacking.get(what, 0) + count})
 
     def counted(self) -> RecordingCounts:
-        """The counts so far; any thread may call it."""
+        """Return the counts so far. Any thread may call this."""
         lacking = Counter(self._counts.not_recorded)
         lacking.update(snapshots=self.dropped, records=self._spool.refused_slots)
         return replace(self._counts, not_recorded=dict(+lacking))
@@ -269,11 +269,11 @@ class Writer:
 
     @property
     def _grown(self) -> bool:
-        """Whether the file has more data than a new one would begin with."""
+        """Whether the file has more data than a new file would begin with."""
         return self._snapshots > 1 or self._recorded
 
     def turn(self) -> bool:
-        """Continue in a new file if one is due; return whether it was."""
+        """Begin a new file if that is due; return whether a new file was begun."""
         most, volumes = self._order.max_age, self.volumes
         aged = self._snapshots > 0 and most is not None and volumes.age_seconds >= most
         if not (volumes.cut or self._outgrown or aged or (self._grown and volumes.low)) or not volumes.next():
@@ -284,11 +284,11 @@ class Writer:
         return True
 
     def end(self, why: Why) -> None:
-        """Write the pending data and the end; count the data without room."""
+        """Write the pending data and the end; count the data for which there was no room."""
         while not self.records() and self.turn():
             pass
         self._spool.clear()
-        self.volumes.write(self._spool, 0)  # assigns the refused slots to this file
+        self.volumes.write(self._spool, 0)  # this counts the refused slots in this file
         self.events()
         self.volumes.end(body_codec.frame(RecordingEnd(why, self.counted())))
 
@@ -296,5 +296,5 @@ class Writer:
         """Take and write a snapshot that needs no earlier tables."""
         self._tables.clear()
         self.look()
-        if self._outgrown:  # the next file begins with a snapshot
+        if self._outgrown:  # the next file begins with a snapshot anyway
             self.turn()
