@@ -7,6 +7,7 @@
 #include "span.h"
 
 #include "../writer/lifecycle.h"
+#include "../writer/run_mark.h"
 
 #include <pthread.h>
 
@@ -133,6 +134,12 @@ static PyObject *core_init(PyObject *module, PyObject *args, PyObject *keywords)
 static PyObject *core_shutdown(PyObject *module, PyObject *unused)
 {
     brick_shutdown();
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_mark_run(PyObject *module, PyObject *unused)
+{
+    brick_run_mark();
     Py_RETURN_NONE;
 }
 

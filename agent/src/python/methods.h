@@ -28,7 +28,6 @@ PyObject *core_native(void);
 
 /* own_totals.c */
 PyObject *core_totals(PyObject *module, PyObject *marks);
-PyObject *core_mark_run(PyObject *module, PyObject *unused);
 PyObject *core_recorded(PyObject *module, PyObject *unused);
 
 /* deferred.c */

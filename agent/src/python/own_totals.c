@@ -7,7 +7,6 @@
 #include "methods.h"
 
 #include "../writer/lifecycle.h"
-#include "../writer/run_mark.h"
 
 #include <sched.h>
 
@@ -153,12 +152,6 @@ PyObject *core_totals(PyObject *module, PyObject *marks)
         Py_DECREF(row);
     }
     return Py_BuildValue("(dINN)", brick_clock_tick_ns(s->header), torn, rows, ledger_of(s));
-}
-
-PyObject *core_mark_run(PyObject *module, PyObject *unused)
-{
-    brick_run_mark();
-    Py_RETURN_NONE;
 }
 
 PyObject *core_recorded(PyObject *module, PyObject *unused)
