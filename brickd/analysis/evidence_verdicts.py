@@ -19,6 +19,7 @@ from brickd.model.row_calls import row_calls
 from brickd.model.worker_names import as_argument
 from brickd.model.workers import Worker
 from brickd.query.queries import PROVEN_BY
+from brickd.shm._reader import ROW_WORKERS_MAX
 
 if TYPE_CHECKING:
     from brickd.analysis.numerics.online_state import Compared
@@ -32,6 +33,8 @@ WEIGHTS_WINDOW_NS = 3 * 3_600_000_000_000
 WEIGHTS_WINDOW_SET_NS = 600_000_000_000
 _REASONS = {
     "alone": "without a counterpart in another worker",
+    "context": "that another worker had only in another context",
+    "workers": f"of more than {ROW_WORKERS_MAX} workers",
     "stateful": "of stateful kernels",
     "without_inputs": "without inputs",
     "missing": "that no other worker has",
@@ -194,7 +197,14 @@ def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], *, r
     """The verdict by whole tensors with equal inputs, or by single rows."""
     sites = any(site is not None for worker in workers for site in worker.reading.sites)
     counts = FingerprintCounts() if of.compared is None else _counted(of.compared, service, of.now_ns, rows=rows)
-    found = {"alone": counts.alone, "stateful": counts.stateful, "without_inputs": counts.without_inputs}
+    apart = min(counts.alone, of.compared.other_context.get(service, 0) if rows and of.compared is not None else 0)
+    found = {
+        "alone": counts.alone - apart,
+        "context": apart,
+        "workers": counts.left_out,
+        "stateful": counts.stateful,
+        "without_inputs": counts.without_inputs,
+    }
     reasons = {reason: n for reason, n in found.items() if n}
     unknown = row_calls(workers).reasons if rows else {}
     proof = proof_of(differ=_has_finding(of.compared, service, rows=rows), compared=counts.compared)
@@ -235,7 +245,8 @@ def _counted(compared: Compared, service: str, now_ns: int | None, *, rows: bool
     for place, counts in compared.sites.items():
         if (place.service, place.rows) == (service, rows):
             total = total.plus(FingerprintCounts(counts.fingerprints, counts.bare, counts.stateful, counts.met))
-    return total
+    left_out = sum(slot.counts.left_out for slot in compared.recent_rows.get(service, ())) if rows else 0
+    return total.plus(FingerprintCounts(left_out, left_out=left_out))
 
 
 def proof_of(*, differ: bool, compared: int) -> Proof:

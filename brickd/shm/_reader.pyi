@@ -46,6 +46,7 @@ CHECKED_STATEFUL: int
 CHECKED_WEIGHT: int
 CHECKED_STATELESS: int
 CHECKED_ROWS: int
+ROW_WORKERS_MAX: int
 CONTENTS_MIN: int
 ROUNDED_NOT: int
 ROUNDED_ONCE: int
@@ -293,7 +294,16 @@ class Fingerprints:
     def untracked(self) -> int: ...
     def __new__(cls, bytes_max: int, shares: bool = False) -> Fingerprints: ...
     def add(
-        self, worker: int, service: int, shard: int, sites: Buffer, names: Buffer, records: Buffer, named: bool, /
+        self,
+        worker: int,
+        service: int,
+        shard: int,
+        sites: Buffer,
+        names: Buffer,
+        records: Buffer,
+        named: bool,
+        leaves_rows_out: bool = False,
+        /,
     ) -> tuple[int, bytes]: ...
     def unlike(self) -> list[int]: ...
     def read(self, number: int, /) -> tuple[int, int, bytes] | None: ...
@@ -309,6 +319,10 @@ class Fingerprints:
     ) -> tuple[Fingerprints, list[int]]: ...
     def rounded(self, one: int, other: int, /) -> int: ...
     def contents(self, one: int, other: int, /) -> int: ...
+    def rows_apart(self, service: int, /) -> int: ...
+    def rows_repeated(self, service: int, site: int, /) -> int: ...
+    @property
+    def rows_left_out(self) -> int: ...
     def row_pairs(
         self, service: int, site: int, /
     ) -> list[

@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from brickd.analysis.numerics.row_workers import RowWorkers
 from brickd.analysis.weights.store import Weights
 from brickd.shm import _reader
 from brickd.shm.sites import Site, Sites, WorkerNames, digest
@@ -85,13 +86,18 @@ class FingerprintProducer:
         service = numerics.service_number(self.service)
         _, names, sites = self._learned
         before, all_before = numerics.ends(self.service), numerics.fingerprints.end
+        left_out, lacks_room = numerics.fingerprints.rows_left_out, not numerics.admits_rows(self)
         taken, weights = numerics.fingerprints.add(
-            self.number, service, self.shard_digest, sites, names, records, named
+            self.number, service, self.shard_digest, sites, names, records, named, lacks_room
         )
+        if lacks_room:
+            numerics.row_workers.left_out[self.service] += numerics.fingerprints.rows_left_out - left_out
         if numerics.fingerprints.end != all_before:  # records of weights are not added to these windows
             self.latest, after = numerics.fingerprints.end, numerics.ends(self.service)
             pairs = zip(self.newest, before, after, strict=True)
             self.newest = Ends(*(new if new != old else own for own, old, new in pairs))
+            if before.rows != after.rows and not lacks_room:
+                numerics.row_workers.add(self.service, self.uuid)
         numerics.producers[self.uuid] = self
         if weights:
             numerics.weights.take(self, weights)
@@ -164,6 +170,7 @@ class Numerics:
         self._services: dict[str, int] = {}
         self._services_added = 0
         self.named = set[tuple[int, int]]()
+        self.row_workers = RowWorkers()
         self._learned: dict[str, Learned] = {}
         self._numbers = 0
 
@@ -184,6 +191,15 @@ class Numerics:
         """Whether the windows have a fingerprint of this worker."""
         extents = (self.extent(producer.service, rows=rows) for rows in (False, True))
         return any(newest > extent.first for newest, extent in zip(producer.newest, extents, strict=True))
+
+    def admits_rows(self, producer: FingerprintProducer) -> bool:
+        """Whether the rows of a worker may be added, or its service has too many workers with rows."""
+
+        def holds(uuid: str) -> bool:
+            known = self.producers.get(uuid)
+            return known is not None and known.newest.rows > self.extent(known.service, rows=True).first
+
+        return self.row_workers.admits(producer.service, producer.uuid, holds)
 
     def lost(self, producer: FingerprintProducer) -> int:
         """Return the number of a worker's lost records; 0 if they were lost before the window's oldest fingerprint."""
@@ -217,7 +233,10 @@ class Numerics:
 
     def forget(self, uuids: Iterable[str]) -> None:
         """Drop the fingerprints of some workers, and services without a worker."""
-        self.fingerprints.mute([self.producers.pop(uuid).number for uuid in uuids if uuid in self.producers])
+        known = [self.producers.pop(uuid) for uuid in uuids if uuid in self.producers]
+        self.fingerprints.mute([producer.number for producer in known])
+        for producer in known:
+            self.row_workers.forget(producer.uuid)
         left = {each.service for each in self.producers.values()}
         for number in [number for service, number in self._services.items() if service not in left]:
             self.fingerprints.drop(number)

@@ -23,12 +23,14 @@ class FingerprintCounts(NamedTuple):
         without_inputs: the number without inputs, which have no counterpart.
         stateful: the number whose output depends on state that is not an input.
         met: the number whose inputs another worker also had.
+        left_out: the number of rows that are not compared, because too many workers have rows.
     """
 
     fingerprints: int = 0
     without_inputs: int = 0
     stateful: int = 0
     met: int = 0
+    left_out: int = 0
 
     def plus(self, other: FingerprintCounts) -> FingerprintCounts:
         """The sum."""
@@ -37,12 +39,12 @@ class FingerprintCounts(NamedTuple):
     @property
     def compared(self) -> int:
         """Return how many comparable fingerprints were compared. Their counterpart may be in a later slot."""
-        return min(self.met, max(0, self.fingerprints - self.without_inputs - self.stateful))
+        return min(self.met, max(0, self.fingerprints - self.without_inputs - self.stateful - self.left_out))
 
     @property
     def alone(self) -> int:
         """The number of comparable fingerprints without a counterpart in another worker."""
-        return max(0, self.fingerprints - self.without_inputs - self.stateful - self.compared)
+        return max(0, self.fingerprints - self.without_inputs - self.stateful - self.left_out - self.compared)
 
 
 class RecentSlot(NamedTuple):
@@ -82,9 +84,9 @@ def plain(recent: Recent) -> list[list[int]]:
 
 
 def of_document(rows: Any) -> Recent:
-    """Decode the output of `plain`."""
+    """Decode the output of `plain`. An older daemon did not count the rows that are left out."""
     slots = (
-        RecentSlot(whole(number), FingerprintCounts._make(map(whole, counts)))
+        RecentSlot(whole(number), FingerprintCounts._make(map(whole, counts + [0] * (len(counts) == 4))))
         for number, *counts in listed(rows, SLOTS)
     )
     return tuple(sorted(slots))

@@ -59,6 +59,10 @@ class Tally:
             counts = FingerprintCounts(new.fingerprints, new.bare, new.stateful, new.met)
             about = place.service, place.rows
             news[about] = news.get(about, FingerprintCounts()).plus(counts)
+        for service, rows in self._numerics.row_workers.take().items():
+            if service in services:
+                before_them = news.get((service, True), FingerprintCounts())
+                news[service, True] = before_them.plus(FingerprintCounts(rows, left_out=rows))
         self._services.update(service for service, _ in news if service)
         self._forget(strangers)
         return news

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from brickd.analysis.numerics.birth_alarms import log_births
@@ -23,6 +23,7 @@ from brickd.analysis.numerics.tally import Tally
 from brickd.analysis.numerics.watch_round import Roll, WatchRound
 from brickd.model.event_log import LogEvent
 
+_CONTEXTS_NS = 10_000_000_000  # a count sorts up to 16,384 rows under the window's lock
 _MARKS_MAX = 4_096  # remembered looks; that many take more than an hour
 
 
@@ -51,6 +52,7 @@ class Watch:
         self._unlooked_before = before.unlooked
         self._turns = JudgeTurns(turns)
         self._rows_since: dict[ServiceSite, int] = {}
+        self._contexts_ns: dict[str, int] = {}
         self._births = BirthsWatch(numerics)
         self._judged_end = self._looked = 0
         # The cases of the last look. The reader reports a group again when one of its fingerprints repeats.
@@ -118,12 +120,24 @@ class Watch:
             latest=latest,
             recent=recent,
             recent_rows=recent_rows,
+            other_context=self._other_contexts(known.other_context, news, at_ns),
             births=born.births,
             by_design=born.by_design,
             births_unkept=born.unkept + fingerprints.untracked,
             unlooked=self._unlooked_before + fingerprints.unlike_all - self._looked,
         )
         return self.compared
+
+    def _other_contexts(
+        self, known: Mapping[str, int], news: Collection[tuple[str, bool]], at_ns: int
+    ) -> Mapping[str, int]:
+        """Count the rows that another worker had only in another context, now and then in services with new rows."""
+        found = dict(known)
+        for service in (service for service, rows in news if rows and service):
+            if at_ns - self._contexts_ns.get(service, 0) >= _CONTEXTS_NS:
+                self._contexts_ns[service] = at_ns
+                found[service] = self._numerics.fingerprints.rows_apart(self._numerics.service_number(service))
+        return found
 
     def _oldest(self, services: Collection[str], at_ns: int) -> dict[tuple[str, bool], int]:
         """Return when the oldest fingerprint in each service's windows arrived, of whole tensors and of rows."""

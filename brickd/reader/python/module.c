@@ -2,6 +2,7 @@
 #include "../core/fold.h"
 #include "../core/match.h"
 #include "../core/recording_format.h"
+#include "../core/row_pairs.h"
 #include "brick_removed.h"
 #include "py_types.h"
 
@@ -187,6 +188,7 @@ static const struct constant {
     {"CHECKED_MORE", BRICK_CHECKED_MORE},
     {"CHECKED_STATELESS", BRICK_CHECKED_STATELESS},
     {"CHECKED_ROWS", BRICK_CHECKED_ROWS},
+    {"ROW_WORKERS_MAX", BRICK_ROW_WORKERS_MAX},
     {"CONTENTS_MIN", BRICK_CONTENTS_MIN},
     {"ROUNDED_NOT", BRICK_ROUNDED_NOT},
     {"ROUNDED_ONCE", BRICK_ROUNDED_ONCE},

@@ -62,7 +62,9 @@ struct added {
     Py_ssize_t bytes;
     struct brick_record *weights; /* NULL: no weights yet */
     size_t weights_count;
+    uint64_t rows_left_out;
     int no_memory;
+    int leaves_rows_out; /* rows are counted, and not added */
 };
 
 /* Adds a weight's record, which has no inputs. Returns 0 if its site is unknown or there is no memory. */
@@ -101,6 +103,12 @@ static void add_all(struct brick_windows *all, const struct brick_origin *by, co
         const int weight = c->kind == BRICK_KIND_CHECKED && (c->flags & BRICK_CHECKED_WEIGHT) != 0
                            && c->slots == BRICK_CHECKED_SLOTS(0) && c->slots <= left;
         const int rows = c->kind == BRICK_KIND_CHECKED && (c->flags & BRICK_CHECKED_ROWS) != 0;
+        if (rows && a->leaves_rows_out && c->slots == BRICK_CHECKED_SLOTS(c->inputs) && c->slots <= left) {
+            a->rows_left_out += (c->inputs + 1u) / 2;
+            at += c->slots;
+            a->bytes = (Py_ssize_t)(at * sizeof *slots);
+            continue;
+        }
         struct brick_service_window *of = brick_windows_made(all, by->service, rows);
         struct brick_fingerprints *p = of != NULL ? &of->window : NULL;
         const enum brick_added added = p == NULL ? BRICK_ADDED_NO_MEMORY
@@ -131,8 +139,9 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
     Py_buffer sites, names, records;
     unsigned int worker, service;
     unsigned long long shard;
-    int named;
-    if (!PyArg_ParseTuple(args, "IIKy*y*y*p:add", &worker, &service, &shard, &sites, &names, &records, &named))
+    int named, leaves_rows_out = 0;
+    if (!PyArg_ParseTuple(args, "IIKy*y*y*p|p:add", &worker, &service, &shard, &sites, &names, &records, &named,
+                          &leaves_rows_out))
         return NULL;
     const struct brick_origin by = {
         .worker = worker,
@@ -145,12 +154,13 @@ static PyObject *fingerprints_add(PyObject *self, PyObject *args)
         .named = named,
     };
     PyObject *result = NULL;
-    struct added a = {0};
+    struct added a = {.leaves_rows_out = leaves_rows_out};
     if (worker >= WORKERS_MAX) {
         PyErr_Format(PyExc_ValueError, "the worker's number must be below %d, not %u", WORKERS_MAX, worker);
     } else {
         take_lock(&p->mutex);
         add_all(&p->all, &by, records.buf, records.len, &a);
+        p->rows_left_out += a.rows_left_out;
         pthread_mutex_unlock(&p->mutex);
         result = a.no_memory ? PyErr_NoMemory()
                              : Py_BuildValue("(ny#)", a.bytes, a.weights != NULL ? (const char *)a.weights : "",
@@ -468,6 +478,10 @@ static PyMethodDef fingerprints_methods[] = {
     {"row_pairs", fingerprints_row_pairs, METH_VARARGS,
      "[(one, other, rows, apart, far, unlike_own, newest, differs)] for pairs of a service's workers at a site of rows; "
      "the last five have a value for each worker (row_pairs.h)."},
+    {"rows_apart", fingerprints_rows_apart, METH_O,
+     "How many rows of a service another worker had only in another context."},
+    {"rows_repeated", fingerprints_rows_repeated, METH_VARARGS,
+     "For how many rows of a service at a site a worker had the same output in several steps (row_census.h)."},
     {"match", (PyCFunction)(void (*)(void))fingerprints_match, METH_VARARGS | METH_KEYWORDS, "Compare workers."},
     {NULL, NULL, 0, NULL},
 };
@@ -481,7 +495,17 @@ static PyObject *fingerprints_sum(PyObject *self, void *of)
     return PyLong_FromUnsignedLongLong(sum);
 }
 
+static PyObject *fingerprints_rows_left_out(PyObject *self, void *unused)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    take_lock(&p->mutex);
+    const uint64_t rows = p->rows_left_out;
+    pthread_mutex_unlock(&p->mutex);
+    return PyLong_FromUnsignedLongLong(rows);
+}
+
 static PyGetSetDef fingerprints_sums[] = {
+    {"rows_left_out", fingerprints_rows_left_out, NULL, "Rows that were counted, but not added.", NULL},
     {"first", fingerprints_sum, NULL, "The number of evicted fingerprints; with one window, also the number of the oldest one.",
      (void *)BRICK_SUM_FIRST},
     {"end", fingerprints_sum, NULL, "The number of fingerprints ever added; with one window, also the number of the next one.",

@@ -10,6 +10,7 @@ typedef struct {
     struct brick_windows all; /* guarded by the lock */
     pthread_mutex_t mutex;
     int opened; /* 1: the lock exists */
+    uint64_t rows_left_out;
 } Fingerprints;
 
 /* Returns the only window, as in a copy. Returns NULL with an exception if services have separate windows. */
@@ -24,5 +25,7 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
 PyObject *fingerprints_rounded(PyObject *self, PyObject *args);
 PyObject *fingerprints_contents(PyObject *self, PyObject *args);
 PyObject *fingerprints_row_pairs(PyObject *self, PyObject *args);
+PyObject *fingerprints_rows_apart(PyObject *self, PyObject *service);
+PyObject *fingerprints_rows_repeated(PyObject *self, PyObject *args);
 
 #endif

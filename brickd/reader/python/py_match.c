@@ -1,6 +1,7 @@
 /* python/py_match.c - the methods of brickd.shm._reader.Fingerprints that compare, and their results as Python
  * objects. */
 #include "../core/match.h"
+#include "../core/row_census.h"
 #include "../core/row_pairs.h"
 #include "py_fingerprints.h"
 
@@ -241,4 +242,41 @@ PyObject *fingerprints_row_pairs(PyObject *self, PyObject *args)
         list_put(&list, i, pair_of(&of, &pairs[i]));
     free(pairs);
     return list;
+}
+
+static PyObject *census(uint64_t found) { return found != UINT64_MAX ? PyLong_FromUnsignedLongLong(found) : PyErr_NoMemory(); }
+
+PyObject *fingerprints_rows_apart(PyObject *self, PyObject *service)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    uint64_t found = 0;
+    const unsigned long number = PyLong_AsUnsignedLong(service);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&p->mutex);
+    const struct brick_service_window *its = brick_windows_of(&p->all, (uint32_t)number, 1);
+    if (its != NULL)
+        found = brick_rows_in_other_contexts(&its->window, (uint32_t)number);
+    pthread_mutex_unlock(&p->mutex);
+    Py_END_ALLOW_THREADS
+    return census(found);
+}
+
+PyObject *fingerprints_rows_repeated(PyObject *self, PyObject *args)
+{
+    Fingerprints *p = (Fingerprints *)self;
+    uint64_t found = 0;
+    unsigned int service;
+    unsigned long long site;
+    if (!PyArg_ParseTuple(args, "IK:rows_repeated", &service, &site))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&p->mutex);
+    const struct brick_service_window *its = brick_windows_of(&p->all, service, 1);
+    if (its != NULL)
+        found = brick_rows_repeated(&its->window, service, site);
+    pthread_mutex_unlock(&p->mutex);
+    Py_END_ALLOW_THREADS
+    return census(found);
 }

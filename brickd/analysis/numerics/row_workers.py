@@ -1,0 +1,48 @@
+"""Which workers of a service have their rows compared: a limited number, because rows are compared pair by pair.
+
+Owns: the workers that are admitted, and the count of rows that are left out. Must not know: windows, records.
+Invariants: a row of a worker that is not admitted never counts as compared; when the rows of an admitted worker are
+evicted, another worker may take its place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from brickd.shm._reader import ROW_WORKERS_MAX
+
+_ASK_AGAIN = 64  # attempts of other workers, until the admitted ones are looked at again
+
+
+class RowWorkers:
+    """The admitted workers of all services; `left_out`: the rows left out since they were last taken, by service."""
+
+    def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
+        self._admitted: dict[str, set[str]] = {}
+        self._attempts = 0
+
+    def admits(self, service: str, uuid: str, holds: Callable[[str], bool]) -> bool:
+        """Whether a worker's rows may be added; `holds`: whether the window has rows of a worker."""
+        admitted = self._admitted.get(service, set())
+        if uuid in admitted or len(admitted) < ROW_WORKERS_MAX:
+            return True
+        self._attempts += 1
+        if self._attempts % _ASK_AGAIN == 1:
+            admitted.intersection_update([each for each in admitted if holds(each)])
+        return len(admitted) < ROW_WORKERS_MAX
+
+    def add(self, service: str, uuid: str) -> None:
+        """Admit a worker whose rows were added."""
+        self._admitted.setdefault(service, set()).add(uuid)
+
+    def forget(self, uuid: str) -> None:
+        """Drop a worker."""
+        for admitted in self._admitted.values():
+            admitted.discard(uuid)
+
+    def take(self) -> Counter[str]:
+        """Return how many rows were left out since the last call, by service."""
+        taken, self.left_out = self.left_out, Counter()
+        return taken
