@@ -1,7 +1,7 @@
 """The result of comparing workers, for programs: `brickd.diff`.
 
-Owns: the form of the result in Python. Must not know: how workers are compared, screens. Invariants: the result
-contains only what the document of `brickd diff` contains; the expected values are those of the majority, or of the
+Owns: the form of the result in Python. Must not know: how workers are compared, screens. Invariants: The result
+contains only what the document of `brickd diff` contains. The expected values are those of the majority, or of the
 worker that was named first.
 """
 

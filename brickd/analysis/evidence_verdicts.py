@@ -1,8 +1,8 @@
 """The verdict on a service by each class of evidence: equal, diverged or unproven.
 
 Owns: the three verdicts, how long a comparison counts, why a class is unproven, the next command. Must not know: how
-workers are compared, screens. Invariants: a class is never equal if nothing was compared; every unproven class has a
-reason in words; weights are equal only if every watched weight of every worker was compared; a finding makes its class
+workers are compared, screens. Invariants: A class is never equal if nothing was compared. Every unproven class has a
+reason in words. Weights are equal only if every watched weight of every worker was compared. A finding makes its class
 diverged, even if the comparison is old.
 """
 

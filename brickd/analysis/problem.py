@@ -1,8 +1,8 @@
 """A problem: what is wrong, in which workers of a service, and the next command.
 
 Owns: the form and the id of a problem, the merging of equal problems of several workers. Must not know: how a problem
-is found, how long it lasts, screens. Invariants: the id depends only on kind, service and subject, so it is the same
-after a restart of the daemon and for any choice of workers; the number of names in a problem is bounded.
+is found, how long it lasts, screens. Invariants: The id depends only on kind, service and subject, so it is the same
+after a restart of the daemon and for any choice of workers. The number of names in a problem is bounded.
 """
 
 from __future__ import annotations

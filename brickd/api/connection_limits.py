@@ -1,9 +1,9 @@
 """The clients of the API: their admission, and how much each client may use.
 
 Owns: the limits, the admission of clients, their deadlines, which client is dropped when all places are taken. Must not
-know: requests and answers. Invariants: a connection carries one request; at any time, it is either the client's turn,
-which has a deadline, or the daemon's turn; when all places are taken, the client whose turn began first loses its
-place, so silent clients never block others; any input gets an answer in JSON or no answer.
+know: requests and answers. Invariants: A connection carries one request. At any time, it is either the client's turn,
+which has a deadline, or the daemon's turn. When all places are taken, the client whose turn began first loses its
+place, so silent clients never block others. Any input gets an answer in JSON or no answer.
 """
 
 from __future__ import annotations

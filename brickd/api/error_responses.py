@@ -1,7 +1,7 @@
 """The API's responses to errors: their status, kind and message.
 
 Owns: the status of each error, the message to a client about a defect. Must not know: queries, the application.
-Invariants: every error is a JSON document; the traceback of a defect goes to the log and not to the client.
+Invariants: Every error is a JSON document. The traceback of a defect goes to the log and not to the client.
 """
 
 from __future__ import annotations

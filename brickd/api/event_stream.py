@@ -1,8 +1,8 @@
 """Streams of events, in the form of `text/event-stream`.
 
 Owns: when each event is sent, how slow readers are treated, the number of readers. Must not know: the documents,
-sockets. Invariants: a slow reader does not delay other readers and uses no memory: the reader misses events, and gets
-their number; a stream that is told to end ends by itself; a failure is sent as the last event, an error.
+sockets. Invariants: A slow reader does not delay other readers and uses no memory: the reader misses events, and gets
+their number. A stream that is told to end ends by itself. A failure is sent as the last event, an error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The socket of the API.
 
 Owns: the socket's file: its mode, its group, which file it may replace, its removal. Must not know: HTTP, the
-application. Invariants: the mode of the file is never wider than intended, not even briefly; while the file exists, the
-socket listens; it replaces only a socket, and only if this process holds the daemon's lock; only its own file is
+application. Invariants: The mode of the file is never wider than intended, not even briefly. While the file exists, the
+socket listens. It replaces only a socket, and only if this process holds the daemon's lock. Only its own file is
 removed.
 """
 

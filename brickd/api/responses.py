@@ -1,8 +1,8 @@
 """The API's responses: JSON documents, and the bytes of a file.
 
 Owns: how documents and files are sent. Must not know: queries, clients. Invariants: JSON is ASCII and has no NaN, so a
-hostile name stays a string; every reply ends its connection; an answer that is read slowly is in memory only once, not
-also in the buffers of its connection; only a piece of a file is in memory; the length of a file is sent first, so a
+hostile name stays a string. Every reply ends its connection. An answer that is read slowly is in memory only once, not
+also in the buffers of its connection. Only a piece of a file is in memory. The length of a file is sent first, so a
 client notices if the file became shorter.
 """
 

@@ -1,7 +1,7 @@
 """The server: an application on a socket, until it is stopped.
 
-Owns: the socket in the event loop, and the shutdown. Must not know: the application. Invariants: the server wakes up
-for requests, and at intervals to check that its socket file still exists; after a request to stop, no new client finds
+Owns: the socket in the event loop, and the shutdown. Must not know: the application. Invariants: The server wakes up
+for requests, and at intervals to check that its socket file still exists. After a request to stop, no new client finds
 the server, and earlier requests are answered.
 """
 

@@ -1,7 +1,7 @@
 """Finds the process that shares another process's only processor.
 
-Owns: the reading of other processes. Must not know: callers. Invariants: a process that may use several processors
-shares none; one scan of all processes answers for any number of them; a value that cannot be read is None.
+Owns: the reading of other processes. Must not know: callers. Invariants: A process that may use several processors
+shares none. One scan of all processes answers for any number of them. A value that cannot be read is None.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Small files read whole, such as those of the kernel, and locks on single bytes.
 
 Owns: how such a file is read; how a lock is taken, who holds a lock, how the holder is described. Must not know: the
-meaning of a file or a byte. Invariants: for a missing or unreadable file, the result is None and not an error; no call
-blocks; the kernel knows the holder of a lock, whatever its pid namespace is.
+meaning of a file or a byte. Invariants: For a missing or unreadable file, the result is None and not an error. No call
+blocks. The kernel knows the holder of a lock, whatever its pid namespace is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """JSON values that brickd stores: encoded in pieces, checked one by one when decoded.
 
-Owns: the checks of numbers, texts and lists. Must not know: files, the meaning of a value. Invariants: a check returns
-its value, or raises ValueError with the value found and the value expected; the joined pieces are the complete
+Owns: the checks of numbers, texts and lists. Must not know: files, the meaning of a value. Invariants: A check returns
+its value, or raises ValueError with the value found and the value expected. The joined pieces are the complete
 encoding.
 """
 

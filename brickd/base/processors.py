@@ -1,7 +1,7 @@
 """The processors of this machine: which of them share a core, and which of them this process may use.
 
-Owns: how the kernel is asked for that. Must not know: what is measured on the processors. Invariants: equal machines
-with equal limits give equal facts; a CPU limit of a control group is converted into a number of cores.
+Owns: how the kernel is asked for that. Must not know: what is measured on the processors. Invariants: Equal machines
+with equal limits give equal facts. A CPU limit of a control group is converted into a number of cores.
 """
 
 from __future__ import annotations

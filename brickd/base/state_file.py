@@ -1,10 +1,9 @@
 """Files of state. They are replaced atomically, and their first line has version, length and checksum.
 
 Owns: the first line, whether a file is complete, how a file is read and replaced. Must not know: the meaning of the
-bytes. Invariants: a file that was cut, or changed in any byte, is refused with the reason; a file of a later version of
-brickd is refused and never interpreted; a reader sees the old file or the new one, never a mixture; a link stays a
-link;
-a terminal, a pipe or /dev/null is written to and never replaced.
+bytes. Invariants: A file that was cut, or changed in any byte, is refused with the reason. A file of a later version of
+brickd is refused and never interpreted. A reader sees the old file or the new one, never a mixture. A link stays a
+link. A terminal, a pipe or /dev/null is written to and never replaced.
 """
 
 from __future__ import annotations

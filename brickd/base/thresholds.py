@@ -1,7 +1,7 @@
 """Thresholds of alarms: one table of names, defaults, ranges and meanings.
 
 Owns: the table, and how a value is read from text, from a file and from a saved state. Must not know: how a threshold
-is used, who may change it. Invariants: every value is within its range, whatever its source; a refusal names the
+is used, who may change it. Invariants: Every value is within its range, whatever its source. A refusal names the
 threshold, the value seen and the value expected.
 """
 

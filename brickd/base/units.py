@@ -1,8 +1,8 @@
 """Formats of numbers, counts, durations and tensors' names, and the parsers of durations, sizes and rates.
 
-Owns: units, rounding, singular and plural. Must not know: what is measured, or where it is printed. Invariants: a
-number always has the same format; a figure is rounded once, from the exact number, ties away from zero; if the rounded
-figure reaches the next unit, it is shown in that unit (999,950 ns is 1.0 ms, never 1000 µs); a value and its negative
+Owns: units, rounding, singular and plural. Must not know: what is measured, or where it is printed. Invariants: A
+number always has the same format. A figure is rounded once, from the exact number, ties away from zero. If the rounded
+figure reaches the next unit, it is shown in that unit (999,950 ns is 1.0 ms, never 1000 µs). A value and its negative
 differ only in the sign, and zero has no sign. None, NaN and infinities are shown as `-`.
 """
 

@@ -1,9 +1,9 @@
 """The command `brickd`: the group of all verbs, one file per verb.
 
 Owns: the translation of any error into one line and an exit code, the handling of a closed stdout. Must not know: the
-work of a verb. Only the verb that runs is imported, and `completion`. Invariants: every exit code is one of `Exit`, or
-130 after Ctrl-C, even for a defect (Python would exit with 1, which means "differs"); only `run` exits like a shell
-that cannot start a command; a verb returns None or an `Exit`.
+work of a verb. Only the verb that runs is imported, and `completion`. Invariants: Every exit code is one of `Exit`, or
+130 after Ctrl-C, even for a defect (Python would exit with 1, which means "differs"). Only `run` exits like a shell
+that cannot start a command. A verb returns None or an `Exit`.
 """
 
 from __future__ import annotations

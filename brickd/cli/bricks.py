@@ -1,7 +1,7 @@
 """The verb `bricks`.
 
-Owns: the screen of the bricks. Must not know: segments. Invariants: omitted rows are counted; the column by which
-the bricks are sorted is shown on any screen of at least 24 columns.
+Owns: the screen of the bricks. Must not know: segments. Invariants: Omitted rows are counted. The column by which the
+bricks are sorted is shown on any screen of at least 24 columns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The verb `calibrate`.
 
 Owns: the options that replace a measurement, the screen of peaks. Must not know: how a peak is measured, the form of
-the file. Invariants: the saved peaks are replaced only after a complete measurement without contradictions; values that
+the file. Invariants: The saved peaks are replaced only after a complete measurement without contradictions. Values that
 the user gave are shown as given, and lower bounds are shown as lower bounds.
 """
 

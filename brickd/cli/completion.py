@@ -1,8 +1,8 @@
 """The verb `completion`, and what a shell completes.
 
 Owns: the offered words. Must not know: the work of a verb. Each start of `brickd` imports this module. This module
-imports a verb only to complete the arguments of that verb. Invariants: a completion prints words or nothing, never an
-error; the name of a worker is offered only if every shell reads it literally without quotes, so that a shell never
+imports a verb only to complete the arguments of that verb. Invariants: A completion prints words or nothing, never an
+error. The name of a worker is offered only if every shell reads it literally without quotes, so that a shell never
 executes a part of a name.
 """
 

@@ -1,7 +1,7 @@
 """The verb `coverage`.
 
-Owns: the screen of the coverage. Must not know: how coverage is judged. Invariants: differences come first, then
-sites that were not compared, by reason; omitted sites are counted.
+Owns: the screen of the coverage. Must not know: how coverage is judged. Invariants: Differences come first, then sites
+that were not compared, by reason. Omitted sites are counted.
 """
 
 from __future__ import annotations

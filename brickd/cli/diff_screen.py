@@ -1,8 +1,8 @@
 """The screen of `brickd diff`.
 
 Owns: which lines the screen shows, and in which order. Must not know: how workers are compared, the exit code.
-Invariants: the first line has the evidence and the verdict; the number of fingerprints that were not compared is shown;
-by default the screen has 24 lines.
+Invariants: The first line has the evidence and the verdict. The number of fingerprints that were not compared is shown.
+By default the screen has 24 lines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The verb `doctor`.
 
-Owns: how findings are shown. Must not know: single checks. Invariants: findings that need a fix come first, each with
-its complete fix on the next line, on a terminal of any width; checks without a problem are counted; this verb runs even
+Owns: how findings are shown. Must not know: single checks. Invariants: Findings that need a fix come first, each with
+its complete fix on the next line, on a terminal of any width. Checks without a problem are counted. This verb runs even
 if no other verb works.
 """
 

@@ -1,8 +1,8 @@
 """The tree as a graph: text in the language of Graphviz, for `dot -Tsvg`.
 
 Owns: the look of nodes and edges, how a name becomes a label. Must not know: how places are merged, files. Invariants:
-any name is only text in the picture: a name cannot form an escape of the language or an HTML entity; the same document
-always gives the same text; all omitted nodes below a node become one node with their number.
+Any name is only text in the picture: a name cannot form an escape of the language or an HTML entity. The same document
+always gives the same text. All omitted nodes below a node become one node with their number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The health of all workers: conditions, tolerated values, and the line of `status --check`.
 
 Owns: the conditions with their expected values, the line and its document. Must not know: how a status is made.
-Invariants: a condition has the value seen and the value expected, and the next command if these differ; an ignored
-condition is always healthy, and so is a condition whose problems are all silenced; the line shows unhealthy conditions
+Invariants: A condition has the value seen and the value expected, and the next command if these differ. An ignored
+condition is always healthy, and so is a condition whose problems are all silenced. The line shows unhealthy conditions
 first.
 """
 

@@ -1,7 +1,7 @@
 """The log file of a daemon in the background.
 
-Owns: the file, its limit, the redirection of the process's output. Must not know: the content. Invariants: there are at
-most two files, the current log and the previous one; a file exceeds the limit by at most one write; if the log cannot
+Owns: the file, its limit, the redirection of the process's output. Must not know: the content. Invariants: There are at
+most two files, the current log and the previous one. A file exceeds the limit by at most one write. If the log cannot
 be written, the daemon continues without it.
 """
 

@@ -1,9 +1,9 @@
 """The output of a verb.
 
 Owns: the output options, the four formats, colours, messages on stderr. Must not know: single verbs, the meaning of a
-document. Invariants: data goes to stdout and messages to stderr; a verb builds one document, and every format,
-including the human text, is a rendering of it; JSON is ASCII and has no NaN; a string in CSV is neither a formula nor a
-terminal escape; colours are used only on a terminal, and never with NO_COLOR.
+document. Invariants: Data goes to stdout and messages to stderr. A verb builds one document, and every format,
+including the human text, is a rendering of it. JSON is ASCII and has no NaN. A string in CSV is neither a formula nor a
+terminal escape. Colours are used only on a terminal, and never with NO_COLOR.
 """
 
 import contextlib

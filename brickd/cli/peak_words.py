@@ -1,7 +1,7 @@
 """Words about peaks, shared by `calibrate`, `roofline` and the picture.
 
 Owns: how a lower bound, its reason and the load of a measurement are written. Must not know: how a peak is measured.
-Invariants: strings are not escaped, so the caller escapes them; a lower bound is always marked, and its reason names
+Invariants: Strings are not escaped, so the caller escapes them. A lower bound is always marked, and its reason names
 the next command.
 """
 

@@ -1,8 +1,8 @@
 """The verb `record`.
 
 Owns: the choice whether the daemon or this process records, the messages about it. Must not know: the content of a
-recording, how its files are fetched. Invariants: no existing file is overwritten; however the recording ends, its files
-are kept and a message gives their path; if the client disconnects, the daemon ends the recording.
+recording, how its files are fetched. Invariants: No existing file is overwritten. However the recording ends, its files
+are kept and a message gives their path. If the client disconnects, the daemon ends the recording.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fetches the daemon's recordings.
 
 Owns: the ways to fetch a file: by a link if possible, else by a copy from the daemon. Must not know: the recorder, the
-content of a file. Invariants: the daemon keeps a file until all of it is at its new path; no existing file is
-overwritten; after any failure a message says where the file is.
+content of a file. Invariants: The daemon keeps a file until all of it is at its new path. No existing file is
+overwritten. After any failure a message says where the file is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The verb `roofline`.
 
 Owns: the screen of distances, the file of the picture. Must not know: segments, how a distance is computed. Invariants:
-bricks that are omitted, unknown or above their roof are counted; a message says if the peaks are of another machine,
-were measured under load, are only lower bounds, or are lower than what a brick reached; a column has one unit.
+Bricks that are omitted, unknown or above their roof are counted. A message says if the peaks are of another machine,
+were measured under load, are only lower bounds, or are lower than what a brick reached. A column has one unit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A roofline as a picture: FLOP/s over FLOP/byte, both axes logarithmic.
 
-Owns: the layout. Must not know: how a distance is computed, files. Invariants: each brick with a position is drawn,
-with its figures; bricks without known figures are counted below the picture.
+Owns: the layout. Must not know: how a distance is computed, files. Invariants: Each brick with a position is drawn,
+with its figures. Bricks without known figures are counted below the picture.
 """
 
 from __future__ import annotations

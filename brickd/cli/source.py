@@ -1,7 +1,7 @@
 """The verb `source`.
 
-Owns: the screen of sources, how a text is written to stdout. Must not know: where sources come from. Invariants: a pipe
-or a file gets the exact bytes of a text; on a terminal, control characters in the text have no effect.
+Owns: the screen of sources, how a text is written to stdout. Must not know: where sources come from. Invariants: A pipe
+or a file gets the exact bytes of a text. On a terminal, control characters in the text have no effect.
 """
 
 from __future__ import annotations

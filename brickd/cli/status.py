@@ -1,7 +1,7 @@
 """The verb `status`.
 
-Owns: the screen of the status document. Must not know: segments. Invariants: the screen has 24 lines for any number of
-workers and bricks, problems first; omitted entries are counted.
+Owns: the screen of the status document. Must not know: segments. Invariants: The screen has 24 lines for any number of
+workers and bricks, problems first. Omitted entries are counted.
 """
 
 from __future__ import annotations

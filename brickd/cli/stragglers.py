@@ -1,7 +1,7 @@
 """The verb `stragglers`.
 
-Owns: the screen of slow workers. Must not know: how stragglers are judged. Invariants: the findings come first;
-without findings, the screen shows the coverage.
+Owns: the screen of slow workers. Must not know: how stragglers are judged. Invariants: The findings come first. Without
+findings, the screen shows the coverage.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The layout of all tables of the CLI.
 
 Owns: alignment, padding, and the cutting of wide tables. Must not know: the meaning of the cells, terminals, colours (a
-caller paints complete lines). Invariants: this module escapes every cell, so callers pass strings without escapes;
-columns are aligned by display width; if a width is given, no line is wider; numbers (right-aligned columns) are cut
+caller paints complete lines). Invariants: This module escapes every cell, so callers pass strings without escapes.
+Columns are aligned by display width. If a width is given, no line is wider. Numbers (right-aligned columns) are cut
 only if no text can be cut any more and no column can be omitted.
 """
 

@@ -1,8 +1,8 @@
 """The verb `tree`.
 
 Owns: how a tree is drawn, which form is printed. Must not know: segments, the meaning of a node's numbers. Invariants:
-the numbers are left of the tree, so that a deep tree never pushes them off the screen; branches are drawn if there is
-room, and a node that is too deep for branches shows its depth as a number; no line is wider than the screen.
+The numbers are left of the tree, so that a deep tree never pushes them off the screen. Branches are drawn if there is
+room, and a node that is too deep for branches shows its depth as a number. No line is wider than the screen.
 """
 
 from __future__ import annotations

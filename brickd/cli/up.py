@@ -1,7 +1,7 @@
 """The verb `up`.
 
 Owns: the start in the background, the messages about the daemon's start and end. Must not know: the work of a daemon.
-Invariants: the daemon is reported as running only after it answers; if a start in the background fails, the command
+Invariants: The daemon is reported as running only after it answers. If a start in the background fails, the command
 reports why.
 """
 

@@ -1,7 +1,7 @@
 """The verb `weights`.
 
 Owns: the screen of workers whose weights differ, the wait for a rescan. Must not know: how weights are compared.
-Invariants: the verdict comes first; weights that were not compared are reported with the reason.
+Invariants: The verdict comes first. Weights that were not compared are reported with the reason.
 """
 
 from __future__ import annotations

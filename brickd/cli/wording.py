@@ -1,7 +1,7 @@
 """Words shared by several verbs: cells of numbers, the rows of workers, a problem.
 
-Owns: the words that verbs share. Must not know: single verbs. Invariants: cells are not escaped, because the table
-escapes them; finished lines are escaped here.
+Owns: the words that verbs share. Must not know: single verbs. Invariants: Cells are not escaped, because the table
+escapes them. Finished lines are escaped here.
 """
 
 from __future__ import annotations

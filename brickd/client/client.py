@@ -1,8 +1,8 @@
 """The client of a daemon: connects to the socket, sends a request, reads the answer.
 
 Owns: HTTP to the daemon, the timeouts, the reason for a missing answer. Must not know: views, what callers do without a
-daemon. Invariants: if there is no daemon, a call costs one system call and no import; any answer becomes a document or
-an error; an error that the daemon reports is raised unchanged.
+daemon. Invariants: If there is no daemon, a call costs one system call and no import. Any answer becomes a document or
+an error. An error that the daemon reports is raised unchanged.
 """
 
 from __future__ import annotations

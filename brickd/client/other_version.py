@@ -1,9 +1,9 @@
 """The build of a brickd (its version and a digest of its sources), and the rule for a daemon of another build.
 
 Owns: how a build is looked up, how an answer is decoded, which of two builds to upgrade. Must not know: sockets, views.
-Invariants: a look-up imports nothing; two installations with the same sources have the same build, wherever they are;
-within a `schema_version`, keys are only added. So the new keys in the answer of a newer daemon are ignored. The answer
-of an older daemon may not have a key; reading that key raises `OtherVersion`, never KeyError. No key has a default
+Invariants: A look-up imports nothing. Two installations with the same sources have the same build, wherever they are.
+Within a `schema_version`, keys are only added. So the new keys in the answer of a newer daemon are ignored. The answer
+of an older daemon may not have a key. Reading that key raises `OtherVersion`, never KeyError. No key has a default
 here, because a status without its list of problems would look healthy.
 
 A daemon looks up its build once, when it starts, because an upgrade may replace the installed files while it runs.

@@ -1,7 +1,7 @@
 """The admission of segments: which files the daemon drains, and which it refuses.
 
 Owns: the lock on a file, the choice between copies, where the drain of a segment continues. Must not know: names, other
-threads, what happens to a segment later. Invariants: a refused file is closed; the totals of a worker are never drained
+threads, what happens to a segment later. Invariants: A refused file is closed. The totals of a worker are never drained
 twice, even if its segment was copied or an earlier daemon could not remove it.
 """
 

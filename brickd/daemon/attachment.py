@@ -1,8 +1,8 @@
 """A segment that is drained, and the daemon's state about it.
 
 Owns: the flow from a pass over the rings to the worker's deferred work, and the last reading of a segment. Must not
-know: other segments, when a pass is due, files. Invariants: the complete result of a pass is processed before the next
-pass begins; the segment of a dead worker is read to its end.
+know: other segments, when a pass is due, files. Invariants: The complete result of a pass is processed before the next
+pass begins. The segment of a dead worker is read to its end.
 """
 
 from __future__ import annotations

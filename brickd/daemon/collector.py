@@ -13,8 +13,8 @@ signals, the time of day. A tick has these steps, in this order:
     keep      compare fingerprints, write complete sources into files, save the checkpoint; only then free the room
               of event rings, remove segments of dead workers, and empty the file of records of removed workers
 
-Invariants: ring room is freed and segments are removed only after the checkpoint contains their data; a daemon may end
-at any point of a step, and the next daemon loses nothing; an invalid segment affects no other segment; memory is
+Invariants: Ring room is freed and segments are removed only after the checkpoint contains their data. A daemon may end
+at any point of a step, and the next daemon loses nothing. An invalid segment affects no other segment. Memory is
 limited, and data above a limit is added up or refused, and reported.
 """
 

@@ -1,7 +1,7 @@
 """The daemon as a process: its parts, and what its API may do with them.
 
 Owns: the set of parts, their start and end. Must not know: the order of the loop's steps, where the state is saved,
-HTTP. Invariants: a daemon that may not start changes nothing; no API request stops the loop.
+HTTP. Invariants: A daemon that may not start changes nothing. No API request stops the loop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The order in which a tick drains the segments of one user.
 
-Owns: the order of segments, and how much a tick reads. Must not know: how a segment is drained. Invariants: cheap
-segments are drained in every tick, whatever the costly segments do; no costly segment waits forever. If a waiting
+Owns: the order of segments, and how much a tick reads. Must not know: how a segment is drained. Invariants: Cheap
+segments are drained in every tick, whatever the costly segments do. No costly segment waits forever. If a waiting
 segment has no room for records, its worker counts them as lost.
 """
 

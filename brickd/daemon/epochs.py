@@ -1,8 +1,8 @@
 """The sampling epoch: a number on all control pages, by which workers choose steps.
 
 Owns: when the epoch changes, and its distribution to all workers. Must not know: how a step is chosen
-(`agent/src/writer/draw.h`). Invariants: all workers get a new epoch in one call; a new worker gets the epoch of the
-others; a daemon that ends removes the epoch; a worker whose control page cannot be written uses its own clock.
+(`agent/src/writer/draw.h`). Invariants: All workers get a new epoch in one call. A new worker gets the epoch of the
+others. A daemon that ends removes the epoch. A worker whose control page cannot be written uses its own clock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The daemon's thread: its ticks, the rest between ticks, and early wake-ups.
 
 Owns: the thread, the watch on the directory of segments, the handling of defects. Must not know: the order of a tick's
-steps, which callers wake the thread. Invariants: an exception in a tick is logged and does not end the thread; a clean
+steps, which callers wake the thread. Invariants: An exception in a tick is logged and does not end the thread. A clean
 end saves everything that was read.
 """
 

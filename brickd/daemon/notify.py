@@ -1,8 +1,8 @@
 """Sends alarms: the document of a problem, and a queue and a thread for each target.
 
 Owns: the document, the queues, when to retry, the counts, the events of failures. Must not know: how a document reaches
-a target, which changes of a problem are sent. Invariants: queueing a document never waits; a queue is bounded, and
-documents without room are counted; if a target fails, this is logged once until the target works again; each target
+a target, which changes of a problem are sent. Invariants: Queueing a document never waits. A queue is bounded, and
+documents without room are counted. If a target fails, this is logged once until the target works again. Each target
 gets one document at a time, in order.
 """
 

@@ -1,8 +1,8 @@
 """The targets of alarms: a command and a URL. Each gets one JSON document at a time.
 
 Owns: how a document reaches each target, the time limit, the signature. Must not know: what a document means, queues,
-when to retry. Invariants: a delivery takes no longer than the limit, even if the command, the resolver or the server
-hangs; redirects are not followed; an https server needs a certificate that this machine trusts; the text of a failure
+when to retry. Invariants: A delivery takes no longer than the limit, even if the command, the resolver or the server
+hangs. Redirects are not followed. An https server needs a certificate that this machine trusts. The text of a failure
 never contains the path of the URL or the secret.
 """
 

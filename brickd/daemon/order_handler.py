@@ -1,7 +1,7 @@
 """Carries out orders from the API: changes settings and thresholds, makes workers read weights, drops totals.
 
 Owns: the locks, and the order in which a change reaches the state, the workers and the log. Must not know: HTTP, what a
-recording is. Invariants: every method may be called from any thread; the next checkpoint contains a change.
+recording is. Invariants: Every method may be called from any thread. The next checkpoint contains a change.
 """
 
 from __future__ import annotations

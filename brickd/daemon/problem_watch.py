@@ -1,7 +1,7 @@
 """The daemon's problem book: snapshots update it, requests silence problems in it, changes become events.
 
 Owns: when the book is updated, which of its changes are events, requests to silence a problem. Must not know: how a
-problem is found, how it is shown, where alarms go. Invariants: a change of the book is saved at once; snapshots and
+problem is found, how it is shown, where alarms go. Invariants: A change of the book is saved at once. Snapshots and
 requests never overwrite each other's changes.
 """
 

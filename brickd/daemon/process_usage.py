@@ -1,7 +1,7 @@
 """The resource use of the workers' processes.
 
 Owns: which process belongs to a worker, which values are read, over which time. Must not know: what workers record,
-screens. Invariants: a process that no longer belongs to a worker is not shown; a value that cannot be read is None,
+screens. Invariants: A process that no longer belongs to a worker is not shown. A value that cannot be read is None,
 never a number.
 """
 

@@ -1,8 +1,8 @@
 """The passes over the rings of all segments.
 
 Owns: what each pass drains, and that the worker's deferred work, the sources and the comparison get all of it. Must not
-know: when a pass is due, how the memory is saved, which workers are dead. Invariants: an invalid segment affects no
-other segment; if a pass does not reach all segments of a worker, it settles nothing of that worker.
+know: when a pass is due, how the memory is saved, which workers are dead. Invariants: An invalid segment affects no
+other segment. If a pass does not reach all segments of a worker, it settles nothing of that worker.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The drained workers: they start, get names, die, and stay known.
 
 Owns: the attached segments. The state has each worker once: as known while its segment exists, and as gone afterwards.
-Must not know: rings, when steps are due, how the state is saved. Invariants: a segment is removed only if the saved
-state has its totals; a worker whose segment was lost is counted in the segment in which it continues; a segment is
+Must not know: rings, when steps are due, how the state is saved. Invariants: A segment is removed only if the saved
+state has its totals. A worker whose segment was lost is counted in the segment in which it continues. A segment is
 closed only while no other thread reads, because closing it releases every lock on it.
 """
 

@@ -1,7 +1,7 @@
 """Takes a snapshot every ten seconds, for all modules that use snapshots.
 
-Owns: the thread that takes snapshots, and the times. Must not know: the content and the use of snapshots. Invariants: a
-failed snapshot is reported and does not affect the next one; after a pause of any length, there is only one snapshot
+Owns: the thread that takes snapshots, and the times. Must not know: the content and the use of snapshots. Invariants: A
+failed snapshot is reported and does not affect the next one. After a pause of any length, there is only one snapshot
 for the whole pause.
 """
 

@@ -1,7 +1,7 @@
 """Messages to the service manager that started the daemon: systemd's notify protocol.
 
-Owns: the words of the protocol and its environment variables. Must not know: the work of a daemon. Invariants: without
-a manager, nothing is sent; if a manager has ended or is slow, only its message is lost; keep-alives are sent only while
+Owns: the words of the protocol and its environment variables. Must not know: the work of a daemon. Invariants: Without
+a manager, nothing is sent. If a manager has ended or is slow, only its message is lost. Keep-alives are sent only while
 the loop runs.
 """
 

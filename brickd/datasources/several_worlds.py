@@ -1,7 +1,7 @@
 """Several worlds (recordings, the live machine) shown as one world.
 
 Owns: the names of workers from several worlds, and the world of each worker. Must not know: views, callers. Invariants:
-a worker that is in two worlds counts as two workers; if a world cannot answer, this is an error and is never ignored.
+A worker that is in two worlds counts as two workers. If a world cannot answer, this is an error and is never ignored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The world of views: the protocol of a data source, and the status of a daemon.
 
-Owns: the methods that a view may call. Must not know: views, callers, implementations. Invariants: from the same
-workers, a view builds the same document in any world; importing the protocol imports no implementation.
+Owns: the methods that a view may call. Must not know: views, callers, implementations. Invariants: From the same
+workers, a view builds the same document in any world. Importing the protocol imports no implementation.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The arithmetic is that of a real transformer, but the weights are random numbers
 input, two models with the same seed compute the same outputs, to the last bit.
 
 Owns: the arithmetic, and what it records. Must not know: brickd, the effects of a damaged weight or operator.
-Invariants: no operator changes its inputs; an operator reads only the weight with its name, its recorded inputs, and,
+Invariants: No operator changes its inputs. An operator reads only the weight with its name, its recorded inputs, and,
 for some operators of attention, the cache. In that case, the data that filled the cache is recorded as an input.
 """
 

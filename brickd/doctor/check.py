@@ -1,7 +1,7 @@
 """The result of a check.
 
-Owns: the form of a finding, and the three words for its state. Must not know: single checks, screens. Invariants: a
-finding has a fix unless its state is `ok`; texts may contain a worker's strings, so a caller escapes them.
+Owns: the form of a finding, and the three words for its state. Must not know: single checks, screens. Invariants: A
+finding has a fix unless its state is `ok`. Texts may contain a worker's strings, so a caller escapes them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether the workers of a service use one key for their checksums.
 
 Owns: the observed facts about keys, and the verdict. Must not know: the keys (a segment has only their names), what was
-recorded. Invariants: only live workers are compared, because the key may have changed after another worker died; a
+recorded. Invariants: Only live workers are compared, because the key may have changed after another worker died. A
 worker without checksums needs no key.
 """
 

@@ -1,7 +1,7 @@
 """Checks the daemon, and the directory of its state.
 
 Owns: the observed facts about the runtime directory, and the verdict. Must not know: the work of a daemon. Invariants:
-a missing daemon is not a fault, because every verb works without a daemon; the check changes nothing and starts no
+A missing daemon is not a fault, because every verb works without a daemon. The check changes nothing and starts no
 daemon.
 """
 

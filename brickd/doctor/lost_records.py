@@ -1,7 +1,7 @@
 """Records that workers lost, and the settings that they need at the next start.
 
-Owns: how the losses of many workers become few findings. Must not know: the counters of losses. Invariants: lost spans
-are `broken`, lost details are `advice`; a setting has the same value in all findings, large enough for all workers.
+Owns: how the losses of many workers become few findings. Must not know: the counters of losses. Invariants: Lost spans
+are `broken`, lost details are `advice`. A setting has the same value in all findings, large enough for all workers.
 """
 
 from __future__ import annotations

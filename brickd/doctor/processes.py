@@ -1,9 +1,9 @@
 """The processes of our user that load brick_agent or map a segment.
 
 Owns: the facts that /proc reports about these processes. Must not know: what a process means for a finding. Invariants:
-other users' processes are not inspected, even if root runs the doctor; a process that cannot be inspected, or that ends
-during the search, is counted and does not affect the others; the search ends after a second and reports how much it
-skipped; a process owns the segment whose lock it holds, even if it maps other segments.
+Other users' processes are not inspected, even if root runs the doctor. A process that cannot be inspected, or that ends
+during the search, is counted and does not affect the others. The search ends after a second and reports how much it
+skipped. A process owns the segment whose lock it holds, even if it maps other segments.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The segments of this machine: those of dead workers, those that were refused, those of other users.
 
 Owns: the facts about each segment, and how to remove useless segments. Must not know: processes, what was recorded.
-Invariants: `broken` means that something was recorded but cannot be read; a fix is offered only to a user who can carry
+Invariants: `broken` means that something was recorded but cannot be read. A fix is offered only to a user who can carry
 it out.
 """
 

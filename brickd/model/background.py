@@ -1,7 +1,7 @@
 """A copy of a daemon's state that a survey needs in addition to the segments.
 
-Owns: the copy. Must not know: how the state changes, how it is stored. Invariants: a worker is identified by its uuid;
-the decoder of deferred work is imported only if there is deferred work.
+Owns: the copy. Must not know: how the state changes, how it is stored. Invariants: A worker is identified by its uuid.
+The decoder of deferred work is imported only if there is deferred work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Totals over workers by brick, optionally by worker, service or layer, and by category.
 
 Owns: the totals of a brick, and which worker has the largest mean. Must not know: files, states of workers, screens.
-Invariants: the times of all categories add up to the recorded time; a total is never less than its self time; the rates
+Invariants: The times of all categories add up to the recorded time. A total is never less than its self time. The rates
 of a kernel use the amounts of its launches only if the times of all launches are known.
 """
 

@@ -11,8 +11,8 @@ stream (these parts add up to the elapsed time), and the latency, which is the t
 The records of several lanes arrive in any order. A finalize is settled once every lane was read to its end after the
 finalize was read, because then all earlier records have arrived.
 
-Invariants: every start is counted exactly once: started = measured + bounded + pending + orphaned; the bounds of one
-stream never add up to more than the elapsed time; the order in which lanes are read changes nothing; the number of
+Invariants: Every start is counted exactly once: started = measured + bounded + pending + orphaned. The bounds of one
+stream never add up to more than the elapsed time. The order in which lanes are read changes nothing. The number of
 waiting starts is limited, and starts above the limit are orphaned and counted.
 """
 

@@ -1,8 +1,8 @@
 """A reading of a segment combined with what the daemon knows of the worker's deferred work.
 
-Owns: the paths of deferred work. Must not know: how times of deferred work are computed, files. Invariants: measured
-time is added to the worker's path; bounded time is on an additional path with another unit, so a bound is never added
-to a measurement; the worker's own counts are never replaced.
+Owns: the paths of deferred work. Must not know: how times of deferred work are computed, files. Invariants: Measured
+time is added to the worker's path. Bounded time is on an additional path with another unit, so a bound is never added
+to a measurement. The worker's own counts are never replaced.
 """
 
 from __future__ import annotations

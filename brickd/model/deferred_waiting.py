@@ -1,7 +1,7 @@
 """The records of deferred work that wait, and their encoding for a restart of the daemon.
 
 Owns: the list of starts without an end, the records of a pass over the lanes, their form in a document. Must not know:
-streams, how a start ends. Invariants: decoding reverses encoding; an invalid text raises ValueError; each start is
+streams, how a start ends. Invariants: Decoding reverses encoding. An invalid text raises ValueError. Each start is
 encoded only once, because a checkpoint is written every second and many starts may never end.
 """
 

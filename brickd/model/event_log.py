@@ -1,8 +1,8 @@
 """The last thousand events of a daemon, in order.
 
 Owns: the form of an event, the numbers, which events are forgotten. Must not know: what causes an event, who reads it.
-Invariants: numbers have no gaps and never repeat, so a reader knows how many events it missed; any number of threads
-may add and read events; adding an event never waits for a reader.
+Invariants: Numbers have no gaps and never repeat, so a reader knows how many events it missed. Any number of threads
+may add and read events. Adding an event never waits for a reader.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The calls of a worker that were looked at for rows, from the paths of its segment.
 
-Owns: which paths count such calls, what a word means, the turns. Must not know: rows, how they are
-compared, screens. Invariants: a word that this version does not know is a reason; a site without calls counts only if
-its worker will never look at it.
+Owns: which paths count such calls, what a word means, the turns. Must not know: rows, how they are compared, screens.
+Invariants: A word that this version does not know is a reason. A site without calls counts only if its worker will
+never look at it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Adds up the summaries of many workers under the caller's keys: bricks, nodes of a tree.
 
-Owns: to which row each path belongs, and how time is assigned to rows. Must not know: files, workers, the meaning of
-a key. Invariants: self times add up to the recorded time, and each moment counts once; in the total of a row, a moment
-counts once, even if the row is below itself; the order of readings changes nothing; marks have no time, and have rows
+Owns: to which row each path belongs, and how time is assigned to rows. Must not know: files, workers, the meaning of a
+key. Invariants: Self times add up to the recorded time, and each moment counts once. In the total of a row, a moment
+counts once, even if the row is below itself. The order of readings changes nothing. Marks have no time, and have rows
 only if the caller requests them.
 """
 

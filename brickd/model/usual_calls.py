@@ -1,7 +1,7 @@
 """The mean of the usual calls of a brick, from its sum and its histogram.
 
-Owns: which calls are usual, and how their mean is estimated. Must not know: which workers are compared. Invariants: for
-a brick without rare calls, the result is exactly the mean; the estimate stays within the bounds of the histogram.
+Owns: which calls are usual, and how their mean is estimated. Must not know: which workers are compared. Invariants: For
+a brick without rare calls, the result is exactly the mean. The estimate stays within the bounds of the histogram.
 
 A call is rare if it takes more than twice as long as the median. On a busy host, a call in which the thread lost its
 processor takes up to a thousand times as long as the others, and shows nothing about the brick. On a quiet host, the

@@ -1,8 +1,8 @@
 """Windows: the recent work, as the difference of two readings of the totals.
 
 Owns: which snapshots are kept, and which totals are subtracted for a window. Must not know: callers, files, screens.
-Invariants: the content of a window was recorded in its time; a window does not shrink if a worker dies, is added to a
-sum, continues under another uuid or is forgotten; if the totals of a worker at the beginning of a window are unknown,
+Invariants: The content of a window was recorded in its time. A window does not shrink if a worker dies, is added to a
+sum, continues under another uuid or is forgotten. If the totals of a worker at the beginning of a window are unknown,
 the window has only the worker's work after the first snapshot that has its totals.
 """
 

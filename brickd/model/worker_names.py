@@ -1,7 +1,7 @@
 """The names of workers.
 
 Owns: the names, their order, their form as arguments of a command, and suggestions for an unknown name. Must not know:
-what was recorded, screens. Invariants: a name belongs to one worker; names depend only on the set of workers, so a
+what was recorded, screens. Invariants: A name belongs to one worker. Names depend only on the set of workers, so a
 process that reads only the headers of segments gives the same names.
 """
 

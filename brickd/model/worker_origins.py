@@ -1,7 +1,7 @@
 """Recently merged workers and the sums that contain them, which windows of a sum need.
 
 Owns: the list of recently merged workers, and the origin of a worker's totals. Must not know: totals, callers.
-Invariants: for each sum, the list has the workers that were added last, in order and without a gap; its length is
+Invariants: For each sum, the list has the workers that were added last, in order and without a gap. Its length is
 limited.
 """
 

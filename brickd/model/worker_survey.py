@@ -1,7 +1,7 @@
 """The survey of all workers of this machine: reads every segment, and finds the live workers.
 
-Owns: which segments exist, which workers are alive. Must not know: totals, screens, how names are made. Invariants: an
-invalid segment affects only itself and is listed with the reason; a worker whose segment changes is alive, even without
+Owns: which segments exist, which workers are alive. Must not know: totals, screens, how names are made. Invariants: An
+invalid segment affects only itself and is listed with the reason. A worker whose segment changes is alive, even without
 a lock.
 """
 

@@ -1,7 +1,7 @@
 """The work of every live worker in every brick between two snapshots, by service.
 
-Owns: the table of this work. Must not know: which worker is slow, windows of several slots, screens. Invariants: times
-are self times; a worker that recorded nothing in a brick has no entry; dead workers and sums of workers have no
+Owns: the table of this work. Must not know: which worker is slow, windows of several slots, screens. Invariants: Times
+are self times. A worker that recorded nothing in a brick has no entry. Dead workers and sums of workers have no
 entries.
 """
 

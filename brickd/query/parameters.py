@@ -1,7 +1,7 @@
 """The kinds of parameters of a query: a choice, a switch, a number, a size, a duration, a period, a name.
 
-Owns: how each kind is parsed from text, which values it accepts. Must not know: queries, click, HTTP. Invariants: a
-value parsed from text is validated like any other value; a value is accepted unchanged or refused, never adjusted.
+Owns: how each kind is parsed from text, which values it accepts. Must not know: queries, click, HTTP. Invariants: A
+value parsed from text is validated like any other value. A value is accepted unchanged or refused, never adjusted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Queries: a base class with validated parameters.
 
 Owns: the form of a query, and its conversion to and from a query string. Must not know: views, click, HTTP. Invariants:
-every value of a query is validated, whatever its source; an unknown key, or a key that is given twice, is refused;
-parsing the query string of a query gives an equal query.
+Every value of a query is validated, whatever its source. An unknown key, or a key that is given twice, is refused.
+Parsing the query string of a query gives an equal query.
 """
 
 from __future__ import annotations

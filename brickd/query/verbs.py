@@ -1,7 +1,7 @@
 """The table of the verbs of `brickd`.
 
 Owns: each verb's line in the help, its query, whether a daemon answers the query, other words for the verb. Must not
-know: how a query is answered or shown. Invariants: the command of the verb NAME is `brickd.cli.NAME:NAME`; the answer
+know: how a query is answered or shown. Invariants: The command of the verb NAME is `brickd.cli.NAME:NAME`. The answer
 to its query is `brickd.views.NAME:answer`, or `GET /v1/NAME` of a daemon. Each start of `brickd` imports this module,
 so it imports almost nothing itself.
 """

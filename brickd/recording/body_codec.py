@@ -1,7 +1,7 @@
 """The codec of a recording's chunk bodies: beginning, snapshots, weights, events and end.
 
 Owns: the form of the bodies: JSON with packed summaries; the body of weights ends with columns. Must not know: files,
-when data is written. Invariants: decoding reverses encoding; an invalid body raises ValueError; a file stores names,
+when data is written. Invariants: Decoding reverses encoding. An invalid body raises ValueError. A file stores names,
 paths and sites once for all readings that share them.
 """
 

@@ -1,10 +1,9 @@
 """The complete checksums of a recording, in the form in which a drain returns them.
 
 Owns: how a checksum that is split between two chunks is joined, and the count of missing checksums. Must not know: the
-meaning of checksums, their sites. Invariants: only complete checksums are returned, each once, in the order of its
-lane;
-each file is read once for all workers; whatever the files contain, memory holds one chunk, and at most a part of one
-record for each lane.
+meaning of checksums, their sites. Invariants: Only complete checksums are returned, each once, in the order of its
+lane. Each file is read once for all workers. Whatever the files contain, memory holds one chunk, and at most a part of
+one record for each lane.
 """
 
 from __future__ import annotations

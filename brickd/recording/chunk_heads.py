@@ -1,7 +1,7 @@
 """The heads of the chunks in a recording.
 
 Owns: which blocks of a file are heads, and where the search for the next head begins. Must not know: the content of
-bodies, the order of chunks. Invariants: the body of a returned head is within the file; skipped bytes are reported with
+bodies, the order of chunks. Invariants: The body of a returned head is within the file. Skipped bytes are reported with
 their position, and the end with its reason.
 """
 

@@ -1,8 +1,8 @@
 """The chunks of a recording, read from its file.
 
 Owns: which chunks of a file are valid, and the report on the others. Must not know: the meaning of chunks. Invariants:
-a returned chunk is unchanged; `Form.end` reports missing data with the position; whatever the file contains, and
-however it changes during the reading, there is no other effect; memory never has more than one chunk.
+A returned chunk is unchanged. `Form.end` reports missing data with the position. Whatever the file contains, and
+however it changes during the reading, there is no other effect. Memory never has more than one chunk.
 
 brickd/reader/core/recording_format.h describes the format of the file.
 """

@@ -1,7 +1,7 @@
 """A report on reading a recording.
 
 Owns: the damaged and missing parts, and the words for them. Must not know: files, the meaning of chunks. Invariants:
-all missing data is reported; the lists of positions and kinds are limited, and what exceeds a limit is counted.
+All missing data is reported. The lists of positions and kinds are limited, and what exceeds a limit is counted.
 """
 
 from __future__ import annotations

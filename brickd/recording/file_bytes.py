@@ -1,7 +1,7 @@
 """The bytes of a recording, from its file.
 
-Owns: access to the file, and the reports of progress. Must not know: the meaning of the bytes. Invariants: the file is
-read only with pread; a read returns the bytes that are available, even if the file changes at the same time.
+Owns: access to the file, and the reports of progress. Must not know: the meaning of the bytes. Invariants: The file is
+read only with pread. A read returns the bytes that are available, even if the file changes at the same time.
 """
 
 from __future__ import annotations

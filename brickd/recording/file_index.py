@@ -1,10 +1,9 @@
 """The index of one file of a recording.
 
 Owns: which chunk bodies are valid, the report on the others, which events are kept, which tables apply at a position.
-Must not know: other files, views. Invariants: an invalid chunk is reported with its position and affects no other
-chunk;
-memory does not grow with the file: it has the newest events, and the positions of the last few snapshots, of sources
-and of the weights, but no records.
+Must not know: other files, views. Invariants: An invalid chunk is reported with its position and affects no other
+chunk. Memory does not grow with the file: it has the newest events, and the positions of the last few snapshots, of
+sources and of the weights, but no records.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The daemon's recordings: those that are being written, and those that were not fetched yet.
 
-Owns: which recordings exist, and their limit. Must not know: callers, the content of recordings. Invariants: the titles
-in its files identify a recording, so any process finds it, even if its writer has ended; a file is found by its
-recording and its number, never by a path from a request; a recording that is being written is not touched; while a
+Owns: which recordings exist, and their limit. Must not know: callers, the content of recordings. Invariants: The titles
+in its files identify a recording, so any process finds it, even if its writer has ended. A file is found by its
+recording and its number, never by a path from a request. A recording that is being written is not touched. While a
 daemon runs, only the daemon lists its recordings, because its files may belong to another user or be in another mount
 namespace.
 """

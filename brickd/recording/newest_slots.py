@@ -1,7 +1,7 @@
 """The newest slots of a worker's rings.
 
-Owns: the number of slots that are kept. Must not know: the origin and the content of slots. Invariants: the slots of a
-ring have no gap and start with a record; memory has only a few more slots than requested.
+Owns: the number of slots that are kept. Must not know: the origin and the content of slots. Invariants: The slots of a
+ring have no gap and start with a record. Memory has only a few more slots than requested.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The redaction of snapshots, events and weights for a recording.
 
 Owns: which data is removed from them. Must not know: records (the spool redacts these), files, when data is written.
-Invariants: an event keeps its text only if the text has no tensors, steps or positions; weights are redacted like the
+Invariants: An event keeps its text only if the text has no tensors, steps or positions. Weights are redacted like the
 records of weights, with the same new keys.
 """
 

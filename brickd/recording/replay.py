@@ -1,7 +1,7 @@
 """A recording as a data source of views, in place of the machine.
 
 Owns: which snapshot is shown, and the notes on the recording. Must not know: views, how chunks are stored in a file.
-Invariants: a view builds the same document as it would have built at the time of the snapshot; damaged, cut or missing
+Invariants: A view builds the same document as it would have built at the time of the snapshot. Damaged, cut or missing
 data is reported.
 """
 

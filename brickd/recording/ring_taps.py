@@ -1,7 +1,7 @@
 """The rings of a recording, and the numbers of their workers.
 
-Owns: the numbers of workers, and their form in a file. Must not know: files, how records reach them. Invariants: a
-number belongs to the same worker in all files of a recording; it is assigned before the first record with this number
+Owns: the numbers of workers, and their form in a file. Must not know: files, how records reach them. Invariants: A
+number belongs to the same worker in all files of a recording. It is assigned before the first record with this number
 is drained.
 """
 

@@ -1,7 +1,7 @@
 """The files of one recording, one after another: F.brick, F.1.brick, F.2.brick.
 
-Owns: the names of the files, when a file is full, which files are kept. Must not know: the content. Invariants: no
-existing file is overwritten; the number of kept files is limited, and removed files are counted; a file is locked while
+Owns: the names of the files, when a file is full, which files are kept. Must not know: the content. Invariants: No
+existing file is overwritten. The number of kept files is limited, and removed files are counted. A file is locked while
 its writer is alive and writes it.
 """
 

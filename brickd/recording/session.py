@@ -1,8 +1,8 @@
 """A running recording: its thread, its schedule, its end; one at a time.
 
 Owns: when data is written, the end of a recording, and whether a recording runs. Must not know: the content, how it is
-written, how workers are read. Invariants: one thread writes, and no other thread waits for it; data that cannot be
-written in time, or for which there is no room, is counted and reported; when the recording ends, written data stays,
+written, how workers are read. Invariants: One thread writes, and no other thread waits for it. Data that cannot be
+written in time, or for which there is no room, is counted and reported. When the recording ends, written data stays,
 and pending data and the key of the redaction are discarded.
 """
 

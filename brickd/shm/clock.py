@@ -1,7 +1,7 @@
 """The worker's clock: the length of its ticks and its current value.
 
 Owns: the conversion of ticks, time namespaces, and which clock fields of a header are trusted. Must not know: segments.
-Invariants: the length of a tick is plausible, whatever the header contains; the value of a clock may be unknown, but it
+Invariants: The length of a tick is plausible, whatever the header contains. The value of a clock may be unknown, but it
 is never wrong.
 """
 

@@ -1,7 +1,7 @@
 """Checks of readings that come from files, which are as untrusted as segments.
 
-Owns: the valid values of every field of a reading. Must not know: files, the encoding of readings. Invariants: every
-view can use a checked reading like a reading of a segment; an invalid reading raises ValueError with the value found
+Owns: the valid values of every field of a reading. Must not know: files, the encoding of readings. Invariants: Every
+view can use a checked reading like a reading of a segment. An invalid reading raises ValueError with the value found
 and the value expected.
 """
 

@@ -1,9 +1,9 @@
 """The ledger: counts of everything attempted, recorded or lost.
 
 Owns: how a segment's counters become a ledger, and how ledgers are added up. Must not know: files, screens. Invariants:
-every term comes from a stored counter; for every worker and every sum of workers, begun = summarized + rejected + open
-+ abandoned + unpublished, and started = measured + bounded + pending + orphaned; the open spans of a dead process are
-abandoned; the summaries have all attempted marks except the refused ones. `removed` is separate from all other terms:
+Every term comes from a stored counter. For every worker and every sum of workers, begun = summarized + rejected + open
++ abandoned + unpublished, and started = measured + bounded + pending + orphaned. The open spans of a dead process are
+abandoned. The summaries have all attempted marks except the refused ones. `removed` is separate from all other terms:
 it counts workers whose segments were removed, so that nothing else is known of them.
 """
 

@@ -1,8 +1,8 @@
 """The memory budget of segments: the bytes that a reading copies and keeps.
 
 Owns: the limits for one segment and for all segments of one user, the cost of each row, and the ration of a segment.
-Must not know: how a segment is read. Invariants: a segment's cost comes from its content, not from its header; a ration
-does not depend on time; if callers ask for the cheapest segment first, an expensive segment takes nothing from a cheap
+Must not know: how a segment is read. Invariants: A segment's cost comes from its content, not from its header. A ration
+does not depend on time. If callers ask for the cheapest segment first, an expensive segment takes nothing from a cheap
 one. A segment over the limits is first read without its detail, then its totals are read less often, then it is not
 read at all.
 """

@@ -1,7 +1,7 @@
 """Records, decoded from the slots of a ring.
 
-Owns: how slots become records, and the names of their kinds. Must not know: the origin of the slots. Invariants: a
-record of an unknown kind is counted and skipped by the number of slots that it declares; an impossible number ends the
+Owns: how slots become records, and the names of their kinds. Must not know: the origin of the slots. Invariants: A
+record of an unknown kind is counted and skipped by the number of slots that it declares. An impossible number ends the
 decoding, and the remaining slots count as one unreadable record.
 """
 

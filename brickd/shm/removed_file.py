@@ -1,7 +1,7 @@
 """The file of records of removed segments, one per user (`brick_removed.h`).
 
-Owns: which file is trusted, how the file is read and truncated. Must not know: the use of the records. Invariants: a
-file that another user owns or may access is refused; reading waits for no lock and takes at most 2 MiB; the file is
+Owns: which file is trusted, how the file is read and truncated. Must not know: the use of the records. Invariants: A
+file that another user owns or may access is refused. Reading waits for no lock and takes at most 2 MiB. The file is
 truncated only if its content is exactly what the caller has saved.
 """
 

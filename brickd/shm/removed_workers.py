@@ -1,8 +1,8 @@
 """Workers whose segments were removed, and the counts of these workers that are in no total.
 
 Owns: the counts of removed workers, their sums, and their form in documents and in a checkpoint. Must not know: files,
-screens. Invariants: each uuid counts once, and not at all if its counts are shown elsewhere; if a uuid has two records,
-the larger one counts; a worker that is in a sum has no separate record; the number of records and sums is limited.
+screens. Invariants: Each uuid counts once, and not at all if its counts are shown elsewhere. If a uuid has two records,
+the larger one counts. A worker that is in a sum has no separate record. The number of records and sums is limited.
 """
 
 from __future__ import annotations

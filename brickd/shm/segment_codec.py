@@ -1,7 +1,7 @@
 """The codec of readings, and the sum of several readings.
 
-Owns: the stored form of readings, and how readings are added up. Must not know: files. Invariants: decoding reverses
-encoding; every counter of a sum is the sum of the counters.
+Owns: the stored form of readings, and how readings are added up. Must not know: files. Invariants: Decoding reverses
+encoding. Every counter of a sum is the sum of the counters.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Files that may be segments: finds, opens and removes them.
 
 Owns: the names of the files, which files may be opened and how, which process owns a file and which process drains it.
-Must not know: the content of files. Invariants: a process opens only files of its own effective user, even as root;
-opening follows no link and waits for no process; a process never opens a file twice while it holds a lock on the file;
-a file that cannot be a segment raises `SegmentRefused` with a reason, never another exception; a file with a name that
+Must not know: the content of files. Invariants: A process opens only files of its own effective user, even as root.
+Opening follows no link and waits for no process. A process never opens a file twice while it holds a lock on the file.
+A file that cannot be a segment raises `SegmentRefused` with a reason, never another exception. A file with a name that
 no worker writes is refused before it is opened, so it is never removed.
 
 posix_ipc removes segments, because its shm_unlink is the counterpart of the agent's shm_open. It does not open

@@ -1,8 +1,8 @@
 """Numbers of sites for all workers: digests of the sites' names.
 
-Owns: the digest of a text, and the names of sites. Must not know: segments, the records of a site. Invariants: within
+Owns: the digest of a text, and the names of sites. Must not know: segments, the records of a site. Invariants: Within
 one process, a text has the same digest for all workers, and a random key prevents a worker from constructing two texts
-with the same digest; the number of sites with a known name is bounded; a site of one worker does not affect sites with
+with the same digest. The number of sites with a known name is bounded. A site of one worker does not affect sites with
 other names.
 """
 

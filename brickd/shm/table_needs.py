@@ -1,7 +1,7 @@
 """The sizes that a worker's tables need, for all names, paths and sites that the worker used or was refused.
 
-Owns: the sizes of tables, from the worker's counters. Must not know: words, screens, other losses. Invariants: the
-sizes are computed together, because a full table hides what the other tables would have needed; a size is larger than
+Owns: the sizes of tables, from the worker's counters. Must not know: words, screens, other losses. Invariants: The
+sizes are computed together, because a full table hides what the other tables would have needed. A size is larger than
 the present one, and within the agent's limit.
 """
 

@@ -1,8 +1,8 @@
 """The state of a daemon: its workers, totals of removed segments, orders, findings.
 
 Owns: the daemon's state, and its form as a document. Must not know: how the state is stored in a file, when it changes.
-Invariants: the state has no totals of segments that are still read, so that state and segments together count
-everything once; a worker is identified by its uuid; everything is limited.
+Invariants: The state has no totals of segments that are still read, so that state and segments together count
+everything once. A worker is identified by its uuid. Everything is limited.
 """
 
 from __future__ import annotations

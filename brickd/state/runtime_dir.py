@@ -1,8 +1,8 @@
 """The runtime directory of one daemon, and the state in it.
 
 Owns: the directory's modes and its lock, which checkpoint is restored. Must not know: the work of a daemon. Invariants:
-only one process at a time has the directory; no other user can change its content; when a checkpoint that cannot be
-restored is replaced, it is kept under another name; a checkpoint with another prefix is never replaced.
+Only one process at a time has the directory. No other user can change its content. When a checkpoint that cannot be
+restored is replaced, it is kept under another name. A checkpoint with another prefix is never replaced.
 """
 
 from __future__ import annotations

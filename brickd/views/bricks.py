@@ -1,8 +1,8 @@
 """The view `bricks`: totals of every brick, separated by worker, service or layer.
 
 Owns: the schema of the document, the limit of rows. Must not know: segments, how totals are added up, screens.
-Invariants: a share is a part of all recorded time of the selected workers, whatever category and limit the query has;
-omitted rows are counted.
+Invariants: A share is a part of all recorded time of the selected workers, whatever category and limit the query has.
+Omitted rows are counted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The parts shared by all views: the answer, the chosen workers and period, the first keys of a document.
 
-Owns: the first keys, the choices, the notes next to a document. Must not know: single views, callers. Invariants: if
-only other users have segments, the answer names these users; segments of other users never change a document or an exit
+Owns: the first keys, the choices, the notes next to a document. Must not know: single views, callers. Invariants: If
+only other users have segments, the answer names these users. Segments of other users never change a document or an exit
 code.
 """
 

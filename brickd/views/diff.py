@@ -1,8 +1,8 @@
 """The view `diff`: where workers' numbers differ first, and which worker is at fault.
 
 Owns: which workers are compared, which evidence leads if the query names none. Must not know: how rows are made, the
-schema of the document, screens. Invariants: a verdict names its kind of evidence; if nothing can be compared, the
-verdict says so with the reason, and is never "equal"; steps are paired only if the query requests evidence by run; data
+schema of the document, screens. Invariants: A verdict names its kind of evidence. If nothing can be compared, the
+verdict says so with the reason, and is never "equal". Steps are paired only if the query requests evidence by run. Data
 that was not compared is reported.
 """
 

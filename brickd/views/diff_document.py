@@ -1,7 +1,7 @@
 """The document of `diff`.
 
 Owns: the schema of the document. Must not know: which workers are compared, how evidence is chosen, screens.
-Invariants: data that was not compared is counted; the document says if a difference of times may be chance.
+Invariants: Data that was not compared is counted. The document says if a difference of times may be chance.
 """
 
 from __future__ import annotations

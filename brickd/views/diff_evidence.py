@@ -1,7 +1,7 @@
 """Every class of evidence in `diff`: its verdict, and the daemon's findings on the workers.
 
 Owns: the schema of the verdicts and of the findings. Must not know: how workers are compared, which evidence leads,
-screens. Invariants: a class in which nothing was compared is unproven; a finding of the daemon about a worker appears
+screens. Invariants: A class in which nothing was compared is unproven. A finding of the daemon about a worker appears
 in each comparison of that worker.
 """
 

@@ -1,7 +1,7 @@
 """The operands of `diff`: workers of this machine, of recordings, or both.
 
-Owns: the meaning of each argument, the source of the answer. Must not know: the comparison, screens. Invariants: the
-document is the same from every source; if all operands are workers of this machine, the daemon answers if there is one.
+Owns: the meaning of each argument, the source of the answer. Must not know: the comparison, screens. Invariants: The
+document is the same from every source. If all operands are workers of this machine, the daemon answers if there is one.
 """
 
 from __future__ import annotations

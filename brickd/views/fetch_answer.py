@@ -1,7 +1,7 @@
 """The source of an answer: the daemon, shared memory without a daemon, or recordings.
 
-Owns: the choice of the source. Must not know: single views, the client's protocol, screens. Invariants: the document is
-the same from every source; if a daemon exists but does not answer, this is always reported; if a daemon answers,
+Owns: the choice of the source. Must not know: single views, the client's protocol, screens. Invariants: The document is
+the same from every source. If a daemon exists but does not answer, this is always reported. If a daemon answers,
 modules that read segments or build views are not loaded.
 """
 

@@ -1,7 +1,7 @@
 """Numeric differences, for several views: how much was compared, and the findings by worker.
 
 Owns: the JSON of the counts. Must not know: terminals, how a finding is reached. Invariants: "no worker differs" is
-never reported without the number of comparisons; if nothing was compared, modules that compare are not loaded.
+never reported without the number of comparisons. If nothing was compared, modules that compare are not loaded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Problems: one table of their kinds, for every view that lists problems.
 
 Owns: the kinds, their order, their sentences, the next command of each problem. Must not know: terminals, files, how
-long a problem lasts. Invariants: every problem names the next command; problems of one kind in several workers of a
-service are one problem; at most LISTED_MAX refused files are listed, with the total number; modules that format
+long a problem lasts. Invariants: Every problem names the next command. Problems of one kind in several workers of a
+service are one problem. At most LISTED_MAX refused files are listed, with the total number. Modules that format
 findings are loaded only if there are findings.
 """
 

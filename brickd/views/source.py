@@ -1,7 +1,7 @@
 """The view `source`: the texts that kernels were compiled from.
 
 Owns: the schema of the document, the look-up by a prefix of a hash. Must not know: how sources are sent and kept,
-screens. Invariants: a source that kernels refer to is listed even if its text is unknown; an unknown text is never
+screens. Invariants: A source that kernels refer to is listed even if its text is unknown. An unknown text is never
 shown as an empty text.
 """
 

@@ -1,7 +1,7 @@
 """The weights of workers, for several views: which workers differ, and how much was compared.
 
 Owns: the form of weights in JSON, and as problems. Must not know: how weights are compared, terminals. Invariants: "no
-worker differs" is never reported without the number of comparisons; a finding has the same keys as a finding by input,
+worker differs" is never reported without the number of comparisons. A finding has the same keys as a finding by input,
 and keys that do not apply to weights are null.
 """
 

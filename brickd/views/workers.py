@@ -1,6 +1,6 @@
 """The view `workers`: every worker in full, and the problems.
 
-Owns: a worker's entry. Must not know: terminals, files, problems. Invariants: every count is shown; at most LISTED_MAX
+Owns: a worker's entry. Must not know: terminals, files, problems. Invariants: Every count is shown. At most LISTED_MAX
 refused files are listed, with the total number.
 """
 

@@ -1,9 +1,9 @@
 """Reports of sites where workers differ: their sentences, their events, and how often a report is made.
 
 Owns: the sentences of reports, the next command, which findings get their own event. Must not know: how a finding is
-reached, screens. Invariants: a sentence depends only on the two stored fingerprints of a case, so it is the same for
-every reader at any time; a report never uses a name that now belongs to another worker; the first site at which a
-worker differs is always reported; the number of reports about one worker is bounded.
+reached, screens. Invariants: A sentence depends only on the two stored fingerprints of a case, so it is the same for
+every reader at any time. A report never uses a name that now belongs to another worker. The first site at which a
+worker differs is always reported. The number of reports about one worker is bounded.
 """
 
 from __future__ import annotations

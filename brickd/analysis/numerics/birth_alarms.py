@@ -1,8 +1,8 @@
 """Reports of NaN and infinities that are born in a worker: an event, an alarm, a problem.
 
 A value is born at a site if the output of the site has it and no input has it. Owns: the sentences of reports, how many
-sites of a worker get an event. Must not know: when a birth is a finding, screens. Invariants: the text names the
-worker, the kind of value (NaN, +Inf, -Inf) and the first site; a worker has one alarm for all of its sites.
+sites of a worker get an event. Must not know: when a birth is a finding, screens. Invariants: The text names the
+worker, the kind of value (NaN, +Inf, -Inf) and the first site. A worker has one alarm for all of its sites.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The judgement of a row of fingerprints: the verdict, and where the difference was born.
 
 Owns: the words for the verdict and for the origin, and the rules that choose them. Must not know: how rows are made,
-workers' names, screens. Invariants: a worker is blamed only if its inputs equal those of the other worker, or differ
-too little to explain the difference; if an operator may have read state that is not an input, the judgement says so.
+workers' names, screens. Invariants: A worker is blamed only if its inputs equal those of the other worker, or differ
+too little to explain the difference. If an operator may have read state that is not an input, the judgement says so.
 """
 
 from __future__ import annotations

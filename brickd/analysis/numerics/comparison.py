@@ -1,8 +1,8 @@
 """The comparison of workers by one kind of evidence: the counts, and the differences.
 
 Owns: the effect of lost records on a difference, the choice of the outlier, which differences result from earlier ones.
-Must not know: where workers come from, documents, screens. Invariants: a verdict uses only one kind of evidence; if
-lost records may explain a difference, its verdict is never `diverged`; of two workers, neither is the outlier.
+Must not know: where workers come from, documents, screens. Invariants: A verdict uses only one kind of evidence. If
+lost records may explain a difference, its verdict is never `diverged`. Of two workers, neither is the outlier.
 """
 
 from __future__ import annotations

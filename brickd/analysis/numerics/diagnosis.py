@@ -1,7 +1,7 @@
 """The result of a comparison in sentences.
 
-Owns: the words of these sentences. Must not know: how verdicts are reached, screens. Invariants: sentences are not
-escaped, so the caller escapes them; "expected" is the value of the reference, "actual" that of the other worker; a
+Owns: the words of these sentences. Must not know: how verdicts are reached, screens. Invariants: Sentences are not
+escaped, so the caller escapes them. "expected" is the value of the reference, "actual" that of the other worker. A
 sentence that says that nothing differs also says how much was compared.
 """
 

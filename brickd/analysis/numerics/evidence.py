@@ -1,7 +1,7 @@
 """Adds stored evidence to a window of fingerprints from which it was evicted.
 
-Owns: the insertion of a stored fingerprint. Must not know: how a difference was found, who asks. Invariants: evidence
-keeps its names; a fingerprint that is still in the window is not added again.
+Owns: the insertion of a stored fingerprint. Must not know: how a difference was found, who asks. Invariants: Evidence
+keeps its names. A fingerprint that is still in the window is not added again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The newest fingerprints of many workers.
 
 Owns: the producers of fingerprints, and the translation of the numbers in a worker's records into numbers that all
-workers share. Must not know: where records come from, what is done about differences. Invariants: a record is added
-once; its references are resolved by name, or by number if they have no name; the bytes of all fingerprints are bounded;
-if the bytes are shared out, each service has an equal share, and a service evicts only its own fingerprints.
+workers share. Must not know: where records come from, what is done about differences. Invariants: A record is added
+once. Its references are resolved by name, or by number if they have no name. The bytes of all fingerprints are bounded.
+If the bytes are shared out, each service has an equal share, and a service evicts only its own fingerprints.
 """
 
 from __future__ import annotations

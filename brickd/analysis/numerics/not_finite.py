@@ -1,8 +1,8 @@
 """Finds NaN and infinities that are born at a site. This needs no second worker.
 
 Owns: when such a value is a finding, and the findings, which survive a restart of the daemon. Must not know: how the
-values are counted, how findings are shown. Invariants: the number of findings is bounded; findings without room are
-counted; findings of unknown workers are dropped; if the first fingerprints of all workers at a site have a kind of
+values are counted, how findings are shown. Invariants: The number of findings is bounded. Findings without room are
+counted. Findings of unknown workers are dropped. If the first fingerprints of all workers at a site have a kind of
 value, as with a mask, this is by design and no finding.
 
 A kind is NaN, +Inf or -Inf. It is born at a site if the output has it and no input does. A birth is a finding in two

@@ -1,9 +1,9 @@
 """Numeric classes: groups of workers that add up the same numbers in the same order.
 
 Owns: the known classes, when they are checked, which members of a group are judged. Must not know: the rule for a class
-(match_classes.c), the report on a worker that differs. Invariants: no worker is named, and nothing counts as judged,
-until it is known whether two different outputs come from two classes; a look makes a bounded number of checks, and
-every site gets its turn; a worker of a third class never decides which of two workers is right; all state is bounded.
+(match_classes.c), the report on a worker that differs. Invariants: No worker is named, and nothing counts as judged,
+until it is known whether two different outputs come from two classes. A look makes a bounded number of checks, and
+every site gets its turn. A worker of a third class never decides which of two workers is right. All state is bounded.
 """
 
 from __future__ import annotations

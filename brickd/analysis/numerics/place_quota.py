@@ -1,7 +1,7 @@
 """A limited number of sites, shared fairly among workers.
 
-Owns: which site gets room, and which site is dropped for it. Must not know: what the room is used for. Invariants: the
-number of sites is bounded, per service and in total; a worker without a site gets one if another worker has two.
+Owns: which site gets room, and which site is dropped for it. Must not know: what the room is used for. Invariants: The
+number of sites is bounded, per service and in total. A worker without a site gets one if another worker has two.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The state of a site at which workers computed different outputs from equal inputs.
 
-Owns: the states, their transitions, and the majority rule. Must not know: fingerprints, reports, limits. Invariants: a
-look combines all results at a site before the state changes, so their order does not matter; no worker is named if most
-workers contradict themselves, if the outlier keeps changing, or if at most half agree; a worker that agrees with all
+Owns: the states, their transitions, and the majority rule. Must not know: fingerprints, reports, limits. Invariants: A
+look combines all results at a site before the state changes, so their order does not matter. No worker is named if most
+workers contradict themselves, if the outlier keeps changing, or if at most half agree. A worker that agrees with all
 others is never named.
 """
 

@@ -1,7 +1,7 @@
 """Counts of a service's fingerprints over the last hour, in slots of five minutes.
 
-Owns: how long a comparison counts as proof, and the counts. Must not know: sites, screens. Invariants: a service has at
-most SLOTS slots, even if the system clock is changed; slots that are older than an hour or in the future do not count.
+Owns: how long a comparison counts as proof, and the counts. Must not know: sites, screens. Invariants: A service has at
+most SLOTS slots, even if the system clock is changed. Slots that are older than an hour or in the future do not count.
 """
 
 from __future__ import annotations

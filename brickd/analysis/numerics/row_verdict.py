@@ -1,8 +1,8 @@
 """The workers whose rows differ at a site, judged from the counts of each pair of workers.
 
 Owns: the majority and the outliers among pairs. Must not know: how rows are counted (row_pairs.h), reports. Invariants:
-an outlier differs from one worker of the majority, and differs or is far from a second one; no two workers of the
-majority differ; the majority is larger than the number of outliers. There is no verdict if most workers contradict
+An outlier differs from one worker of the majority, and differs or is far from a second one. No two workers of the
+majority differ. The majority is larger than the number of outliers. There is no verdict if most workers contradict
 themselves, or if more than two workers are involved in differences and no two workers agree: then the operator does not
 treat rows separately, or does not repeat its results.
 """

@@ -1,7 +1,7 @@
 """Which workers of a service have their rows compared: a limited number, because rows are compared pair by pair.
 
 Owns: the workers that are admitted, and the count of rows that are left out. Must not know: windows, records.
-Invariants: a row of a worker that is not admitted never counts as compared; when the rows of an admitted worker are
+Invariants: A row of a worker that is not admitted never counts as compared. When the rows of an admitted worker are
 evicted, another worker may take its place.
 """
 

@@ -1,7 +1,7 @@
 """The counts of each site, continued from look to look and across restarts of the daemon.
 
 Owns: which sites are counted separately, and how counts continue after a restart. Must not know: how differences are
-judged. Invariants: the cost of a look depends only on the changes since the last look; services without a known worker
+judged. Invariants: The cost of a look depends only on the changes since the last look. Services without a known worker
 are not counted.
 """
 

@@ -1,7 +1,7 @@
 """Comparison of running workers in rounds, called looks: each look judges and counts the new fingerprints.
 
 Owns: when a look is due, its initial state, the counts after it. Must not know: where fingerprints come from, how a
-site is judged, how the state is saved. Invariants: the cost of a look is bounded, whatever arrives; fingerprints that
+site is judged, how the state is saved. Invariants: The cost of a look is bounded, whatever arrives. Fingerprints that
 were not judged are counted.
 """
 

@@ -1,9 +1,9 @@
 """Measures all devices of this machine in turn, with one program for processors and one for GPUs.
 
 Owns: the devices to measure, their time limits, the parsing of the programs' output, which results contradict each
-other. Must not know: methods of measurement, where peaks are stored, screens. Invariants: no two devices are measured
-at the same time; if a program ends early or takes too long, the rest of its measurements are skipped, with the reason;
-all measurements together take less than 30 seconds.
+other. Must not know: methods of measurement, where peaks are stored, screens. Invariants: No two devices are measured
+at the same time. If a program ends early or takes too long, the rest of its measurements are skipped, with the reason.
+All measurements together take less than 30 seconds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A program that measures how much the processors or GPUs compute and read per second.
 
-Owns: the list of measurements, how the time is divided. Must not know: where peaks are stored, screens. Invariants: a
-rate is the best of many measured rounds, and is never calculated; an impossible measurement is reported with the
-reason; no measurement begins after the deadline.
+Owns: the list of measurements, how the time is divided. Must not know: where peaks are stored, screens. Invariants: A
+rate is the best of many measured rounds, and is never calculated. An impossible measurement is reported with the
+reason. No measurement begins after the deadline.
 
 The FLOP/s of a processor are those of multiply-adds in registers, with each of its instruction sets: no kernel is
 faster with the same instructions. The FLOP/s of a GPU are those of torch's matrix product. This is a separate program

@@ -1,8 +1,8 @@
 """Peaks: the most that a device computes and reads per second.
 
 Owns: the properties of a device, which rates are only lower bounds. Must not know: methods of measurement, files,
-bricks, screens. Invariants: values given by the user are never shown as measured; a rate that undisturbed rounds do not
-confirm is a lower bound; a lower rate never replaces a higher rate of the same device.
+bricks, screens. Invariants: Values given by the user are never shown as measured. A rate that undisturbed rounds do not
+confirm is a lower bound. A lower rate never replaces a higher rate of the same device.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The file of peaks, in the user's state directory.
 
-Owns: the form of the file. Must not know: methods of measurement, which rates are lower bounds. Invariants: a damaged
-or invalid file is refused; the file is replaced atomically.
+Owns: the form of the file. Must not know: methods of measurement, which rates are lower bounds. Invariants: A damaged
+or invalid file is refused. The file is replaced atomically.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rooflines: how close bricks come to the limits of a device.
 
 Owns: the position of a brick below a roof, the schema of the document. Must not know: where peaks and bricks come from,
-screens. Invariants: a brick whose operations or bytes are unknown has no position; bricks above the roof are counted,
-including those that `top` omits; a roof that is only a lower bound is marked; the distance is 1 - min(achieved /
+screens. Invariants: A brick whose operations or bytes are unknown has no position. Bricks above the roof are counted,
+including those that `top` omits. A roof that is only a lower bound is marked. The distance is 1 - min(achieved /
 min(peak, intensity x bandwidth), 1).
 
 The user's process joins peaks and bricks, not the daemon, because the peaks are in the user's state directory. A daemon

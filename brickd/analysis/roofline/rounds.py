@@ -1,8 +1,8 @@
 """Rounds: the same work in successive time slots, and the disturbances in each slot.
 
 Owns: which rounds are undisturbed, when there are enough. Must not know: the kind of work, where peaks are stored.
-Invariants: a rate is that of one round, in which all threads worked in the same slot; it is the sum of their work,
-divided by the time from the first start to the last end, so a disturbance can only lower it; a round is undisturbed
+Invariants: A rate is that of one round, in which all threads worked in the same slot. It is the sum of their work,
+divided by the time from the first start to the last end, so a disturbance can only lower it. A round is undisturbed
 only if every thread had its processor for the whole round.
 
 A slot is a millisecond, which is shorter than the kernel's time slice. So even if twenty processes compete for a

@@ -1,7 +1,7 @@
 """Working sets: how many bytes to read so that they come from a certain level of memory.
 
 Owns: the caches of a processor, the working set of each thread per level, the memory limit. Must not know: how memory
-is read and timed. Invariants: all threads together use at most a fixed share of the free memory; a level that cannot be
+is read and timed. Invariants: All threads together use at most a fixed share of the free memory. A level that cannot be
 distinguished from the next nearer level, or has no room, is skipped with the reason.
 """
 

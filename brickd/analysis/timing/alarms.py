@@ -1,7 +1,7 @@
 """Alarms about single workers, and the events at the start and the end of an alarm.
 
 Owns: the form of an alarm, which alarms are active, their events. Must not know: how a worker is judged, what takes
-snapshots. Invariants: the active alarms are replaced as a whole, so any thread may read them; an alarm logs one event
+snapshots. Invariants: The active alarms are replaced as a whole, so any thread may read them. An alarm logs one event
 when it starts and one when it ends.
 """
 

@@ -1,7 +1,7 @@
 """One brick over the last slots: each worker's work, and its distance from the other workers.
 
-Owns: which score of a worker counts, the rows of a brick. Must not know: which worker is named. Invariants: a worker
-with more processor time but normal call times does not stand out; of several processes with the same name, only the
+Owns: which score of a worker counts, the rows of a brick. Must not know: which worker is named. Invariants: A worker
+with more processor time but normal call times does not stand out. Of several processes with the same name, only the
 last one counts.
 """
 

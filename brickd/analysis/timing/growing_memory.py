@@ -1,8 +1,8 @@
 """Workers whose memory only grows.
 
 Owns: what counts as growth, its slope, the time until the memory is full. Must not know: how the memory of a process is
-read, screens. Invariants: a worker is named only if its memory reaches a new level, so memory that grows and falls in
-cycles is not named after the first fall; a worker whose memory grew and then stays level is not named; a worker's
+read, screens. Invariants: A worker is named only if its memory reaches a new level, so memory that grows and falls in
+cycles is not named after the first fall. A worker whose memory grew and then stays level is not named. A worker's
 history has at most `_KEPT` values.
 
 The time is divided into parts (each a tenth of `memory_over`). The memory of a part is the minimum of the resident

@@ -1,8 +1,8 @@
 """Hangs: compares two looks at the same workers, and finds the outliers.
 
-Owns: when a lane is stuck, which workers are outliers. Must not know: how the looks were taken, screens. Invariants: a
-lane that recorded anything between the looks is not stuck; no worker is named if all are in the same state, or if there
-are fewer than three; a worker that is stuck elsewhere is found even if all workers also wait in one place; the order of
+Owns: when a lane is stuck, which workers are outliers. Must not know: how the looks were taken, screens. Invariants: A
+lane that recorded anything between the looks is not stuck. No worker is named if all are in the same state, or if there
+are fewer than three. A worker that is stuck elsewhere is found even if all workers also wait in one place. The order of
 workers changes nothing.
 """
 

@@ -1,7 +1,7 @@
 """The verdict of `hang` in one sentence.
 
-Owns: the words of the sentence. Must not know: how a verdict is reached. Invariants: the sentence is not escaped, so
-the caller escapes it; the name of a place is only as long as needed to distinguish the places in the sentence.
+Owns: the words of the sentence. Must not know: how a verdict is reached. Invariants: The sentence is not escaped, so
+the caller escapes it. The name of a place is only as long as needed to distinguish the places in the sentence.
 """
 
 from __future__ import annotations

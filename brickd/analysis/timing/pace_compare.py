@@ -1,8 +1,8 @@
 """Compares two groups of workers brick by brick: which spans take significantly longer.
 
 Owns: which differences of time are significant. Must not know: files, states of workers, the meaning of the groups,
-screens. Invariants: bounds are not measurements, so bricks with bounds are excluded and listed; exchanging the groups
-changes only the signs; a brick that only one group has is listed without a difference.
+screens. Invariants: Bounds are not measurements, so bricks with bounds are excluded and listed. Exchanging the groups
+changes only the signs. A brick that only one group has is listed without a difference.
 
 A difference is significant if all of this is true:
 

@@ -1,7 +1,7 @@
 """Processor time as additional evidence: does a worker use more of it for the same work?
 
 Owns: the attribution of a worker's processor time to one brick. Must not know: how processor time is measured, which
-worker is named. Invariants: no brick is chosen if its own call times contradict that; without the kernel's accounting
+worker is named. Invariants: No brick is chosen if its own call times contradict that. Without the kernel's accounting
 there is no evidence.
 
 On a busy host, call times are mostly noise: a call of 6 ms takes 200 to 700 ms. A worker's processor time has much less

@@ -1,8 +1,8 @@
 """Workers that are slower than they were before, at equal work.
 
 Owns: the definition of a worker's past, and when the worker is slower. Must not know: how a slot is made, other causes
-of slowness. Invariants: the past ends a minute ago, so no slot is compared with itself; the past of a named worker does
-not change; the past is limited in the number of workers and in length.
+of slowness. Invariants: The past ends a minute ago, so no slot is compared with itself. The past of a named worker does
+not change. The past is limited in the number of workers and in length.
 
 The time of a slot is that of its usual calls. A worker's past in a brick consists of blocks of `slower_over`, of at
 most the last hour. A block is represented by the median and the spread of its slots. The last six slots are slower if

@@ -1,9 +1,9 @@
 """Statistics: how far a worker differs from the others, and whether one group of values is greater than another.
 
 Owns: the standing (the excess and its score) of each row over slots, and the Mann-Whitney statistic of values of which
-only the cell is known. Must not know: what is measured, how wide a cell is. Invariants: the order of rows changes
-nothing; a row has no standing if it has too few values or if there are too few other rows; ranks are computed in whole
-numbers and rounded once; exchanging the groups changes only the sign; values in one cell are a tie, and if all values
+only the cell is known. Must not know: what is measured, how wide a cell is. Invariants: The order of rows changes
+nothing. A row has no standing if it has too few values or if there are too few other rows. Ranks are computed in whole
+numbers and rounded once. Exchanging the groups changes only the sign. Values in one cell are a tie, and if all values
 are in one cell there is no difference.
 
 Standing. The statistic was chosen by simulation: lognormal and Pareto times, 1 % of calls 50 times as long, 3 to 8

@@ -1,8 +1,8 @@
 """Stragglers: which worker is slow over the last slots, in which brick, at which cost.
 
 Owns: when a worker is named, why a suspect is not named, the coverage. Must not know: where slots come from, screens.
-Invariants: the order of workers changes nothing; if the evidence is weak, no worker is named, and the verdict says so;
-a worker that does other work is not called slow; a brick is judged by its self time, so it is not blamed for the bricks
+Invariants: The order of workers changes nothing. If the evidence is weak, no worker is named, and the verdict says so.
+A worker that does other work is not called slow. A brick is judged by its self time, so it is not blamed for the bricks
 that it calls.
 """
 

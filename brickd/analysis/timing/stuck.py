@@ -1,7 +1,7 @@
 """Stuck workers: a span is open much longer than usual, or the process is stopped.
 
 Owns: how long a lane has not recorded anything, and when that is too long. Must not know: how the snapshots are taken,
-screens. Invariants: a lane with a new record is not stuck; a span of a category for waiting is never stuck; workers
+screens. Invariants: A lane with a new record is not stuck. A span of a category for waiting is never stuck. Workers
 that are stuck in the same place share one alarm.
 
 The 99th percentile (p99) of a span's duration is that of its place in this worker, or else in any worker of the

@@ -1,9 +1,9 @@
 """Compares the workers of a service in one brick: slot by slot, and over the last slots.
 
 Owns: the choice of the bricks and workers that are compared in a slot, and of the slots that count for a worker; how
-far a worker differs from the others. Must not know: which worker is named. Invariants: a load that slows all workers
-equally changes nothing; a worker with too little work is not compared; a slot has at most `ROWS_MAX` rows, and omitted
-bricks are counted; the slots of a worker exclude other processes with the same name.
+far a worker differs from the others. Must not know: which worker is named. Invariants: A load that slows all workers
+equally changes nothing. A worker with too little work is not compared. A slot has at most `ROWS_MAX` rows, and omitted
+bricks are counted. The slots of a worker exclude other processes with the same name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Encodes workers' weights for the file in which a daemon stores them.
 
 Owns: the form (a line of JSON, then the contents of tensors, then the columns of each worker), and the segment prefix
-in the file. Must not know: where the file is, when it is written. Invariants: invalid content is refused with a reason;
-every value is checked before it is used.
+in the file. Must not know: where the file is, when it is written. Invariants: Invalid content is refused with a reason.
+Every value is checked before it is used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The fingerprints of tensor contents. Equal contents are stored once.
 
 Owns: when two tensors are equal, which part of a fingerprint is stored, which part is shown. Must not know: which
-worker or tensor has a content. Invariants: two tensors are equal if checksum, number of elements, shape and dtype are
-equal, because statistics and sketch may differ in the last bits between processors; a content that no worker uses is
+worker or tensor has a content. Invariants: Two tensors are equal if checksum, number of elements, shape and dtype are
+equal, because statistics and sketch may differ in the last bits between processors. A content that no worker uses is
 removed.
 """
 

@@ -1,7 +1,7 @@
 """Sentences about workers whose weights differ.
 
-Owns: the words. Must not know: how a verdict was formed, screens. Invariants: every worker that disagrees is in a
-headline; no two headlines have the same worker in `found`.
+Owns: the words. Must not know: how a verdict was formed, screens. Invariants: Every worker that disagrees is in a
+headline. No two headlines have the same worker in `found`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compares workers with a manifest.
 
-Owns: the result as a document. Must not know: where workers' weights come from, files, screens. Invariants: only
-checksums with the key of the manifest are compared; tensors that were not compared are counted for each reason.
+Owns: the result as a document. Must not know: where workers' weights come from, files, screens. Invariants: Only
+checksums with the key of the manifest are compared. Tensors that were not compared are counted for each reason.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compares all workers' weights after each change, and reports changes of the verdict.
 
 Owns: which workers' weights are compared, when a comparison is due, which differences are reported. Must not know: how
-two workers are compared. Invariants: any thread may call these classes; a worker is reported once when it differs, and
+two workers are compared. Invariants: Any thread may call these classes. A worker is reported once when it differs, and
 once when it is equal again.
 """
 

@@ -1,8 +1,8 @@
 """Workers' weights: the newest fingerprint of each tensor, and the first fingerprint in its generation.
 
 Owns: which worker holds which content, and the limit of memory. Must not know: which workers are replicas, files.
-Invariants: equal contents are stored once for all workers; records without room are counted, and their tensors become
-unknown; reading an unchanged tensor again, the usual case, only updates its time.
+Invariants: Equal contents are stored once for all workers. Records without room are counted, and their tensors become
+unknown. Reading an unchanged tensor again, the usual case, only updates its time.
 """
 
 from __future__ import annotations

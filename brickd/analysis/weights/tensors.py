@@ -1,7 +1,7 @@
 """The tensors of a service, with numbers that all its workers share.
 
-Owns: the numbers of tensors, and their limit. Must not know: which workers hold them, their contents. Invariants: a
-number means the same tensor as long as the service exists; a tensor is found by the digest of its site, so that a
+Owns: the numbers of tensors, and their limit. Must not know: which workers hold them, their contents. Invariants: A
+number means the same tensor as long as the service exists. A tensor is found by the digest of its site, so that a
 record needs no text.
 """
 

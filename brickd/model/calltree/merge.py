@@ -1,8 +1,8 @@
 """The call tree of many workers, merged by names.
 
 Owns: the rows of the tree, and to which row each path of each worker belongs. Must not know: which rows become one node
-(`graph_nodes`), files, screens, what is shown. Invariants: the self times of all nodes add up to the recorded time;
-neither separate layers nor the order of workers change a sum.
+(`graph_nodes`), files, screens, what is shown. Invariants: The self times of all nodes add up to the recorded time.
+Neither separate layers nor the order of workers change a sum.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ because one worker dies and another continues. So their pieces are combined. The
 a different piece at this position is kept separately for its sender. So a hostile sender cannot block another sender's
 text.
 
-Invariants: only a text with the hash of the source is returned; the order of pieces does not change this text; name and
+Invariants: Only a text with the hash of the source is returned. The order of pieces does not change this text. Name and
 path are only labels, from the sender of the text's end, as far as they have arrived.
 """
 

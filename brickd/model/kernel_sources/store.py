@@ -1,9 +1,9 @@
 """Sources: the texts that kernels are compiled from, sent by workers.
 
 Owns: the incomplete and the complete sources, and what happens to sources without room. Must not know: rings, callers,
-how a source is assembled. Invariants: a source is kept once, even if many workers send it; of two texts with the same
-hash, the first is kept, and the senders of others are counted; everything is limited, and what exceeds a limit is
-counted and logged; a complete source stays in memory until it is in its file.
+how a source is assembled. Invariants: A source is kept once, even if many workers send it. Of two texts with the same
+hash, the first is kept, and the senders of others are counted. Everything is limited, and what exceeds a limit is
+counted and logged. A complete source stays in memory until it is in its file.
 """
 
 from __future__ import annotations
