@@ -126,7 +126,7 @@ def _after_fork() -> None:
     handler sets the exit handler.
     """
     util = sys.modules.get("multiprocessing.util")
-    if util is not None:  # it is None if multiprocessing did not fork this process
+    if util is not None:  # `util` is None if multiprocessing did not fork this process
         util.register_after_fork(_end_with_process, _end_with_process)
 
 

@@ -13,7 +13,7 @@ from brick_agent import launch
 
 
 def main() -> int:
-    """Start the command. Return the exit code if it cannot start."""
+    """Start the command. Return the exit code if the command cannot start."""
     parser = argparse.ArgumentParser(
         "python -m brick_agent",
         usage="%(prog)s [-h] [--service NAME] [--fingerprints off|1/N|all] -- CMD",

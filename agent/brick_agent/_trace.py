@@ -4,7 +4,7 @@ Owns: which kind of callable gets which wrapper, and which parts of its run are 
 recorded. Invariants: a wrapped callable behaves as before for its callers, for `inspect` and for pickle, even with
 exceptions (only a generator or a coroutine refuses wrong arguments at its first step instead of at the call); no span
 of a generator is open while its consumer runs. A frame of this module keeps no value alive, because the value belongs
-to its consumer. It keeps no exception or awaitable alive either, because these would keep the frame alive.
+to its consumer. A frame also keeps no exception or awaitable alive, because these would keep the frame alive.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
     import inspect
     import types
 
-    # Create these two again around the traced function, so that they bind as before and look unchanged to `inspect`.
+    # Create a method or a staticmethod again around the traced function, so that it binds as before and looks unchanged
+    # to `inspect`.
     if isinstance(function, types.MethodType):
         return types.MethodType(_traced(function.__func__, name, category, waits), function.__self__)
     if isinstance(function, functools.partial) and not isinstance(function.func, type):
@@ -247,7 +248,7 @@ def _resumed(inner: Any, b: Brick, ends: bool = False) -> Generator[Any, Any, An
                 return stop.value
             argument = None
             try:
-                argument = yield values.pop()  # a variable would keep the value alive
+                argument = yield values.pop()  # a variable instead of this list would keep the value alive
                 resume = inner.send
             except GeneratorExit:
                 with b:

@@ -110,7 +110,7 @@ extern "C" {
  * call. */
 struct brick_config {
     const char *service;     /* BRICKD_SERVICE, else the program's name */
-    const char *worker;      /* BRICKD_WORKER: "3", or coordinates "0.tp3.pp1"; else undeclared */
+    const char *worker;      /* BRICKD_WORKER: "3", or coordinates "0.tp3.pp1"; else there is no declared worker */
     const char *prefix;      /* BRICKD_SHM_PREFIX, else "brickd-" */
     const char *clock;       /* BRICKD_CLOCK: auto, tsc, monotonic; else auto */
     const char *clocksource; /* the file that names the kernel's clock source; default: the one in /sys */
@@ -126,17 +126,17 @@ enum brick_state {
     BRICK_NEW = 0,     /* no segment is open yet (also in a forked child that has not recorded) */
     BRICK_OPENING = 1, /* another thread opens the segment */
     BRICK_ON = 2,
-    BRICK_OFF = 3,     /* disabled, by a call or BRICKD=0; or shut down */
-    BRICK_FAILED = 4,  /* could not open; brick_problem() says why */
+    BRICK_OFF = 3,     /* recording was turned off by a call or BRICKD=0, or was shut down */
+    BRICK_FAILED = 4,  /* the segment could not be opened; brick_problem() returns the reason */
 };
 
 /* Side effects of a call, as bits. A host that counts references to its keys takes a reference at BRICK_FIRST and drops
- * it at BRICK_LAST. So the key of a task with open spans is not freed and given to a later task. */
+ * it at BRICK_LAST. So the key of a task with open spans is never freed and never given to a later task. */
 enum brick_outcome {
     BRICK_DONE = 0,
     BRICK_FIRST = 1,     /* begin: the key now has an open span and must stay valid */
     BRICK_LAST = 2,      /* end: the key now has no open span, and is not borrowed */
-    BRICK_JOINED = 4,    /* this thread got a lane */
+    BRICK_JOINED = 4,    /* the calling thread got a lane */
     BRICK_REFUSED = 8,   /* the call was not recorded, and was counted */
     BRICK_UNMATCHED = 16, /* an end without a begin; counted */
     BRICK_AGAIN = 32      /* a node (brick_graph.h) began inside itself: the outer node's time includes it */
@@ -160,14 +160,14 @@ const char *brick_problem(void); /* "" if there was none */
 /* Returns the number of a name, the same at each call and in all threads. Returns 0, which is not a valid number, if
  * there is no room for more names. A name of more than 120 bytes is truncated, but keeps the word that makes it
  * sensitive (brick_is_sensitive). The first category declared for a name is final; NULL declares none. The text may be
- * freed after the call. */
-/*
- * Returns BRICK_UNNAMED while another thread opens the segment, or while none is open and recording is off. Spans with
- * this number are counted, not recorded. So create names after brick_init and before other threads start, or at their
- * first use (brick_agent.hpp). */
+ * freed after the call.
+ *
+ * Returns BRICK_UNNAMED while another thread opens the segment, or while no segment is open and recording is off.
+ * Spans with this number are counted, not recorded. So create names after brick_init and before other threads start, or
+ * at the first use of each name (brick_agent.hpp). */
 uint32_t brick_name(const char *text, size_t length, const char *category);
 #define BRICK_UNNAMED UINT32_MAX
-uint32_t brick_names_room(void); /* the room for names; does not open the segment */
+uint32_t brick_names_room(void); /* returns how many names there is room for; does not open the segment */
 
 /* Returns whether recording is off and this thread has no open spans, so that begin and end would do nothing. */
 int brick_is_off(void);
@@ -199,22 +199,22 @@ unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, c
 /* Records that work of a device begins now, as a child of the key's open span. If `step` is NULL, the work has the open
  * span's step. stream: the host's number for the stream (a handle, an index), 0 if there is only one. *id, for
  * brick_measured, is unique in this process; 0 if nothing was recorded. `id` may be NULL. The last eighth of a thread's
- * ring is reserved for measurements and finalizes, and the last eighth of that part for finalizes only: starts and
- * measurements without room are dropped. */
+ * ring is reserved for measurements and finalizes, and the last eighth of that part is reserved for finalizes. Starts
+ * and measurements without room are dropped. */
 unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uint64_t *step, uint64_t elements,
                      uint64_t bytes, uint64_t *id);
 
-/* Records the device's measurement of one deferred start; call it before the stream is finalized. An id of 0 does
- * nothing. An id from another process (in a forked child: from its parent) is counted as unmatched. */
+/* Records the device's measurement of one deferred start; call it before the stream is finalized. A call with an id of
+ * 0 does nothing. An id from another process (in a forked child: from its parent) is counted as unmatched. */
 unsigned brick_measured(uint64_t id, uint64_t elapsed_ns);
 
-/* Records that the host has waited for this stream (NULL: for all streams). All work that any thread has deferred on
- * the stream until now has then ended. */
+/* Records that the host has waited for this stream (NULL: for all streams). The call ends all work that any thread has
+ * deferred on the stream so far. */
 unsigned brick_finalize(const uint64_t *stream);
 
-/* Returns the number of deferred starts of this process that no finalize covers yet. Exact unless a stream is finalized
- * while work is deferred on it. Counts 64 streams separately, each up to 16,777,215; a start on a further stream counts
- * until all streams are finalized. */
+/* Returns the number of deferred starts of this process that no finalize covers yet. The number is exact unless a
+ * stream is finalized while work is deferred on it. Up to 64 streams are counted separately, each up to 16,777,215; a
+ * start on a further stream counts until all streams are finalized. */
 uint64_t brick_pending(void);
 
 /* ---- checksums ---------------------------------------------------------- */
@@ -258,7 +258,7 @@ struct brick_taken {
     uint64_t shape[6]; /* the first dimensions */
     uint32_t dims, dtype;
     uint32_t extents; /* a digest of all dimensions */
-    uint32_t refused; /* 1: the tensor could not be read; brick_take has counted that */
+    uint32_t refused; /* 1: the tensor could not be read, and brick_take has counted it */
 };
 
 /* Returns whether a checksum at this place would be recorded now: recording is on, the site is on, the setting
@@ -281,12 +281,13 @@ uint64_t brick_step_after(uint64_t step, uint64_t filled);
 
 /* Takes a tensor's fingerprint for a checksum of this kernel at the same place. Does not read the tensor if brick_wants
  * returns 0 or while the service's key is temporarily missing. Returns NULL, or why the tensor could not be read; each
- * failure is counted. A NULL tensor means that the host could not describe it. */
+ * failure is counted. A NULL tensor means that the host could not describe the tensor. */
 const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *tensor,
                        struct brick_taken *taken);
 
-/* Records the taken data, completely or not at all: the output and up to eight inputs; the last one combines all
- * further inputs. Records nothing if the output could not be read. An output that was not taken counts as dropped. */
+/* Records the taken data, completely or not at all: the output and up to eight inputs; if there are more, the last one
+ * combines the rest. Records nothing if the output could not be read. An output that was not taken counts as
+ * dropped. */
 unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_taken *output,
                         const struct brick_taken *inputs, uint32_t count);
 
@@ -304,8 +305,8 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
  *   if (wanted)
  *       brick_rows_record(norm, NULL, NULL, &y, &rows);
  *
- * Not for a kernel whose result for a row depends on other rows: attention, a scale over the whole batch, experts with
- * a limited capacity. */
+ * Do not use rows for a kernel whose result for a row depends on other rows: attention, a scale over the whole batch,
+ * experts with a limited capacity. */
 #define BRICK_ROWS 4
 #define BRICK_ROWS_RATE (1u << 26) /* a `rate`: rows of one step in eight, unless the operator sets a rate */
 
@@ -342,7 +343,7 @@ unsigned brick_rows_note(uint32_t kernel, const void *key, const struct brick_at
 void brick_rows_turns(uint32_t turns);
 
 /* Returns whether a kernel's name contains embed, logit, lm_head, token, input_ids, wte, multinomial or sampl(e, ing),
- * in upper or lower case: tensors of such kernels reveal customers' texts. Their sites are off unless
+ * in upper or lower case: tensors of such kernels reveal customers' texts. The sites of such kernels are off unless
  * BRICKD_SENSITIVE=1. A name with rotary or rope in the same part (between dots) as embed is not sensitive: a rotary
  * embedding rotates its input by position and looks up no token. */
 int brick_is_sensitive(const char *kernel, size_t length);

@@ -97,7 +97,7 @@ private:
     {
         const std::uint32_t found = brick_name(name_, std::strlen(name_), category_);
         if (found != BRICK_UNNAMED)
-            number_.store(found, std::memory_order_relaxed); /* every thread finds the same number */
+            number_.store(found, std::memory_order_relaxed); /* every thread finds the same number for a name */
         return found;
     }
 

@@ -14,7 +14,7 @@
 #define BRICK_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
 
-/* The other side may see this value at any time, in no defined order with other values. */
+/* Relaxed: another thread or process may see this value at any time, in no defined order with other values. */
 static inline uint32_t brick_load_relaxed32(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 static inline uint64_t brick_load_relaxed(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 static inline void brick_store_relaxed32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
@@ -44,7 +44,7 @@ static inline int brick_claim32(uint32_t *p, uint32_t expected, uint32_t desired
 }
 
 /* Increases a counter that has one writer, with a load and a store instead of a locked instruction. On x86, one
- * instruction does both, but compilers do not combine two atomics: so it is written in assembly. */
+ * instruction does the load and the store. It is written in assembly, because compilers do not combine two atomics. */
 static inline void brick_add(uint64_t *p, uint64_t v)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)

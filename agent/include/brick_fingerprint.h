@@ -38,12 +38,12 @@
  *
  * VALUES. Counts, statistics and sketch use the elements as numbers: a bool is 1 if its byte is not 0, and an integer
  * of 64 bits is rounded to float64. NaN, +Inf and -Inf are counted. min, max, mean and L2 (the square root of the sum
- * of squares) are float64 over the finite elements. Without finite elements, they are 0. A zero counts as +0. The last
- * bits of these statistics depend on the order of summation.
+ * of squares) are float64 over the finite elements. Without finite elements, these statistics are 0. A zero counts as
+ * +0. The last bits of these statistics depend on the order of summation.
  *
- * SKETCH. 16 elements are a block, whatever their size; the last block may be shorter. Element j = 0..15 of block b (0
- * if it is not finite) is negated if bit j of h(b) is set, and added to sum j XOR ((h(b) >> 16) AND 15). The 16 sums
- * are rounded to float32; a sum beyond its range is infinite.
+ * SKETCH. 16 elements are a block, whatever the size of an element; the last block may be shorter. Element j = 0..15
+ * of block b (0 if it is not finite) is negated if bit j of h(b) is set, and added to sum j XOR ((h(b) >> 16) AND 15).
+ * The 16 sums are rounded to float32; a sum beyond the range of float32 is infinite.
  *
  * Sketches are linear. For two tensors with the same type, number of elements and key, the difference of the sketches
  * is the sketch of the difference, and
@@ -53,9 +53,9 @@
  * estimates the L2 norm of the difference, relative to the L2 norm of the first tensor.
  *
  * SECRECY. The S of two known tensors would reveal the weights, and the sketch of a known tensor shows bits of h. So S
- * is used only as an input of sip, and h uses a key that is itself a result of sip, sip(). If an attacker finds that
- * key, he knows the sip of one message, but nothing else about the service's key. Without the key, checksums show only
- * which tensors are equal; sketches show more, with any key (docs/how-to/record-and-share.md).
+ * is used only as an input of sip, and the key of h is sip(), which is itself a result of sip. If an attacker finds
+ * that key, he knows the sip of one message, but nothing else about the service's key. Without the key, checksums show
+ * only which tensors are equal; sketches show more, with any key (docs/how-to/record-and-share.md).
  *
  * FNV1A. The checksum of brickd's predecessor: FNV-1a with 64 bits over the first 64 elements (or fewer if there are
  * fewer), each as the 4 little-endian bytes of a float32. float32 elements keep their bits; all others are rounded to

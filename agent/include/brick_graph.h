@@ -51,8 +51,8 @@ enum brick_direction { BRICK_TO_DEVICE = 0, BRICK_TO_HOST = 1, BRICK_ON_DEVICE =
 unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to, const void *key, uint64_t bytes,
                      const uint64_t *elapsed_ns);
 
-/* Records that a brick needs the result of the brick `needed`, so it cannot begin before `needed` has ended. `brick` is
- * a child of the key's open span; BRICK_UNNAMED stands for the open span itself. */
+/* Records that `brick` needs the result of `needed`, so that `brick` cannot begin before `needed` has ended. `brick`
+ * is a child of the key's open span; BRICK_UNNAMED stands for the open span itself. */
 unsigned brick_needs(uint32_t brick, uint32_t needed, const void *key);
 
 /* Records that a brick at its current place is a function, defined at this line of this file. */
@@ -65,8 +65,8 @@ unsigned brick_task_ended(uint32_t brick, const void *key);
 
 /* Records a node of a graph that the host draws, below the key's open span. elapsed_ns: the time that the host states;
  * 0: none. The tree shows this time, but no total includes it, so the time of a brick that is also timed does not count
- * twice. If there is a launch or a transfer of the same name at this place, the time belongs to it. did: may be
- * NULL. */
+ * twice. If there is a launch or a transfer of the same name at this place, the time belongs to that launch or
+ * transfer. did: may be NULL. */
 unsigned brick_node(uint32_t brick, const void *key, uint64_t elapsed_ns, const struct brick_amounts *did);
 
 /* Open and close a node: records in between become its children. Neither call reads the clock or counts anything. */

@@ -15,7 +15,7 @@ static inline uint64_t brick_mixed(uint64_t z)
 
 static inline uint64_t brick_splitmix64(uint64_t x) { return brick_mixed(x + UINT64_C(0x9E3779B97F4A7C15)); }
 
-/* The inverse of brick_splitmix64: each factor is the inverse of a factor there, modulo 2^64. */
+/* The inverse of brick_splitmix64: each factor here is the inverse, modulo 2^64, of a factor of brick_splitmix64. */
 static inline uint64_t brick_unsplitmix64(uint64_t z)
 {
     z = (z ^ z >> 31 ^ z >> 62) * UINT64_C(0x319642B2D24D8EC3);

@@ -10,7 +10,7 @@
  *       ...
  *   const void *task = brick->task();                 with the interpreter lock
  *   Py_BEGIN_ALLOW_THREADS
- *   brick->begin(gemm, task, NULL);                   with it or without it
+ *   brick->begin(gemm, task, NULL);                   with or without the lock
  *   ...
  *   brick->end(gemm, task, elements, bytes);
  *   Py_END_ALLOW_THREADS
@@ -18,7 +18,7 @@
  * The writer is compiled into brick_agent's extension; other extensions use it through a PyCapsule, so that a process
  * has only one segment. An extension links nothing and needs only the headers in the folder brick_agent.get_include();
  * examples/extension.c is a complete example. The calls are the calls of brick_agent.h, with the same promises; but
- * they take a handle instead of a number.
+ * take a handle instead of a number.
  *
  * A task is the key of the Python code that is running on this thread (a context: of a thread, an asyncio task, a
  * greenlet). Spans recorded for a task are children of the Python spans open around the call, and parents of the spans
@@ -27,9 +27,9 @@
  * until the thread ends, and becomes the parent of the spans of a later task at the same address.
  *
  * A NULL task stands for the thread: use it on threads unknown to Python, and for spans without a parent in Python. If
- * a native thread sometimes calls Python (PyGILState_Ensure), its spans for NULL stay open. If several threads unknown
- * to Python record at the same time, open the segment before they start, by brick_agent.init() or a span of Python (see
- * brick_init in brick_agent.h).
+ * a native thread sometimes calls Python (PyGILState_Ensure), the thread's spans for NULL stay open between these
+ * calls. If several threads unknown to Python record at the same time, open the segment before they start, by
+ * brick_agent.init() or a span of Python (see brick_init in brick_agent.h).
  */
 #ifndef BRICK_PYTHON_H
 #define BRICK_PYTHON_H
@@ -78,7 +78,7 @@ struct brick_python {
     void (*checksum)(struct brick_handle *kernel, const void *task, const struct brick_at *at,
                      const struct brick_taken *output, const struct brick_taken *inputs, uint32_t count);
 
-    /* The calls that also take floating-point operations. */
+    /* Calls that also take floating-point operations. */
     void (*end_of)(struct brick_handle *brick, const void *task, const struct brick_amounts *did);
     void (*record_of)(struct brick_handle *brick, const void *task, uint64_t elapsed_ns, const struct brick_amounts *did);
 

@@ -21,7 +21,7 @@
  *
  * 2. COUNTING
  *
- * A reader counts each uuid once, without the spans that it shows elsewhere:
+ * A reader counts each uuid once, without the spans that the reader shows elsewhere:
  *
  *   removed = begun in the record - begun in the checkpoint's totals of the same uuid
  *
@@ -83,7 +83,7 @@ struct brick_removed {
     uint32_t crc;            /* CRC of this record with 0 in this field */
     uint8_t uuid[16];        /* the fields from uuid to started_ns are as in the segment's header */
     uint8_t service[64];
-    uint8_t coordinates[16]; /* the first 16 bytes */
+    uint8_t coordinates[16]; /* the first 16 bytes of the coordinates */
     int32_t index;
     uint32_t reserved;
     uint64_t started_ns;
@@ -98,9 +98,9 @@ struct brick_removed {
     uint64_t nested;
     uint64_t no_lane;
     uint64_t span_attempts;
-    uint64_t span_dropped;   /* drops for any reason */
+    uint64_t span_dropped;   /* dropped span records, for any reason */
     uint64_t event_attempts;
-    uint64_t event_dropped;  /* drops of any kind */
+    uint64_t event_dropped;  /* dropped events, of any kind */
     uint64_t marks;
     uint64_t marks_refused;
 };

@@ -1,6 +1,6 @@
 /* brick_shm.h - the shared-memory format of brickd, version 1.12.
  *
- * This file defines the format. It is all that the writer in the worker and the reader in the daemon share. Prose comes
+ * This file defines the format. The writer in the worker and the reader in the daemon share nothing else. Prose comes
  * first, then structs.
  *
  * 1. OVERVIEW
@@ -8,19 +8,19 @@
  * A worker (one instrumented process) owns one segment: a file in /dev/shm, named with the prefix "brickd-" and random
  * digits. Each thread that records has a lane in it. A lane holds two kinds of things:
  *
- *   summaries  cumulative totals of each path. They are state, not messages: a reader that comes late, dies or never
+ *   summaries  cumulative totals of each path. Summaries are state, not messages: a reader that comes late, dies or never
  *              comes loses nothing and counts nothing twice.
  *   rings      detail: single spans (span ring, filled only on a consumer's request) and events (event ring). A record
  *              without room is dropped and counted; totals do not depend on rings. Deferred work is only in events: the
  *              consumer computes its times.
  *
- * A path is a place in the call tree. Either it has a time, or it is a mark of a fact at this place: a kernel was
+ * A path is a place in the call tree. A path either has a time, or is a mark of a fact at its place: a kernel was
  * launched here, bytes were moved, one brick needs another. A mark is counted in a summary, like a span, but has no
  * time. So the graph of a program is state like its totals, and costs one path for each node and edge. One kind of
  * mark, a node, has a time that the host states. Spans may be below a node, and no total includes the node's time.
  *
- * The file, in pages of 4096 bytes. It stores no offsets: both sides compute them from the counts in the header
- * (brick_layout_compute).
+ * The file, in pages of 4096 bytes. The file stores no offsets: writer and reader compute them from the counts in the
+ * header (brick_layout_compute).
  *
  *   +----------------+ 0
  *   | header         |   frozen once published        written by: worker, once
@@ -92,7 +92,7 @@
  *   control, tails                   written by the consumer that holds the lock on byte 1, with pwrite
  *
  *   A lock is a POSIX record lock (fcntl) of one byte, at offset 0 (the worker is alive) or 1 (a consumer is attached).
- *   The kernel drops it when the process ends, in every pid namespace. A process that holds a lock must never open and
+ *   The kernel drops a lock when the process ends, in every pid namespace. A process that holds a lock must never open and
  *   close the same file again: closing would drop the lock.
  *
  * 4. ORDERING, one row per atomic operation
@@ -132,6 +132,7 @@
  *
  *   The copy in O11 and O12 is a pread, and the tails are stored with pwrite. For the memory model, the kernel's copies
  *   are ordinary loads and stores. System calls do not order them, so there are fences between the calls.
+ *
  * 5. WHEN SOMETHING DIES
  *
  *   writer, before the magic     the segment was never published: readers ignore it, then it is removed
@@ -185,14 +186,14 @@
  * paths; the lower bounds allow tiny golden files. */
 #define BRICK_LANES_MAX 1024u
 #define BRICK_NUMBERS_MAX 65472u /* names, paths: below BRICK_ROOT, a multiple of BRICK_BLOCK */
-#define BRICK_SITES_MAX 16384u   /* the bitmap of this many sites fits into the control page */
+#define BRICK_SITES_MAX 16384u   /* so many that their bitmap fits into the control page */
 #define BRICK_SLOTS_MAX 16777216u
 
 /* The unit of allocation for summaries and names: 64 summaries are exactly 18 pages. */
 #define BRICK_BLOCK 64u
 
-/* The share of the free space of /dev/shm that all dead segments of a user may take. Above it, the user's next worker
- * removes the oldest dead segments. */
+/* The share of the free space of /dev/shm that all dead segments of a user may take. If they take more, the user's next
+ * worker removes the oldest dead segments. */
 #ifndef BRICK_DEAD_SHARE
 #define BRICK_DEAD_SHARE 8u
 #endif
@@ -223,7 +224,7 @@ enum brick_unit {
     /* Since 1.6, marks: only count, elements, bytes and flops of their summaries have a meaning. A mark on a path is
      * also a mark on the paths that differ from it only in their unit. */
     BRICK_UNIT_LAUNCHED = 4, /* a kernel of this name was launched; amounts: only of launches without a time */
-    BRICK_UNIT_SHAPED = 5,   /* below LAUNCHED: the launches of one shape; the name is the shape (below) */
+    BRICK_UNIT_SHAPED = 5,   /* below LAUNCHED: the launches of one shape; the name is the shape's text (below) */
     BRICK_UNIT_H2D = 6,      /* bytes were moved from host to device; the name has both ends with an arrow between them */
     BRICK_UNIT_D2H = 7,
     BRICK_UNIT_D2D = 8,
@@ -310,7 +311,7 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 /* Since 1.3, in `reserved`. */
 #define BRICK_CONTROL_WEIGHTS 0 /* a changed value asks the worker to read and record all weights again, after this step */
 /* Since 1.7. */
-#define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon that keeps totals has attached; it stores this once, never resets it */
+#define BRICK_CONTROL_ATTACHED 1 /* 1: a daemon that keeps totals has attached once; never reset */
 /* Since 1.8. */
 #define BRICK_CONTROL_EPOCH 2 /* the epoch word: |until : 32 | epoch : 32|; 0: none */
 
@@ -329,11 +330,11 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
  * a step at a different place, so a step that recurs only in every fourth epoch is also selected at some time. The
  * epoch of a step is the epoch of its beginning, or of the call that gives the step.
  *
- * The consumer changes the epoch of all workers at the same time, every BRICK_EPOCH_SECONDS. This length has a lower
- * and an upper limit. While the consumer writes the pages, workers use different epochs (64 pages in one call: 0.05 ms,
- * at worst 32 ms on a busy host); that time must be below 1 % of an epoch. And a step that always recurs should be
- * selected within minutes at a rate of 1/64. `until` is the second of CLOCK_REALTIME up to which the word is valid, so
- * that a word of a killed consumer becomes invalid. Without a valid word, the epoch is the number of
+ * The consumer changes the epoch of all workers at the same time, every BRICK_EPOCH_SECONDS. The length of an epoch has
+ * a lower and an upper limit. While the consumer writes the pages, workers use different epochs (64 pages in one call:
+ * 0.05 ms, at worst 32 ms on a busy host); that time must be below 1 % of an epoch. At a rate of 1/64, a step that
+ * always recurs should be selected within minutes. `until` is the second of CLOCK_REALTIME up to which the word is
+ * valid, so that a word of a killed consumer becomes invalid. Without a valid word, the epoch is the number of
  * BRICK_EPOCH_SECONDS since 1970, the same in all workers of the machine. Consumers also count epochs from 1970. */
 #define BRICK_RATE_NONE UINT32_C(1)
 #define BRICK_RATE_ALL UINT32_MAX
@@ -383,7 +384,7 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 
 /* Since 1.2, in `reserved`. */
 #define BRICK_PROCESS_ENDED 0 /* 1 if the worker ended cleanly; stored before the lock is dropped */
-#define BRICK_PROCESS_TOOK 1  /* first eight bytes of the uuid of the lost segment whose totals moved into this one */
+#define BRICK_PROCESS_TOOK 1  /* the first eight bytes of the uuid of the lost segment that this one replaces */
 
 /* Since 1.3. */
 #define BRICK_PROCESS_SITES_REFUSED 2   /* checksums dropped because the kernel has no name or the site has no room */
@@ -397,7 +398,7 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
     BRICK_REJECTED_CLOCK = 0, /* the span ended before its start, or the host gave an invalid time */
-    BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane, or below a span rejected for this */
+    BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane, or inside a span rejected for this reason */
     BRICK_REJECTED_REASONS = 2,
 };
 
@@ -414,7 +415,7 @@ enum brick_dropped {
  *   begun  = summarized + sum(rejected) + open + abandoned (+ 1 unpublished, in a dead lane)
  *   span_attempts = span_head + sum(span_dropped)
  *   event_attempts = event_records + sum(event_dropped) (+ 1 unpublished, in a dead lane)
- *   marks = the counts of their summaries + marks_refused (+ 1 unpublished, in a dead lane)
+ *   marks = the counts in the summaries of marks + marks_refused (+ 1 unpublished, in a dead lane)
  * nested and unmatched are outside of these sums: such calls changed nothing else. */
 struct brick_lane {
     /* line 0: every span */
@@ -499,9 +500,10 @@ static inline uint64_t brick_open_word(uint64_t start, uint32_t path) { return s
 
 /* ---- summaries --------------------------------------------------------- */
 
-/* Only the lane's thread changes a summary, between an odd and an even sequence. `total` has the whole duration of each
- * span, `child` the durations of its direct children. `again` is the part of `total` in spans inside another span of
- * the same path. So self time = total - child, and the time with at least one open span of the path = total - again. */
+/* Only the lane's thread changes a summary, between an odd and an even sequence. `total` is the sum of the whole
+ * durations of the spans; `child` is the sum of the durations of their direct children. `again` is the part of `total`
+ * in spans inside another span of the same path. So self time = total - child, and the time with at least one open span
+ * of the path = total - again. */
 struct brick_summary {
     uint64_t count;
     uint64_t total;
@@ -585,18 +587,18 @@ struct brick_span {
     uint32_t path;
     uint16_t slots;    /* 1 */
     uint16_t kind;     /* BRICK_KIND_SPAN, BRICK_KIND_STEP */
-    uint64_t start;    /* ticks; for a time that the host gave: when it gave it */
-    uint64_t duration; /* in the path's unit */
+    uint64_t start;    /* ticks; for a span with a given time: when the host gave the time */
+    uint64_t duration; /* the duration in the path's unit */
     uint64_t child;
-    uint64_t step;     /* 0: none was given, or step 0; only a checksum distinguishes them */
+    uint64_t step;     /* 0: no step was given, or step 0; only a checksum distinguishes the two */
     uint64_t elements; /* elements; in the record of a step, its rows */
     uint64_t bytes;    /* bytes; in the record of a step, its valid rows, which are the elements of its summary */
 };
 
 /* Deferred work, since 1.2. A finalize closes the starts of its stream (or of every stream) that are not later than its
- * ticks, in any lane, whenever they are read; so no order between lanes is needed. A measurement precedes its finalize
- * in the same lane. The writer keeps the last eighth of the ring free of starts, and the last eighth of that part free
- * of measurements, so that measurements and finalizes find room. */
+ * ticks, in any lane. The time of reading has no effect, so no order between lanes is needed. A measurement precedes
+ * its finalize in the same lane. The writer keeps the last eighth of the ring free of starts, and the last eighth of
+ * that part free of measurements, so that measurements and finalizes find room. */
 struct brick_defer {
     uint64_t sequence;
     uint32_t path;     /* a path with the unit BRICK_UNIT_DEFERRED */
@@ -651,18 +653,18 @@ enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOU
  * checksums in this lane at the site since the site's step last changed. Checksums leave the same part of the ring free
  * as starts do. Weights leave three eighths of it free, and wait until there is room.
  *
- * Rows, since 1.11: a record with BRICK_CHECKED_ROWS has some rows of one call. Its site computes each row of its
- * output from the same row of its only input. The record's tensors are pairs: a row of the output, the row of the input
- * at the same place, then the next pair. `position` is the number of rows of the call; the second slot describes the
- * first output row. Rows of two workers correspond if site, params, backend, types and the input row are equal, at any
- * time and in any step. */
+ * Rows, since 1.11: a record with BRICK_CHECKED_ROWS has some rows of one call. The record's site computes each row of
+ * its output from the same row of its only input. The record's tensors are pairs: a row of the output, the row of the
+ * input at the same place, then the next pair. `position` is the number of rows of the call; the second slot describes
+ * the first output row. Rows of two workers correspond if site, params, backend, types and the input row are equal, at
+ * any time and in any step. */
 struct brick_checked {
     uint64_t sequence;
     uint32_t site;
-    uint16_t slots;    /* 2 + 2 per tensor */
+    uint16_t slots;    /* 2, and 2 more per tensor */
     uint16_t kind;     /* BRICK_KIND_CHECKED */
     uint64_t ticks;    /* the time when the output was complete; for a weight, when it was read */
-    uint64_t step;     /* without BRICK_CHECKED_STEP, there is none and this is 0 */
+    uint64_t step;     /* the step's key; without BRICK_CHECKED_STEP, there is no step and this is 0 */
     uint64_t position;
     uint64_t params;   /* a digest of other values that must be equal; from the second generation of the weights on, it
                           includes the generation (except for weights and moved tensors); 0: no values were given */
@@ -687,7 +689,7 @@ struct brick_tensor_sums {
     uint64_t elements;
     double mean, l2;
     float min, max;
-    uint32_t nan, pos_inf, neg_inf; /* the largest value means this many or more */
+    uint32_t nan, pos_inf, neg_inf; /* counts; the largest value means this many or more */
     uint32_t shape;    /* a digest of all dimensions of the tensor */
     uint8_t dtype;     /* enum brick_dtype; 0: the tensor was not read, and all other fields are 0 */
     uint8_t reserved[7];
@@ -717,8 +719,7 @@ enum brick_relation {
 enum brick_checked_flags {
     BRICK_CHECKED_POSITION = 1, /* the host gave the position */
     BRICK_CHECKED_STEP = 2,     /* the host gave a step, to the checksum or to a surrounding span */
-    BRICK_CHECKED_MORE = 4,     /* the kernel had more inputs: the last input combines them. Its checksum is computed from
-                                   all their checksums, its elements are their sum, its values are 0 */
+    BRICK_CHECKED_MORE = 4,     /* the kernel had more inputs: the last input combines them. Its checksum covers all of their checksums, its elements are their sum, its values are 0 */
     BRICK_CHECKED_WEIGHT = 8,   /* a parameter, not a kernel's output: `step` is its generation, `position` the number
                                    of its expert; the site's name is the parameter's without numbers (brick_weights.h) */
     BRICK_CHECKED_STATELESS = 16, /* the host says that inputs and params decide the output */
@@ -744,8 +745,8 @@ static inline uint64_t brick_pages(uint64_t bytes) { return (bytes + BRICK_PAGE 
 static inline uint64_t brick_least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline int brick_power_of_two(uint32_t n) { return n != 0 && (n & (n - 1u)) == 0; }
 
-/* Computes the layout. Returns 0 if the counts of the header are invalid. Within their bounds, no sum below
- * overflows. */
+/* Computes the layout. Returns 0 if the counts of the header are invalid. If the counts are within their bounds, no sum
+ * below overflows. */
 static inline int brick_layout_compute(const struct brick_header *h, struct brick_layout *l)
 {
     if (h->lanes == 0 || h->lanes > BRICK_LANES_MAX || h->paths == 0 || h->paths > BRICK_NUMBERS_MAX

@@ -14,8 +14,8 @@
  *       brick_weights_turn(&weights);                  at the end of each step, on any thread
  *   }
  *
- * Each record is a checksum (brick_agent.h) at a site of its own, with any name. It has no inputs and the relation
- * local; its step is the generation.
+ * Each record is a checksum (brick_agent.h) at a site of its own, with any name. Such a checksum has no inputs and the
+ * relation local; its step is the generation.
  *
  * NAMES. The writer removes the numbers of layers and experts from a tensor's name, so that a model has few names, the
  * same in every worker. Dots separate the parts of a name. A number is a part of decimal digits without a leading zero,
@@ -39,7 +39,7 @@
  * KiB, and the time to hold a tensor), and all slices together take at most their share of the time. A scan begins
  * rescan_ns after the previous one began, when a consumer requests it, and in each new segment. A new segment is that
  * of a forked child or the replacement of a lost segment; earlier readings are recorded there again. A scan always ends
- * before the next one begins.
+ * before the next scan begins.
  *
  * A tensor that takes long to hold may be `seldom`: only a load, and a scan that a consumer requests, read it. Other
  * scans record its last reading again, with the time of that reading.
@@ -49,8 +49,8 @@
  *
  * If a tensor changes while it is read, its record matches neither state. So load the weights again after an update,
  * with the next generation, before the next step begins. The generation becomes part of the params of later checksums,
- * so only checksums of the same generation are compared. This begins with the second load, or with the first load if
- * the host gives a generation.
+ * so only checksums of the same generation are compared. Generations become part of the params from the second load on,
+ * or from the first load on if the host gives generations.
  */
 #ifndef BRICK_WEIGHTS_H
 #define BRICK_WEIGHTS_H
@@ -102,14 +102,14 @@ struct brick_weights {
                                    BRICK_RESCAN_AUTO: 300 s, or 200 times what the last scan took, if that is longer */
     uint64_t share_ppm;         /* share of the time for all slices, in millionths, at most a million; 0: 5,000 */
     int (*look)(void *host);    /* NULL, or a function that is called in slices before each scan, except a load's scan,
-                                 * until it returns 1. It checks that the engine still has these tensors; if not, it
-                                 * sets `stopped` */
+                                 * until it returns 1. The function checks that the engine still has these tensors; if
+                                 * not, it sets `stopped` */
     /* Set by the writer. */
     const void *segment;
-    uint64_t read, recorded; /* numbers of tensors of the current scan that are done */
+    uint64_t read, recorded; /* how many tensors of the current scan are read, and recorded */
     uint64_t gone;           /* number of tensors that no longer exist */
     uint64_t step, asked, loads, began_ns, seen_ns, next_ns, next_ticks;
-    uint64_t spent_ns, lasted_ns; /* time in the slices of the current scan; of the last complete scan */
+    uint64_t spent_ns, lasted_ns; /* ns in slices, for the current scan and for the last complete scan */
     int64_t credit; /* time that slices may take, in millionths of ns */
     uint32_t busy, loading, begun, moved, stopped;
     uint32_t seldom;  /* 1: the current scan also reads tensors that are `seldom` */
@@ -120,8 +120,8 @@ struct brick_weights {
 /* Sets the site of a tensor of this name; opens the segment. The text may be freed after the call. */
 void brick_weight_named(struct brick_weight *weight, const char *name, size_t length);
 
-/* Sets layer and position from the name, but does not assign a number. Writes the name without them, which is never
- * longer, to `left` and returns its length. */
+/* Sets layer and position from the name. Assigns no number to the name. Writes the name without these numbers, which
+ * is never longer, to `left` and returns its length. */
 size_t brick_weight_site(const char *name, size_t length, char *left, struct brick_weight *weight);
 
 /* Reads all tensors, and records those that have room in the ring. Later turns record the rest (all of them, if another
@@ -132,7 +132,7 @@ void brick_weights_load(struct brick_weights *weights);
  * `old`. */
 void brick_weights_go_on(struct brick_weights *weights, const struct brick_weights *old);
 
-/* Runs a slice if one is due; else it only reads the clock. After `stopped` is set, it reads no further tensor. */
+/* Runs a slice if a slice is due; else only reads the clock. After `stopped` is set, reads no further tensor. */
 void brick_weights_turn(struct brick_weights *weights);
 
 /* The time accounting of a turn, on any clock: how many ns a turn may take now (0: not yet), and how many it took. */

@@ -34,7 +34,7 @@ def begin() -> None:
 class _Finder:
     """An import finder that waits for torch, and delegates to the other finders.
 
-    If a host only checks whether torch exists, the finder answers and stays.
+    If a host only checks whether torch exists, the finder answers and continues to wait.
     """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:

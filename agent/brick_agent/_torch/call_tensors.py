@@ -73,13 +73,14 @@ class Passed:
 
     @property
     def has_place(self) -> bool:
-        """Whether there is a cache, or an argument for one."""
+        """Whether there is a cache, or an argument for a cache."""
         return self._cache is not None
 
     def cached(self) -> bool | None:
         """Return whether the call depends on a cache; None: there is no cache.
 
-        Call this after the call: a part that did not fill its empty cache may have read another part's cache.
+        Use this only after the call of the part: if a part did not fill its empty cache, it may have read another
+        part's cache.
         """
         if self._cache is None:
             return None

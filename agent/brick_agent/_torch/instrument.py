@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     _Taken = tuple[Passed, list[Any], list[Any] | None]
 
 SITES = 64
-RATE = 64  # by default, one step in 64 is recorded
+RATE = 64  # by default, one step in this many is recorded
 _CLOSED = "closed"  # the category of parts that cannot be observed, for `coverage`
 _OUTPUTS_MAX = 4
 _LINES_MAX = 8  # the largest number of lines on stderr per process

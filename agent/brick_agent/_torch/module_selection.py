@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _WRAPPED = frozenset(("module", "_orig_mod", "_fsdp_wrapped_module"))
 _AROUND = _WRAPPED | {"model"}  # components of a name that have no meaning
 _HEADS = frozenset(("lm_head", "head", "classifier", "score", "embed_out", "output_layer"))
-_CATEGORIES = (  # the first match counts, so a norm after an attention is a norm
+_CATEGORIES = (  # the first matching pattern counts, so a norm after an attention is a norm
     ("norm", re.compile(r"norm|(?<![a-z])ln(?![a-z])")),
     ("attention", re.compile(r"attention|attn")),
     # "MoE" may be the name of a whole family: a Qwen3MoeDecoderLayer is not an expert.

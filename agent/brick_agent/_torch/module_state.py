@@ -1,9 +1,9 @@
 """Decides whether the output of a part may depend on more than its arguments.
 
-Owns: the search for state in a part (caches, attributes that a call changes, active dropout), and the rule that
-decides for each call whether its output depends on state. Must not know: checksums, which parts are selected.
-Invariants: nothing is computed with tensors; only attention modules and modules with buffers are inspected, and only in
-a sampled call; unknown counts as state.
+Owns: the search for state in a part (caches, attributes that a call changes, active dropout), and the rule that decides
+for each call whether its output depends on state. Must not know: checksums, which parts are selected. Invariants:
+nothing is computed with tensors; only attention modules and modules with buffers are inspected, and only in a sampled
+call; if it is unknown whether there is state, the answer is yes.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def drops(this: weakref.ReferenceType[Any]) -> bool:
 
 
 def _several_tokens(tensors: Sequence[Any]) -> bool:
-    """Whether a call gets complete sequences; otherwise its tokens attend to kept state."""
+    """Whether a call gets complete sequences; otherwise the call's tokens attend to kept state."""
     if not tensors:
         return False
     first = tensors[0]

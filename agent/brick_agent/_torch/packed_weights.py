@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Read = Callable[[], Any]
 
 _DEPTH_MAX = 4
-_UNPACKED_MAX = 1 << 20  # elements; unpacking more would delay a step of the host for too long
+_UNPACKED_MAX = 1 << 20  # elements; unpacking a larger weight would delay a step of the host for too long
 
 
 def further(module: Any) -> tuple[list[tuple[str, Read, bool]], list[str]]:
@@ -162,7 +162,7 @@ class _Inner:
 
 
 class _Packed:
-    """A quantized module: integers, scales, zero points and bias, read in this order."""
+    """A quantized module. Its integers, scales, zero points and bias are read in this order."""
 
     def __init__(self, part: Any) -> None:
         self.part = weakref.ref(part)

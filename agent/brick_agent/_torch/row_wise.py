@@ -38,7 +38,7 @@ _CHILDREN_MAX = 16  # looked at in a call
 _IN_TURN_MAX = 1024  # half of the sites of a segment
 _NORM = re.compile(r"RMSNorm$")  # names of classes outside of torch
 _ROUTER = re.compile(r"Top[kK]Router$")  # also matches a subclass of Linear with its own forward
-_EXPERT = re.compile(r"experts?[._]\d")  # a layer may have hundreds of experts; only their block is a part
+_EXPERT = re.compile(r"experts?[._]\d")  # a layer may have hundreds of experts; only the block of experts is a part
 # Classes whose result for a row may depend on other rows or on the request: they scale the whole batch, choose the
 # tokens of an expert, read earlier tokens or the places of an image, or have an adapter for each row.
 _SCALED = re.compile(r"quant|[48]bit|int8|fp8", re.IGNORECASE)
@@ -93,7 +93,7 @@ _TORCHS = ("adaptive", "batchnorm", "conv", "instancenorm", "normalization", "pa
 
 
 def _is_plain(parameter: Any) -> bool:
-    """Whether a parameter is an ordinary tensor. A quantized one, for example, decides itself how it is multiplied."""
+    """Whether a parameter is an ordinary tensor. A quantized parameter is not: its class defines its product."""
     torch = sys.modules["torch"]
     return type(parameter) in (torch.nn.Parameter, torch.Tensor)
 

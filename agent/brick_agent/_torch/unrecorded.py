@@ -2,9 +2,9 @@
 
 Owns: which process reports for a program, when it reports, the names of other libraries that run models. Must not know:
 how a model is found. Invariants: the first Python of a program reports for all processes below it, and knows whether
-one of them opened a segment or reported (`writer/run_mark.c`). It does not report while a process below it is live. A
-process that recorded anything prints nothing, unless it loaded another library, whose models nobody sees; a library is
-known only if the host itself imported it. An error changes nothing.
+one of them opened a segment or reported (`writer/run_mark.c`). The first Python does not report while a process below it
+is live. A process that recorded anything prints nothing, unless it loaded another library, whose models brickd does not
+see. A library counts only if the host itself imported it. An error has no effect.
 """
 
 from __future__ import annotations

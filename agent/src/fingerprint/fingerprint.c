@@ -2,7 +2,7 @@
  *
  * Owns views (the elements in flat order), the incomplete block at the end, the result of the sums, and the state of a
  * tensor in pieces. Must not know segments or records. Invariants: a fingerprint reads only the view and writes only
- * the result; it reads each element once, unless float64 needs another scale.
+ * the result; each element is read once, unless float64 needs another scale.
  *
  * The tensor is read in pieces that stay in the first-level cache; a piece that is not contiguous is gathered first.
  * The sums first assume the usual case that all elements are finite. If some are not, the sums run again with checks.
@@ -47,7 +47,7 @@ uint32_t brick_dtype_size(uint32_t dtype) { return dtype < BRICK_DTYPES ? dtypes
 
 /* ---- views -------------------------------------------------------------- */
 
-/* The valid elements, in flat order. Dimensions of size 1 are dropped, contiguous ones are merged. */
+/* The valid elements, in flat order. Dimensions of size 1 are dropped, and contiguous dimensions are merged. */
 struct view {
     const char *data;
     uint64_t elements;
@@ -287,7 +287,7 @@ static void add_piece(struct pass *p, const char *bytes, size_t length)
     }
 }
 
-/* FNV-1a of the first elements as float32. */
+/* Returns FNV-1a of the first elements as float32. */
 static uint64_t fnv1a(const struct pass *p, const char *elements, size_t count)
 {
     uint8_t bytes[FNV_ELEMENTS * 4];
@@ -328,7 +328,7 @@ static void walk(struct pass *p, struct view *v, uint64_t *left, uint64_t elemen
 
 /* ---- results --------------------------------------------------------------- */
 
-/* The square root, exact to 1e-15. The writer does not link the mathematical library. */
+/* Returns the square root, exact to 1e-15. The writer does not link the mathematical library. */
 static double square_root(double x)
 {
     uint64_t bits;

@@ -1,4 +1,4 @@
-/* fingerprint/fp_modes.h - sets the floating-point modes for fingerprints, independent of the host's. */
+/* fingerprint/fp_modes.h - sets the floating-point modes for fingerprints, independent of the host's modes. */
 #ifndef BRICK_MODES_H
 #define BRICK_MODES_H
 

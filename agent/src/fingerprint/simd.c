@@ -22,7 +22,7 @@ static const uint64_t brick_odd[8] BRICK_ALIGNED = {
     0x71374490, 0xE9B5DBA4, 0x59F111F0, 0xAB1C5ED4, 0x12835B00, 0x550C7DC2, 0x80DEB1FE, 0xC19BF174,
 };
 
-/* Sign bits of two and of four lanes, by index. */
+/* Sign bits for two and for four lanes, indexed by the bits to negate. */
 #define SIGN(bit) ((uint64_t)(bit) << 63)
 #define SIGNS(bits) {SIGN((bits) & 1), SIGN((bits) >> 1 & 1), SIGN((bits) >> 2 & 1), SIGN((bits) >> 3 & 1)}
 static const uint64_t brick_signs_of_4[16][4] BRICK_ALIGNED = {
@@ -47,7 +47,7 @@ static inline float brick_small(uint32_t sign, uint32_t magnitude, int shift, fl
     return whole.value;
 }
 
-/* In these formats, the only NaN has the bits of -0. Maps this NaN above the largest magnitude. */
+/* In the fnuz formats of float8, the only NaN has the bits of -0. Maps this NaN above the largest magnitude. */
 static inline uint32_t brick_fnuz(uint32_t bits) { return (bits & 0x7F) | (uint32_t)(bits == 0x80) << 7; }
 
 typedef float brick_float_anywhere BRICK_ANYWHERE;

@@ -7,12 +7,12 @@
  * A sketch adds element j of a block to sum j XOR t. The code does this without moving elements between vector lanes.
  * There are 16 vectors of sums. Vector g of a block (with n lanes, g = 0, n, 2n, ...) is added to vector t XOR g, so
  * the upper bits of t select a group of n vectors. The lower bits of t select one vector of the group: lane l of vector
- * g + k is part of sum g + (l XOR k). At the end, these parts are added up.
+ * g + k is part of sum g + (l XOR k). At the end, the parts of each sum are added up.
  */
 #ifndef BRICK_KERNEL_H
 #define BRICK_KERNEL_H
 
-/* An engine may be compiled with -ffast-math, which assumes that there are no NaN. This code must count them. */
+/* An engine may be compiled with -ffast-math, which assumes that there are no NaN. But this code must count NaN. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-fast-math")
 #endif
@@ -25,9 +25,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define BRICK_SIXTEEN 16      /* words, or elements, in a block */
+#define BRICK_SIXTEEN 16      /* the number of words, or of elements, in a block */
 #define BRICK_PIECE_BLOCKS 64 /* blocks per piece: small enough that a second read hits the first-level cache */
-#define BRICK_VECTOR_MAX 8    /* float64 in the widest vector */
+#define BRICK_VECTOR_MAX 8    /* the number of float64 in the widest vector */
 #define BRICK_AHEAD 8192      /* bytes to prefetch ahead; the processor's own prefetch stops at the end of a page */
 
 #define BRICK_ALIGNED __attribute__((aligned(64))) /* the alignment of the widest vector */
@@ -46,9 +46,8 @@ struct brick_sums {
 
 struct brick_kernel {
     const char *name;
-    unsigned lanes; /* lanes of a vector, and bins of a group */
-    /* Writes splitmix64((first + i) ^ key) for each block i. Writes a multiple of 8 hashes, so maybe more than
-     * `blocks`. */
+    unsigned lanes; /* the number of lanes in a vector, and of vectors in a group */
+    /* Writes splitmix64((first + i) ^ key) for each block i. The number of hashes is rounded up to a multiple of 8. */
     void (*hashes)(uint64_t *hashes, uint64_t first, size_t blocks, uint64_t key);
     uint64_t (*checksum)(const void *words, const uint64_t *hashes, size_t blocks);
     /* Returns false, and adds nothing, if an element or its square is not finite. */

@@ -4,12 +4,12 @@
 
 #include "core.h"
 
-/* Returns whether BRICKD_STRICT=1: errors then raise, and are not only counted. Reads the variable only at an error. */
+/* Returns whether BRICKD_STRICT=1: errors then raise and are also counted. Reads the variable only at an error. */
 bool core_strict(void);
 /* Rejects a value: returns 0, or in strict mode -1 with an exception set. The first value of a kind writes a line to
  * stderr. */
 int core_complain(const char *what, PyObject *value);
-/* The same for a text that is not constant; kind: constant, the same for all texts of a kind. */
+/* core_complain for a text that is built at run time. kind: a constant text that identifies the kind of mistake. */
 int core_complain_once(const char *kind, const char *what, PyObject *value);
 
 void core_warn(const char *line); /* writes a line to stderr */

@@ -2,7 +2,7 @@
  *
  * Owns the types and shapes of buffers, and holds their memory until core_tensor_release. Must not know the use of the
  * tensor. A numpy array whose dtype comes from another package (bfloat16, float8 of ml_dtypes) has neither protocol.
- * Its bits are read, and their type is known from the dtype's name, without a call into that package.
+ * The bits of such an array are read, and their type is known from the dtype's name, without a call into that package.
  */
 #include "tensor.h"
 

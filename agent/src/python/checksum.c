@@ -216,7 +216,7 @@ static int unread(const struct request *p, PyObject *tensor, struct brick_taken 
         brick_take(p->kernel->number, p->key, &p->at, NULL, taken);
     if (!core_torch_fake(tensor) || must_raise() != 0)
         return forgive();
-    PyErr_Clear(); /* normal while torch traces the model into a program */
+    PyErr_Clear(); /* such a tensor is normal while torch traces the model into a program */
     return 0;
 }
 

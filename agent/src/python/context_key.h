@@ -22,7 +22,7 @@ static inline const void *core_key(void)
 
 /* Call this before the thread records: references are dropped when the thread's state ends. */
 void core_watch(void);
-/* Call these after a begin and after an end. They handle references to keys, and the end of the thread. */
+/* Call these after a begin and after an end. Both functions handle references to keys, and the end of the thread. */
 void core_begun(unsigned outcome, const void *key);
 PyObject *core_ended(unsigned outcome, const void *key); /* returns None; NULL in strict mode, for an end without a begin */
 

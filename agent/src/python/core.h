@@ -86,7 +86,7 @@ typedef struct {
     CoreWeights *weights; /* the watched weights, or NULL */
     unsigned swept;
     unsigned refused; /* names refused before the segment had a counter for them */
-    unsigned process; /* counts forks, from 1: a forked child has another number, so it reports again */
+    unsigned process; /* the number of the process, from 1: a forked child has another number, so it reports errors again */
     char program[128];
 } CoreState;
 
@@ -114,10 +114,12 @@ static inline CoreRaised core_put_aside(void)
     return raised;
 }
 
-/* Sets the exception again, in place of any other. Clears the current exception if none was set aside. */
+/* Sets the exception that was set aside again, in place of any other exception. If no exception was set aside, clears
+ * the current one. */
 static inline void core_put_back(CoreRaised raised) { PyErr_Restore(raised.type, raised.value, raised.traceback); }
 
-/* Drops a reference, or NULL. The code that this runs must not find an exception of this module, so it is set aside. */
+/* Drops a reference; does nothing for NULL. Dropping may run other code, which must not find our exception, so that is
+ * set aside. */
 static inline void core_let_go(PyObject *object)
 {
     const CoreRaised raised = core_put_aside();
@@ -132,13 +134,14 @@ static inline void core_forget(CoreRaised raised)
     core_let_go(raised.traceback);
 }
 
-/* Sets aside the exception of a traced callable while its span ends. That exception has priority over ours. */
+/* Sets aside the exception of a traced callable while its span ends. The callable's exception has priority over
+ * ours. */
 static inline CoreRaised core_raised_by_call(PyObject *result)
 {
     return result == NULL ? core_put_aside() : (CoreRaised){NULL, NULL, NULL};
 }
 
-/* Returns the call's result, or NULL with the call's exception. If the end of its span `failed`, NULL with our
+/* Returns the call's result, or NULL with the call's exception. If the end of the span `failed`, returns NULL with our
  * exception. */
 static inline PyObject *core_call_over(PyObject *result, CoreRaised raised, bool failed)
 {

@@ -38,8 +38,8 @@ struct dl_versioned {
 struct dl_exchange { /* since version 1.3 */
     uint32_t major, minor;
     const struct dl_exchange *older;
-    void *allocate, *managed_from, *managed_to; /* functions that this file does not call */
-    /* may be NULL; the object keeps the described memory alive */
+    void *allocate, *managed_from, *managed_to; /* functions of the table that this file does not call */
+    /* NULL, or describes a tensor; the object keeps the memory alive */
     int (*tensor_from)(void *object, struct dl_tensor *tensor);
     void *stream;
 };
@@ -138,7 +138,7 @@ static PyObject *make_capsule(PyObject *method)
     PyObject *none = PyTuple_New(0);
     PyObject *version = none != NULL ? Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, 0) : NULL;
     PyObject *capsule = version != NULL ? PyObject_Call(method, none, version) : NULL;
-    /* a producer from before the argument max_version */
+    /* the producer is older than the argument max_version */
     if (capsule == NULL && version != NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
         capsule = PyObject_Call(method, none, NULL);

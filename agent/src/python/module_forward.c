@@ -1,8 +1,8 @@
 /* python/module_forward.c - `instrument` replaces a module's forward by a callable, and each call of it is a span.
  *
  * The span has the module's layer. If a checksum of the output would be recorded, another callable runs instead: it
- * takes the inputs before it computes. If rows would be recorded, rows.c makes the call; a module that is only watched
- * for rows has no span. This is written in C because it runs for each module in each step.
+ * fingerprints the inputs before the module computes. If rows would be recorded, rows.c makes the call; a module that
+ * is only watched for rows has no span. This is written in C because it runs for each module in each step.
  */
 #include "arguments.h"
 #include "context_key.h"

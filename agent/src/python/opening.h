@@ -10,12 +10,12 @@ void core_note_program(void);
 int core_open(struct brick_config *config);
 /* core_open without a configuration, unless the segment is already open. */
 int core_open_once(void);
-/* Refuses a later init with other settings: counts it, and complains once about each. None, 0: not given. Returns 0; in
- * strict mode -1 with an exception set. */
+/* Refuses a later init with other settings: counts the call, and writes one line about each setting. None or 0 means
+ * that a setting is not given. Returns 0; in strict mode -1 with an exception set. */
 int core_check_init(PyObject *service, PyObject *worker, const struct brick_config *given);
 /* Opens the segment if needed, and gives the handle its number. */
 int core_resolve(Brick *b);
-/* These do the same without the interpreter lock, and raise nothing. */
+/* These functions do the same without the interpreter lock, and raise nothing. */
 void core_open_unlocked(void);
 void core_resolve_unlocked(Brick *b);
 

@@ -1,6 +1,6 @@
 /* python/own_totals.c - the totals of this process so far: BrickProfiler's statistics and graph without a daemon.
  *
- * This file is not on the record path and writes nothing. It copies each lane's summaries like any reader
+ * This file is not on the record path and writes nothing. The functions copy each lane's summaries like any reader
  * (brick_shm.h, O5 to O8), because other threads continue to record. Times are in ticks; the result includes the length
  * of a tick.
  */

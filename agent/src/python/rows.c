@@ -32,7 +32,7 @@ bool core_rows_wanted(const CoreRowsOf *of)
     return true;
 }
 
-/* Clears an exception and returns 0. If it is an interrupt, returns -1. */
+/* Clears an exception and returns 0. If the exception is an interrupt, keeps it and returns -1. */
 static int forgive(void)
 {
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))

@@ -6,10 +6,11 @@
 
 /* A part of a model that may compute each row of its output from the same row of its input. */
 typedef struct {
-    /* A callable: returns the backend's handle, or a text: why the call has no rows. Its argument, if any, is a tensor that
-     * cannot be read. A text: why no call has rows. NULL: the part is not looked at. */
+    /* A callable, a text, or NULL. The callable returns the backend's handle, or a text that says why this call has no
+     * rows; its argument, if there is one, is a tensor that cannot be read. A text says why no call has rows. NULL means
+     * that rows of this part are not recorded. */
     PyObject *context;
-    uint32_t turn, turns; /* as in brick_rows_turn; no turns: always */
+    uint32_t turn, turns; /* as in brick_rows_turn; 0 turns: always */
 } CoreRows;
 
 /* The site and the layer of a call's rows. */
@@ -19,7 +20,7 @@ typedef struct {
     const void *key;
     const uint32_t *layer; /* NULL: the layer of the open span */
     uint32_t rate;         /* as in brick_rows_wanted */
-    bool has_module;       /* the first argument is the module */
+    bool has_module;       /* whether the first argument is the module */
 } CoreRowsOf;
 
 bool core_rows_wanted(const CoreRowsOf *of);

@@ -8,7 +8,7 @@ typedef struct {
     struct brick_tensor tensor;
     int64_t shape[BRICK_DIMS_MAX], strides[BRICK_DIMS_MAX];
     PyObject *holds; /* the held object: a DLPack capsule or the tensor; NULL: the buffer is held */
-    bool is_on_device; /* the object is not held because its memory is on a device */
+    bool is_on_device; /* whether the object was not held because its memory is on a device */
     Py_buffer buffer;
 } CoreTensor;
 
@@ -27,8 +27,8 @@ int core_check_dims(long dims, const void *shape);
 int core_take_valid(PyObject *value, struct brick_tensor *t);
 /* Returns the name of a dtype in numpy, or in a package that adds dtypes to numpy; NULL if there is no such dtype. */
 const char *core_dtype_name(uint32_t dtype);
-/* Returns an attribute: a new reference. If it is only missing, returns NULL without an exception; else NULL with
- * one. */
+/* Returns an attribute: a new reference. If the attribute is only missing, returns NULL without an exception; on an
+ * error, NULL with an exception. */
 PyObject *core_attribute(PyObject *object, const char *name);
 /* Returns an attribute of the object's type: borrowed, or NULL without an exception. *name caches the interned `text`,
  * and is NULL at first. */

@@ -99,7 +99,7 @@ PyObject *core_know(PyObject *module, PyObject *args)
 /* Returns a borrowed reference; in strict mode, NULL with an exception set. */
 static Brick *by_name(PyObject *name, PyObject *category)
 {
-    PyObject *text = PyUnicode_Check(name) ? PyUnicode_FromObject(name) : NULL; /* also for a subclass of str */
+    PyObject *text = PyUnicode_Check(name) ? PyUnicode_FromObject(name) : NULL; /* a plain str, also for a subclass of str */
     PyObject *known = text != NULL ? PyDict_GetItemWithError(core_state.named, text) : NULL;
     Py_XDECREF(text);
     PyErr_Clear();
@@ -220,7 +220,7 @@ static PyObject *stop(PyObject *self, PyObject *const *args, Py_ssize_t given, P
 static PyObject *timing_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static uint32_t profilers;
-    if (core_state.idle == NULL) { /* the calls need the data from _know */
+    if (core_state.idle == NULL) { /* the calls of a timer need the data that _know sets */
         PyErr_SetString(PyExc_TypeError, "brick_agent: use BrickProfiler, not its base");
         return NULL;
     }

@@ -1,9 +1,9 @@
 /* python/trace.c - `@trace` wraps a plain callable, as functools.lru_cache does.
  *
- * For generators and coroutines, the wrapper only reports the definition. It is written in C because a Python wrapper
- * with *args and **keywords would cost four times as much as the span. There are two types, because attribute look-up
- * binds a function as a method, but not a builtin or an object with __call__, and a wrapper must behave like its
- * callable.
+ * For generators and coroutines, the wrapper only reports the definition. The wrapper is written in C because a Python
+ * wrapper with *args and **keywords would cost four times as much as the span. There are two types, because attribute
+ * look-up binds a function as a method, but not a builtin or an object with __call__, and a wrapper must behave like
+ * its callable.
  */
 #include "brick.h"
 #include "methods.h"

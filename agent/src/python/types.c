@@ -58,7 +58,7 @@ static PyObject *brick_reduce(PyObject *self, PyObject *unused)
 
 PyDoc_STRVAR(brick_doc,
 "A named unit of work, made by brick(): a context manager, with start() and stop() for code where `with` does not fit.\n\n"
-"All threads, tasks and greenlets may use a handle at the same time. It is pickled and copied by name.\n\n"
+"All threads, tasks and greenlets may use a handle at the same time. A handle is pickled and copied by name.\n\n"
 "A call with keywords returns a span with amounts. The amounts of all spans are added up, as are those of stop(),\n"
 "record() and defer(). elements: the tokens, rows or values that the brick counts; bytes: read and written; both are\n"
 "integers from 0 to 2^48, 0 if unknown. flops: floating-point operations. step: an integer or a string, the request or\n"

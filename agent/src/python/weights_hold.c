@@ -78,7 +78,8 @@ static enum brick_held failed(CoreWeights *w)
     return PyErr_Occurred() ? BRICK_NOT_NOW : BRICK_UNREADABLE;
 }
 
-/* Returns whether an object that could not be held can be copied from its device. If so, clears the exception. */
+/* Returns whether an object that could not be held can be copied from its device. If it can be copied, clears the
+ * exception. */
 static bool can_be_copied(const CoreWeights *w)
 {
     const CoreRaised refused = core_put_aside(); /* a look-up would clear the exception */

@@ -138,7 +138,7 @@ static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, PyObject 
     return wrong;
 }
 
-/* Adds the tensors that `method` lists; they are in this table of each submodule. If the module raises, one unreadable
+/* Adds the tensors that `method` lists; each is in this table of a submodule. If the module raises, one unreadable
  * tensor stands for the remaining ones. */
 static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject *parts, PyObject *replaced,
                       const char *method, const char *table)

@@ -1,8 +1,9 @@
 /* writer/checksum.c - checksums: writes the fingerprints of a site's tensors into the lane's event ring.
  *
- * A fingerprint is taken before its record is written, because the kernel may overwrite its inputs. It is taken outside
- * of the busy section. Tensors are not read while recording is off, for a site that is off, or while the ring is full.
- * There is no system call and no allocation, except for the first checksum of a process, of a lane and of a site.
+ * A fingerprint is taken before its record is written, because the kernel may overwrite its inputs. Fingerprints are
+ * taken outside of the busy section, in which calls from signal handlers are refused. Tensors are not read while
+ * recording is off, for a site that is off, or while the ring is full. There is no system call and no allocation,
+ * except for the first checksum of a process, of a lane and of a site.
  */
 #include "checksum.h"
 #include "draw.h"
@@ -54,8 +55,8 @@ struct brick_checked_place brick_checked_place_of(struct brick_thread *t, uint32
     return p;
 }
 
-/* Counts a visit of the site. *before: visits before this one since the site's step last changed. Returns 0 without
- * memory for the count. */
+/* Counts a visit of a site, that is, one call of a checksum there. *before: visits before this one since the site's
+ * step last changed. Returns 0 without memory for the count. */
 static int count_visit(struct brick_thread *t, const struct brick_checked_place *p, uint64_t *before)
 {
     /* more entries than sites */
@@ -80,7 +81,7 @@ static int count_visit(struct brick_thread *t, const struct brick_checked_place 
 /* ---- which steps, which sites -------------------------------------------- */
 
 /* Keeps the upper half of the hash, which decides in each epoch whether a step is drawn. So the cache does not affect
- * the draw. */
+ * whether a step is drawn. */
 uint64_t brick_step_after(uint64_t step, uint64_t filled)
 {
     const uint64_t drawn = brick_step_hash(step) & ~(uint64_t)UINT32_MAX;

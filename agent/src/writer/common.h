@@ -17,7 +17,7 @@
 #define BRICK_COMMON_H
 
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1 /* the build of an engine may not define it */
+#define _GNU_SOURCE 1 /* the build of an engine may not define _GNU_SOURCE */
 #endif
 
 #include "brick_agent.h"

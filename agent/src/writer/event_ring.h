@@ -24,7 +24,7 @@ static inline struct brick_record *brick_event_at(const struct brick_thread *t, 
     return &t->event_ring.records[(t->event_ring.head + ahead) & (t->event_ring.slots - 1)];
 }
 
-/* Returns whether the ring has memory, and more than `kept` slots are free. */
+/* Returns whether the ring has memory and more than `kept` free slots. */
 static inline int brick_event_room(struct brick_thread *t, uint64_t kept)
 {
     struct brick_ring *ring = &t->event_ring;
@@ -49,7 +49,7 @@ static inline uint64_t brick_kept_from_measurements(const struct brick_thread *t
     return (t->event_ring.slots + 63) / 64;
 }
 
-/* Publishes a record, given its first slot. Its other slots are already written. */
+/* Publishes a record, given its first slot. The other slots of the record are already written. */
 static inline void brick_event_publish(struct brick_thread *t, void *record, enum brick_kind kind, uint16_t slots)
 {
     struct brick_record *r = (struct brick_record *)record;

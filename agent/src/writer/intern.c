@@ -1,5 +1,5 @@
-/* writer/intern.c - assigns numbers to names, paths and sites. Runs rarely: once per name, place in the call tree and
- * site. Several threads may run it at the same time, and none waits (struct brick_entry). */
+/* writer/intern.c - assigns numbers to names, paths and sites. This code runs rarely: once per name, place in the call
+ * tree and site. Several threads may run it at the same time, and none waits (struct brick_entry). */
 #include "intern.h"
 #include "sensitive.h"
 
@@ -204,7 +204,7 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
     if (number != BRICK_OTHER) {
         value = number | BRICK_ENTRY_AGAIN;
     } else if (brick_is_mark(brick_key_unit(key)) && brick_load_relaxed(&t->next_path) >= s->header->paths / 2) {
-        return other; /* the other half of the paths is for spans */
+        return other; /* marks get only half of the paths; the other half is for spans */
     } else {
         number = take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
         if (number == s->header->paths)
@@ -272,11 +272,11 @@ static int name_copy(struct brick_segment *to, const struct brick_segment *from,
     const struct brick_name *source = &brick_names_of(from)[number];
     uint32_t word = brick_load_acquire32(&source->word);
     if ((word & BRICK_NAME_READY) == 0)
-        return 1; /* another thread is writing the name, or was at the fork; no record here uses its number */
+        return 1; /* another thread is writing this name, or was writing it at the fork; no record here uses its number */
     if (!name_has_memory(to, number))
         return 0;
     struct brick_name *slot = &brick_names_of(to)[number];
-    /* also for a name that was copied before */
+    /* copy the category even if the name was copied before */
     brick_claim32(&slot->category, 0, brick_load_relaxed32(&source->category));
     if (brick_load_acquire32(&slot->word) != 0)
         return 1;

@@ -99,7 +99,7 @@ struct left {
     const struct brick_summary *summaries;
     uint64_t committed[16];
 };
-BRICK_ASSERT(sizeof ((struct left *)0)->committed == sizeof ((struct brick_thread *)0)->committed, "both have the same blocks");
+BRICK_ASSERT(sizeof ((struct left *)0)->committed == sizeof ((struct brick_thread *)0)->committed, "one size");
 
 /* Copies one block of summaries, each entry under its sequence (O5 to O7), because a reader may be reading it. */
 static void block_move(struct brick_thread *t, const struct left *old, uint32_t first)

@@ -15,7 +15,7 @@ enum brick_scope { BRICK_SCOPE_LAYER = 1, BRICK_SCOPE_NODE = 2 };
 /* An open span, or an open scope: a layer or a node. */
 struct brick_frame {
     struct brick_frame *below;         /* the enclosing frame of the same key */
-    struct brick_frame *older, *newer; /* the neighbours in order of start, over all keys; only spans */
+    struct brick_frame *older, *newer; /* the spans that started just before and after this one, with any key */
     uint64_t start, child, step;
     uint16_t brick, path;
     uint32_t layer;
@@ -29,7 +29,7 @@ struct brick_stack {
     const void *key;
     struct brick_frame *top;
     struct brick_stack *next; /* the next stack in its bucket */
-    uint64_t refused;         /* spans above `top` that got no frame; they end before `top` */
+    uint64_t refused;         /* number of spans above `top` that got no frame; they end before `top` */
     uint32_t borrowed;        /* the host holds no reference to the key for its open frames */
 };
 

@@ -15,7 +15,7 @@
 void (*brick_test_point)(const char *name);
 #endif
 
-/* Without a page that a fork wipes (see make_gate), recording fails. */
+/* The gate while there is no page that a fork wipes (see make_gate): recording is then off. */
 static uint32_t no_gate[2] = {BRICK_FAILED, 0};
 struct brick_agent brick_agent = {.gate = no_gate};
 
@@ -32,8 +32,8 @@ static void after_fork(void)
         (void)mmap(parent->base, parent->layout.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, parent->fd, 0);
 }
 
-/* Runs before main or at dlopen, so that the page exists before any fork. Also runs before other constructors, because
- * these may record. */
+/* Runs before main or at dlopen, so that the page exists before any fork. It also runs before other constructors,
+ * because other constructors may record. */
 __attribute__((constructor(101))) static void make_gate(void)
 {
     void *page = brick_private_memory(BRICK_PAGE);

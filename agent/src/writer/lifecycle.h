@@ -10,8 +10,8 @@ struct brick_thread; /* writer/lane.h: the private half of a lane */
 
 struct brick_agent {
     /* Every record reads these fields. The gate is an enum brick_state on a page that the kernel wipes in a forked
-     * child: 0 there means that the segment is the parent's. The word after it is 1 while `segment` belongs to this
-     * process. */
+     * child: 0 there means that the segment is the parent's. The word after the gate is 1 while `segment` belongs to
+     * this process. */
     uint32_t *gate;
     uint32_t clock;
     struct brick_tables tables;
@@ -35,9 +35,11 @@ static inline struct brick_segment *brick_segment_now(void) { return __atomic_lo
 
 static inline int brick_agent_owns(void) { return brick_agent.gate[1] != 0; }
 
-/* Opens the segment if needed. Returns 1 if the caller may record. While another thread opens it, counts `spans`. */
+/* Opens the segment if needed. Returns 1 if the caller may record. While another thread opens it, counts `spans` spans
+ * as not recorded. */
 BRICK_HIDDEN int brick_agent_ready(unsigned spans);
-/* Returns whether the segment has this service and this worker. NULL or an empty text matches any. */
+/* Returns whether the segment has this service and this worker. NULL or an empty text matches any service or
+ * worker. */
 BRICK_HIDDEN int brick_segment_is_of(const char *service, const char *worker);
 /* The settings of this process's segments. */
 static inline const struct brick_header *brick_segment_settings(void) { return &brick_agent.plan.header; }

@@ -1,4 +1,4 @@
-/* writer/mark.c - marks: launches, transfers, needs, definitions, rows. They are counted on paths of their own, without
+/* writer/mark.c - marks: launches, transfers, needs, definitions, rows. Marks are counted on paths of their own, without
  * a time.
  *
  * A mark is added to its path's summary like a span, so a late or missing reader loses nothing. There is no system
@@ -30,7 +30,7 @@ static struct parent parent_of(struct brick_thread *t, const void *key)
     return (struct parent){s->top->path, s->top->layer};
 }
 
-/* Returns the path of a brick next to the current record. A new path counts as one for marks, because the brick may
+/* Returns the path of a brick next to the current record. A new path counts as a path of a mark, because the brick may
  * never have a time. */
 static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t brick)
 {
@@ -316,7 +316,7 @@ static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint3
     struct parent at = parent_of(t, key);
     if (unit != BRICK_UNIT_NEEDS || brick != BRICK_UNNAMED)
         at = sibling(t, at, brick);
-    else if (at.path == BRICK_ROOT) /* there is no open span to mark */
+    else if (at.path == BRICK_ROOT) /* there is no open span that could be marked */
         at.path = BRICK_OTHER;
     at.layer = layer;
     outcome = outcome_of(outcome, mark(t, at, name, unit, &nothing));

@@ -11,7 +11,8 @@ enum brick_arrival { ARRIVES_SPAN, ARRIVES_SCOPE, ARRIVES_ENDED, ARRIVES_QUESTIO
  * the reason in *outcome. */
 BRICK_HIDDEN struct brick_thread *brick_enter_slowly(struct brick_thread *t, const void *key, unsigned *outcome,
                                                      enum brick_arrival what);
-/* The same for calls that end a span, even while recording is off. The caller checks whether a span is open. */
+/* brick_enter_slowly for calls that end a span, even while recording is off. The caller checks whether a span is
+ * open. */
 BRICK_HIDDEN struct brick_thread *brick_enter_still(struct brick_thread *t, unsigned *outcome);
 
 static inline int brick_wants_attention(const struct brick_thread *t)

@@ -1,7 +1,8 @@
 /* writer/removed_record.c - removes segments, and appends a record of each (brick_removed.h).
  *
- * At a clean end, the worker removes its own segment. At its start, it removes the oldest segments of dead workers
- * while they take too much of /dev/shm. May run in a child of clone(): uses no heap and no locks of the C library.
+ * At a clean end, the worker removes its own segment. At the start of a worker, it removes the oldest segments of dead
+ * workers while these take too much of /dev/shm. May run in a child of clone(): uses no heap and no locks of the C
+ * library.
  */
 #include "clock.h"
 #include "memory_limit.h"
@@ -77,7 +78,7 @@ struct candidate {
     char name[96];
 };
 
-/* Records a dead segment and removes it. Returns 0 if it stays. */
+/* Records a dead segment and removes it. Returns 0 if the segment must stay. */
 static int remove_dead(int folder, const char *prefix, const struct candidate *c)
 {
     struct brick_removed record;

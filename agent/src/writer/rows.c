@@ -1,5 +1,4 @@
-/* writer/rows.c - rows: pairs of an output row and its input row, at sites that compute each row from the same input
- * row.
+/* writer/rows.c - rows: pairs of an output row and its input row, at sites that compute rows one by one.
  *
  * Workers under live traffic get different batches, but often the same rows: every chat template starts with the same
  * tokens. So rows are compared, not batches. Every worker, in every language, must choose the same rows:
@@ -10,7 +9,6 @@
  *      window = 4 << (seed >> 61): 4 to 512 positions
  *      a, b   = the first 16 bytes of a row as two little-endian words; a shorter row ends with zero bytes
  *      key    = splitmix64(splitmix64(a XOR seed) XOR b)
- *   3. Rows are looked at position by position, and within a position in flat order, at most 4,096 of them.
  *   3. Rows are visited position by position, and within a position in flat order, at most 4,096 of them.
  *   4. Rows at positions below the window come first, in the order of their visit; then the other rows, smaller keys
  *      first. Of rows with equal keys, only the first one counts. The first 4 rows in this order are recorded.
@@ -23,8 +21,9 @@
  * Input rows are taken before the call, because a kernel may overwrite them. As in writer/checksum.c, tensors are read
  * outside of the busy section. There is no system call and no allocation.
  *
- * Rows are a sample and must never displace another record, so they leave half of the ring free. Without that room, or
- * without the service's key, no rows are taken. This is not counted as a loss, because nothing was attempted.
+ * Rows are a sample and must never displace another record, so they leave half of the ring free. While the ring is
+ * fuller, or without the service's key, no rows are taken. This is not counted as a loss, because nothing was
+ * attempted.
  */
 #include "checksum.h"
 #include "draw.h"

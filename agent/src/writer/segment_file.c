@@ -37,7 +37,7 @@ int brick_segment_ours(const struct brick_segment *s)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* After fallocate the pages exist; this maps them into the process. */
+/* Maps the pages into the process. They exist since fallocate. */
 static void populate(uint8_t *start, uint64_t length)
 {
     if (madvise(start, length, MADV_POPULATE_WRITE) == 0)

@@ -30,7 +30,8 @@ struct brick_plan {
 BRICK_HIDDEN const char *brick_segment_create(struct brick_segment *s, const struct brick_plan *plan);
 BRICK_HIDDEN void brick_segment_publish(struct brick_segment *s);
 
-/* Allocates memory for a range of the file, so that it can be written without a fault. Returns 1, or 0. */
+/* Allocates memory for a range of the file, so that it can be written without a fault. Returns 0 if there is no
+ * memory. */
 BRICK_HIDDEN int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_t length);
 
 /* whether the descriptor still refers to the segment */

@@ -4,8 +4,8 @@
 
 #include "record_path.h"
 
-/* Returns whether the path's summary has memory. With a sequence of 0, this lane has never written the summary, so its
-   memory may be missing. */
+/* Returns whether the path's summary has memory. If the sequence is 0, this lane has never written the summary, so the
+ * summary's memory may be missing. */
 static inline int brick_summary_there(struct brick_thread *t, uint32_t path)
 {
     return BRICK_LIKELY(brick_load_relaxed(&t->sequences[path]) != 0) || brick_block_commit(t, path);

@@ -148,7 +148,7 @@ struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsig
             return NULL;
         }
     }
-    /* Use the flags of the lane's segment, even if that is lost: the next record moves the lane. */
+    /* Use the flags of the lane's segment, even if that segment is lost: the next record moves the lane. */
     t->flags = brick_load_relaxed32(&brick_control_of(t->segment)->flags); /* O15 */
     if ((t->flags & BRICK_CONTROL_SPANS) != 0)
         brick_ring_commit(t, &t->span_ring, t->segment->layout.span_ring);

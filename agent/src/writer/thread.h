@@ -16,7 +16,8 @@ struct brick_place {
 BRICK_HIDDEN struct brick_place brick_place_of(const void *key);
 /* In writer/mark.c: forgets the transfers of the lane's previous thread. */
 BRICK_HIDDEN void brick_memories_forget(struct brick_thread *t);
-/* Returns the thread's lane; takes a lane if it has none. Returns NULL if none is free, and counts `spans`. */
+/* Returns the thread's lane; takes a lane if it has none. If no lane is free, returns NULL and counts `spans` spans as
+ * not recorded. */
 BRICK_HIDDEN struct brick_thread *brick_join(unsigned *outcome, unsigned spans);
 BRICK_HIDDEN int brick_never_refused(void); /* whether this thread was never refused a lane */
 /* Reacts to a change of the control flags, a fork or a lost segment. Returns NULL if the thread must not record now. */

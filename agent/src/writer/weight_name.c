@@ -1,7 +1,7 @@
 /* writer/weight_name.c - finds the layer and the expert in the name of a weight, and makes the name of its site.
  *
- * Owns the rule which number of a name means what. Must not know segments or tensors. Invariant: tensors whose names
- * differ only in these numbers have the same site name.
+ * Owns the rules for the meaning of each number in a name. Must not know segments or tensors. Invariant: tensors whose
+ * names differ only in these numbers have the same site name.
  */
 #include "brick_weights.h"
 

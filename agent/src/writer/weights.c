@@ -277,7 +277,7 @@ static void spend(struct brick_weights *w, uint64_t ns)
         w->lasted_ns = w->spent_ns;
 }
 
-/* Claims the slice for this process. A claim that the parent made before the fork is void. */
+/* Claims the slice for this process. In a forked child, a claim of the parent is void. */
 static int claim(struct brick_weights *w)
 {
     const uint32_t self = (uint32_t)getpid();
@@ -358,7 +358,7 @@ void brick_weights_go_on(struct brick_weights *w, const struct brick_weights *ol
     w->credit = old->credit;
     w->lasted_ns = old->lasted_ns;
     w->seldom = old->seldom;
-    w->spent_ns = old->spent_ns + now_ns() - w->seen_ns; /* includes this turn, which began at seen_ns */
+    w->spent_ns = old->spent_ns + now_ns() - w->seen_ns; /* the time of `old` includes this turn, which began at seen_ns */
     brick_weights_took(w, w->spent_ns - old->spent_ns);
     publish_plan(w);
 }

@@ -4,9 +4,9 @@
  * the same time, without waiting for each other. Waiting would not work: while other processes use the processors, a
  * thread that waits for another thread rarely runs together with it.
  *
- * This is a separate module because only the measurement of peaks needs it. It is written in C because L1, the level
- * that matters for small kernels, delivers 24 KiB in 80 ns: a call from Python takes longer, and threads must not wait
- * for the interpreter lock.
+ * This is a separate module because only the measurement of peaks needs it. The module is written in C because L1, the
+ * level that matters for small kernels, delivers 24 KiB in 80 ns: a call from Python takes longer, and threads must not
+ * wait for the interpreter lock.
  *
  * Bandwidth is measured with reads only. A store costs one or two transfers, depending on the instruction, so reads are
  * the fastest way to move bytes. The caller must first write to the buffer: unwritten memory is one page of zeros.
@@ -166,7 +166,7 @@ static void madd32_step(work *work, long long count) { work->kept = work->kept +
 
 static void madd64_step(work *work, long long count) { work->kept = work->kept + work->set->madds64(1e-4, count); }
 
-/* Works slot by slot; skips a slot if it missed the start. */
+/* Works slot by slot; skips a slot if its start was missed. */
 static int run(work *work, long long until_ns, part *parts)
 {
     long long count = STEP_FIRST, now = now_ns(CLOCK_MONOTONIC);

@@ -1,4 +1,5 @@
-/* core/births.h - counts births of NaN and infinities: cases where an output has one and no recorded input has one.
+/* core/births.h - counts births of NaN and infinities: outputs that have a NaN or infinity although no recorded input
+ * has any.
  *
  * Births are counted per worker and site from the first fingerprint on. So a site that always produces NaN differs from
  * a site that began later. A fingerprint shows a birth only if all its inputs are known. The table is bounded:

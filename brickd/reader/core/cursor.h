@@ -1,4 +1,5 @@
-/* core/cursor.h - how far a lane has been read: the start of reading, and the tails to write for the writer.
+/* core/cursor.h - how far a lane has been read: the start of reading, and the tails that tell the writer which slots
+ * are free.
  *
  * Tails in a file are hostile, like all data there. Reading starts at the checkpoint's cursor, if its slot is still in
  * the ring. A tail beyond the cursor shows that a reader read more records after its checkpoint; these are lost.
@@ -23,8 +24,8 @@ struct brick_cursor {
 
 /* Moves the cursor of a checkpoint, or a cursor of zeros, to the start of reading. Skipped details count as lost. */
 void brick_span_start(struct brick_cursor *c, const struct brick_consumer *line, uint64_t head, uint64_t slots);
-/* Does the same for events. A cursor of zeros is a real position only if `saved`, that is, if it comes from a
- * checkpoint. Returns 1 if events are missing. */
+/* Moves a cursor of events in the same way. A cursor of zeros is a real position only if `saved`, that is, if it comes
+ * from a checkpoint. Returns 1 if events are missing. */
 int brick_event_start(struct brick_cursor *c, const struct brick_consumer *line, const struct brick_lane *lane,
                       uint64_t slots, int saved);
 

@@ -1,7 +1,8 @@
 /* core/drain.h - one consumer of the rings of a segment.
  *
  * The consumer reads with pread, validates and keeps records, and returns the tails to write; it never writes to a
- * segment itself. After an inconsistency, it refuses the segment permanently, but keeps the records read before.
+ * segment itself. After an inconsistency, the consumer refuses the segment permanently, but keeps the records read
+ * before.
  */
 #ifndef BRICKD_DRAIN_H
 #define BRICKD_DRAIN_H
@@ -73,7 +74,7 @@ int brick_drain_pass(struct brick_drain *d, struct brick_scratch *scratch);
 /* Returns the share of the fullest ring that a pass would read, over the used lanes and the next one; 1 if unknown. */
 double brick_drain_waiting(struct brick_drain *d, struct brick_scratch *scratch);
 
-/* Returns the bytes of memory that it uses between two passes. */
+/* Returns the bytes of memory that a drain uses between two passes. */
 uint64_t brick_drain_resident(const struct brick_drain *d);
 
 /* Returns the number of lanes with a cursor, from the checkpoint or because they are in use. */

@@ -65,7 +65,7 @@ static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t co
         brick_track_lost(&d->track, count);
 }
 
-static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for its events"); }
+static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for the segment's events"); }
 
 /* Returns how many slots the pass may copy next: its remaining budget, then the rest of a record. If the rest is longer
  * than any record, it is not copied: its slots were skipped because the start of the next record is unknown. */

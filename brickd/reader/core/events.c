@@ -75,7 +75,7 @@ void brick_events_rest(struct brick_events *e, const struct brick_record *slots,
     e->whole = e->owed == 0 ? e->slots : e->whole;
 }
 
-/* Appends a record. Of a checksum, appends the available slots and makes room for the missing ones. */
+/* Appends a record. For a checksum, appends the available slots and makes room for the missing slots. */
 static int append(struct brick_events *e, const struct brick_record *r, uint64_t there)
 {
     if (r->kind != BRICK_KIND_CHECKED) {

@@ -9,9 +9,9 @@
  * fingerprints of a group form a ring, so the cost of adding one does not depend on their number. A fingerprint without
  * inputs, or with state beyond its inputs, is in no group.
  *
- * A record of rows becomes one fingerprint per row. These have a separate site, because BRICK_SITE_ROWS is set in the
- * site's digest. So rows are never compared with whole tensors, and they are counted separately. The number of rows
- * decides which kernel runs, so the same row may have several outputs in one worker.
+ * A record of rows becomes one fingerprint per row. These fingerprints have a separate site, because BRICK_SITE_ROWS
+ * is set in the site's digest. So rows are never compared with whole tensors, and they are counted separately. The
+ * number of rows decides which kernel runs, so the same row may have several outputs in one worker.
  */
 #ifndef BRICKD_FINGERPRINT_WINDOW_H
 #define BRICKD_FINGERPRINT_WINDOW_H
@@ -34,7 +34,7 @@ struct brick_kept_fingerprint {
     uint64_t output;  /* the output's checksum */
     uint32_t next, previous; /* if current: lower halves of the numbers of its neighbours in the group's ring */
     uint32_t count : 12;     /* how often its worker had this output, up to the maximum; 0: it is not current */
-    uint32_t alone : 20;     /* the worker's fingerprints since another worker was in the group, up to the maximum */
+    uint32_t alone : 20;     /* the same count since another worker was last in the group */
     uint32_t worker, service;
     uint64_t step, position, ticks;
     uint64_t backend, of, params, valid;
@@ -50,8 +50,8 @@ struct brick_kept_fingerprint {
     uint8_t steps : 1;          /* whether the worker had this output in several steps, or several times without a step */
 };
 
-#define BRICK_OUTPUTS_MAX 2u /* the most current fingerprints of a worker in a group: two already contradict each other */
-#define BRICK_ROW_OUTPUTS_MAX 8u /* the same for a row: each number of rows may have its own kernel */
+#define BRICK_OUTPUTS_MAX 2u /* the limit of a worker's current fingerprints in a group: two already contradict each other */
+#define BRICK_ROW_OUTPUTS_MAX 8u /* BRICK_OUTPUTS_MAX for rows: each number of rows may use another kernel */
 
 /* The index. A group has an entry with one of its current fingerprints; a worker in a group has one for each of its
  * own. */
@@ -61,7 +61,7 @@ struct brick_link {
     uint32_t borders; /* for a group: how many neighbours in its ring have different outputs */
 };
 
-/* The most unlike fingerprints taken at once, and the most of one site (fewer if more sites wait). */
+/* The limits of unlike fingerprints taken at once: in total, and of one site (fewer if more sites wait). */
 #define BRICK_UNLIKE_MAX 128u
 #define BRICK_UNLIKE_OF_A_SITE 4u
 
@@ -164,8 +164,8 @@ void brick_fingerprints_mute(struct brick_fingerprints *p, uint32_t *workers, si
 /* Copies the p->changed_count counts that changed since the last call, and resets them. */
 void brick_fingerprints_take_counts(struct brick_fingerprints *p, struct brick_site_count *counts);
 
-/* Copies the numbers of at most `most` unlike fingerprints, each once, and returns their count. All sites have their
- * turn. */
+/* Copies the numbers of at most `most` unlike fingerprints, each once, and returns their count. Sites take turns, so
+ * that none waits forever. */
 size_t brick_fingerprints_take_unlike(struct brick_fingerprints *p, uint64_t *numbers, uint32_t most);
 
 /* Returns an array that maps a worker's number to its place in `workers`, or to UINT32_MAX. *room: the array's length.
@@ -194,7 +194,7 @@ const struct brick_kept_fingerprint *brick_fingerprints_at(const struct brick_fi
 void brick_fingerprints_slots(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint,
                               struct brick_record *slots);
 
-/* Returns a number that differs between steps. For a fingerprint without a step, it is the time of the call. */
+/* Returns a number that differs between steps. For a fingerprint without a step, returns the time of the call. */
 static inline uint64_t brick_fingerprint_step(const struct brick_kept_fingerprint *fingerprint)
 {
     return (fingerprint->flags & BRICK_CHECKED_STEP) != 0 ? fingerprint->step : fingerprint->ticks;

@@ -2,29 +2,32 @@
  *
  * A comparison by run compares fingerprints of one site, step, position and shard: the first one of each worker with
  * the first ones of the other workers, and so on. If a worker begins a step with other inputs, it does other work in
- * that step. It also does other work in each of its later steps that reads state, because other work filled the state.
+ * that step. The worker also does other work in each of its later steps that reads state, because other work filled the
+ * state.
  *
  * A comparison by input compares fingerprints of one site, context and inputs, at any time. If a worker shares no shard
  * or context with another worker, it gets a row together with one of the others, and the reason why they are not
  * comparable.
  *
- * A row has at most one fingerprint per worker. One of them is the reference: the output that most workers have (by
- * run, the output that most outputs are near), else the output of the first worker in the list. Every other worker in
- * the row is compared with the reference. Only the choice of the reference depends on the set of compared workers.
+ * A row has at most one fingerprint per worker. One fingerprint of a row is the reference: the output that most
+ * workers have (by run, the output that most outputs are near), else the output of the first worker in the list. Every
+ * other worker in the row is compared with the reference. Only the choice of the reference depends on the set of
+ * compared workers.
  *
  * Two workers may compute the same in different orders, because of another number of threads or another choice of
- * kernel. By input, they are then of two numeric classes at a site and in a context. The conditions are: their outputs
- * differ, within rounding, at BRICK_CONTENTS_MIN or more of the contents (sets of inputs) that both had, at half of
- * these contents or more, and in more than one place of the sketch. If both had fewer contents in the context, all
- * contexts of the site may decide together. By input, only a difference between two classes that rounding explains is
- * within tolerance.
+ * kernel. By input, such workers are of two numeric classes at a site and in a context. The conditions are: their
+ * outputs differ, within rounding, at BRICK_CONTENTS_MIN or more of the contents (sets of inputs) that both had, at
+ * half of these contents or more, and in more than one place of the sketch. If both had fewer contents in the context,
+ * all contexts of the site may decide together. By input, only a difference between two classes that rounding explains
+ * is within tolerance.
  *
  * For rows, two workers diverge only at a site where they differ in several rows and steps (core/row_pairs.h). A worker
  * may have several outputs for one row; it agrees with another worker if they have one output in common.
  *
  * A larger difference is always a divergence. If there are more than a few larger differences, or if a worker
- * contradicts itself, the two workers are not of two classes (core/match_classes.c). This does not depend on other
- * workers, with one exception: if a worker's output equals that of a worker of another class, it is also of that class.
+ * contradicts itself, the two workers are not of two classes (core/match_classes.c). Whether two workers are of two
+ * classes does not depend on other workers, with one exception: a worker whose output equals that of a worker of
+ * another class is also of that class.
  */
 #ifndef BRICKD_MATCH_H
 #define BRICKD_MATCH_H
@@ -51,7 +54,7 @@ enum brick_class {
     BRICK_CLASS_RELATION,
     BRICK_CLASS_REPEATS,  /* different counts per worker, and not all outputs are equal */
     BRICK_CLASS_UNSTEADY, /* most workers have several outputs for equal inputs */
-    BRICK_CLASS_WORK,     /* other work: see above */
+    BRICK_CLASS_WORK,     /* the workers did other work, as described above */
     BRICK_CLASS_VALUES,   /* by run: the values were not recorded, and the checksums differ */
     BRICK_CLASS_STATEFUL, /* by input: the outputs differ and depend on state that is not an input */
     BRICK_CLASS_SHARD,    /* different parts of the model */

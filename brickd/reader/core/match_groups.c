@@ -155,7 +155,7 @@ static int add_apart(struct work *w, const struct entry *leader)
     return brick_match_add(w, w->row, count, reference, BRICK_CLASS_IDENTICAL);
 }
 
-/* Returns where the next part begins. A part is one context (by input), or one shard or work (by run). */
+/* Returns where the next part begins. A part has one context (by input), or one shard and one work (by run). */
 static size_t part_end(const struct work *w, const struct entry *e, size_t from, size_t count)
 {
     const struct brick_kept_fingerprint *first = e[from].fingerprint;

@@ -69,7 +69,7 @@ struct work {
     /* Per worker, for the current row or group: */
     struct entry *row, *sorted;
     struct outputs *outputs;
-    const struct entry **alone; /* the worker's first entry in a part where it is alone; for classes: at a content */
+    const struct entry **alone; /* the worker's first entry in a part where it is alone; in match_classes.c: at a content */
     uint8_t *marked; /* whether the worker is paired, is in the group, or contradicts itself, depending on the phase */
 };
 

@@ -1,8 +1,8 @@
 /* core/record_queue.h - memory between drains and the writer of a recording, so that neither waits for the other.
  *
- * The spool is a ring of bytes with one producer and one consumer. It contains contiguous pieces. A piece is the head
- * of a RECORDS chunk with kind, length and at_ns, then the chunk's body. If a piece would cross the end of the memory,
- * a head of kind 0 covers the rest of the memory, including itself.
+ * The spool is a ring of bytes with one producer and one consumer. The ring contains contiguous pieces. A piece is the
+ * head of a RECORDS chunk with kind, length and at_ns, then the chunk's body. If a piece would cross the end of the
+ * memory, a head of kind 0 covers the rest of the memory, including itself.
  *
  *   position   head: pieces below it are published     set by the producer
  *              tail: pieces below it are written       set by the consumer
@@ -70,7 +70,8 @@ void brick_spool_refuse(struct brick_spool *s, uint64_t slots);
 
 /* Returns the position up to which pieces are published. */
 uint64_t brick_spool_ready(const struct brick_spool *s);
-/* Returns the piece at *at and advances *at. Returns NULL if none is below `end`, a result of brick_spool_ready. */
+/* Returns the piece at *at and advances *at. Returns NULL if no piece is below `end`, which is a result of
+ * brick_spool_ready. */
 struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *at, uint64_t end);
 /* Returns the oldest piece, which keeps its room. Slots may be read only in a piece returned by this function. */
 struct brick_chunk *brick_spool_oldest(struct brick_spool *s, uint64_t end);

@@ -1,12 +1,12 @@
 /* core/recording_format.h - the file format of recordings, version 1.3.
  *
- * This file defines the format. It is all that the writer and the reader of recordings share. Prose comes first, then
+ * This file defines the format. The writer and the reader of recordings share nothing else. Prose comes first, then
  * structs.
  *
  * 1. OVERVIEW
  *
- * A recording is one file or a series of files. Each file can be read alone. It has two equal titles, then chunks. All
- * integers are little-endian, everything begins at a multiple of 64 bytes, and padding is zeros.
+ * A recording is one file or a series of files. Each file can be read alone. A file has two equal titles, then chunks.
+ * All integers are little-endian, everything begins at a multiple of 64 bytes, and padding is zeros.
  *
  *   +----------------+ 0
  *   | title          |   identifies the format and the recording
@@ -26,7 +26,7 @@
  *   head          | magic:64 | kind:32 | 0:32 | length:64 | number:64 | at_ns:64 | 0:64 | body_sum:64 | head_sum:64 |
  *
  * While the writer is writing, a file is longer than its contents: the writer allocates room ahead, which reads as
- * zeros. It frees this room when it closes the file.
+ * zeros. The writer frees this room when it closes the file.
  *
  * 2. EVERY LEGAL TRANSITION
  *
@@ -48,7 +48,9 @@
  *   The key of the checksums comes from the title, which recorded workers never see. Bodies contain a worker's bytes
  *   unchanged. A reader that searches for the next head after damage does not take these bytes for a chunk, because a
  *   worker cannot compute the checksums without the key.
+ *
  * 4. CHECKSUM
+ *
  *   Eight lanes of 64 bits, one for each word of 64 bytes:
  *
  *     lane = rotate left by 29 (lane + word) * an odd number      modulo 2^64

@@ -29,8 +29,8 @@ struct brick_recorder {
     uint32_t ended;
 };
 
-/* Begins a file and takes over the descriptor. On failure, returns 0 with errno and does neither. The caller sets
- * `limit`, `spare` and `ahead` of `r`; all other fields are zeros. */
+/* Begins a file and takes over the descriptor. On failure, returns 0 with errno, and the descriptor stays the
+ * caller's. The caller sets `limit`, `spare` and `ahead` of `r`; all other fields are zeros. */
 int brick_recorder_begin(struct brick_recorder *r, int fd, struct brick_title *title);
 /* Writes END, truncates the file to its length and closes it; a second call does nothing. Returns 0 with errno on
  * failure. */

@@ -7,10 +7,10 @@
  * use a key of the service. Statistics, fnv1a and sketches become zeros, because they identify a tensor even without
  * that key.
  *
- * BRICK_LEFT_EQUAL is safe to share. It also replaces the host's names and the checksums by digests with a random key.
- * Equal values stay equal, but cannot be compared with other files. A value of 0, which means that there is none, stays
- * 0. The agent's own counts are also kept: occurrences, generations of weights that the host does not name, and the
- * number of a weight's expert, which is part of the weight's name.
+ * BRICK_LEFT_EQUAL is safe to share. This degree also replaces the host's names and the checksums by digests with a
+ * random key. Equal values stay equal, but cannot be compared with other files. A value of 0, which means that there
+ * is none, stays 0. The agent's own counts are also kept: occurrences, generations of weights that the host does not
+ * name, and the number of a weight's expert, which is part of the weight's name.
  *
  * A tensor never has an fnv1a of 0, so 0 shows readers that values were omitted. A record of an unknown kind keeps its
  * kind and length. Slots without a known record become zeros.

@@ -91,7 +91,7 @@ static void count_steps(struct brick_row_pair *pair, int side, const struct entr
             pair->first[side] = step;
             pair->steps[side] = 1;
         }
-        if (step != pair->first[side] || f->steps) /* the newest fingerprint replaces repeats, so `steps` counts them */
+        if (step != pair->first[side] || f->steps) /* `steps`: this output was had in several steps */
             pair->steps[side] = 2;
     }
 }

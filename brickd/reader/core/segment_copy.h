@@ -1,7 +1,7 @@
 /* core/segment_copy.h - copies a segment's contents and validates the copies.
  *
- * This code does not use Python, so sanitizers can build it separately. It does not trust the data: it bounds every
- * count before use, and refuses an inconsistency with a text that gives the value seen and the value expected.
+ * This code does not use Python, so sanitizers can build it separately. The code does not trust the data: it bounds
+ * every count before use. It refuses an inconsistency with a text that gives the value seen and the value expected.
  */
 #ifndef BRICKD_SEGMENT_COPY_H
 #define BRICKD_SEGMENT_COPY_H
@@ -14,13 +14,13 @@
 struct brick_source {
     /* Like pread. Returns 1 if all bytes were read. */
     int (*read)(const struct brick_source *source, uint64_t offset, void *to, uint64_t length);
-    /* Like SEEK_DATA: returns the first offset at or after this one with data, or UINT64_MAX. NULL: no holes. */
+    /* Like SEEK_DATA: returns the first offset with data from this offset on, or UINT64_MAX. NULL: no holes. */
     uint64_t (*data)(const struct brick_source *source, uint64_t offset);
     int fd;
     const void *base;
 };
 
-/* The source that reads an open file. */
+/* Returns the source that reads an open file. */
 struct brick_source brick_source_of(int fd);
 
 struct brick_reader {

@@ -1,8 +1,8 @@
 /* core/service_windows.h - windows of fingerprints, which share a bound of bytes equally.
  *
  * A service has one window of whole tensors and another window of rows, because a step has many more rows than tensors.
- * If there is only one window, it may use all bytes. When another window starts, each window is limited to its share. So
- * a service that sends many fingerprints evicts only its own fingerprints, and its rows evict only rows. Numbers of
+ * If there is only one window, it may use all bytes. When another window starts, each window is limited to its share.
+ * So a service that sends many fingerprints evicts only its own fingerprints, and its rows evict only rows. Numbers of
  * fingerprints are unique over all windows: the upper bits are the window's number, which is never reused. Without
  * shares, window 0 has all fingerprints.
  */
@@ -11,7 +11,7 @@
 
 #include "fingerprint_window.h"
 
-/* Above this number, all further services share two more windows. So each window has at least 200 KiB of 64 MiB. */
+/* The most windows. All further services share two more windows. So each window has at least 200 KiB of 64 MiB. */
 #ifndef BRICK_WINDOWS_MAX
 #define BRICK_WINDOWS_MAX 256u
 #endif
@@ -21,7 +21,7 @@ struct brick_service_window {
     struct brick_fingerprints window;
     uint64_t number;
     uint32_t service;
-    int rows; /* it has rows, not whole tensors */
+    int rows; /* whether the window has rows, not whole tensors */
 };
 
 struct brick_windows {

@@ -13,7 +13,7 @@
 
 static inline uint64_t brick_digest(uint64_t of, uint64_t and) { return brick_mixed(of ^ brick_mixed(and + BRICK_ODD)); }
 
-/* Returns the counts of a site, or of site 0 if there is no room. NULL if out of memory. */
+/* Returns the counts of a site, or of site 0 if there is no room. Returns NULL if out of memory. */
 struct brick_site_count *brick_count_of(struct brick_fingerprints *p, uint32_t service, uint64_t site);
 /* Returns the counts of a site; NULL if the site has none. */
 struct brick_site_count *brick_count_known(const struct brick_fingerprints *p, uint32_t service, uint64_t site);

@@ -39,8 +39,8 @@ void brick_summary_subtract(struct brick_summary *from, const struct brick_summa
 /* Returns a summary with its times multiplied: ticks become ns. */
 struct brick_summary brick_summary_scaled(const struct brick_summary *s, double factor);
 
-/* Returns by how many buckets a histogram moves when its times are multiplied: the middle of a bucket stays in a
- * bucket. */
+/* Returns by how many buckets a histogram moves when its times are multiplied: each bucket moves to the bucket that
+ * contains its scaled middle. */
 double brick_bucket_shift(double factor);
 
 static inline uint32_t brick_bucket_shifted(uint32_t bucket, double shift)

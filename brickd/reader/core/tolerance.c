@@ -5,7 +5,7 @@
 #include <math.h>
 
 #define PLACES 16 /* the places of a sketch */
-#define UNITS 8.0f /* several operators in a row have up to this multiple of the rounding of one */
+#define UNITS 8.0f /* several operators in a row may round by up to this multiple of one operator's rounding */
 
 static const struct brick_tensor_sums *sums_of(const struct brick_record *slots, uint32_t tensor)
 {

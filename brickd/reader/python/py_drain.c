@@ -1,7 +1,7 @@
 /* python/py_drain.c - brickd.shm._reader.Drain: one consumer of a segment.
  *
- * Every method holds the segment's lock while it copies. It creates no object under the lock: creating an object may
- * run any code, while a pass of another thread would wait for the lock.
+ * Every method holds the segment's lock while it copies. No method creates an object under the lock: creating an
+ * object may run any code, while a pass of another thread would wait for the lock.
  */
 #include "py_drain.h"
 

@@ -94,7 +94,8 @@ static int numbers_of_each(PyObject *list, const char *what, size_t count, uint6
     return found == count;
 }
 
-/* Reads pairs of a site and a worker. Returns NULL if the list is empty; NULL with an exception on failure. */
+/* Reads pairs of a site and a worker. Returns NULL without an exception if the list is empty, and NULL with an
+ * exception on failure. */
 static struct brick_named *named_in(PyObject *pairs, size_t *count)
 {
     PyObject *all = pairs != NULL ? PySequence_Tuple(pairs) : PyTuple_New(0);

@@ -50,7 +50,7 @@ struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char 
         return NULL;
     if (Py_IS_TYPE(spool, state->spool))
         return inner(spool);
-    PyErr_Format(PyExc_TypeError, "got a %s, expected %s", Py_TYPE(spool)->tp_name, wanted);
+    PyErr_Format(PyExc_TypeError, "got an object of type %s, expected %s", Py_TYPE(spool)->tp_name, wanted);
     return NULL;
 }
 

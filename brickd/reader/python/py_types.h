@@ -60,14 +60,13 @@ struct reader_state {
 
 /* Returns a struct as a dictionary, without the struct's reserved fields. */
 PyObject *unpacked(const char *record, const void *bytes);
-/* Does the same with another layout table. */
+/* unpacked with another layout table. */
 PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes);
 /* Returns the number of bytes of a field's element, by its code in the layout table. */
 uint32_t code_size(char code);
 PyObject *number_tuple(const void *elements, char code, uint32_t count);
-/* These functions take over the reference to the item. They return 0 and clear the list if the item is NULL or there is
- * no
-   memory. */
+/* These functions take over the reference to the item. If the item is NULL or there is no memory, they return 0 and
+ * clear the list. */
 int list_put(PyObject **list, size_t index, PyObject *item);
 int list_append(PyObject **list, PyObject *item);
 

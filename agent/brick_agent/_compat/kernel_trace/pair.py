@@ -26,11 +26,10 @@ class TracePair:
         expected: the reference's trace. actual: the run's trace. occurrence: the number of earlier traces of the same
         kernel, layer and position. verdict: identical, within, diverged or not_comparable. reason: why the pair is not
         comparable. relative_error: the relative error of the output, estimated from the sketches; 0: equal; None:
-        unknown. blame: the origin of a divergence. culprit: this kernel, because its inputs were equal (or its hidden
-        state, such
-            as a cache); propagated: its inputs already differ; unknown.
-        not_finite: the origin of NaN and infinities that only one trace has: born, passed_on or unknown.
-        born: for a propagated divergence: the first culprit before it.
+        unknown. blame: the origin of a divergence. culprit: the difference comes from this kernel (or its state, such
+        as a cache), because its inputs were equal; propagated: its inputs already differ; unknown. not_finite: the
+        origin of NaN and infinities that only one trace has: born, passed_on or unknown. born: for a propagated
+        divergence: the first culprit before it.
     """
 
     expected: KernelTrace

@@ -48,7 +48,7 @@ class TraceReport:
         dropped: the number of traces that were dropped because a run was full.
     """
 
-    __module__ = "brick_agent"  # the path in pickles, independent of this file's path
+    __module__ = "brick_agent"  # pickles name this module, not this file
 
     run_id: str
     reference_id: str

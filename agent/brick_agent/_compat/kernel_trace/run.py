@@ -10,8 +10,8 @@ of JSON. Invariants: recording raises nothing (except with BRICKD_STRICT=1): arg
 as are traces without room; later changes of a trace do not affect the run; clear() keeps only the id.
 
 An added trace is also recorded like a `checksum`, at its kernel and layer. So `brickd diff` and `brickd.diff` also
-compare it: across many workers, live or recorded, with steps, ranks and a majority. A run is for use within one
-process, between two processes that did the same work, and as JSON.
+compare it: across many workers, live or recorded, with steps, ranks and a majority. A run compares work within one
+process, or of two processes that did the same work, also from stored JSON.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class TraceRun:
 
     @property
     def total_time_us(self) -> float:
-        """The sum of the traces' times."""
+        """Return the sum of the traces' times."""
         return self._total_ns() / 1e3
 
     @property
@@ -209,7 +209,7 @@ class TraceRun:
         """Read the output of to_json; the traces are not recorded in the segment.
 
         Raises:
-            ValueError: the text is not such a document.
+            ValueError: the text is not the document of a run.
 
         >>> brick.TraceRun.from_json(brick.TraceRun("base").to_json()).run_id
         'base'

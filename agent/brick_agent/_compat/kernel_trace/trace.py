@@ -140,7 +140,7 @@ class KernelTrace:
         rows = _rows_of(tensors[0]) if tensors and valid is not None else None
         results = [self._fingerprint("inputs", each, valid if _rows_of(each) == rows else None) for each in tensors]
         fingerprints = tuple(each for each, _ in results if each is not None)
-        # Keep all inputs or none, because some of the inputs explain nothing.
+        # Keep all inputs or none, because an incomplete set of inputs explains nothing.
         self.inputs = fingerprints if len(fingerprints) == len(tensors) else ()
         self._inputs_taken = tuple(taken for _, taken in results)
         return self

@@ -115,7 +115,7 @@ def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
 class _Around:
     """The ancestors of each piece, with skip links that find a common ancestor in a few steps.
 
-    The numbers here are those of the pieces plus 1; number 0 contains all pieces.
+    In this class, the number of a piece is larger by 1, and number 0 contains all pieces.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -180,7 +180,7 @@ class _Plan(NamedTuple):
 
 
 def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[float]) -> _Plan:
-    """Plan groups in a possible order; each entry has a group and the groups that it waits for."""
+    """Plan groups in a possible order. Each entry has a group, and the groups that it waits for."""
     took = [_sum(lengths[number] for number in group) for group, _ in waits]
     ends: list[float] = []
     last: list[int | None] = []
@@ -219,7 +219,7 @@ def _condensed(
     group_of: dict[int, int] = {}
     groups: list[list[int]] = []
     stack: list[int] = []
-    places: dict[int, int] = {}  # the position of each piece on the stack
+    places: dict[int, int] = {}  # for each piece, its position on the stack
     for root in here:
         if root in order:
             continue

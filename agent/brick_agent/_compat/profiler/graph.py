@@ -15,8 +15,8 @@ also timed counts once, and a graph changes no total, in any mode of the profile
 
 Differences from the predecessor: Unless the mode is Off, a scope of a brick, a function or a task without a given time
 has the time for which it is open. A kernel recorded after a brick in the same scope, span and layer counts as launched
-by that brick; in the predecessor, the two are siblings. Ids are names. The relations "calls" and "contains" are one
-relation. The order of records creates no edges, because it has no meaning if work repeats; graph_add_dependency() adds
+by that brick; in the predecessor, the two are siblings. Ids are names. "Calls" and "contains" are the same relation
+here. The order of records creates no edges, because it has no meaning if work repeats; graph_add_dependency() adds
 edges.
 
 Invariants: while the graph is disabled, nothing is recorded and calls return None; no call raises (except with
@@ -68,7 +68,7 @@ class Graphed(GraphRecords):
         if not self._graphing:
             return None
         if len(scopes_here().open) >= DEPTH_MAX:
-            self._local.refuse("scopes too deep", f"no more than {DEPTH_MAX} scopes may be open in each other")
+            self._local.refuse("scopes too deep", f"at most {DEPTH_MAX} scopes may be open inside each other")
             return None
         scope = self._opened(node)
         if scope is None:

@@ -40,7 +40,7 @@ _GIVEN = (NS, BOUND)
 _TIMES = (TICKS, *_GIVEN)
 _LAUNCHED_OR_MOVED = (LAUNCHED, *DIRECTIONS)
 _PLACES = (*_TIMES, *_LAUNCHED_OR_MOVED, NODE)
-_OTHER = "other"  # the name with the number 0; for a file, it means unknown
+_OTHER = "other"  # the name with the number 0; as the name of a file, it means unknown
 _OF_BRICKS = (NEEDS, DEFINED, ENDED, TASK)
 
 
@@ -54,7 +54,7 @@ class RowKey(NamedTuple):
 
 
 def key_of(keys: Sequence[RowKey], above: int, name: str, layer: int | None, unit: int) -> RowKey:
-    """Return the key of a path below the row `above`. A span inside a drawn node of the same name is that node.
+    """Return the key of a path below the row `above`. A span in a drawn node of its name belongs to that node.
 
     Times of deferred work count as times that a device measured.
     """
@@ -69,10 +69,9 @@ class TreeRow(Generic[F]):
     """A row; its parent row comes first in the sequence.
 
     Attributes:
-        first: its position in the order in which a worker first reached all paths; with several workers, the smallest.
-        layers: all layers of its paths.
-        node: the node of the row; None: the row is a mark.
-        there: whether the row, or a row below it, was recorded.
+        first: the row's position in the order in which a worker first reached all paths; with several workers, the
+        smallest. layers: all layers of its paths. node: the node of the row; None: the row is a mark. there: whether
+        the row, or a row below it, was recorded.
     """
 
     key: RowKey
@@ -209,7 +208,7 @@ def _node(row: TreeRow[F]) -> TreeNode[F]:
 
 
 def _shared(node: TreeNode[F], drawn: TreeNode[F]) -> TreeNode[F]:
-    """Return a node that the host also draws, with the figures that the host states unless it has a measured time."""
+    """Return a node that the host also draws; if it has no measured time, it gets the figures that the host states."""
     node.stated, node.layers = drawn.stated, node.layers | drawn.layers
     node.first = min(node.first, drawn.first)
     if node.row is None and drawn.row is not None:

@@ -1,6 +1,7 @@
 """Records of the execution graph that open no scope: transfers, needs, sources.
 
-Owns: these records, and whether the graph is recorded. Must not know: scopes, launches. Invariants: as in `graph`.
+Owns: these records, and whether the graph is recorded. Must not know: scopes, launches. Invariants: the same as in
+`graph`.
 """
 
 from __future__ import annotations

@@ -39,13 +39,13 @@ class LocalTotals:
 
     def __init__(self) -> None:
         self.enabled_ns: int | None = None  # when the profiler was enabled; None: it is disabled
-        self._logged: set[str] = set()  # a reset does not clear this, so that no mistake is logged twice
+        self._logged: set[str] = set()  # kinds of mistakes; a reset keeps them, so that no kind is logged twice
         self.forked()
         _all.add(self)
 
     def forked(self) -> None:
         """Create new state in a forked child, because the parent may have held the lock."""
-        self.lock = threading.RLock()  # taken to change figures or to settle pending work
+        self.lock = threading.RLock()  # protects figures and pending work while they change
         self.forget()
 
     def forget(self) -> None:
@@ -59,7 +59,7 @@ class LocalTotals:
         self.mistakes: dict[str, int] = {}  # the number of mistakes of each kind
 
     def disable(self, now_ns: int) -> None:
-        """Stop the count of the enabled time."""
+        """Stop counting the time for which the profiler is enabled."""
         self._was_enabled_ns, self.enabled_ns = self.passed_ns(now_ns), None
 
     def passed_ns(self, now_ns: int) -> int:

@@ -17,8 +17,8 @@ from brick_agent._core import _totals
 _TICKS, _GIVEN = 0, 1  # enum brick_unit
 _OCTAVE, _QUARTERS, _LAST = 5, 4, 127  # bucket n begins at 2^(5 + n/4) ticks; the last bucket has no end
 
-# path, parent, name, category, layer, unit, count, total, child, squares, min, max, elements, bytes, flops, histogram,
-# again
+# The fields: path, parent, name, category, layer, unit, count, total, child, squares, min, max, elements, bytes, flops,
+# histogram, again
 _Entry = tuple[
     int, int, str | None, str | None, int, int, int, int, int, float, int, int, int, int, float, bytes, int
 ]  # fmt: skip

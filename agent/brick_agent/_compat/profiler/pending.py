@@ -28,7 +28,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self._waiting: deque[Start] = deque()
-        self._given_ns = 0  # the time up to here is already divided
+        self._given_ns = 0  # the time up to this moment is already divided
         self._settling = False
 
     def __len__(self) -> int:

@@ -48,7 +48,7 @@ def stated_or_measured_ns(node: Mapping[str, Any]) -> int | None:
 
 
 def micros(ns: float) -> str:
-    """Format a time as in the book."""
+    """Format a time as in the predecessor's book."""
     return f"{ns / 1e3:.1f}µs"
 
 

@@ -8,18 +8,18 @@
     print(profiler.summary())
 
 Owns: labels, reports, and the reset. Must not know: how time is measured and kept. The profiler records into the lanes,
-so `brickd` also shows its bricks, and it reads its statistics back from them.
+so `brickd` also shows the bricks; and it reads its statistics from the lanes.
 
 A profiler reports on its process: on every span since its creation or reset, enabled or not, from any source:
 `stats("x")` includes `brick.span("x")`. A reset does not change the segment.
 
-Sync modes need a sync function, which waits for a device. Immediate: each stop calls it before reading the clock.
-PerLayer: work is deferred, and the end of `with profiler.layer(n):` calls it once. Deferred: finalize() calls it. Off
-(None in the predecessor): nothing is timed. Without a sync function, all modes except Off measure the host's time from
-start to stop.
+Sync modes need a sync function, which waits for a device. Immediate: each stop calls the function before it reads the
+clock. PerLayer: work is deferred, and the end of `with profiler.layer(n):` calls the function once. Deferred:
+finalize() calls it. Off (None in the predecessor): nothing is timed. Without a sync function, all modes except Off
+measure the host's time from start to stop.
 
-Work that ends at a common sync is not measured. It has a bound, and is marked as such: each start gets the time up to
-the next start, so the sum is the elapsed time. In the segment, this is ordinary deferred work, which a daemon
+Work that ends at a common sync is not measured. Such work has a bound, and reports mark it: each start gets the time up
+to the next start, so the sum is the elapsed time. In the segment, such work is ordinary deferred work, which a daemon
 evaluates.
 
 The methods graph_* are in brick_agent._compat.profiler.graph and graph_reports; `brickd tree` shows their records.

@@ -74,7 +74,7 @@ class ProfilerTotals(GraphReports):
     def category_stats(self) -> CategoryTotals:
         """The totals of each category: the four that always exist, and the users' own.
 
-        Keys are names; for the four, BrickCategory and its numbers also work.
+        The keys are names. The four categories that always exist may also be found by BrickCategory or number.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("Softmax", 12_500)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SCHEMA_VERSION = 1
-_ROUNDED_UP = 0.9995  # a figure of three digits above this fraction of the next unit rounds up to that unit
+_ROUNDED_UP = 0.9995  # a figure above this fraction of the next unit is shown in that unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ MORE_COLUMNS = {
 
 
 def _with(more: Sequence[str], columns: Sequence[TextColumn], place: int) -> list[TextColumn]:
-    """Return the columns, with the requested ones inserted."""
+    """Return the columns, with the requested columns inserted."""
     return [*columns[:place], *(MORE_COLUMNS[each] for each in MORE_COLUMNS if each in more), *columns[place:]]
 
 

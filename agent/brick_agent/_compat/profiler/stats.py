@@ -4,7 +4,7 @@ Owns: the formulas. Must not know: where the numbers come from. Invariants: a di
 measured is marked: a shortest or longest time that is known only by its bucket (`min_exact`, `max_exact`), time up to a
 common sync (`bounded`), a supplied value (`bottleneck`, `cycles`).
 
-Some formulas differ from the predecessor's, if those are misleading. The time of a nested brick is in the `total_ns` of
+Formulas of the predecessor that are misleading are different here. The time of a nested brick is in the `total_ns` of
 both bricks, as in the predecessor; categories and totals add up `self_ns`, which counts no time twice. `throughput` is
 per time in the brick, as in the predecessor; the profiler's `total_throughput` is per elapsed time. The "instructions
 per cycle" of the predecessor are elements per cycle here.
@@ -52,18 +52,14 @@ class BrickStats:
     """The totals of one brick.
 
     Attributes:
-        category: Norm, Attention, FFN, Other, or a declared one.
-        count: the number of runs.
-        total_ns, self_ns: the time of all runs, with and without nested bricks.
-        min_ns: the shortest time; a lower bound unless `min_exact`.
-        max_ns: the longest time; an upper bound unless `max_exact`.
-        total_elements, total_bytes, total_flops: the amounts of all runs.
-        total_compressed_bytes: the bytes after compression.
-        bounded: the number of runs that were not measured but ended at a common sync. Each has the time up to the next
-            start, so that the parts add up to the elapsed time.
-        bounded_ns: the part of `total_ns` in bounded runs.
-        sync_latency_ns: the sum of the times from the starts of bounded runs to their sync; these times overlap.
-        bottleneck, total_cycles, min_cycles, max_cycles, cycle_count: values supplied by a user.
+        category: Norm, Attention, FFN, Other, or a declared one. count: the number of runs. total_ns, self_ns: the time
+        of all runs, with and without nested bricks. min_ns: the shortest time; a lower bound unless `min_exact`.
+        max_ns: the longest time; an upper bound unless `max_exact`. total_elements, total_bytes, total_flops: the
+        amounts of all runs. total_compressed_bytes: the bytes after compression. bounded: the number of runs that were
+        not measured but ended at a common sync. Each of these runs has the time up to the next start, so that the parts
+        add up to the elapsed time. bounded_ns: the part of `total_ns` in bounded runs. sync_latency_ns: the sum of the
+        times from the starts of bounded runs to their sync; these times overlap. bottleneck, total_cycles, min_cycles,
+        max_cycles, cycle_count: values supplied by a user.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """When a BrickProfiler measures time, and when it waits for the device.
 
-Owns: sync modes, the sync function, the epoch. Must not know: what is timed. Invariant: a sync function that calls its
-profiler is not called again.
+Owns: sync modes, the sync function, the epoch. Must not know: what is timed. Invariant: if the sync function calls its
+profiler, that call does not call the sync function again.
 """
 
 from __future__ import annotations

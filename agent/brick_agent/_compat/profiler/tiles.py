@@ -2,7 +2,7 @@
 
 Owns: the levels, their bricks, and their formulas. Must not know: how a tile is timed. Invariants: a tile is recorded
 as a span; its time counts for its level, and also for the innermost surrounding brick. Amounts are numbers of 32-bit
-floats, as in the predecessor. They are recorded with their bytes, so that `brickd roofline` shows which fraction of a
+floats, as in the predecessor. Their bytes are also recorded, so that `brickd roofline` shows which fraction of a
 measured peak each level reaches.
 """
 
@@ -49,7 +49,7 @@ class TileStats:
     max_exact: bool = True
     total_elements: int = 0
     total_flops: float = 0.0
-    # For the variation and the histogram of the tiles.
+    # This is for the variation and the histogram of the tiles.
     runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)
 
     @property

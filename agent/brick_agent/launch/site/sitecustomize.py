@@ -1,8 +1,8 @@
 """Starts Python under `brickd run`: imports brick_agent, then the host's sitecustomize.
 
-Owns: this order. Must not know: the work of brick_agent. Invariants: without BRICKD=1 it does nothing; the host starts
-even if a step here fails; the host's sitecustomize keeps its name. Any Python 3 may run this file, even a version that
-is too old for brick_agent.
+Owns: the order of these two imports. Must not know: the work of brick_agent. Invariants: without BRICKD=1 this file
+does nothing; the host starts even if a step here fails; the host's sitecustomize keeps its name. Any Python 3 may run
+this file, even a version that is too old for brick_agent.
 """
 
 import os
