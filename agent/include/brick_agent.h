@@ -336,10 +336,10 @@ void brick_rows_choose(const void *key, const struct brick_tensor *input, struct
 unsigned brick_rows_record(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *output,
                            const struct brick_rows *rows);
 
-/* Counts a call that was looked at for rows, and what became of it: `word` is the name of a phase or of a reason
- * (brick_shm.h). calls: 1, or 0 for a site that is never looked at. */
+/* Counts a call that was examined for rows, with its result: `word` is the number of the name of a phase or of a reason
+ * (brick_shm.h). calls: 1, or 0 for a site that is never examined. */
 unsigned brick_rows_note(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t word, uint64_t calls);
-/* Publishes the number of turns in which the process's sites of rows are looked at. The largest one counts. */
+/* Publishes the number of turns among the process's sites of rows. The largest published number counts. */
 void brick_rows_turns(uint32_t turns);
 
 /* Returns whether a kernel's name contains embed, logit, lm_head, token, input_ids, wte, multinomial or sampl(e, ing),

@@ -234,7 +234,7 @@ enum brick_unit {
     BRICK_UNIT_ENDED = 12,   /* each span of the path above is one poll of a task; count: tasks that ended */
     BRICK_UNIT_NODE = 13,    /* since 1.9: a node that the host draws; total, min, max: ns stated by the host, 0: none */
     BRICK_UNIT_TASK = 14,    /* since 1.9: the NODE above is a task; elements: its polls, bytes: its yields */
-    BRICK_UNIT_ROWS = 15,    /* since 1.12: what became of the rows of a site (below) */
+    BRICK_UNIT_ROWS = 15,    /* since 1.12: counts calls at a site of rows, with their results (below) */
     BRICK_UNITS = 16,
 };
 
@@ -245,13 +245,12 @@ static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNC
  * the last one above 1, a third number of the block that is 1, and unknown numbers. */
 #define BRICK_ARROW "\xE2\x86\x92" /* the arrow in the name of a transfer */
 
-/* Sites of rows, since 1.12. A path of the unit ROWS without a parent has a word as its name; a path of this unit below it
- * has a site's name and layer. In its summary, elements are the calls of the site that were looked at for rows, with this
- * result. Without elements, the site is never looked at. The words:
+/* Sites of rows, since 1.12. A path of the unit ROWS without a parent has a word as its name. A path of this unit below
+ * it has the name and the layer of a site. `elements` in its summary is the number of calls of the site that were
+ * examined for rows and had the result of this word. If it is 0, the site is never examined. The words:
  *
  *   decode, prefill, packed   rows were chosen; the input's shape is [batch, 1, ...], [batch, more, ...] or another one
- *   a reason                  there are no rows, because the result may depend on more than the row, or because the call
- *                             cannot be read: compared with another worker, it would prove nothing
+ *   a reason                  there are no rows: the result may depend on more than the row, or the call cannot be read
  */
 
 /* ---- header ------------------------------------------------------------ */
@@ -454,8 +453,8 @@ BRICK_ASSERT(sizeof(struct brick_lane) == 384, "six cache lines");
 /* Since 1.10, in `reserved3` of lane 0: how often the weights of the process are read again. */
 #define BRICK_LANE_WEIGHTS_EVERY 0 /* ns from one scan to the next, as set by the host; 0: not set */
 #define BRICK_LANE_WEIGHTS_ONCE 1  /* number of weights read only at load and on a consumer's request */
-/* Since 1.12, in `reserved3` of lane 0: the number of turns in which the sites of rows are looked at, one turn in each
- * epoch; 0: no site takes turns. */
+/* Since 1.12, in `reserved3` of lane 0: the number of turns of the sites of rows, with one turn in each epoch; 0: no
+ * site takes turns. */
 #define BRICK_LANE_ROWS_TURNS 2
 BRICK_ASSERT(offsetof(struct brick_lane, abandoned) == 64, "the rare counters have a separate line");
 BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have a separate line");

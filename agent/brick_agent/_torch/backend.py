@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from brick_agent._core import Brick
 
-UNKNOWN = "settings"  # why a call has no rows
+UNKNOWN = "settings"  # the reason if a call has no rows because a setting is unknown
 _CPUINFO = "/proc/cpuinfo"
-_CPUINFO_BYTES = 4096  # the first processor's entry
+_CPUINFO_BYTES = 4096  # enough for the entry of the first processor
 _MODEL = re.compile(r"(?:vendor_id|cpu family|model|model name|CPU implementer|CPU part|isa|uarch)\t*: *(\S.*)")
-# With these, libraries choose other kernels on the same processor.
+# Variables that make libraries choose other kernels on the same processor.
 _ENVIRONMENT = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
 
 
@@ -57,7 +57,7 @@ class Backend:
         return ", ".join([how, *attention, *_coarse(precision), threads, *self._versions])
 
     def of_rows(self) -> Brick | str:
-        """Return the description for an eager part without attention, as a handle; or why there is none.
+        """Return a handle with the description for an eager part without attention, or why the part has no rows.
 
         The description names the processor, because rows are compared exactly.
         """
@@ -65,7 +65,7 @@ class Backend:
         try:
             try:
                 coarse = precision()
-            except RuntimeError:  # the host has set it for one library
+            except RuntimeError:  # the host has set the precision for one library only
                 coarse = _of_onednn()
             now = threads(), coarse, autocast("cpu") and _autocast(), onednn()
         except Exception:
@@ -93,15 +93,16 @@ def _autocast() -> str:
 
 
 def _of_onednn() -> str:
-    """The precision of matrix products in the library that computes them on a processor."""
+    """Return the precision of matrix products in oneDNN, which computes them on a processor."""
     return f"oneDNN {sys.modules['torch']._C._get_fp32_precision_getter('mkldnn', 'matmul')}"
 
 
 @functools.cache
 def processor(path: str = _CPUINFO) -> tuple[str, ...]:
-    """The vendor and the model of the first processor, as the kernel names them; empty: unknown.
+    """Return the vendor and the model of the first processor, as the kernel names them; empty: unknown.
 
-    Libraries choose kernels by the model, too: two processors with the same instructions may round differently.
+    The model matters, because libraries also choose kernels by it: two processors with the same instructions may round
+    differently.
     """
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -2,7 +2,8 @@
 
 Owns: which parts are row-wise, which of them take turns, and why a part or a call has no rows. Must not know: which
 rows are recorded. Invariants: workers with the same model find the same parts; a part is not row-wise if anything
-inside it may mix rows; what has no rows has a reason; this module keeps no part alive and never imports torch.
+inside it may mix rows; a part or call without rows has a reason; this module keeps no part alive and never imports
+torch.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ NOT_ROW_WISE = "not_row_wise"
 CAPTURE = "capture"
 UNREADABLE = "unreadable"
 
-_CHILDREN_MAX = 16  # looked at in a call
+_CHILDREN_MAX = 16  # the most children that are examined in a call
 _IN_TURN_MAX = 1024  # half of the sites of a segment
 _NORM = re.compile(r"RMSNorm$")  # names of classes outside of torch
 _ROUTER = re.compile(r"Top[kK]Router$")  # also matches a subclass of Linear with its own forward
@@ -126,7 +127,7 @@ def refused(model: Any, chosen: Iterable[Part], most: int) -> list[tuple[Part, s
 
 
 def _is_packed(part: Part) -> bool:
-    """Whether a quantized part replaces a usual one: it may be no subclass, and have no parameters."""
+    """Whether a quantized part replaces a usual part; the replacement may be no subclass and have no parameters."""
     return part.category == "ffn" or "Linear" in type(part.module).__name__
 
 
@@ -156,7 +157,7 @@ class RowContext:
 
 
 def _nearest(module: Any) -> list[Any]:
-    """A module and its first children: the host may have compiled them since the part was selected."""
+    """Return a module and its first children, which the host may have compiled since the part was selected."""
     return [module, *(each for each in islice(module._modules.values(), _CHILDREN_MAX) if each is not None)]
 
 
@@ -167,6 +168,6 @@ def _is_captured() -> bool:
 
 
 def rows_of(part: Part, backend: Backend) -> RowContext | str:
-    """Return what decides about a part's calls; or why it has no rows."""
+    """Return the object that decides about a part's calls, or the reason why the part has no rows."""
     why = why_no_rows(part)
     return RowContext(part, backend) if why is None else why

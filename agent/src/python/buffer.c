@@ -120,7 +120,7 @@ static int hold_without_format(PyObject *array, CoreTensor *t)
     } else { /* DLPack has a code for bfloat16; other packages refuse a buffer of it */
         core_put_back(refused);
         held = core_dlpack_hold(array, t);
-        /* numpy raises this for every dtype without a format */
+        /* Numpy raises this for every dtype without a format. */
         if (held != 0 && name != NULL && PyErr_ExceptionMatches(PyExc_BufferError))
             PyErr_Format(PyExc_TypeError,
                          "brick_agent: a tensor of dtype '%U' has no fingerprint, expected bool, integers, float8 to float64 "

@@ -138,7 +138,7 @@ static PyObject *make_capsule(PyObject *method)
     PyObject *none = PyTuple_New(0);
     PyObject *version = none != NULL ? Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, 0) : NULL;
     PyObject *capsule = version != NULL ? PyObject_Call(method, none, version) : NULL;
-    /* the producer is older than the argument max_version */
+    /* The producer is older than the argument max_version. */
     if (capsule == NULL && version != NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
         capsule = PyObject_Call(method, none, NULL);

@@ -1,9 +1,10 @@
 /* python/rows.c - rows of a module's call.
  *
- * Owns which calls have rows: one tensor of floating point in this host's memory and no other argument, and a result with
- * the same rows, alone or before others; and the count of calls with and without rows. Must not know which rows are chosen.
- * Invariants: a call without rows is counted by its reason; an error here changes no result, and raises nothing but an
- * interrupt; nothing is held during the call.
+ * Owns which calls have rows, and the count of calls with and without rows. A call with rows has one tensor of floating
+ * point in this host's memory and no other argument, and its result is a tensor with the same rows, alone or as the
+ * first of several results. Must not know which rows are chosen. Invariants: a call without rows is counted by its
+ * reason; an error here changes no result and raises nothing, except for an interrupt; no tensor is held during the
+ * call.
  */
 #include "rows.h"
 #include "context_key.h"
@@ -28,7 +29,8 @@ bool core_rows_wanted(const CoreRowsOf *of)
         return true;
     if (!brick_rows_turn(rows->turn, rows->turns))
         return false;
-    brick_rows_turns(rows->turns); /* again and again: a forked child, or a thread after a reopen, has another segment */
+    /* Published at each call, because a forked child, or a thread after a reopen, has another segment. */
+    brick_rows_turns(rows->turns);
     return true;
 }
 
@@ -41,9 +43,9 @@ static int forgive(void)
     return 0;
 }
 
-/* ---- what became of a call ------------------------------------------------ */
+/* ---- the result of a call for rows ------------------------------------------ */
 
-/* Counts a call with this word, and clears an error of the count. */
+/* Counts a call under this word (a phase or a reason). Clears an exception from counting. */
 static int note(const CoreRowsOf *of, PyObject *word, uint64_t calls)
 {
     const struct brick_at at = at_of(of, 0);
@@ -66,8 +68,8 @@ static const char *phase_of(const struct brick_rows *rows)
     return rows->leading < 2 ? "packed" : rows->shape[1] == 1 ? "decode" : "prefill";
 }
 
-/* Asks about a call. Sets *backend to its number; 0: the call has no rows, which is counted. `unreadable`: NULL, or a tensor
- * that cannot be read. */
+/* Asks the context whether a call has rows. If so, sets *backend to the backend's number; if not, sets it to 0 and
+ * counts the call. `unreadable`: NULL, or a tensor that cannot be read. */
 static int ask(const CoreRowsOf *of, PyObject *unreadable, uint32_t *backend)
 {
     PyObject *given = PyObject_CallFunctionObjArgs(of->rows->context, unreadable, NULL);
@@ -123,7 +125,7 @@ static int choose(const CoreRowsOf *of, PyObject *input, struct brick_rows *rows
     return 0;
 }
 
-/* Whether an output has the rows of the input. */
+/* Returns whether an output has the same rows as the input. */
 static bool has_rows(const struct brick_tensor *output, const struct brick_rows *rows)
 {
     return output->dims == rows->leading + 1
@@ -154,7 +156,7 @@ static int record(const CoreRowsOf *of, PyObject *result, uint32_t backend, cons
     return held < 0 ? -1 : note_text(of, word);
 }
 
-/* Takes the input rows of a call, or counts why it has none. */
+/* Takes the input rows of a call, or counts why the call has no rows. */
 static int before(const CoreRowsOf *of, PyObject *const *args, size_t nargsf, PyObject *names, uint32_t *backend,
                   struct brick_rows *rows)
 {

@@ -88,7 +88,7 @@ bool core_torch_fake(PyObject *tensor)
 {
     static PyObject *module, *watched;
     static const char fakes[] = "torch._subclasses."; /* FakeTensor, FunctionalTensor */
-    /* the reason why the tensor could not be held; a look-up would clear it */
+    /* The reason why the tensor could not be held; a look-up would clear it. */
     const CoreRaised raised = core_put_aside();
     const bool is_watched = core_of_type(tensor, &watched, "__torch_function__") != NULL;
     PyObject *of = is_watched ? core_of_type(tensor, &module, "__module__") : NULL;

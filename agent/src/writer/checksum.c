@@ -59,7 +59,7 @@ struct brick_checked_place brick_checked_place_of(struct brick_thread *t, uint32
  * step last changed. Returns 0 without memory for the count. */
 static int count_visit(struct brick_thread *t, const struct brick_checked_place *p, uint64_t *before)
 {
-    /* more entries than sites */
+    /* More entries than sites. */
     const uint64_t visits = (uint64_t)2 << (63 - __builtin_clzll(t->segment->header->sites));
     if (BRICK_UNLIKELY(t->visits == NULL)) {
         if (!brick_seldom(++t->unvisited))
@@ -305,7 +305,7 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
         return outcome;
     }
     uint64_t position = at->position != NULL ? *at->position : 0;
-    /* count_visit also counts visits that are not recorded */
+    /* Count_visit also counts visits that are not recorded. */
     int placed = p.value != 0 && (at->position != NULL || count_visit(t, &p, &position));
     if (output->refused) { /* brick_take has counted this; without an attempt, the sequence has no gap */
         brick_event_over(t, now);

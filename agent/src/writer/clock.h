@@ -17,7 +17,7 @@ static inline uint64_t brick_ticks(uint32_t clock)
 {
 #if defined(__x86_64__)
     if (BRICK_LIKELY(clock == BRICK_CLOCK_TSC))
-        /* not <x86intrin.h>: that header has 34,000 lines and takes half of the compile time */
+        /* Not <x86intrin.h>: that header has 34,000 lines and takes half of the compile time. */
         return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
     if (BRICK_LIKELY(clock == BRICK_CLOCK_CNTVCT)) {

@@ -26,7 +26,7 @@
 #define BRICK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BRICK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define BRICK_HIDDEN __attribute__((visibility("hidden")))
-/* for the record path: inlined into each of several callers */
+/* For the record path: inlined into each of several callers. */
 #define BRICK_ALWAYS static inline __attribute__((always_inline))
 
 /* Named points in each write. A test build kills the process at such a point. */

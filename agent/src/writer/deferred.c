@@ -31,7 +31,7 @@ static int is_given(const struct brick_thread *self, uint64_t id)
  * converted. */
 static uint64_t ticks_at(const struct brick_thread *t, uint64_t ns, uint64_t now)
 {
-    /* read this clock first, because `now` was read just before */
+    /* Read this clock first, because `now` was read just before. */
     const double ago_ns = (double)(int64_t)(brick_clock_ns(CLOCK_MONOTONIC_RAW) - ns);
     const double tick_ns = brick_clock_tick_ns(t->segment->header);
     if (!(tick_ns > 0) || !(ago_ns > 0) || ago_ns >= tick_ns * (double)now)
@@ -107,7 +107,7 @@ static int is_off(const struct brick_thread *t)
 unsigned brick_finalize(const uint64_t *stream)
 {
     unsigned outcome = BRICK_DONE;
-    /* before its first record, a forked child still has its parent's pending work */
+    /* Before its first record, a forked child still has its parent's pending work. */
     if (!brick_agent_owns() || !brick_pending_any(stream))
         return outcome;
     struct brick_thread *t = enter_to_end(&outcome);
@@ -116,7 +116,7 @@ unsigned brick_finalize(const uint64_t *stream)
     brick_event_attempt(t);
     struct brick_finalize *r = brick_event_slot(t, 0);
     if (r != NULL)
-        /* done before the clock is read, so that all covered work began before that reading */
+        /* Done before the clock is read, so that all covered work began before that reading. */
         brick_pending_cover(stream);
     const uint64_t now = brick_ticks(brick_agent.clock);
     if (r == NULL) {

@@ -59,7 +59,7 @@ static inline void brick_event_publish(struct brick_thread *t, void *record, enu
     BRICK_POINT("event_sequence");
     brick_store_release(&r->sequence, brick_load_relaxed(&line->event_attempts)); /* O9 */
     BRICK_POINT("event_counted");
-    /* counted before the head moves, so that a consumer never reads more records than are counted */
+    /* Counted before the head moves, so that a consumer never reads more records than are counted. */
     brick_add(&line->event_records, 1);
     BRICK_POINT("event_head");
     t->event_ring.head += slots;

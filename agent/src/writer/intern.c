@@ -221,7 +221,7 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
 
 int brick_name_is_given(const struct brick_segment *s, uint32_t number)
 {
-    /* name 0 stands for many kernels */
+    /* Name 0 stands for many kernels. */
     if (number == BRICK_OTHER || number >= s->header->names || !name_is_there(s, number))
         return 0;
     return (brick_load_acquire32(&brick_names_of(s)[number].word) & (BRICK_NAME_READY | BRICK_NAME_VOID)) == BRICK_NAME_READY;
@@ -276,7 +276,7 @@ static int name_copy(struct brick_segment *to, const struct brick_segment *from,
     if (!name_has_memory(to, number))
         return 0;
     struct brick_name *slot = &brick_names_of(to)[number];
-    /* copy the category even if the name was copied before */
+    /* Copy the category even if the name was copied before. */
     brick_claim32(&slot->category, 0, brick_load_relaxed32(&source->category));
     if (brick_load_acquire32(&slot->word) != 0)
         return 1;

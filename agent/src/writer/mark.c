@@ -1,5 +1,5 @@
-/* writer/mark.c - marks: launches, transfers, needs, definitions, rows. Marks are counted on paths of their own, without
- * a time.
+/* writer/mark.c - marks: launches, transfers, needs, definitions, rows. Marks are counted on paths of their own,
+ * without a time.
  *
  * A mark is added to its path's summary like a span, so a late or missing reader loses nothing. There is no system
  * call, no allocation and no lock, except for a thread's first mark and for the name of a new shape or pair of ends.
@@ -269,8 +269,8 @@ static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
     return name;
 }
 
-/* Returns whether a transfer returns the data of an earlier one. If so, forgets the earlier one; if not, remembers this
- * one. */
+/* Returns whether a transfer returns the data of an earlier one. If so, forgets the earlier transfer; if not, remembers
+ * this transfer. */
 static int takes_back(struct brick_memories *m, struct sent now)
 {
     if (m == NULL || now.direction == BRICK_ON_DEVICE || now.bytes == 0)

@@ -34,14 +34,14 @@ BRICK_HIDDEN void brick_segment_publish(struct brick_segment *s);
  * memory. */
 BRICK_HIDDEN int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_t length);
 
-/* whether the descriptor still refers to the segment */
+/* Whether the descriptor still refers to the segment. */
 BRICK_HIDDEN int brick_segment_ours(const struct brick_segment *s);
 BRICK_HIDDEN int brick_segment_gone(const struct brick_segment *s);     /* whether the file was unlinked */
 BRICK_HIDDEN int brick_segment_consumed(const struct brick_segment *s); /* whether a consumer is or was attached */
-/* unlinks the file, if it is still this process's */
+/* Unlinks the file, if it is still this process's. */
 BRICK_HIDDEN void brick_segment_remove(struct brick_segment *s);
 BRICK_HIDDEN void brick_segment_close(struct brick_segment *s);         /* closes the descriptor, which drops the lock */
-/* whether another process holds the lock on this byte */
+/* Whether another process holds the lock on this byte. */
 BRICK_HIDDEN int brick_locked_byte(int fd, off_t byte);
 /* At a clean end: appends a record of the segment. Returns 1 if the segment may be removed, 0 if it must stay. */
 BRICK_HIDDEN int brick_segment_account(const struct brick_segment *s, const char *prefix);

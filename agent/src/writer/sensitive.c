@@ -33,7 +33,7 @@ static int rotates_positions(const char *text, size_t length)
 const char *brick_sensitive_word(const char *text, size_t length)
 {
     static const char *const words[] = {"logit", "lm_head", "lm-head", "lmhead", "token", "input_ids", "multinomial"};
-    /* only at the start of a word, so that downsample does not match */
+    /* Only at the start of a word, so that downsample does not match. */
     static const char *const begin[] = {"sampl", "wte"};
     static const char embed[] = "embed";
     int rotates = 0;

@@ -159,7 +159,7 @@ static unsigned unmatched(struct brick_thread *t, unsigned outcome)
 static struct brick_thread *leave_slowly(struct brick_thread *t, const void *key, unsigned *outcome)
 {
     uint32_t gate = brick_load_relaxed32(brick_agent.gate);
-    /* the span began on another thread: this thread needs a lane to count the end */
+    /* The span began on another thread: this thread needs a lane to count the end. */
     if (t == NULL && gate == BRICK_ON && brick_never_refused())
         t = brick_join(outcome, 0);
     t = brick_enter_still(t, outcome);

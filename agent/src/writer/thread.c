@@ -37,7 +37,7 @@ int brick_threads_make(uint32_t lanes)
     struct brick_thread *threads = (struct brick_thread *)brick_private_memory(lanes * sizeof *threads);
     if (threads == NULL)
         return 0;
-    /* in a forked child, these are the parent's threads */
+    /* In a forked child, these are the parent's threads. */
     for (uint32_t n = 0; brick_agent.threads != NULL && n < lanes; n++)
         threads[n].given = threads[n].inherited = brick_agent.threads[n].given;
     brick_agent.threads = threads;

@@ -370,7 +370,7 @@ void brick_weights_turn(struct brick_weights *w)
     if (ticks < brick_load_relaxed(&w->next_ticks) && !loading)
         return;
     const uint64_t now = now_ns(), next = brick_load_relaxed(&w->next_ns);
-    /* reading ticks takes a third of the time of now_ns; at least this many ticks pass until `next` */
+    /* Reading ticks takes a third of the time of now_ns; at least this many ticks pass until `next`. */
     if (now < next && !loading) {
         brick_store_relaxed(&w->next_ticks, ticks + ((next - now) >> (brick_agent.clock == BRICK_CLOCK_CNTVCT ? 6 : 0)));
         return;

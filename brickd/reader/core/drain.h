@@ -34,7 +34,7 @@ struct brick_drained_lane {
     struct brick_cursor cursor;
     struct brick_consumer line; /* the consumer line in the file after all tails are written */
     uint64_t span_sequence;     /* the end time of the last span record */
-    /* slots read beyond the head of a dead writer, at most one record per ring */
+    /* Slots read beyond the head of a dead writer, at most one record per ring. */
     uint64_t spans_salvaged, events_salvaged;
 };
 

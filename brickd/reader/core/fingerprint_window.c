@@ -288,7 +288,7 @@ static int meet(struct brick_fingerprints *p, const struct brick_link *group, ui
 {
     int met = 0;
     uint32_t number = group->to;
-    /* a worker that is alone has at most this many */
+    /* A worker that is alone has at most this many. */
     for (uint32_t n = 0; n <= outputs_max(fingerprint_of(p, number)); n++) {
         struct brick_kept_fingerprint *other = fingerprint_of(p, number);
         if (other->worker != worker) {

@@ -70,7 +70,7 @@ struct brick_site_count {
     uint64_t site; /* the site's number, with BRICK_SITE_STATEFUL if the workers flag the site */
     uint32_t service;
     uint32_t changed : 1; /* whether the site is in p->changed */
-    /* unlike fingerprints since some were last taken, up to the maximum; above 0, the site is in p->waiting */
+    /* Unlike fingerprints since some were last taken, up to the maximum; above 0, the site is in p->waiting. */
     uint32_t waited : 31;
     uint64_t fingerprints;
     uint64_t bare;     /* fingerprints without readable inputs */

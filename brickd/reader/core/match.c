@@ -85,7 +85,7 @@ int brick_match(const struct brick_fingerprints *p, struct brick_match *m)
         brick_match_sort(&w);
         whole = brick_match_make_room(&w) && brick_order_find(&w) && walk(&w) && (!m->by_input || (m->single_rows ? brick_rows_settle : brick_classes_find)(&w));
     }
-    /* compare again, with the entries separated by work */
+    /* Compare again, with the entries separated by work. */
     if (whole && !m->by_input && brick_steps_find_other_work(&w)) {
         brick_match_sort(&w);
         whole = walk(&w);

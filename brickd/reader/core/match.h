@@ -128,7 +128,7 @@ struct brick_match {
     const uint32_t *workers; /* the workers, in the order of the arguments */
     const uint64_t *since;   /* per worker: only fingerprints from these ticks on are compared */
     const uint64_t *lost;    /* by run, per worker: the number of its lost records; NULL: no records are lost */
-    /* by run, per worker: whether its oldest fingerprints may have been evicted; NULL: none were evicted */
+    /* By run, per worker: whether its oldest fingerprints may have been evicted; NULL: none were evicted. */
     const uint64_t *worn;
     size_t count;
     const uint64_t *step;    /* the only step to compare; NULL: all steps */

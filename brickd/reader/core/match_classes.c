@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define PAIRS_MAX ((size_t)4096) /* the most pairs per site, because each pair visits all contents of the site */
-/* the most outputs per content; only the most frequent outputs may be of other classes */
+/* The most outputs per content; only the most frequent outputs may be of other classes. */
 #define OUTPUTS_MAX 16u
 /* If all contents differ in the same place: fewer contents than this decide nothing, more contents show a wrong
  * element. */
@@ -349,7 +349,7 @@ static void settle(struct work *w, const struct pairs *of, struct brick_match_ro
     int fixed = 0;
     if (count < 2)
         return;
-    /* a worker that contradicts itself is compared with the first reference */
+    /* A worker that contradicts itself is compared with the first reference. */
     for (uint32_t n = 0; n < row->members; n++) {
         const struct entry e = entry_of(w, &members[n]);
         fixed |= members[n].class == BRICK_CLASS_DIVERGED && is_unsteady(w, &e);

@@ -147,7 +147,7 @@ static void count_differing(struct visit *visits, size_t count, int order)
         const int differs = !diverged && v->starts[order].fingerprint != NULL && v->starts[order].differs;
         v->differs += (uint8_t)differs;
         parted |= (size_t)differs;
-        /* a cache filled by other work may explain the divergence */
+        /* A cache filled by other work may explain the divergence. */
         diverged |= !differs && v->diverged && !(parted && v->stateful);
     }
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* the most fingerprints of a site that are counted, because counting holds the window's lock */
+/* The most fingerprints of a site that are counted, because counting holds the window's lock. */
 #define ENTRIES_MAX ((size_t)16384)
 
 /* ---- counting ------------------------------------------------------------- */
@@ -96,7 +96,7 @@ static void count_steps(struct brick_row_pair *pair, int side, const struct entr
     }
 }
 
-/* Keeps the fingerprint of a row, if it is one of the newest. */
+/* Keeps the fingerprint of a row if it is among the newest. */
 static void keep_recent(struct brick_row_pair *pair, int side, uint64_t number, int apart)
 {
     uint64_t *recent = pair->recent[side];
@@ -141,7 +141,7 @@ static void count_pair(const struct brick_fingerprints *p, struct brick_row_pair
 static void judge(const struct brick_fingerprints *p, struct brick_row_pair *pair, int side)
 {
     const struct brick_kept_fingerprint *first = NULL;
-    int several = 0; /* steps in which it was apart */
+    int several = 0; /* whether the worker was apart in several steps */
     for (uint32_t n = 0; n < pair->recent_count[side]; n++) {
         const struct brick_kept_fingerprint *f = brick_fingerprints_at(p, pair->recent[side][n] >> 1);
         if ((pair->recent[side][n] & 1) == 0)
@@ -167,8 +167,8 @@ static size_t pairs_of(size_t workers)
     return paired > 0 ? paired * (paired - 1) / 2 : 0;
 }
 
-/* Returns the pairs of workers by the entries of a site, which are sorted by row, context, worker and output. NULL if out of
- * memory. */
+/* Returns the pairs of workers, counted over the entries of a site. The entries are sorted by row, context, worker and
+ * output. Returns NULL if out of memory. */
 static struct brick_row_pair *count_site(const struct brick_fingerprints *p, const struct entry *e, size_t count, size_t workers)
 {
     struct brick_row_pair *pairs = calloc(pairs_of(workers) + 1, sizeof *pairs);

@@ -5,13 +5,13 @@
  * differ by rounding.
  *
  * An output of a worker is far if it differs by more than rounding from each output that the other worker has for the
- * same row. A worker is apart at a row if the other worker never had its newest output for the row.
+ * same row. A worker is apart at a row if the other worker never had this worker's newest output for the row.
  *
  * A worker differs from another worker at a site if it has far outputs at BRICK_ROWS_FAR_MIN or more rows. A second
  * rule applies if the outputs are coarser than the sums of a kernel (bfloat16, float16), because another kernel changes
- * only few such outputs. It looks at the worker's newest BRICK_ROWS_RECENT rows that the other worker had, too, so rows
- * before a fault do not hide it. The worker also differs if it is apart at BRICK_ROWS_APART_MIN or more of these rows,
- * and at seven eighths of them. With both rules, the worker must have such rows in two steps.
+ * only few such outputs. This rule uses the worker's newest BRICK_ROWS_RECENT rows that the other worker also had, so
+ * that rows from before a fault do not hide the fault. The worker also differs if it is apart at BRICK_ROWS_APART_MIN
+ * or more of these rows, and at seven eighths of them. With both rules, the worker must have such rows in two steps.
  */
 #ifndef BRICKD_ROW_PAIRS_H
 #define BRICKD_ROW_PAIRS_H
@@ -26,7 +26,7 @@
 struct brick_row_pair {
     uint32_t one, other;    /* the two workers, the lower number first */
     uint32_t rows;          /* number of rows that both had */
-    uint32_t apart[2];      /* number of the newest rows where `one`, or `other`, is apart */
+    uint32_t apart[2];      /* number of rows, among the newest, where `one`, or `other`, is apart */
     uint32_t far[2];        /* number of rows where `one`, or `other`, has a far output */
     uint32_t unlike_own[2]; /* number of rows where two outputs of the same worker differ by more than rounding */
     uint32_t differs[2];    /* whether `one`, or `other`, differs from the other worker */
