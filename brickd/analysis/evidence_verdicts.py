@@ -52,7 +52,7 @@ class EvidenceVerdict(NamedTuple):
     Attributes:
         service: None if the workers were chosen by name.
         evidence: one of PROVEN_BY, or `run`.
-        recorded: whether the workers recorded such evidence.
+        recorded: whether the workers recorded evidence of this class.
         looked_at: the number of recorded fingerprints, or of watched weights.
         compared: how many of these were compared.
         not_comparable: how many of these were not compared, by reason.

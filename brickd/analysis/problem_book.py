@@ -1,8 +1,8 @@
 """The book of problems: when each problem began, when its cause was last seen, which problems are silenced.
 
 Owns: when a problem begins, is active and ends, the silences, the form as a document. Must not know: how a problem is
-found, where the book is saved, screens. Invariants: A book is immutable, so any thread may read it. Its size is
-bounded, and problems without room are counted. If the workers of a problem end, the problem has not recovered.
+found, where the book is saved, screens. Invariants: A book is immutable, so any thread may read it. The size of a book
+is bounded, and problems without room are counted. If the workers of a problem end, the problem has not recovered.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Limits:
     """The limits of one server.
 
     Attributes:
-        connections: the number of clients at one time. They are accepted one at a time, so a client whose request
+        connections: the number of clients at one time. Clients are accepted one at a time, so a client whose request
             was not read yet does not count as silent.
         backlog: the number of clients that may wait to be accepted.
         streams: the number of clients that may follow events or the status.
@@ -174,7 +174,7 @@ class Connection(H11Protocol):
     def finish(self) -> None:
         """Close the connection, unless an answer is being sent.
 
-        Then the connection closes by itself after the answer.
+        A connection closes by itself after an answer.
         """
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()

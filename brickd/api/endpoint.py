@@ -97,7 +97,7 @@ async def _parameters(request: Request, limits: Limits) -> list[tuple[str, str]]
     """Return the parameters from the query, the path, and the body of a POST."""
     found = _pairs("query", request.scope["query_string"])
     if "name" in request.path_params:
-        # These are the bytes that the client sent, because a name may contain a slash or invalid UTF-8.
+        # The path is used as the client sent it, because a name may contain a slash or invalid UTF-8.
         spelled = request.scope["raw_path"].removeprefix(f"{protocol.ROOT}/inspect/".encode("ascii"))
         found.append(("name", os.fsdecode(unquote_to_bytes(spelled))))
     if request.method == "POST":

@@ -27,7 +27,7 @@ _PROGRESS_SECONDS = 1.0
 
 
 class Reader:
-    """A client that reads a stream. It wakes up when there may be new events, and at the end of the stream."""
+    """A client that reads a stream. The reader wakes up when there may be new events, and at the end of the stream."""
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()

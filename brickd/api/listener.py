@@ -2,8 +2,8 @@
 
 Owns: the socket's file: its mode, its group, which file it may replace, its removal. Must not know: HTTP, the
 application. Invariants: The mode of the file is never wider than intended, not even briefly. While the file exists, the
-socket listens. It replaces only a socket, and only if this process holds the daemon's lock. Only its own file is
-removed.
+socket listens. An existing file is replaced only if it is a socket, and only if this process holds the daemon's lock.
+Only its own file is removed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _BACKLOG = 32  # how many clients may wait before the server sets its own limit
 
 
 class Listener:
-    """A listening unix socket and its file. Its user, root and the members of `group` may connect."""
+    """A listening unix socket and its file. The owner of the file, root and the members of `group` may connect."""
 
     def __init__(self, path: Path, *, group: int | None = None, replace: bool = False) -> None:
-        """Create the file, or raise BrickdError; `replace`: an existing socket belongs to a dead daemon."""
+        """Create the file, or raise BrickdError; `replace`: whether an existing socket belongs to a dead daemon."""
         draft = path.with_name(path.name + _DRAFT)
         if len(os.fsencode(draft)) > _LONGEST:
             most = _LONGEST - len(_DRAFT)

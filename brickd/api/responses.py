@@ -31,7 +31,7 @@ def encoded(document: Any) -> bytes:
 
 
 async def in_pieces(send: Send, body: bytes, *, more: bool) -> None:
-    """Send a body in pieces. Each piece waits until the previous one was read; `more`: another body follows."""
+    """Send a body in pieces. Each piece waits for the previous one; `more`: whether another body follows."""
     for at in range(0, len(body) or 1, _PIECE):
         last = at + _PIECE >= len(body)
         await send({"type": "http.response.body", "body": body[at : at + _PIECE], "more_body": more or not last})
@@ -73,7 +73,7 @@ class FileResponse(StreamingResponse):
         at = 0
         while at < self._length:
             piece = await self._in_thread(os.pread, self._fd, min(_FILE_PIECE, self._length - at), at)
-            if not piece:  # the file became shorter: the client notices the missing part
+            if not piece:  # the file became shorter, and the client notices that bytes are missing
                 return
             at += len(piece)
             await send({"type": "http.response.body", "body": piece, "more_body": at < self._length})

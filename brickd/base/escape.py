@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 _ELLIPSIS = "…"
 
-# Characters that str.isprintable() accepts but terminals do not draw. They are a part of Unicode's
+# Characters that str.isprintable() accepts but terminals do not draw. Unicode calls characters of this kind
 # Default_Ignorable_Code_Point.
 _INVISIBLE = frozenset(
     chr(code)
@@ -99,7 +99,7 @@ def width(value: str) -> int:
 def csv_cell(value: str) -> str:
     r"""Return a string as a CSV cell that no spreadsheet and no terminal executes.
 
-    This is only for strings, because it would turn a negative number into text.
+    Numbers must not be passed, because a negative number would become text.
 
     >>> csv_cell("=HYPERLINK(1)"), csv_cell("\trope"), csv_cell("rope")
     ("'=HYPERLINK(1)", "'\\trope", 'rope')

@@ -68,7 +68,7 @@ def _default() -> Path:
 
 
 def _ours(directory: Path) -> bool:
-    """Whether a system service created the directory for this user. Such a daemon also serves the user's sessions."""
+    """Whether a system service created the directory for this user. Its daemon also serves the user's sessions."""
     try:
         return directory.lstat().st_uid == os.geteuid()
     except OSError:

@@ -1,7 +1,7 @@
 """Why the rows of a site are unknown: the reasons, and their words.
 
 Owns: the reasons that the agent of this version has (agent/brick_agent/_torch/row_wise.py), and the words. Must not
-know: who counts. Invariant: a reason of a later agent is shown as it is.
+    know: what is counted. Invariant: the reason of a later agent is shown unchanged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from brickd.base.units import count, plural
 
-# Why a site has no rows, or a call of it had none.
+# The reasons why a site, or a call of a site, has no rows.
 REASONS = {
     "training": "in training mode",
     "compiled": "compiled",

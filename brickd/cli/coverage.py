@@ -114,7 +114,7 @@ def _thinned(service: str, thinned: dict[str, Any], source: str) -> str:
 
 
 def _looked_at(row: dict[str, Any]) -> Iterator[str]:
-    """Say where rows were looked at: in which layers, and in which phases."""
+    """Say in which layers and in which phases rows were examined."""
     phases = [f"{units.count(n)} in {phase}" for phase, n in row.get("phases", {}).items()]
     if not phases:  # also an older daemon
         return

@@ -90,7 +90,7 @@ def draining(
 
 @contextlib.contextmanager
 def guarded(here: Runtime, group: int | None) -> Iterator[None]:
-    """Start a guardian, which acts if this process is killed. It forks, so it must run before threads start."""
+    """Start a guardian, which acts if this process is killed. Call this before threads start, because it forks."""
     try:
         guardian = _begin(here, group)
     except OSError:  # Linux before 5.3, or no room for a process. Then the next daemon ends the orders.
@@ -136,6 +136,6 @@ def _guard(process: int, here: Runtime, group: int | None) -> None:
             with contextlib.suppress(OSError):
                 os.close(fd)
     select.select([process], [], [])  # waits until the guarded process has ended and its locks are free
-    # This does nothing if another daemon already runs, because that daemon ends the orders itself.
+    # If another daemon already runs, nothing is done here, because that daemon ends the orders.
     with contextlib.suppress(BrickdError), draining(here, group, stays=False):
         pass

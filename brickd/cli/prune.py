@@ -55,7 +55,7 @@ def prune(query: WorkersQuery, dry_run: bool, refused: bool, output: str) -> Non
     left = left_behind()[0]
     kept = [each for each in (*left.gone.values(), *left.older) if uuids is None or each.reading.uuid in uuids]
     noted = 0 if dead is not None else asked("status", StatusQuery())["removed"]["unasked_workers"]
-    # This comes first, because the removals below need room for their records.
+    # Forgetting comes first, because the removals below need room for their records.
     wanted = bool(kept or noted or removed_file.look(prefix()).full)
     forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(dead, wanted)
     outcome = pruning.prune(remove=not dry_run, refused_too=refused, uuids=uuids, wait=watch)

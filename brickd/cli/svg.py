@@ -1,7 +1,7 @@
 """The parts that every picture has: background, colours, text, logarithmic axes. A picture is one SVG file.
 
-This is written by hand, because a plotting library is a large dependency for a few rectangles and lines, and its output
-is many times longer.
+The SVG is written by hand, because a plotting library is a large dependency for a few rectangles and lines, and its
+output is many times longer.
 
 Owns: the colours and the background, which follow the reader's light or dark mode; how text becomes part of a picture;
 the position of a value on a logarithmic axis. Must not know: the content. Invariant: any name is only text in the

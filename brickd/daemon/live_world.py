@@ -64,8 +64,8 @@ class LiveWorld:
         memory, broken = home.memory(self.prefix)
         weights, unweighed = home.weights(self.prefix)
         self._memory = memory
-        # If the daemon was killed, the numbers of its last events were not saved. They are skipped, so that no number
-        # is used twice.
+        # If the daemon was killed, the numbers of its last events were not saved. These numbers are skipped, so that no
+        # number is used twice.
         self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
         self._log_lock = threading.Lock()
         memory.closed = False

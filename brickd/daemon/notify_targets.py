@@ -36,7 +36,7 @@ _SECRET_BYTES_MAX = 4096
 
 
 class CommandTarget:
-    """A command that reads a document from its stdin. It runs without a shell."""
+    """A command that reads a document from its stdin. The command runs without a shell."""
 
     def __init__(self, command: str, limit_seconds: float = LIMIT_SECONDS) -> None:
         """Parse a command line; raise WrongQuestion if it cannot be parsed."""

@@ -46,7 +46,7 @@ class RingPasses:
 
     def __init__(self, roster: Roster, unsaved: Unsaved) -> None:
         self._roster, self._unsaved = roster, unsaved
-        # What each pass drains, until segments come or go. This is prepared only once, because at each pass the
+        # What each pass drains, until segments come or go. The passes are prepared only once, because at each pass the
         # processor's caches are cold, and looking at a segment costs more than draining it.
         self._turns: list[DrainTurns] = []  # of each user
         self.drains: list[_reader.Drain] = []

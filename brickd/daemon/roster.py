@@ -264,7 +264,7 @@ class Roster:
                     self.memory.bury(each.uuid)
                 self._let_go(each)
         with self.lock:
-            # This comes last, because a segment that still exists would not be recognised by its uuid after the sum.
+            # Totals are added up last, because afterwards a segment that still exists is not recognised by its uuid.
             oldest = retained_workers.beyond_limits(self.memory.gone)
             added = 0
             for uuid in takewhile(lambda _: goes_on(), oldest):

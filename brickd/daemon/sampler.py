@@ -18,7 +18,7 @@ from brickd.model.workers import Survey
 
 
 class Sampler:
-    """The thread that takes snapshots and gives them to takers, in order. It calls `failed` within an `except`."""
+    """The thread that takes snapshots, gives them to takers in order, and calls `failed` within an `except`."""
 
     def __init__(self, survey: Callable[[], Survey], takers: Sequence[Takes], failed: Callable[[], None]) -> None:
         self._survey, self._takers, self._failed = survey, takers, failed

@@ -19,7 +19,7 @@ _CALM_NS = 2_000_000_000  # the loop runs if its last round is not older; an idl
 
 
 class Manager:
-    """The service manager that the environment names, if any. It needs a keep-alive every `every_ns`."""
+    """The service manager that the environment names, if any. The manager needs a keep-alive every `every_ns`."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = _address(environment.get("NOTIFY_SOCKET", ""))

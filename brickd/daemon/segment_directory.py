@@ -1,9 +1,9 @@
 """The directory of segments: which files can be drained, and why the others cannot.
 
 Owns: the state of files that are not drained, and when they are tried again. Must not know: the worker of a file, the
-content of a file. Invariants: An invalid file affects no other file. It is opened once, reported once, and tried again
-only if another file gets its name, or if the original of a copy is removed. An unpublished file is tried less often
-after some time.
+content of a file. Invariants: An invalid file affects no other file. An invalid file is opened once, reported once, and
+tried again only if another file gets its name, or if the original of a copy is removed. An unpublished file is tried
+less often after some time.
 """
 
 from __future__ import annotations

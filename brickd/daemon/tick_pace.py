@@ -28,7 +28,7 @@ class Rest(NamedTuple):
     Attributes:
         every_ns: the interval at which the loop checks whether a ring is full enough.
         looks: the next tick is due after this number of checks.
-        enough: if a ring has this fill, a tick starts at once; 0: any record starts a tick.
+        enough: the fill of a ring at which a tick starts at once; at 0, any record starts a tick.
     """
 
     every_ns: int

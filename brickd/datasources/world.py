@@ -137,7 +137,7 @@ class World(Protocol):
         """Return the available fingerprints of some workers of a survey."""
 
     def weights(self, of: Sequence[Worker]) -> Weights:
-        """Return the weights of workers. This copies less than `numerics`, which also has the weights."""
+        """Return the weights of workers. `numerics` also has the weights, but copies more."""
 
     def weighed(self, found: Survey) -> Sequence[WeightsVerdict]:
         """Return the verdicts on the weights of a survey's workers, for services that watch weights."""

@@ -121,7 +121,7 @@ class RequestCache:
 
 
 class Model:
-    """Answers requests. It reads `weights` in each forward pass, so changes in place take effect."""
+    """Answers requests. Each forward pass reads `weights`, so changes in place take effect."""
 
     def __init__(self, size: Size, weights: Mapping[str, Array], operate: Operate = as_it_should) -> None:
         self.size = size

@@ -21,14 +21,15 @@ from brickd.errors import BrickdError, CheckpointRefused
 from brickd.state import checkpoint
 
 MIB = 1 << 20
-# A checkpoint of 64 dead workers with 1,000 paths each has 6.8 MB. Its draft and the live workers also need room.
+# A checkpoint of 64 dead workers with 1,000 paths each has 6.8 MB. The draft of a checkpoint and the live workers also
+# need room.
 _ROOM_BYTES = 32 * MIB
 _RESTART = "brickd down && brickd up -d"
 _OWN = "export BRICKD_RUNTIME_DIR=/a/directory/of/yours"
 
 
 class DaemonFacts(NamedTuple):
-    """The state of the runtime directory and of its daemon; "": nothing to report.
+    """The state of the runtime directory and of its daemon. A text is "" if there is nothing to report.
 
     Attributes:
         directory: the directory of the daemon's state.

@@ -263,7 +263,7 @@ def judge_foreign(segments: Segments, container: Container) -> CheckResult:
     by_count = sorted(segments.foreign.items(), key=lambda each: (-each[1], each[0]))
     seen = listed([f"{user_name(uid)} has {count:,}" for uid, count in by_count])
     about = [user_name(uid) for uid, _ in by_count]
-    # This is only a remark and does not change the exit code.
+    # The finding is only a remark and does not change the exit code.
     hint = "" if segments.workers else f"; this user has none (to look as {about[0]}: {run_as(container, about[0])})"
     return fine("segments-foreign", f"not read: {seen}{hint}", wanted, about)
 

@@ -96,7 +96,7 @@ class RetainedTotals:
         self.reading = segment_codec.compact(self.reading)
 
     def text(self) -> str:
-        """Return the JSON text. It is cached, because each checkpoint needs it and it never changes."""
+        """Return the JSON text. The text is cached, because each checkpoint needs it and it never changes."""
         if not self._text:
             self._text = f"[{plain(self.name)},{segment_codec.written(self.reading)},{self.workers}]"
         return self._text

@@ -1,4 +1,4 @@
-"""The calls of a worker that were looked at for rows, from the paths of its segment.
+"""The calls of a worker that were examined for rows, counted by the paths of its segment.
 
 Owns: which paths count such calls, what a word means, the turns. Must not know: rows, how they are compared, screens.
 Invariants: A word that this version does not know is a reason. A site without calls counts only if its worker will
@@ -18,12 +18,12 @@ from brickd.shm.segment_copy import Reading
 
 # How the tokens of a call are laid out: [batch, 1, ...], [batch, more, ...], or without a dimension for sequences.
 PHASES = ("decode", "prefill", "packed")
-_LASTING = ("compiled", "quantized", "stateful", "not_row_wise")  # reasons that hold without a call
-_EPOCH_BLOCK = 8  # each turn comes at least once in a block of epochs, whose length is a multiple of this
+_LASTING = ("compiled", "quantized", "stateful", "not_row_wise")  # reasons that hold for a site even without a call
+_EPOCH_BLOCK = 8  # in a block of epochs, each turn comes at least once; the length of a block is a multiple of this
 
 
 class RowSite(NamedTuple):
-    """A site that was looked at for rows; `layer`: -1 outside of layers."""
+    """A site that was examined for rows; `layer` is -1 outside of layers."""
 
     kernel: str
     layer: int
@@ -33,9 +33,9 @@ class RowCalls(NamedTuple):
     """The calls of some workers.
 
     Attributes:
-        phases: the calls with rows, by phase.
-        unknown: the calls without rows, by reason and site.
-        turns: in how many turns sites are looked at; 0: all are looked at all the time.
+        phases: the number of calls with rows, by phase.
+        unknown: the number of calls without rows, by reason and site.
+        turns: the number of turns in which sites are examined; 0 if all sites are examined all the time.
     """
 
     phases: Mapping[str, int]
@@ -49,11 +49,11 @@ class RowCalls(NamedTuple):
 
     @property
     def cycle_seconds(self) -> int:
-        """The time in which each site has its turn at least once; 0: no site takes turns."""
+        """The time in which each site has its turn at least once; 0 if sites take no turns."""
         return -(-self.turns // _EPOCH_BLOCK) * _EPOCH_BLOCK * _reader.EPOCH_SECONDS
 
     def why(self, site: RowSite) -> dict[str, int]:
-        """The calls of a site without rows, by reason."""
+        """The number of calls of a site without rows, by reason."""
         return {why: sites[site] for why, sites in self.unknown.items() if site in sites}
 
 
@@ -85,7 +85,7 @@ class _Rows:
         self._last: array[int] | None = None
 
     def of(self, reading: Reading) -> array[int] | None:
-        """Return each path's row (-1: it counts no calls); None: no path counts calls."""
+        """Return each path's row (-1 if it counts no calls); None if no path counts calls."""
         like = (reading.paths, reading.names)
         if like != self._like:
             self._like, self._last = like, self._of(reading)

@@ -10,8 +10,8 @@ with the middle of its bucket as its time. If there are too many rare calls, or 
 usual calls' buckets are added up instead. The two estimates are weighted by the errors that the width of a bucket
 causes.
 
-This helps if calls are shorter than a time slice of the processor. On a busy host, nearly all longer calls lose the
-processor, so the worker's processor time is better evidence.
+The estimate helps if calls are shorter than a time slice of the processor. On a busy host, nearly all longer calls lose
+the processor, so the worker's processor time is better evidence.
 """
 
 from __future__ import annotations

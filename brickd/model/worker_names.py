@@ -75,7 +75,8 @@ class KnownNames(NamedTuple):
     """The names of workers for sentences about a finding. No worker gets the name that another worker has now.
 
     Attributes:
-        names: the names of the known workers, by uuid. They are unique now, but perhaps not at the time of the finding.
+        names: the names of the known workers, by uuid. The names are unique now, but perhaps were not at the time of
+            the finding.
         ended: the uuids of workers that are not alive.
     """
 

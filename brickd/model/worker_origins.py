@@ -1,8 +1,8 @@
 """Recently merged workers and the sums that contain them, which windows of a sum need.
 
 Owns: the list of recently merged workers, and the origin of a worker's totals. Must not know: totals, callers.
-Invariants: For each sum, the list has the workers that were added last, in order and without a gap. Its length is
-limited.
+Invariants: For each sum, the list has the workers that were added last, in order and without a gap. The length of the
+    list is limited.
 """
 
 from __future__ import annotations

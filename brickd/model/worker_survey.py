@@ -83,7 +83,7 @@ def _removed(
         return tuple(kept.sums.values())
     shown = {worker.reading.uuid: worker.ledger.counts() for worker in workers if worker.together == 1}
     taken = {worker.reading.lost for worker in workers}
-    # A file that cannot be removed is buried while its totals are still shown. These may be the totals of a copy.
+    # A file that cannot be removed is buried while its totals are still shown. The shown totals may be those of a copy.
     settled = (background.buried - background.gone.keys()).union(living)
     return (*uncounted((*kept.alone.values(), *found), shown, taken, settled), *kept.sums.values())
 

@@ -73,8 +73,8 @@ class Held:
 
     Attributes:
         segments: the open segments. To open and close one of them again would release its lock.
-        drained: the drained segments whose workers do not continue in another one. They count even if the file has no
-            name any more, because any process may remove it, even this process during the survey.
+        drained: the drained segments whose workers do not continue in another one. Drained segments count even if the
+            file has no name any more, because any process may remove it, even this process during the survey.
         refused: the invalid files by name, including files whose defect a single reading would not find.
         others: the known owners of other users' files.
         accounts: the memory accounts of the drained segments.

@@ -126,7 +126,7 @@ class Whole(Parameter):
 
 
 class ByteSize(Whole):
-    """A number of bytes. Its text may have a unit that is a power of 1024."""
+    """A number of bytes, whose text may have a unit that is a power of 1024."""
 
     parse = staticmethod(parse_size)
 
@@ -161,7 +161,7 @@ class Number(Parameter):
 
 
 class Duration(Number):
-    """A duration in seconds. Its text may have a unit."""
+    """A duration in seconds, whose text may have a unit."""
 
     parse = staticmethod(parse_duration)
 

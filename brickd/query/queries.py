@@ -26,7 +26,7 @@ SORTS = {
 
 
 class BricksQuery(Query):
-    """The totals of bricks: which workers, which bricks, in which order."""
+    """A query for the totals of bricks: parameters select the workers, the bricks and their order."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     sort: str = given(Choice(list(SORTS), "Sort by this figure, the largest first."), default="self")
@@ -47,7 +47,7 @@ class BricksQuery(Query):
 
 
 class CoverageQuery(Query):
-    """The coverage of comparisons: which services."""
+    """A query for the coverage of comparisons in some services."""
 
     names: tuple[str, ...] = given(
         Names("names of services", metavar="[SERVICE]...", key="name", positional=True), default=()
@@ -90,7 +90,7 @@ def step_text(text: str | None) -> str | None:
 
 
 class DiffQuery(Query):
-    """The comparison of workers: which workers, which evidence, how far back."""
+    """A query to compare workers: parameters select the workers, the evidence and the period."""
 
     names: tuple[str, ...] = given(
         Names(
@@ -127,7 +127,7 @@ class DiffQuery(Query):
 
 
 class EventsQuery(Query):
-    """The logged events: after which number, or how far back."""
+    """A query for logged events: those after a number, or those of a period."""
 
     since: int | float = given(
         NumberOrDuration(
@@ -138,7 +138,7 @@ class EventsQuery(Query):
 
 
 class FingerprintsQuery(Query):
-    """The fingerprints in a daemon: which workers."""
+    """A query for the fingerprints of some workers in a daemon."""
 
     uuids: tuple[str, ...] = given(
         Names("workers' uuids", "Only the fingerprints of these workers.", key="uuid"), default=()
@@ -146,7 +146,7 @@ class FingerprintsQuery(Query):
 
 
 class HangQuery(Query):
-    """The open spans: which workers, how long to watch."""
+    """A query for open spans: parameters select the workers and the time to watch them."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     watch: float = given(Duration(0.01, 3600, "Wait this long between the two looks."), default=1.0)
@@ -154,7 +154,7 @@ class HangQuery(Query):
 
 
 class InspectQuery(Query):
-    """The content of one segment: which one, and how much of its rings."""
+    """A query for the content of one segment: parameters select the segment and the part of its rings."""
 
     name: str | None = given(
         Name("the name of a worker or segment", metavar="[WORKER|SEGMENT]", positional=True), default=None
@@ -165,7 +165,7 @@ class InspectQuery(Query):
 
 
 class RooflineQuery(Query):
-    """The bricks compared with a device's peak performance."""
+    """A query to compare bricks with the peak performance of a device."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     device: str = given(
@@ -189,7 +189,7 @@ class RooflineQuery(Query):
 
 
 class SourceQuery(Query):
-    """The text of a source, or the list of sources if there is no hash."""
+    """A query for the text of a source, or for the list of sources if no hash is given."""
 
     hash: str | None = given(
         Name("the hash of a source, or its first digits", metavar="[HASH]", positional=True), default=None
@@ -205,10 +205,7 @@ ACTIVE_FOR = Duration(
 
 
 class StatusQuery(Query):
-    """The status.
-
-    If `over` is None, it covers the last 60 seconds if these are known, else the time since the start.
-    """
+    """A query for the status. The default period is the last 60 seconds, or if unknown, since the start."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     over: float | str | None = given(OVER, default=None)
@@ -216,7 +213,7 @@ class StatusQuery(Query):
 
 
 class StragglersQuery(Query):
-    """The stragglers: which services."""
+    """A query for the stragglers of some services."""
 
     names: tuple[str, ...] = given(
         Names("names of services", metavar="[SERVICE]...", key="name", positional=True), default=()
@@ -224,7 +221,7 @@ class StragglersQuery(Query):
 
 
 class TreeQuery(Query):
-    """The call tree: which workers, and how much of it."""
+    """A query for the call tree: parameters select the workers and the part of the tree."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     layers: bool = given(Switch("Show each layer separately instead of merging bricks over layers."), default=False)
@@ -237,14 +234,14 @@ class TreeQuery(Query):
 
 
 class WeightsQuery(Query):
-    """The weights: which workers, and whether every tensor is shown."""
+    """A query for weights: parameters select the workers, and whether every tensor is shown."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     all: bool = given(Switch("Show every tensor, not only those that differ."), default=False)
 
 
 class WorkersQuery(Query):
-    """The workers: which ones."""
+    """A query for some workers."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
 

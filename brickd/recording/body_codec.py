@@ -102,8 +102,8 @@ def event(of: Event) -> bytes:
 def tables(of: Snapshot, written: set[int]) -> bytes | None:
     """Encode those names, paths and sites of a snapshot that are not written yet; None if all are written.
 
-    Their numbers are added to `written`. If `written` is empty, the body starts new tables, and later snapshots do not
-    need earlier ones.
+    The numbers of the encoded tables are added to `written`. If `written` is empty, the body starts new tables, and
+    later snapshots do not need earlier ones.
     """
     afresh = not written
     new = segment_codec.SharedTables.over([worker.reading for worker in of.survey.workers]).without(written)

@@ -27,7 +27,7 @@ class Lost:
         cut: the number of checksums that begin but do not end, because of a gap, damage, or the end of the last file.
         missing: the number of missing sequence numbers: events of any kind for which there was no room in a ring, in
             memory or on the disk, or that were damaged.
-        rejected: the number of invalid checksums, and of records after which the next record cannot be found.
+        rejected: the number of invalid checksums, and of records that do not show where the next record begins.
         until: the ticks of a checksum after all missing records; None if there is none.
     """
 

@@ -115,7 +115,7 @@ class Shelf:
         raise BrickdError(f"no recording {recording} in {self._directory} (brickd doctor lists them)")
 
     def open(self, recording: str, number: int) -> int:
-        """Open a file for reading and return its descriptor. This raises the errors of `find`."""
+        """Open a file for reading and return its descriptor, or raise the errors of `find`."""
         file = self._file(recording, number)
         try:
             return _opened(file.path)
@@ -123,7 +123,7 @@ class Shelf:
             raise BrickdError(f"{file.path}: cannot be opened: {error.strerror}") from None
 
     def remove(self, recording: str, number: int) -> None:
-        """Remove a file. This raises the errors of `find`."""
+        """Remove a file, or raise the errors of `find`."""
         file = self._file(recording, number)
         try:
             file.path.unlink()

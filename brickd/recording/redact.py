@@ -45,7 +45,7 @@ def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
 
 
 def weights(of: Weights, spool: _reader.Spool) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:
-    """Redact weights as the spool redacts records. This changes `of`, so `of` must be a copy."""
+    """Redact weights as the spool redacts records. The function changes `of`, so `of` must be a copy."""
     contents, tensors, workers = of.kept()
     held = {number for holds in workers.values() for column in (holds.now, holds.firsts) for number in column} - {0}
     left = {number: spool.tensors(content) for number, content in contents.items() if number in held}

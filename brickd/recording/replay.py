@@ -61,7 +61,7 @@ class RecordedSources(NamedTuple):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return no counts, because irregular sources are in the events."""
+        """Return no counts, because the recorded events have them."""
         return {}
 
     def heads(self) -> dict[int, SourceHead]:

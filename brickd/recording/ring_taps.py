@@ -1,8 +1,8 @@
 """The rings of a recording, and the numbers of their workers.
 
 Owns: the numbers of workers, and their form in a file. Must not know: files, how records reach them. Invariants: A
-number belongs to the same worker in all files of a recording. It is assigned before the first record with this number
-is drained.
+number belongs to the same worker in all files of a recording. A number is assigned before the first record with this
+number is drained.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _REPLY_BYTES_MAX = 1 << 22
 
 
 class Rings:
-    """The rings of the recorded workers (those in `names`, or all). It may be changed only under the roster's lock.
+    """The rings of the recorded workers. Changes need the roster's lock.
 
-    `spans`: whether each span is recorded in detail.
+    `names`: the workers to record; all if empty. `spans`: whether each span is recorded in detail.
     """
 
     def __init__(self, names: tuple[str, ...], *, spans: bool) -> None:

@@ -118,7 +118,7 @@ class Volumes:
         return self.file.left_bytes < self.limit_bytes // _SPARE
 
     def look(self) -> None:
-        """Clear the trouble if no write failed since the last call. This must be called after a large write.
+        """Clear the trouble if no write failed since the last call. The caller must have made a large write.
 
         A small write does not clear the trouble, because it may find room where a large one does not.
         """

@@ -34,7 +34,7 @@ _WHOLE = 6  # after this many snapshots, complete tables are written, so that da
 
 
 class RecordingInput(Protocol):
-    """The interface of a daemon for a recording. It may be called while the daemon works."""
+    """The interface of a daemon for a recording. The methods may be called while the daemon works."""
 
     @property
     def events(self) -> Log:
@@ -189,7 +189,7 @@ class Writer:
     # ---- weights
 
     def weigh(self) -> None:
-        """Write the state of weights. It is read after the recording began, so that no record is missing."""
+        """Write the state of weights. The weights are read after the recording began, so that no record is missing."""
         if self._last is None:
             return
         contents, tensors, workers = redact.weights(self._source.weights(self._last.survey.workers), self._spool)

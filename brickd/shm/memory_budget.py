@@ -129,7 +129,7 @@ def packed_size(table: bytes | _reader.Packed) -> int:
 
 @dataclass(slots=True)
 class Account:
-    """The ration of one segment over all its readings; `why`: why the ration is not larger.
+    """The ration of one segment over all its readings; `why` says why it is not larger.
 
     Once the detail of a segment was refused, the detail is never read again, because its cost is then unknown.
     """

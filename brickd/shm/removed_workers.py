@@ -237,7 +237,7 @@ class Removals:
         return Removals(dict(self.alone), dict(self.sums), self._text)
 
     def text(self) -> str:
-        """Return the JSON text. It is cached, because each checkpoint needs it and it rarely changes."""
+        """Return the JSON text. The text is cached, because each checkpoint needs it and it rarely changes."""
         if not self._text:
             rows = ([_row(each) for each in of.values()] for of in (self.alone, self.sums))
             self._text.append(plain([*rows]))

@@ -42,7 +42,7 @@ class Shared(list[Row]):
         _alive[hash(tuple(self))] = self
 
     def text(self) -> str:
-        """Return the list as JSON text. It is cached, because each checkpoint needs it."""
+        """Return the list as JSON text. The text is cached, because each checkpoint needs it."""
         if not self._text:
             self._text = plain(self)
         return self._text
@@ -270,7 +270,7 @@ def _total(counts: Iterable[int]) -> int:
 
 
 def _whole(consumer: _reader.Consumer) -> _reader.Consumer:
-    """Return the consumer, in which each pair of numbers about a tail is valid."""
+    """Return the consumer, in which the second number of each tail is the complement of the first."""
     span, event = consumer["span"][0], consumer["event"][0]
     return {**consumer, "span": (span, span ^ (2**64 - 1)), "event": (event, event ^ (2**64 - 1))}
 

@@ -26,7 +26,7 @@ class CallPath(NamedTuple):
 
     @property
     def marks(self) -> bool:
-        """Whether the path is a launch, a transfer, a need or a node. These have counts but no times."""
+        """Whether the path is a launch, a transfer, a need or a node. Paths of these kinds have counts but no times."""
         return self.unit >= _reader.UNIT_LAUNCHED
 
     @property
@@ -50,7 +50,7 @@ class SiteKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A worker's declared identity, and whether it is alive. These determine its name.
+    """A worker's declared identity, and whether it is alive. Both determine the worker's name.
 
     Attributes:
         file: the name of the segment.

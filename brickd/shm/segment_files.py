@@ -6,9 +6,9 @@ Opening follows no link and waits for no process. A process never opens a file t
 A file that cannot be a segment raises `SegmentRefused` with a reason, never another exception. A file with a name that
 no worker writes is refused before it is opened, so it is never removed.
 
-posix_ipc removes segments, because its shm_unlink is the counterpart of the agent's shm_open. It does not open
-segments, because its shm_open has no O_NONBLOCK and would wait for the other end of a FIFO. Its semaphores cannot lock
-a worker, because they stay locked when a process is killed.
+posix_ipc removes segments, because its shm_unlink is the counterpart of the agent's shm_open. posix_ipc does not open
+segments, because its shm_open has no O_NONBLOCK and would wait for the other end of a FIFO. Semaphores of posix_ipc
+cannot lock a worker, because they stay locked when a process is killed.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def of_rows(number: int) -> int:
 
 
 def is_rows(number: int) -> bool:
-    """Whether this is the number of a site's rows."""
+    """Whether a number stands for the rows of a site, not for the site itself."""
     return number & _reader.SITE_ROWS != 0
 
 

@@ -85,7 +85,7 @@ def find(
                 meanwhile(pending.arrives)
             return received(pending.document())
         except NoAnswer as error:
-            # There is no daemon, or it drains other segments. This is not an error here.
+            # There is no daemon, or it drains other segments. Neither case is an error here.
             if error.why not in ("none", "elsewhere"):
                 missing = Missing(error.what, ended=error.why == "stale")
         except TurnedAway as error:

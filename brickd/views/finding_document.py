@@ -18,7 +18,7 @@ from brickd.shm import records
 
 
 def finding(of: DivergentSite, called: KnownNames, *, whole: bool = True) -> dict[str, Any]:
-    """Return a finding as JSON; `whole`: with its evidence."""
+    """Return a finding as JSON; `whole`: whether to include its evidence."""
     found = of_case(of.place, of.category, of.shown)
     judgement = None if found is None else found.judgement
     return {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def about(compared: Compared, workers: Collection[Worker], *, partial: bool) -> list[DivergentSite]:
-    """Return the findings; `partial`: only findings that name one of the workers."""
+    """Return the findings, or with `partial` only those that name one of the workers."""
     uuids = {worker.reading.uuid for worker in workers}
     return [each for each in compared.findings.values() if not partial or uuids.intersection(each.named)]
 

@@ -138,7 +138,7 @@ def active(seen: Seen, now_ns: int, active_ns: int | None = None) -> Listed:
 
 
 def _unkept(number: int) -> Problem:
-    """Return the problem that the book has no room. It is not added to the book, which would count it too."""
+    """Return the problem that the book has no room. The problem is not added to the book, which would count it too."""
     what = plural(number, "problem has", "problems have")
     text = f"{what} no room in the daemon's book of {ENTRIES_MAX:,}: listed here, but without an event or an alarm"
     return Problem("daemon", None, (), text, "brickd workers", "unkept")

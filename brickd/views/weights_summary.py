@@ -24,7 +24,7 @@ from brickd.model.workers import Worker
 def findings(
     judged: Iterable[WeightsVerdict], workers: Collection[Worker], *, partial: bool
 ) -> list[dict[str, Any]] | None:
-    """Return the findings; `partial`: only findings about the given workers. None if nothing was compared."""
+    """Return the findings, or with `partial` only those about the given workers; None if nothing was compared."""
     of = list(judged)
     if all(each.verdict == "nothing" for each in of):
         return None

@@ -80,7 +80,7 @@ def _age_ns(reading: Reading) -> int | None:
 def _set(reading: Reading) -> Entry:
     """Return the setting that the consumer wrote.
 
-    It has no patterns of sites, because a segment does not store them.
+    The setting has no patterns of sites, because a segment does not store them.
     """
     return {
         **settings(spans=reading.detailed, off=reading.off),

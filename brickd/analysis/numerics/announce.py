@@ -139,7 +139,7 @@ UNREPEATED = "does not repeat in most workers: it is no longer compared"
 
 
 def announce_withdrawn(log_event: LogEvent, place: ServiceSite, why: str) -> None:
-    """Report that a finding no longer holds; `why`: EXPLAINED or UNREPEATED."""
+    """Report that a finding no longer holds; `why` is EXPLAINED or UNREPEATED."""
     command = f"brickd coverage {as_argument(place.service)}"
     log_event("diverged_withdrawn", f"{where(place)} {why}", service=place.service, command=command)
 

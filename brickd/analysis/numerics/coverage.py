@@ -30,9 +30,9 @@ class SiteState(StrEnum):
     OFF = "off"  # not recorded, because its tensors would reveal the text of requests
     LEFT_OUT = "left_out"  # the operator excluded the site from recording
     CLOSED = "closed"  # inside a module that torch compiles or copies to several devices: only its outside is visible
-    UNKNOWN = "unknown"  # its rows may depend on more than the input row, or could not be recorded
+    UNKNOWN = "unknown"  # the rows of the site may depend on more than the input row, or could not be recorded
     SILENT = "silent"  # the site is known but has no fingerprint
-    IN_TURN = "in_turn"  # not looked at yet: other sites of the model had their turn
+    IN_TURN = "in_turn"  # not examined yet, because other sites of the model had their turn
     NO_INPUTS = "no_inputs"  # the fingerprints have no inputs, so they have no counterpart
     STATEFUL = "stateful"  # the output depends on state that is not an input
     ALONE = "alone"  # no other worker had the same inputs
@@ -61,7 +61,7 @@ class ServiceSeen(NamedTuple):
         workers: the number of workers with sites.
         counts: the counts of fingerprints of whole tensors.
         rows: the counts of fingerprints of single rows.
-        calls: the calls that were looked at for rows.
+        calls: the calls that were examined for rows.
         layers: the number of layers with a row.
         layers_in_turn: the number of layers without a row that have a site in turn.
         off: the number of sites that are not recorded.

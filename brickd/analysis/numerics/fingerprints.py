@@ -2,8 +2,8 @@
 
 Owns: the producers of fingerprints, and the translation of the numbers in a worker's records into numbers that all
 workers share. Must not know: where records come from, what is done about differences. Invariants: A record is added
-once. Its references are resolved by name, or by number if they have no name. The bytes of all fingerprints are bounded.
-If the bytes are shared out, each service has an equal share, and a service evicts only its own fingerprints.
+once. References in a record are resolved by name, or by number if they have no name. The bytes of all fingerprints are
+bounded. If the bytes are shared out, each service has an equal share, and a service evicts only its own fingerprints.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNKNOWN = 2**32 - 2  # a number that is never given to a service
 
 
 class Learned(NamedTuple):
-    """A worker's tables, and the digests of its names and sites by number. A digest of 0: without a name."""
+    """A worker's tables, and the digests of its names and sites by number. A digest is 0 if there is no name."""
 
     tables: WorkerNames
     names: array[int]
@@ -47,8 +47,8 @@ class FingerprintProducer:
         lost_before: the number of its service's fingerprints when `lost` last grew.
         newest: the numbers of the service's fingerprints in each window after the worker's newest one; 0 without one.
         latest: the number of all services' fingerprints after the worker's newest one.
-        began: the number of its service's fingerprints before the worker's first one; negative if some of the worker's
-            own are already evicted.
+        began: the number of its service's fingerprints before the worker's first one; negative if fingerprints of this
+            worker were already evicted.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class FingerprintProducer:
 
     @property
     def digests(self) -> array[int]:
-        """The digests of the worker's sites by number, as last looked up; 0: without a name."""
+        """The digests of the worker's sites by number, as last looked up; 0 without a name."""
         return self._learned.sites
 
     def known(self, number: int) -> Site | None:
@@ -265,7 +265,7 @@ class Numerics:
         return other
 
     def service_number(self, service: str) -> int:
-        """The number of a service. It is never reused, because old fingerprints may still have it."""
+        """The number of a service. The number is never reused, because old fingerprints may still have it."""
         number = self._services.get(service)
         if number is None:
             number = self._services[service] = self._services_added

@@ -173,8 +173,8 @@ def match(
         step: compare only this step.
         rtol: the largest accepted relative error; None derives it from the dtype and the size of the reduction.
         rows_max: the largest number of rows in the result.
-        lost: for a comparison by run, per worker, the number of lost records; empty: none.
-        worn: for a comparison by run, per worker, whether its oldest fingerprints may be evicted; empty: no.
+        lost: for a comparison by run, per worker, the number of lost records; empty if none was lost.
+        worn: for a comparison by run, per worker, whether its oldest fingerprints may be evicted; empty if none is.
         rows: for a comparison by input: True compares single rows, False compares whole tensors.
         named: pairs of a site and a worker whose rows are known to differ, so that each of its differences counts.
     """

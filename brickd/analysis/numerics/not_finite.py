@@ -1,11 +1,12 @@
-"""Finds NaN and infinities that are born at a site. This needs no second worker.
+"""Finds NaN and infinities that are born at a site. A second worker is not needed.
 
 Owns: when such a value is a finding, and the findings, which survive a restart of the daemon. Must not know: how the
 values are counted, how findings are shown. Invariants: The number of findings is bounded. Findings without room are
 counted. Findings of unknown workers are dropped. If the first fingerprints of all workers at a site have a kind of
 value, as with a mask, this is by design and no finding.
 
-A kind is NaN, +Inf or -Inf. It is born at a site if the output has it and no input does. A birth is a finding in two
+A kind is NaN, +Inf or -Inf. A kind is born at a site if the output has it and no input has it. A birth is a finding in
+two
 cases: it first appeared after the worker's first fingerprints at the site, or another worker of the service has that
 many fingerprints at the site and none of this kind. Counts start again with the daemon, and when all of a worker's
 fingerprints at the site are evicted. A birth that was once found to be by design stays by design.
@@ -83,8 +84,8 @@ class Known(NamedTuple):
     """All known births.
 
     Attributes:
-        by_design: births that a worker has had since its first fingerprints. They are stored, because counts that start
-            again may not show this.
+        by_design: births that a worker has had since its first fingerprints. These births are stored, because the
+            counts may start again later.
         new: the findings that are new in this look.
         unkept: the number of findings without room.
     """

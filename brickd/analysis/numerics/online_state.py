@@ -1,8 +1,8 @@
 """The results of comparing fingerprints of equal inputs: the counts of each site, and the findings.
 
 Owns: the results as a value, which survives a restart of the daemon. Must not know: how the results change, how they
-are saved, screens. Invariants: The value is immutable, so any thread may read it. Its size is bounded. Sites have names
-and workers have uuids, so that every daemon understands them.
+are saved, screens. Invariants: The value is immutable, so any thread may read it. The size of the value is bounded.
+Sites have names and workers have uuids, so that every daemon understands them.
 """
 
 from __future__ import annotations

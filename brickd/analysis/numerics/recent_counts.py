@@ -38,7 +38,7 @@ class FingerprintCounts(NamedTuple):
 
     @property
     def compared(self) -> int:
-        """Return how many comparable fingerprints were compared. Their counterpart may be in a later slot."""
+        """Return how many comparable fingerprints were compared. A counterpart may be in a later slot."""
         return min(self.met, max(0, self.fingerprints - self.without_inputs - self.stateful - self.left_out))
 
     @property
@@ -48,7 +48,7 @@ class FingerprintCounts(NamedTuple):
 
 
 class RecentSlot(NamedTuple):
-    """The counts of one slot; `number`: its start since 1970, divided by the length of a slot."""
+    """The counts of one slot; `number` is its start since 1970, divided by the length of a slot."""
 
     number: int
     counts: FingerprintCounts

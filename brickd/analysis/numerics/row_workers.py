@@ -1,6 +1,6 @@
-"""Which workers of a service have their rows compared: a limited number, because rows are compared pair by pair.
+"""The workers of a service whose rows are compared. They are limited in number, as rows are compared in pairs.
 
-Owns: the workers that are admitted, and the count of rows that are left out. Must not know: windows, records.
+Owns: which workers are admitted, and the count of rows that are left out. Must not know: windows, records.
 Invariants: A row of a worker that is not admitted never counts as compared. When the rows of an admitted worker are
 evicted, another worker may take its place.
 """
@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from brickd.shm._reader import ROW_WORKERS_MAX
 
-_ASK_AGAIN = 64  # attempts of other workers, until the admitted ones are looked at again
+_ASK_AGAIN = 64  # after this many attempts of other workers, the admitted workers are checked again
 
 
 class RowWorkers:
-    """The admitted workers of all services; `left_out`: the rows left out since they were last taken, by service."""
+    """The admitted workers of all services; `left_out` counts the rows left out since the last `take`, by service."""
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
@@ -24,7 +24,7 @@ class RowWorkers:
         self._attempts = 0
 
     def admits(self, service: str, uuid: str, holds: Callable[[str], bool]) -> bool:
-        """Whether a worker's rows may be added; `holds`: whether the window has rows of a worker."""
+        """Whether a worker's rows may be added; `holds` says whether the window has rows of a worker."""
         admitted = self._admitted.get(service, set())
         if uuid in admitted or len(admitted) < ROW_WORKERS_MAX:
             return True

@@ -56,7 +56,7 @@ class Calibration:
         """
         evidence = {}
         rounds = [self.rounds[device.name, of] for of in device.rates]
-        others_processors = rounds[-1].others_processors  # the last value covers the whole measurement
+        others_processors = rounds[-1].others_processors  # the value of the last rounds covers the whole measurement
         for each in rounds:
             found = Evidence(device.at, others_processors, *each[2:6])
             why = "shared" if each.shared and found.under_load else ""

@@ -5,8 +5,8 @@ rate is the best of many measured rounds, and is never calculated. An impossible
 reason. No measurement begins after the deadline.
 
 The FLOP/s of a processor are those of multiply-adds in registers, with each of its instruction sets: no kernel is
-faster with the same instructions. The FLOP/s of a GPU are those of torch's matrix product. This is a separate program
-because it binds its threads to processors, and because it can be killed if a driver hangs.
+faster with the same instructions. The FLOP/s of a GPU are those of torch's matrix product. The measurement is a
+separate program, because it binds its threads to processors, and because it can be killed if a driver hangs.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def measured(what: str, plan: Plan) -> Iterator[Line]:
 
 
 def _idlest() -> int:
-    """Return the processor on which this program runs. It is idle otherwise, because the kernel chose it."""
+    """Return the processor on which this program runs. The kernel chose it because it was idle."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         cpu = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[36])
         if cpu in os.sched_getaffinity(0):

@@ -30,7 +30,7 @@ def place(runtime: Runtime) -> Path:
 
 
 def may_save(path: Path) -> None:
-    """Raise a BrickdError if the file cannot be written. It is called before a measurement, which takes time."""
+    """Raise a BrickdError if the file cannot be written. The check comes before a measurement, which takes time."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):

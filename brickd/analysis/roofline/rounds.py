@@ -1,9 +1,9 @@
 """Rounds: the same work in successive time slots, and the disturbances in each slot.
 
 Owns: which rounds are undisturbed, when there are enough. Must not know: the kind of work, where peaks are stored.
-Invariants: A rate is that of one round, in which all threads worked in the same slot. It is the sum of their work,
-divided by the time from the first start to the last end, so a disturbance can only lower it. A round is undisturbed
-only if every thread had its processor for the whole round.
+Invariants: A rate is that of one round, in which all threads worked in the same slot. The rate of a round is the work
+of all threads, divided by the time from the first start to the last end, so a disturbance can only lower it. A round is
+undisturbed only if every thread had its processor for the whole round.
 
 A slot is a millisecond, which is shorter than the kernel's time slice. So even if twenty processes compete for a
 processor, a thread gets some slots without interruption, and sometimes all threads get the same slot.
@@ -26,7 +26,7 @@ from brickd.base.files import read
 # Threads never sleep. So a thread whose processor time is shorter than the round by more than this fraction had to
 # wait.
 _LOST = 0.01
-# How long the threads work before their rounds are judged. This time doubles each time, up to the second value.
+# How long the threads work before their rounds are judged. The time doubles with each trial, up to the second value.
 _TRIAL_NS, _TRIAL_NS_MAX = 200_000_000, 800_000_000
 # The interval between readings of the disturbances, and the kernel's largest delay in reporting them.
 _LOOK_SECONDS, _TICK_NS = 0.01, 10_000_000

@@ -28,7 +28,7 @@ _FEWEST = 3
 class LanePosition(NamedTuple):
     """The position of a lane, which is compared between workers.
 
-    It has only the innermost spans, because a wrapper around them may exist in some of the workers only.
+    The position has only the innermost spans, because some workers may have a wrapper that others do not have.
 
     Attributes:
         layer: the layer of the brick; None outside of layers.
@@ -94,7 +94,7 @@ class Watched:
 
     @property
     def state(self) -> State:
-        """Return the state of the worker. It is "moving" if one of its lanes moves."""
+        """Return the state of the worker. A worker is "moving" if one of its lanes moves."""
         if not self.alive:
             return "died"
         return "moving" if self.moves else "stuck" if self.stuck else "idle"
@@ -188,7 +188,8 @@ def judge(workers: Sequence[Watched]) -> HangVerdict:
     living = [worker for worker in workers if worker.alive]
     everywhere = [place for place in stuck if stuck[place][0] == len(living)]
     elsewhere = {place: each for place, each in stuck.items() if place not in everywhere}
-    # A place in which all live workers wait is normal if any of them also moves. Then a dead worker is not an outlier.
+    # A place in which all live workers wait is normal if any of them also moves. In this case, a dead worker is not an
+    # outlier.
     candidates = elsewhere if any(worker.moves for worker in living) else stuck
     for place, (inside, _) in candidates.items():
         if len(workers) < 2 * inside < 2 * len(workers):
@@ -238,5 +239,5 @@ def _length(age: Age) -> int:
 
 
 def _order(place: LanePosition) -> tuple[str, int, str]:
-    """Return a sort key for places. It exists because a layer may be None, which cannot be compared."""
+    """Return a sort key for places. The places themselves cannot be sorted, because a layer may be None."""
     return place.brick, -1 if place.layer is None else place.layer, place.within or ""

@@ -2,7 +2,7 @@
 
 Owns: the last looks, the named workers and the times since when they are named, the events of their start and end. Must
 not know: how a straggler is judged, what takes snapshots. Invariants: The verdict is immutable, so any thread may read
-it. Its size is bounded by the rows of a look and the number of looks.
+it. The size of the verdict is bounded by the rows of a look and the number of looks.
 """
 
 from __future__ import annotations

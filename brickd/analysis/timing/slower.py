@@ -91,7 +91,7 @@ class _Past:
 
 
 class _Found(NamedTuple):
-    """A worker that is slower in a brick; `certain`: equal numbers of elements prove that the work is the same."""
+    """A worker that is slower in a brick; `certain`: whether equal numbers of elements prove equal work."""
 
     worker: str
     brick: str

@@ -139,7 +139,7 @@ def _trimmed(values: Sequence[float]) -> float:
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """Return a row's deviation. It is increased as in Student's t, because few values may be close by chance."""
+    """Return a row's deviation, increased as in Student's t because few values may be close by chance."""
     mean, freedom = sum(values) / len(values), len(values) - 1
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (freedom - 2))
 

@@ -15,8 +15,8 @@ Invariants:
 
 A missing tensor counts as a difference, because no other evidence shows that a worker loaded a model without its
 scales.
-But a correct worker may also not have a tensor: a pipeline stage that does not declare its coordinates, or a worker
-whose replica alone has an adapter. Such workers should declare their coordinates or name the generation.
+But a correct worker may also lack a tensor: a pipeline stage that does not declare its coordinates, or a worker whose
+replica alone has an adapter. Such workers should declare their coordinates or name the generation.
 """
 
 from __future__ import annotations

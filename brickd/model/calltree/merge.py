@@ -28,7 +28,8 @@ class MergedTree:
         categories: the category of each brick, by name.
         recorded_ns: the sum of the self times of the nodes.
         stray: the number of marks at paths where they have no meaning; a correct agent sets none.
-        refused: the number of marks that the workers could not record since they started. These are not in the tree.
+        refused: the number of marks that the workers could not record since they started. The tree does not have these
+            marks.
     """
 
     def __init__(self, workers: Iterable[Worker], *, layers: bool) -> None:

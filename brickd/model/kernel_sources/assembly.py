@@ -53,7 +53,7 @@ class SourceHead(NamedTuple):
 
 
 class KernelSource(NamedTuple):
-    """A complete source. Its text is UTF-8 if its worker followed the format."""
+    """A complete source. The text is UTF-8 if its worker followed the format."""
 
     hash: int
     name: str

@@ -1,9 +1,8 @@
 """The files of complete sources, one file for each source.
 
 Owns: the directory, the names and the form of the files, the limit of files. Must not know: how a source is assembled,
-callers. Invariants: A file is complete or missing, and only its owner may access it. Its content is returned only if
-the hash of the content matches the file's name. Several daemons may share the directory, because they write the same
-content.
+callers. Invariants: A file is complete or missing, and only its owner may access it. The content of a file is returned
+only if its hash matches the file's name. Several daemons may share the directory, because they write the same content.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class Sources:
         worker: str | None = None,
         command: str = "brickd source",
     ) -> None:
-        """Count an irregular event. It is logged only when the count reaches a power of two."""
+        """Count an irregular event. An event is logged only when the count reaches a power of two."""
         self.counts[what] += 1
         so_often = self.counts[what]
         if so_often & (so_often - 1) == 0:
