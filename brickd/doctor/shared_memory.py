@@ -128,7 +128,7 @@ def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -
     if shm.filesystem is None:
         return []
     if shm.size_bytes == 0:
-        return [fine("shm-room", "no limit of size", "room for workers")]
+        return [fine("shm-room", "no limit on its size", "room for workers")]
     growth = sum(max(0, worker.most_bytes - worker.taken_bytes) for worker in workers)
     need = growth + USUAL_BYTES
     seen = f"{mib(shm.free_bytes)} of {mib(shm.size_bytes)} free, in {container}"
