@@ -39,8 +39,8 @@ class TableNeeds(NamedTuple):
 def table_needs(reading: Reading, ledger: Ledger) -> TableNeeds:
     """Return the sizes that have room for everything that was refused.
 
-    Without a name, a brick has no path and a kernel has no site. Without a path, a launch has no name for its shape. So
-    the refused names and paths need further rows in other tables.
+    Without a name, a brick has no path and a kernel has no site. So the refused names need further rows in other
+    tables. A mark without a path has a name, as long as marks find names: while less than half of the table is used.
     """
     header, process = reading.header, reading.process
     rooms = {table: header[table] for table in _MOST}
@@ -54,9 +54,10 @@ def table_needs(reading: Reading, ledger: Ledger) -> TableNeeds:
         # A loop counts each path in its body once per iteration.
         often = median_low([count for path, count in counts if path.name != _OTHER] or [1])
     marks, spans = -(-marks // often), -(-spans // often)
+    nameless = marks if 2 * used["names"] >= rooms["names"] else 0
     share = 2 if marks else 1  # marks may use at most half of a table
     wanted: dict[Table, int] = {
-        "names": share * (used["names"] + marks + process["names_refused"]),
+        "names": share * (used["names"] + nameless + process["names_refused"]),
         "paths": share * (used["paths"] + marks + spans),
         "sites": used["sites"] + (process["sites_refused"] if "names" in full or "sites" in full else 0),
     }

@@ -101,11 +101,14 @@ def test_a_ring_of_the_largest_size_that_the_agent_accepts_cannot_be_raised() ->
     assert loss.settings == ()
 
 
-def test_half_of_the_raised_paths_is_for_the_used_ones_and_the_refused_marks() -> None:
-    (loss,) = lost(names=5, paths=PATHS - 8, lane={"reserved2": (200, 100, 0)})
-    # each refused mark may need a path and a name for its shape, too
-    paths, names = 2 * (PATHS - 8 + 100), 2 * (5 + 100)
-    assert (loss.kind, loss.settings, loss.again) == ("marks", (f"BRICKD_PATHS={paths}", f"BRICKD_NAMES={names}"), "")
+@pytest.mark.parametrize(("names", "more"), [(5, ()), (NAMES // 2 - 1, ()), (NAMES // 2, (2 * (NAMES // 2 + 100),))])
+def test_half_of_the_raised_tables_is_for_the_used_rows_and_the_refused_marks(
+    names: int, more: tuple[int, ...]
+) -> None:
+    """A mark without a path has a name, unless marks already use half of the names."""
+    (loss,) = lost(names=names, paths=PATHS - 8, lane={"reserved2": (200, 100, 0)})
+    settings = (f"BRICKD_PATHS={2 * (PATHS - 8 + 100)}", *(f"BRICKD_NAMES={each}" for each in more))
+    assert (loss.kind, loss.settings, loss.again) == ("marks", settings, "")
 
 
 def test_kernels_without_a_name_need_sites_once_there_are_names() -> None:

@@ -252,8 +252,22 @@ with brick.step(1):
 def test_what_a_loss_says_to_raise_is_enough_for_the_next_start(worker: Start, prefix: str) -> None:
     got = recorded(worker, prefix, MODEL, BRICKD_PATHS="1024")
     (loss,) = losses(got, ledger_of(got))
-    name, _, value = loss.settings[0].partition("=")
+    (setting,) = loss.settings
+    name, _, value = setting.partition("=")
     again = recorded(worker, prefix, MODEL, **{name: value})
+    assert (name, losses(again, ledger_of(again))) == ("BRICKD_PATHS", [])
+
+
+def test_the_names_of_shapes_without_a_path_are_advised_before_they_are_needed(worker: Start, prefix: str) -> None:
+    program = """
+for number in range(300):
+    brick.kernel(f"kernel{number % 3}", grid=number + 1, block=32)
+"""
+    got = recorded(worker, prefix, program, BRICKD_PATHS="64", BRICKD_NAMES="512")
+    (loss,) = losses(got, ledger_of(got))
+    settings = dict(each.split("=") for each in loss.settings)
+    assert settings.keys() == {"BRICKD_PATHS", "BRICKD_NAMES"}
+    again = recorded(worker, prefix, program, **settings)
     assert losses(again, ledger_of(again)) == []
 
 

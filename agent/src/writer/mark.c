@@ -209,7 +209,11 @@ static unsigned mark_launch(struct brick_thread *t, struct parent at, uint32_t k
         brick_add(&t->line->amounts, 1);
         return outcome | BRICK_REFUSED;
     }
-    const uint32_t shape = launched != BRICK_OTHER ? shape_of(t, how) : BRICK_UNNAMED;
+    uint32_t shape = BRICK_UNNAMED;
+    if (launched != BRICK_OTHER)
+        shape = shape_of(t, how);
+    else if (brick_room_for_marks())
+        (void)shape_of(t, how); /* the table of names shows how many the next start needs, also without a path */
     const struct parent below = {launched, BRICK_NO_LAYER};
     return outcome_of(outcome, mark(t, below, shape, BRICK_UNIT_SHAPED, &nothing));
 }
