@@ -5,7 +5,47 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import os
+
     from brickd.divergence import Divergence
+    from brickd.profile import Profile
+
+
+def live() -> Profile:
+    """Return the live workers of this machine.
+
+    Needs no daemon: without one, the methods read the shared memory of the workers, as the commands do.
+
+    >>> import brickd
+    >>> brickd.live().bricks(top=3).columns[:5]
+    ('name', 'category', 'count', 'total_ns', 'self_ns')
+    """
+    from brickd.profile import Profile
+
+    return Profile()
+
+
+def open(recording: str | os.PathLike[str], *more: str | os.PathLike[str]) -> Profile:
+    """Return the workers of a recording, from its file or from several of its files.
+
+    A recording that is still written can be opened; it shows what is written so far.
+
+    >>> import brickd
+    >>> brickd.open("none.brick")
+    Traceback (most recent call last):
+    brickd.errors.RecordingRefused: none.brick: cannot be opened: No such file or directory
+
+    Args:
+        recording: a file of the recording.
+        more: its other files, in any order.
+
+    Raises:
+        brickd.errors.RecordingRefused: a file is no recording.
+        brickd.errors.NotPermitted: this user may not read a file.
+    """
+    from brickd.profile import Profile
+
+    return Profile.of_recording((recording, *more))
 
 
 def diff(

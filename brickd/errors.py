@@ -86,6 +86,10 @@ class NothingComparable(BrickdError):
     kind = "nothing_comparable"
 
 
+class PackageMissing(BrickdError, ImportError):
+    """An optional package that a method needs, but that is not installed."""
+
+
 class CheckpointRefused(BrickdError):
     """A checkpoint that cannot be read, because it is damaged or was written by a later version of brickd."""
 

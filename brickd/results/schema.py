@@ -1,0 +1,188 @@
+"""The columns of results: their names, their kinds, and where their values are in a row of a document.
+
+Owns: the kinds of columns and their types in numpy, pandas and Arrow, the declared columns of every result. Must not
+know: numpy, how documents are made. Invariants: The name of a column is the path of its value in the JSON row. The type
+of a column never depends on the values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+_I64_MAX = 2**63 - 1
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _whole(value: int) -> int:
+    """Return a number that fits into 64 bits with a sign: only a damaged segment has larger ones."""
+    return min(value, _I64_MAX)
+
+
+def _moment(value: str) -> datetime:
+    """Return a time of a document, in UTC and without a zone, because numpy has none."""
+    return datetime.fromisoformat(value.removesuffix("Z"))
+
+
+def _unicode(value: str) -> str:
+    """Return a text that is valid Unicode: the name of a file may have other bytes."""
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
+class Kind(NamedTuple):
+    """A kind of column.
+
+    Attributes:
+        numpy: the type of its field in a structured array.
+        pandas: the type of its column in a data frame.
+        arrow: the name of its type in Arrow; "list" is a list of strings.
+        unknown: what stands for null in a structured array.
+        value: makes the value for an array out of the value in JSON.
+        portable: makes the value for Arrow, which knows fewer types, out of that.
+    """
+
+    numpy: str
+    pandas: str
+    arrow: str
+    unknown: Any = None
+    value: Callable[[Any], Any] = _same
+    portable: Callable[[Any], Any] = _same
+
+
+TEXT = Kind("O", "object", "string", portable=_unicode)
+COUNT = Kind("i8", "int64", "int64", value=_whole)  # never null
+WHOLE = Kind("f8", "Int64", "int64", unknown=float("nan"), value=_whole)  # a whole number, or null
+NUMBER = Kind("f8", "float64", "float64", unknown=float("nan"))
+FLAG = Kind("?", "bool", "bool")  # never null
+MAYBE = Kind("O", "boolean", "bool")  # a flag, or null
+TIME = Kind("M8[ms]", "datetime64[ms, UTC]", "timestamp", unknown="NaT", value=_moment)
+TEXTS = Kind("O", "object", "list", portable=lambda value: [*map(_unicode, value)])  # a list of texts
+OBJECT = Kind("O", "object", "string", portable=json.dumps)  # any list or object of JSON
+
+
+class TableColumn(NamedTuple):
+    """A column.
+
+    Attributes:
+        name: its name, which is also the path of its value: `lanes.used` is `row["lanes"]["used"]`.
+        kind: the kind of its values.
+    """
+
+    name: str
+    kind: Kind
+
+    def reader(self) -> Callable[[Mapping[str, Any]], Any]:
+        """Return the function that gets the value out of a row; a part of null is null.
+
+        >>> used = TableColumn("lanes.used", WHOLE).reader()
+        >>> used({"lanes": {"used": 3, "room": 32}}), used({"lanes": None})
+        (3, None)
+        """
+        first, *rest = self.name.split(".")
+        if not rest:
+            return itemgetter(first)
+
+        def read(row: Mapping[str, Any]) -> Any:
+            value = row[first]
+            for key in rest:
+                value = None if value is None else value[key]
+            return value
+
+        return read
+
+
+class Schema(NamedTuple):
+    """The columns of one result.
+
+    Attributes:
+        name: the name of the result.
+        rows: the key of the list of rows in the document.
+        shown: the names of the columns that a notebook shows; the others are only in the data.
+    """
+
+    name: str
+    rows: str
+    columns: tuple[TableColumn, ...]
+    shown: tuple[str, ...]
+
+    def grouped(self, group: str | None) -> Schema:
+        """Return the schema of rows that are separated by worker, service or layer."""
+        if group is None:
+            return self
+        column = TableColumn(group, WHOLE if group == "layer" else TEXT)
+        return self._replace(
+            columns=(*self.columns[:2], column, *self.columns[2:]), shown=(self.shown[0], group, *self.shown[1:])
+        )
+
+
+def _columns(*parts: tuple[Kind, str]) -> tuple[TableColumn, ...]:
+    """Make the columns of several kinds, in order; the names of one kind are separated by spaces."""
+    return tuple(TableColumn(name, kind) for kind, names in parts for name in names.split())
+
+
+BRICKS = Schema(
+    "bricks",
+    "bricks",
+    _columns(
+        (TEXT, "name category"),
+        (COUNT, "count total_ns self_ns mean_ns"),
+        (WHOLE, "min_ns max_ns"),
+        (COUNT, "p50_ns p90_ns p95_ns p99_ns p999_ns"),
+        (NUMBER, "cv"),
+        (COUNT, "elements bytes flops"),
+        (NUMBER, "count_per_second elements_per_second elements_per_second_in_brick flops_per_second_in_brick"),
+        (NUMBER, "flops_per_byte"),
+        (FLAG, "bounded"),
+        (WHOLE, "latency_to_sync_mean_ns latency_to_sync_max_ns"),
+        (TEXT, "worst_worker"),
+        (NUMBER, "spread share_percent"),
+    ),
+    ("name", "category", "count", "self_ns", "share_percent", "total_ns", "p50_ns", "p99_ns", "worst_worker", "spread"),
+)
+
+WORKERS = Schema(
+    "workers",
+    "workers",
+    _columns(
+        (TEXT, "name service"),
+        (WHOLE, "index"),
+        (TEXT, "coordinates uuid segment"),
+        (WHOLE, "pid"),
+        (TEXT, "state"),
+        (COUNT, "together"),
+        (TEXT, "set.spans set.recording set.fingerprints"),
+        (MAYBE, "set.filtered"),
+        (TEXT, "configured.fingerprints"),
+        (MAYBE, "drained"),
+        (TIME, "started"),
+        (WHOLE, "age_ns"),
+        (TEXT, "clock"),
+        (COUNT, "ledger.spans.begun ledger.spans.summarized ledger.spans.rejected ledger.spans.open"),
+        (COUNT, "ledger.spans.abandoned ledger.spans.unpublished ledger.spans.nested ledger.spans.no_lane"),
+        (COUNT, "ledger.spans.unmatched ledger.spans.removed"),
+        (COUNT, "ledger.details.consumed"),
+        (OBJECT, "ledger.details.dropped"),
+        (COUNT, "ledger.details.in_ring ledger.details.lost_with_daemon ledger.details.removed"),
+        (COUNT, "ledger.events.consumed"),
+        (OBJECT, "ledger.events.dropped"),
+        (COUNT, "ledger.events.in_ring ledger.events.lost_with_daemon ledger.events.removed"),
+        (COUNT, "ledger.marks.wanted ledger.marks.refused ledger.marks.removed"),
+        (COUNT, "ledger.deferred.started ledger.deferred.measured ledger.deferred.bounded ledger.deferred.pending"),
+        (COUNT, "ledger.deferred.orphaned ledger.deferred.late ledger.deferred.unmatched ledger.deferred.refused"),
+        (COUNT, "ledger.lost.spans ledger.lost.details ledger.lost.events"),
+        (COUNT, "lost threads"),
+        (WHOLE, "lanes.used lanes.room paths.used paths.room names.used names.room memory_bytes"),
+        (NUMBER, "cpu_percent"),
+        (WHOLE, "rss_bytes"),
+        (OBJECT, "open"),
+        (COUNT, "pending"),
+        (TEXT, "problem"),
+    ),
+    ("name", "pid", "state", "age_ns", "threads", "ledger.spans.summarized", "lost", "memory_bytes", "rss_bytes"),
+)
