@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sandbox
 from forked_processes import Process, forking_parent
+from forked_tests import ForkedTests
 from hypothesis import Phase, settings
 from sandbox import apart, started_in
 from untouched import Untouched, users_places
@@ -57,14 +58,32 @@ for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--processes`."""
+    parser.addoption(
+        "--processes", type=int, default=0, metavar="N", help="run the tests in N processes; 0: in this one"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Give session fixtures, and code that runs between tests, directories and a prefix of their own, too."""
-    if not hasattr(config, "workerinput"):  # this is the process that distributes the tests, or that runs all of them
-        config.pluginmanager.register(Untouched(users_places()))
+    config.pluginmanager.register(Untouched(users_places()))
     base = ExitStack()
-    base.callback(sandbox.remove_unused)
-    base.enter_context(apart())
+    base.enter_context(own_places())
     config.add_cleanup(base.close)
+    if config.option.processes > 1 and not config.option.usepdb:
+        config.pluginmanager.register(ForkedTests(config.option.processes, own_places))
+
+
+@contextmanager
+def own_places() -> Iterator[None]:
+    """Give a process that runs tests directories and a prefix of its own, for code that runs between tests."""
+    sandbox.forget_unused()
+    try:
+        with apart():
+            yield
+    finally:
+        sandbox.remove_unused()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,8 @@
 """A pytest plugin that records which mutants each test reaches, and how long the test takes.
 
-Each process of pytest-xdist has a file. All processes of its tests mark the mutants that they reach in this file. At
-the end, `<file>.json` has the mutants, the seconds and the result of each test. Mutants that an import reaches count
-for each test.
+Several runs share the tests: each run takes every Nth file of them, and has a file of marks. All processes of its tests
+mark the mutants that they reach in this file. At the end, `<file>.json` has the mutants, the seconds and the result of
+each test. Mutants that an import reaches count for each test.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 _FOLDER, _COUNT = Path(os.environ["MUTANTS_FOLDER"]), int(os.environ["MUTANTS_COUNT"])
-_MARKS = _FOLDER / f"marks-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+_SHARE, _SHARES = map(int, os.environ.get("MUTANTS_SHARE", "0/1").split("/"))
+_MARKS = _FOLDER / f"marks-{_SHARE}"
 _MARKS.write_bytes(bytes(_COUNT))
 # Set before brickd is imported.
 os.environ["MUTANTS_REACHED"] = str(_MARKS)
@@ -33,6 +34,14 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         _imported.update(_marked())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of this share."""
+    files = list(dict.fromkeys(item.path for item in items))
+    here = set(files[_SHARE::_SHARES])
+    items[:] = [item for item in items if item.path in here]
 
 
 def _marked() -> set[int]:

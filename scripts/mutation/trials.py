@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -115,17 +116,23 @@ def _environment(python: Path, **more: str) -> dict[str, str]:
 def measure(tree: Path, python: Path, count: int, processes: int, files: Sequence[str] = ()) -> Known:
     """Run the fast tests, in these files or in all, without a mutant."""
     with tempfile.TemporaryDirectory() as folder:
-        options = ["-q", "-n", str(processes), "--dist", "worksteal", "-p", "mutation.reached", *_THOSE]
+        options = ["-q", "-p", "no:cacheprovider", "-p", "mutation.reached", *_THOSE]
         command = isolated([python, "-P", "-m", "pytest", *options, *files])
         more = {"MUTANTS_FOLDER": folder, "MUTANTS_COUNT": str(count), "PYTHONPATH": str(tree / "scripts")}
-        environment = _environment(python, **more)
-        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+
+        def run(share: int) -> str:
+            environment = _environment(python, **more, MUTANTS_SHARE=f"{share}/{processes}")
+            done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+            return f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+        with ThreadPoolExecutor(processes) as pool:
+            printed = list(pool.map(run, range(processes)))
         found: dict[str, dict[str, object]] = {}
         for each in Path(folder).glob("*.json"):
             found |= json.loads(each.read_text())
     tests = tests_of(found)
     if not tests.seconds:
-        raise RuntimeError(f"no test passes without a mutant:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise RuntimeError(f"no test passes without a mutant:\n{printed[0]}")
     return tests
 
 
@@ -165,7 +172,7 @@ def _killer(tree: Path, python: Path, part: Mapping[str, float], number: int) ->
     with tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "tests"
         names.write_text("\n".join(part))
-        options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", "--tb=no", *_THOSE]
+        options = ["-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=no", *_THOSE]
         command = isolated([python, "-P", "-m", "pytest", *options, f"@{names}"])
         environment = _environment(python, MUTANT_CHOSEN=str(number), TMPDIR=folder)
         try:

@@ -84,6 +84,11 @@ def _remove(place: _Place, segments: list[str]) -> None:
         file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
 
 
+def forget_unused() -> None:
+    """Leave the unused directories to the process that this one was forked from; this is its first action."""
+    _unused.clear()
+
+
 def remove_unused() -> None:
     """Remove all unused directories; this is the last action of the process."""
     while _unused:

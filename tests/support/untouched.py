@@ -1,7 +1,7 @@
 """Checks that the tests leave the user's own files and segments unchanged; otherwise, the run fails.
 
 Owns: which directories and segments are checked, and what may change there during the run. Must not know: what any test
-does. The process that distributes the tests lists the files before the first test and after the last.
+does. The first process of pytest lists the files before the first test and after the last.
 
 If a daemon holds a runtime directory at both times, it is a daemon of the user. Its files, and the segments with its
 prefix, are not compared, because they change all the time. The same is true of the segment of a live worker. If a
@@ -103,7 +103,7 @@ class Untouched:
             changes += [*_changes(kept, each.kept()), *_changes(segments, each.segments())]
         return sorted(set(changes))
 
-    @pytest.hookimpl(trylast=True)  # last, because the processes of xdist have ended by then
+    @pytest.hookimpl(trylast=True)  # last, because the processes that ran the tests have ended by then
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the run after a change."""
         self.changes = self.look()

@@ -234,11 +234,10 @@ def test_every_test_reaches_import_time_code_and_only_its_own_calls(tmp_path: Pa
     )
     path = os.pathsep.join(map(str, (tmp_path, ROOT / "scripts")))
     marks = {"MUTANTS_FOLDER": str(tmp_path), "MUTANTS_COUNT": "3", "PYTHONPATH": path}
-    options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "mutation.reached", "-c", "/dev/null"]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "mutation.reached", "-c", "/dev/null"]
     command = [sys.executable, "-P", "-m", "pytest", *options, f"--rootdir={tmp_path}", "tests"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"} | marks
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    found = json.loads((tmp_path / "marks-main.json").read_text())
+    subprocess.run(command, cwd=tmp_path, env=os.environ | marks, check=True, capture_output=True)
+    found = json.loads((tmp_path / "marks-0.json").read_text())
     assert {name.rpartition("::")[2]: each["reached"] for name, each in found.items()} == {
         "test_constant": [1], "test_call": [1, 2],
     }  # fmt: skip

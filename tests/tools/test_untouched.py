@@ -203,12 +203,12 @@ def users(tmp_path: Path, prefix: str) -> dict[str, str]:
 
 @pytest.mark.ci
 def test_a_run_starts_clean_whatever_the_environment(tmp_path: Path, users: dict[str, str]) -> None:
-    ended = run(tmp_path, CLEAN, "-p", "no:xdist", **users)
+    ended = run(tmp_path, CLEAN, **users)
     assert ended.returncode == 0, ended.stdout
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("options", [("-p", "no:xdist"), pytest.param(("-n", "2"), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("options", [(), pytest.param(("--processes", "2"), marks=pytest.mark.slow)], ids=str)
 def test_a_run_that_touches_the_users_files_fails_and_names_them(
     tmp_path: Path, users: dict[str, str], options: tuple[str, ...]
 ) -> None:
@@ -236,7 +236,7 @@ def test_a_run_that_touches_the_users_files_fails_and_names_them(
 @pytest.mark.parametrize("hangs", ["", "1"], ids=["fails", "hangs"])
 def test_a_test_that_fails_or_hangs_leaves_no_process_and_no_segment(tmp_path: Path, hangs: str) -> None:
     reported = tmp_path / "reported"
-    ended = run(tmp_path, FAILS, "-p", "no:xdist", "-o", "timeout=60", TOLD=str(reported), HANGS=hangs)
+    ended = run(tmp_path, FAILS, "-o", "timeout=60", TOLD=str(reported), HANGS=hangs)
     assert ended.returncode == 1, ended.stdout
     assert ("Timeout" in ended.stdout) == bool(hangs)
     prefix, *pids = reported.read_text().split()
