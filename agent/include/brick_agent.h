@@ -10,8 +10,8 @@
  * process includes brick_python.h instead, and shares the segment of brick_agent there.
  *
  * To build: compile the C files in src/writer and src/fingerprint of this package as C11 or later, with this folder on
- * the include path, -pthread, and -fPIC for a shared library. They need only the C library (before glibc 2.34 also
- * -lrt).
+ * the include path, -pthread, and -fPIC for a shared library. These files need only the C library (before glibc 2.34
+ * also -lrt).
  *
  * PROMISES. No call raises, blocks, waits, starts a thread or installs a signal handler. brick_begin and brick_end
  * allocate nothing and make no system call, except in rare cases: the first record of a process, of a thread or of a
@@ -74,9 +74,9 @@
  * up, and later events are dropped and counted.
  *
  * NUMBERS. brick_fingerprint computes the data for comparing tensors of two workers: a checksum of every byte,
- * statistics, a sketch (brick_fingerprint.h defines them). It records nothing. brick_checksum records the fingerprints
- * of a kernel's tensors at the kernel's site: the pair of kernel and layer. Take the inputs before the call, which may
- * overwrite them:
+ * statistics, a sketch (brick_fingerprint.h defines them). brick_fingerprint records nothing. brick_checksum records
+ * the fingerprints of a kernel's tensors at the kernel's site: the pair of kernel and layer. Take the inputs before the
+ * call, which may overwrite them:
  *
  *   struct brick_taken in, out;
  *   brick_take(rope, NULL, NULL, &x, &in);
@@ -353,8 +353,8 @@ int brick_is_sensitive(const char *kernel, size_t length);
 #define BRICK_AMOUNT_MAX (UINT64_C(1) << 48)
 #define BRICK_BAD_AMOUNT UINT64_MAX
 
-/* Spans begun between brick_layer_begin and brick_layer_end have this layer (0 to 16,777,214). Both calls get the
- * layer, so that an end never closes the scope of another layer. */
+/* Spans begun between brick_layer_begin and brick_layer_end have this layer (0 to 16,777,214). brick_layer_end also
+ * gets the layer, so that it never closes the scope of another layer. */
 unsigned brick_layer_begin(uint32_t layer, const void *key);
 unsigned brick_layer_end(uint32_t layer, const void *key);
 

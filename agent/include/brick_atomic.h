@@ -44,7 +44,8 @@ static inline int brick_claim32(uint32_t *p, uint32_t expected, uint32_t desired
 }
 
 /* Increases a counter that has one writer, with a load and a store instead of a locked instruction. On x86, one
- * instruction does the load and the store. It is written in assembly, because compilers do not combine two atomics. */
+ * instruction does the load and the store. brick_add uses assembly there, because compilers do not combine two
+ * atomics. */
 static inline void brick_add(uint64_t *p, uint64_t v)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)

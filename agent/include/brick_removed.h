@@ -46,7 +46,7 @@
  *   unlinked                 its uuid in the checkpoint                    its totals
  *
  * Two workers may remove the same segment at the same time, and a worker may remove a segment while a daemon attaches
- * to it. Then there are two records of one uuid, or a record of a uuid whose totals are in a checkpoint. The rules of
+ * to it. The result is two records of one uuid, or a record of a uuid whose totals are in a checkpoint. The rules of
  * section 2 count both cases once.
  */
 #ifndef BRICK_REMOVED_H

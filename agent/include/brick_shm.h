@@ -155,8 +155,8 @@
  *   A major version freezes every struct, the order of the regions and the meaning of each field. layout_crc is the CRC
  *   of the table at the end of this file: if a struct was changed by mistake, a reader refuses the segment instead of
  *   misreading it. A minor version may define reserved fields (zero before), flag bits and units, and add record kinds.
- *   Its additions are in a second table, outside the CRC. Every record gives its kind and its count of slots; a reader
- *   skips and counts unknown kinds, and refuses another major version.
+ *   Additions of minor versions are in a second table, outside the CRC. Every record gives its kind and its count of
+ *   slots; a reader skips and counts unknown kinds, and refuses another major version.
  */
 #ifndef BRICK_SHM_H
 #define BRICK_SHM_H

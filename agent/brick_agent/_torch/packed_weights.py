@@ -162,7 +162,7 @@ class _Inner:
 
 
 class _Packed:
-    """A quantized module. Its integers, scales, zero points and bias are read in this order."""
+    """A quantized module. The integers, scales, zero points and bias of the module are read in this order."""
 
     def __init__(self, part: Any) -> None:
         self.part = weakref.ref(part)
@@ -225,8 +225,8 @@ def _product(part: Any) -> Any:
     torch = sys.modules["torch"]
     at = torch.arange(1, 2 * part.in_features + 1, dtype=torch.float64, device="cpu")
     signs = torch.where((at * 2**0.5) % 1 < 0.5, -1.0, 1.0)
-    # Multiples of the golden ratio are spread evenly. No number is small, so the smallest change of a weight changes
-    # the product.
+    # Multiples of the golden ratio are spread evenly. None of these numbers is small, so the smallest change of a
+    # weight changes the product.
     rows = (signs * (0.25 + 0.75 * ((at * _GOLDEN) % 1))).to(torch.float32).reshape(2, part.in_features)
     # This call runs no hooks and no ReLU.
     return sys.modules["torch.ao.nn.quantized.dynamic"].Linear.forward(part, rows)

@@ -2,9 +2,9 @@
 
 Owns: which process reports for a program, when it reports, the names of other libraries that run models. Must not know:
 how a model is found. Invariants: the first Python of a program reports for all processes below it, and knows whether
-one of them opened a segment or reported (`writer/run_mark.c`). The first Python does not report while a process below it
-is live. A process that recorded anything prints nothing, unless it loaded another library, whose models brickd does not
-see. A library counts only if the host itself imported it. An error has no effect.
+one of them opened a segment or reported (`writer/run_mark.c`). It reports only after all processes below it have ended.
+A process that recorded anything prints nothing, unless it loaded another library, whose models brickd does not see. A
+library counts only if the host itself imported it. An error has no effect.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import sys
 
 from brick_agent._core import _mark_run, _recorded
 
-# Words: PID:FD of each first Python above, the newest first; before them, until there is one: PID@STDERR, which
-# `brickd run` has set: the process that it became, and the device and the inode of its stderr.
+# A variable of words, the newest first. `brickd run` puts PID@STDERR in front: the process that it becomes, and the
+# device and the inode of its stderr. The first Python of that program puts PID:FD in front (FD is its file for marks).
 RUN = "_BRICKD_RUN"
 _OTHERS = ("jax", "tensorflow", "onnxruntime", "mlx", "tensorrt", "openvino", "paddle", "ctranslate2", "llama_cpp")
 _NEXT = 'name its parts: with brick_agent.span("NAME"):'
 _ONLY = "only models of torch are timed without a change"
 _NAME = "brickd-run"  # as in `writer/run_mark.c`
-_HIGH = 256  # the host's own descriptors keep their numbers
+_HIGH = 256  # the lowest number for our descriptor, so that the host's own descriptors keep their usual numbers
 
-# The first Python of a program, its file for marks, and the word of `brickd run`; a pid of 0: no program.
+# The pid of the first Python of a program (0: there is no program), its file for marks, and the word of `brickd run`.
 _pid, _mark, _run = 0, -1, ""
 
 
@@ -33,7 +33,7 @@ def begin() -> None:
     global _pid, _mark, _run
     try:
         words = os.environ.get(RUN, "").split()
-        if words and words[0].startswith(f"{os.getpid()}:"):  # it has replaced itself by another Python
+        if words and words[0].startswith(f"{os.getpid()}:"):  # this process has replaced itself by another Python
             del words[0]
         elif not words or ":" in words[0]:
             return
@@ -50,7 +50,7 @@ def _new_mark() -> int:
     low = os.memfd_create(_NAME)
     try:
         high: int = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-    except OSError:  # the limit on descriptors is lower
+    except OSError:  # the limit on descriptors is below _HIGH
         return low
     os.close(low)
     return high
@@ -66,7 +66,7 @@ def report() -> None:
 
 
 def _unseen() -> str | None:
-    """What was not recorded, and why; None if everything was, or if it is not certain."""
+    """Return what was not recorded, and why; None if everything was recorded, or if this is not certain."""
     process = f"process {os.getpid()}"
     if others := ", ".join(name for name in _OTHERS if name in sys.modules):
         if _recorded():
@@ -133,7 +133,7 @@ def _had_children() -> bool:
 
 
 def _has_children() -> bool:
-    """Whether this process has any children but the one that cleans up after multiprocessing, and ends after it."""
+    """Whether this process has children, not counting the one that cleans up after multiprocessing and ends later."""
     tracker = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
     helper = str(getattr(tracker, "_pid", None)).encode()
     for thread in os.listdir("/proc/self/task"):

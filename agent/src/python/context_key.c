@@ -18,8 +18,9 @@ static void key_drop(const void *key)
 /* Whether the end of this thread's state will call state_ended. */
 static __thread bool watched __attribute__((tls_model("initial-exec")));
 
-/* The destructor of a capsule in the thread state's dictionary. It runs with the interpreter lock, which is needed to
- * drop a reference. The thread itself may continue: a native thread that calls Python gets a new state each time. */
+/* The destructor of a capsule in the thread state's dictionary. A destructor runs with the interpreter lock, which is
+ * needed to drop a reference. The thread itself may continue: a native thread that calls Python gets a new state each
+ * time. */
 static void state_ended(PyObject *capsule)
 {
     if (PyCapsule_GetContext(capsule) != (void *)(uintptr_t)PyThread_get_thread_ident())

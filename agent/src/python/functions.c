@@ -196,14 +196,14 @@ PyDoc_STRVAR(core_init_doc,
 "--\n\n"
 "Open this process's segment now instead of at its first span; return whether it records.\n\n"
 "worker: a number within the service, or coordinates (0.tp3.pp1). A forked child may give another worker before its\n"
-"first span. Otherwise only the first call has an effect. Never raises. Missing and invalid values come from\n"
+"first span. Apart from that, only the first call has an effect. Never raises. Missing and invalid values come from\n"
 "BRICKD_SERVICE, BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES, BRICKD_EVENTS, or else from\n"
 "defaults.\n\n"
 ">>> brick.init(service=\"api\", worker=3)\n"
 "True\n");
 PyDoc_STRVAR(core_shutdown_doc,
 "shutdown()\n--\n\n"
-"End recording in this process permanently. This also happens at exit.\n\n"
+"End recording in this process permanently. Recording also ends at exit.\n\n"
 ">>> brick.shutdown()\n"
 ">>> with brick.span(\"after the end\"):  # has no effect\n"
 "...     pass\n");

@@ -15,7 +15,7 @@ int core_open_once(void);
 int core_check_init(PyObject *service, PyObject *worker, const struct brick_config *given);
 /* Opens the segment if needed, and gives the handle its number. */
 int core_resolve(Brick *b);
-/* These functions do the same without the interpreter lock, and raise nothing. */
+/* These functions open the segment and number a handle without the interpreter lock, and raise nothing. */
 void core_open_unlocked(void);
 void core_resolve_unlocked(Brick *b);
 

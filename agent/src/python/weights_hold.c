@@ -14,7 +14,8 @@ void core_weights_forget_unpacked(CoreWeights *w)
     w->unpacked = NULL;
 }
 
-/* Returns the tensor that `read` unpacks or copies. This takes long, so it is done once for all slices of a tensor. */
+/* Returns the tensor that `read` unpacks or copies. Unpacking takes long, so it is done once for all slices of a
+ * tensor. */
 static PyObject *unpacked(CoreWeights *w, uint64_t number, PyObject *read)
 {
     core_weights_forget_unpacked(w);

@@ -10,7 +10,7 @@
  *   lifecycle.c                                                            opens, replaces and closes the segment; forks
  *   config.c  pending.c                                                    the settings of a segment; counts of deferred work
  *   intern.c  sensitive.c  weight_name.c  key_file.c                       numbers of names; the key of checksums
- *   removed_record.c  run_mark.c                                           dead segments; `brickd run` above
+ *   removed_record.c  run_mark.c                                           dead segments; reports to `brickd run`
  *   segment_file.c  memory_limit.c  clock.c                                the file
  */
 #ifndef BRICK_COMMON_H

@@ -52,7 +52,7 @@ static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
     return number;
 }
 
-/* Returns whether the name has memory. If not, it is a hole in the file and must not be touched. */
+/* Returns whether the name has memory. A name without memory is a hole in the file and must not be touched. */
 static int name_is_there(const struct brick_segment *s, uint64_t number)
 {
     const uint64_t block = number / BRICK_BLOCK;

@@ -32,8 +32,8 @@ static void after_fork(void)
         (void)mmap(parent->base, parent->layout.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, parent->fd, 0);
 }
 
-/* Runs before main or at dlopen, so that the page exists before any fork. It also runs before other constructors,
- * because other constructors may record. */
+/* Runs before main or at dlopen, so that the page exists before any fork. The function also runs before other
+ * constructors, because these may record. */
 __attribute__((constructor(101))) static void make_gate(void)
 {
     void *page = brick_private_memory(BRICK_PAGE);

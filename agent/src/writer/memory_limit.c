@@ -51,7 +51,7 @@ static uint64_t group_room(const char *folder, const char *limit_file, const cha
 }
 
 /* Reads every ancestor, because a group's limit applies to all groups below it. In a container, the path that the
- * kernel reports may be outside of the mount. Then the root of the mount is the container's group. */
+ * kernel reports may be outside of the mount. In this case, the root of the mount is the container's group. */
 static uint64_t hierarchy_room(const char *mount, const char *inner, const char *limit_file, const char *usage_file,
                                const char *cache)
 {

@@ -22,7 +22,7 @@
  * outside of the busy section. There is no system call and no allocation.
  *
  * Rows are a sample and must never displace another record, so they leave half of the ring free. While the ring is
- * fuller, or without the service's key, no rows are taken. This is not counted as a loss, because nothing was
+ * fuller, or without the service's key, no rows are taken. Rows that are not taken are not a loss, because nothing was
  * attempted.
  */
 #include "checksum.h"

@@ -1,7 +1,8 @@
 /* writer/run_mark.c - tells each `brickd run` above this process that something is recorded.
  *
- * The first Python of a run has a private file in memory, and PID:FD in _BRICKD_RUN. A process below it that opens a
- * segment writes one byte into that file. The file ends with its process: nothing is left behind. No heap, no locks.
+ * The first Python of a run has a private file in memory, and puts its PID:FD into _BRICKD_RUN. A process below it that
+ * opens a segment writes one byte into that file. The file exists as long as its process, so nothing is left behind.
+ * This code uses no heap and no locks.
  */
 #include "run_mark.h"
 
@@ -11,9 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MARK_FILE "/memfd:brickd-run" /* brick_agent/_torch/unrecorded.py makes it */
+#define MARK_FILE "/memfd:brickd-run" /* brick_agent/_torch/unrecorded.py creates this file */
 
-/* Whether a link of /proc leads to such a file; the number may belong to another file by now. */
+/* Returns whether a link of /proc leads to such a file: the number of the descriptor may now belong to another
+ * file. */
 static int is_mark(const char *link)
 {
     char target[sizeof MARK_FILE - 1];

@@ -37,7 +37,7 @@ int brick_segment_ours(const struct brick_segment *s)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Maps the pages into the process. They exist since fallocate. */
+/* Maps the pages into the process; fallocate has already created them. */
 static void populate(uint8_t *start, uint64_t length)
 {
     if (madvise(start, length, MADV_POPULATE_WRITE) == 0)

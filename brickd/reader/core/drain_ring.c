@@ -56,7 +56,7 @@ static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64
     return (struct copied){to, count, room != NULL};
 }
 
-/* Counts `count` of the copied slots as recorded or lost. They are not copied again. */
+/* Counts `count` of the copied slots as recorded or lost. Counted slots are not copied again. */
 static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t count)
 {
     if (c->recorded)
@@ -86,7 +86,7 @@ static void pass_over(struct brick_drain *d, uint64_t at, uint64_t next)
         brick_track_lost(&d->track, next - at);
 }
 
-/* A record may extend past the copied slots. Its other slots are then copied without another validation. */
+/* A record may extend past the copied slots. The record's other slots are then copied without another validation. */
 static int take_spans(struct brick_drain *d, const struct ring *ring)
 {
     struct brick_drained_lane *l = &d->lanes[ring->lane];

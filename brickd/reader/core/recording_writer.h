@@ -1,9 +1,9 @@
 /* core/recording_writer.h - writes a recording of bounded size, which is valid at any time.
  *
- * One thread writes, and it may wait for the disk. It allocates room with posix_fallocate before it uses the room,
- * always including room for END. So even on a full disk the file can be ended, and readers never see an incomplete
- * chunk. A chunk without room is counted (append) or stays in the spool (write). Other threads may read the numbers at
- * any time, because each is one word.
+ * One thread writes, and it may wait for the disk. The writer allocates room with posix_fallocate before it uses the
+ * room, always including room for END. So even on a full disk the file can be ended, and readers never see an
+ * incomplete chunk. A chunk without room is counted (append) or stays in the spool (write). Other threads may read the
+ * numbers at any time, because each is one word.
  */
 #ifndef BRICKD_RECORDING_WRITER_H
 #define BRICKD_RECORDING_WRITER_H

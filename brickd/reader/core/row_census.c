@@ -5,10 +5,11 @@
 
 #include <stdlib.h>
 
-#define ANY_SITE UINT64_MAX /* no site's digest: it has no BRICK_SITE_STATEFUL */
+/* Stands for all sites. No site has this digest, because digests do not have the bit BRICK_SITE_STATEFUL. */
+#define ANY_SITE UINT64_MAX
 
-/* Returns the rows of a service, sorted by site, input, context, worker and output; *count: how many. NULL if out of
- * memory. */
+/* Returns the rows of a service, sorted by site, input, context, worker and output; *count: their number. Returns NULL
+ * if out of memory. */
 static struct entry *rows_of(const struct brick_fingerprints *p, uint32_t service, uint64_t site, size_t *count)
 {
     const uint64_t held = p->end - p->first;
@@ -30,7 +31,7 @@ static int is_same_row(const struct entry *a, const struct entry *b)
     return a->fingerprint->site == b->fingerprint->site && a->fingerprint->inputs == b->fingerprint->inputs;
 }
 
-/* Counts, in the entries of one row, those in contexts that a single worker has, if there are several workers. */
+/* Counts the entries of one row whose context only one worker has. Returns 0 if there is only one worker. */
 static uint64_t apart_in(const struct entry *e, size_t count)
 {
     uint64_t apart = 0;

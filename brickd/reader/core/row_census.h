@@ -1,7 +1,7 @@
 /* core/row_census.h - counts over the rows of a service: rows of other contexts, and rows that a worker repeated.
  *
- * Only current fingerprints count (fingerprint_window.h), and at most the newest BRICK_ROW_CENSUS_MAX of them, because a
- * count holds the window's lock.
+ * Only current fingerprints count (fingerprint_window.h), and at most the newest BRICK_ROW_CENSUS_MAX of them, because
+ * a count holds the window's lock.
  */
 #ifndef BRICKD_ROW_CENSUS_H
 #define BRICKD_ROW_CENSUS_H
@@ -14,9 +14,9 @@
  * UINT64_MAX if out of memory. */
 uint64_t brick_rows_in_other_contexts(const struct brick_fingerprints *p, uint32_t service);
 
-/* Counts the rows of all workers at a site for which a worker had the same output in several steps, and no output that
- * differs by more than rounding. A site that mixes the rows of a batch has few of them. Returns UINT64_MAX if out of
- * memory. */
+/* Counts rows of all workers at a site. A row counts if its worker had the same output for it in several steps, and no
+ * output that differs by more than rounding. A site that mixes the rows of a batch has few such rows. Returns
+ * UINT64_MAX if out of memory. */
 uint64_t brick_rows_repeated(const struct brick_fingerprints *p, uint32_t service, uint64_t site);
 
 #endif

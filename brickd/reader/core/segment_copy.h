@@ -1,7 +1,8 @@
 /* core/segment_copy.h - copies a segment's contents and validates the copies.
  *
  * This code does not use Python, so sanitizers can build it separately. The code does not trust the data: it bounds
- * every count before use. It refuses an inconsistency with a text that gives the value seen and the value expected.
+ * every count before use. The code refuses an inconsistency with a text that gives the value seen and the value
+ * expected.
  */
 #ifndef BRICKD_SEGMENT_COPY_H
 #define BRICKD_SEGMENT_COPY_H

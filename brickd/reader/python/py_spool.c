@@ -104,7 +104,7 @@ static PyObject *spool_clear(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* Ends the spool. It stays locked, so that no producer or consumer uses it again. */
+/* Ends the spool. An ended spool stays locked, so that no producer or consumer uses it again. */
 static PyObject *spool_end(PyObject *self, PyObject *unused)
 {
     Spool *spool = (Spool *)self;

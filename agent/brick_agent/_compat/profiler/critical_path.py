@@ -10,7 +10,8 @@ another, with two exceptions. Device work runs in parallel to the thread, one pi
 pieces that need each other's results depends only on these needs: without a need between them, two pieces could run in
 parallel.
 
-Pieces that need each other in a cycle cannot be ordered. They count as one piece, which takes as long as all of them.
+Pieces that need each other in a cycle cannot be ordered. Pieces in a cycle count as one piece, which takes as long as
+all of them.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class BrickStats:
 
     @property
     def diagnosis(self) -> str:
-        """The predecessor's conclusion from supplied cycles. It is a guess, because elements are not instructions."""
+        """The predecessor's conclusion from supplied cycles: only a guess, because elements are not instructions."""
         if not self.total_cycles or not self.total_ns:
             return "insufficient data"
         elements_per_cycle = self.total_elements / self.total_cycles

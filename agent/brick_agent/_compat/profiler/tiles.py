@@ -2,8 +2,8 @@
 
 Owns: the levels, their bricks, and their formulas. Must not know: how a tile is timed. Invariants: a tile is recorded
 as a span; its time counts for its level, and also for the innermost surrounding brick. Amounts are numbers of 32-bit
-floats, as in the predecessor. Their bytes are also recorded, so that `brickd roofline` shows which fraction of a
-measured peak each level reaches.
+floats, as in the predecessor. The bytes of a tile are also recorded, so that `brickd roofline` shows which fraction of
+a measured peak each level reaches.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TileStats:
     max_exact: bool = True
     total_elements: int = 0
     total_flops: float = 0.0
-    # This is for the variation and the histogram of the tiles.
+    # `runs` is for the variation and the histogram of the tiles.
     runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)
 
     @property
