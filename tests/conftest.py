@@ -1,7 +1,7 @@
 """Shared fixtures: a prefix of segments per test, worker processes, the compiled writer.
 
-A worker is a Python program in its own process. It takes turns with its test over pipes. The program sends JSON with
-`report(value)` and waits in `pause()`. The test reads a report with `next_report()` and resumes the program with
+A worker is a Python program in its own process. A worker takes turns with its test over pipes. The program sends JSON
+with `report(value)` and waits in `pause()`. The test reads a report with `next_report()` and resumes the program with
 `go()`.
 """
 
@@ -189,8 +189,8 @@ def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
     """Starts workers: `start(program, **environment)`; kills the workers that still run at the end.
 
     `before` is the beginning of the command, and `python` the options of its interpreter. A worker is usually forked.
-    It is started as a command if one of these is given, if its environment changes the loader or the interpreter, or if
-    it must not be forked.
+    But it is started as a command if `before` or `python` is given, if its environment changes the loader or the
+    interpreter, or if `forked` is false.
     """
     started: list[Worker] = []
 

@@ -1,7 +1,7 @@
 """Many queries to brickd in one interpreter, because starting a process takes ten times as long as the answer.
 
 As a module (`python -m benchmarks.asking`) it reads lines from stdin, each a JSON list of command lines, and prints for
-each line the list of their outputs. It runs the complete verbs, from the parsing of their arguments to the JSON that
+each line the list of the outputs. This module runs complete verbs, from the parsing of their arguments to the JSON that
 they print.
 """
 

@@ -1,7 +1,7 @@
 """A valid worker that continuously submits work to a device and counts it.
 
 `python -m benchmarks.beside` prints a line when it begins to record. When it gets a line on stdin, it stops and prints
-the number of its deferred starts. It ends when stdin is closed.
+the number of its deferred starts. The program ends when stdin is closed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`scripts/bench divergence`: does brickd find a silent fault and its place?
 
-It also counts false alarms, and tries to recover a server's prompts from recordings.
+The benchmark also counts false alarms, and tries to recover a server's prompts from recordings.
 
 Each run is a service of its own, whose workers are replicas of a small transformer. In half of the runs, one replica is
 damaged; only this program knows which replica, and where. Each run of this program draws a new seed and prints it; the

@@ -29,7 +29,7 @@ _CONTEXT = 64
 PREFILL, DECODE = "prefill", "decode"
 ROWS = {PREFILL: 64, DECODE: 1}
 NO_SYNC = "no sync"
-# The overhead that the older profiler claims, in percent. Its documentation does not name the load. In this benchmark,
+# The overhead in percent that the documentation of the older profiler claims, for an unknown load. In this benchmark,
 # even two equal passes differ by some percent.
 _CLAIMS = {"Immediate": 200, "PerLayer": 20, "Deferred": 5, "Off": 0}
 _EQUAL = 0.02

@@ -103,7 +103,7 @@ def of_weights(place: Workplace, services: Sequence[str]) -> list[Verdict]:
 
 
 def weights(document: Mapping[str, Any]) -> Verdict:
-    """Return the verdict in the answer of `weights`. It has a place only if exactly one tensor of one worker
+    """Return the verdict in the answer of `weights`; it has a place only if exactly one tensor of one worker
     differs."""
     if "error" in document:
         return Verdict(None, text=document["error"])

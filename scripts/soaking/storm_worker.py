@@ -1,10 +1,10 @@
-"""The workers of the storm, and the process that forks them. It does not load brickd.
+"""The workers of the storm, and the process that forks them, which does not load brickd.
 
 `python -m soaking.storm_worker FOLDER` reads lines "SERVICE SEED" from stdin and forks a worker for each. A worker may
 fork or exec another worker. Each worker creates a file "SERVICE,PID,SEGMENT" in the folder for its counts, and then
-writes a line "PID ordered" or "PID spawned" to stdout. It counts each span before the span begins and after it has
-ended. SIGTERM makes a worker end. All workers end when the process that forked them ends, and this process ends when
-its stdin closes.
+writes a line "PID ordered" or "PID spawned" to stdout. A worker counts each span before the span begins and after it
+has ended. SIGTERM makes a worker end. All workers end when the process that forked them ends, and this process ends
+when its stdin closes.
 """
 
 from __future__ import annotations

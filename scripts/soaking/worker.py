@@ -1,10 +1,10 @@
-"""The workers, and the process that forks them. It loads the agent, but not brickd.
+"""The workers, and the process that forks them, which loads the agent, but not brickd.
 
 `python -m soaking.worker FOLDER` reads plans from stdin, one per line, and forks a worker for each. Every worker,
-including the child of a worker, writes a line "NUMBER PID SEGMENT" to stdout when it begins to record. Its account is
-the file NUMBER in the folder. SIGTERM ends a worker. SIGUSR1 makes it work without pauses, before it is killed. An
-empty line ends the plans. If stdin ends without an empty line, the parent has died, and all workers are killed. The
-workers also end if the process that forked them ends.
+including the child of a worker, writes a line "NUMBER PID SEGMENT" to stdout when it begins to record. The account of
+the worker is the file NUMBER in the folder. SIGTERM ends a worker. SIGUSR1 makes it work without pauses, before it is
+killed. An empty line ends the plans. If stdin ends without an empty line, the parent has died, and all workers are
+killed. The workers also end if the process that forked them ends.
 """
 
 from __future__ import annotations

@@ -294,7 +294,7 @@ def test_inspect_shows_the_event_ring(worker: Start, prefix: str) -> None:
 
 
 def turn_on_spans(segment: Path) -> None:
-    """Set the flags as a consumer does: they are the first word of the control page."""
+    """Set the flags as a consumer does, in the first word of the control page."""
     with segment.open("r+b", buffering=0) as file:
         os.pwrite(file.fileno(), (2).to_bytes(4, "little"), 4096)
 

@@ -148,8 +148,8 @@ def live_worker(path: Path) -> Iterator[int]:
 
 
 def opened_by(pid: int) -> set[str]:
-    """Return the files in shared memory that a process has open. This process must not open them: closing them would
-    drop its locks.
+    """Return the files in shared memory that a process has open. The test itself must not open these files, because
+    closing them would drop its locks.
     """
     names = set()
     for each in Path(f"/proc/{pid}/fd").iterdir():

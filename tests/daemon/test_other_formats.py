@@ -1,5 +1,5 @@
-"""A daemon drains workers of every minor version of the format, older and newer. It refuses another major version, with
-the next command.
+"""A daemon drains workers of every minor version of the format, older and newer. A segment of another major version is
+refused, with the next command.
 """
 
 from __future__ import annotations

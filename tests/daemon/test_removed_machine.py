@@ -1,8 +1,8 @@
 """A dead segment, with any order of steps: at any time, each span is either shown or counted as removed, exactly once.
 
-Workers are dead from the start, so their work is known. Other processes write a record of a segment, unlink it, or die
-in between. They also copy a segment, so that two files have its uuid. A daemon attaches, saves totals, removes
-segments, is killed before or after its checkpoint, and starts again. A person forgets and prunes workers.
+Workers are dead from the start, so their work is known. Other processes write a record of a segment, unlink the
+segment, or die in between. Some copy a segment, so that two files have its uuid. A daemon attaches, saves totals,
+removes segments, is killed before or after its checkpoint, and starts again. A person forgets and prunes workers.
 """
 
 from __future__ import annotations

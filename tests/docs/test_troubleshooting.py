@@ -1,6 +1,7 @@
 """The troubleshooting page lists every finding and every refusal, and no others.
 
-These tests take one second of processor time. They are fast tests, because every change of a message needs them.
+The tests of this file take one second of processor time. They are among the fast tests, because every change of a
+message needs them.
 """
 
 from __future__ import annotations

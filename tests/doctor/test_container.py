@@ -1,7 +1,7 @@
 """A daemon and a server in two containers, as in docs/how-to/containers.md, but without a container runtime.
 
-The two containers share only a /dev/shm of 64 MiB and a user. They have separate pid namespaces and no writable root
-file system. Root runs verbs from outside.
+The two containers share only a /dev/shm of 64 MiB and a user. The containers have separate pid namespaces and no
+writable root file system. Root runs verbs from outside.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Windows over random lives of workers, which start, work, lose segments, die and are forgotten.
 
-The model knows what each worker recorded and when. Its results are compared with brickd's memory and windows.
+The model knows what each worker recorded and when. The tests compare the model with brickd's memory and windows.
 """
 
 from __future__ import annotations

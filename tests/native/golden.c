@@ -1,6 +1,6 @@
 /* golden.c - makes a golden segment: golden OUTPUT.
  *
- * Run it once for each minor version of the format. Its output has every field of that version. Tests only decode the
+ * Run it once for each minor version of the format. The output has every field of that version. Tests only decode the
  * output. Time advances only by `at`, so every duration is known. The copy is taken while a summary changes, so one
  * sequence number is odd, and one span is between two counters. Bytes that depend on this machine, process or time are
  * overwritten.

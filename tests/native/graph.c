@@ -1,6 +1,6 @@
 /* graph ROUNDS: three threads record launches, transfers, dependencies, definitions and nodes, in shared paths and in
- * paths of their own, until no room is left. They also send the same sources. Meanwhile, a fourth thread reads names
- * and paths. Then a forked child does the same. The counts must equal the calls.
+ * paths of their own, until no room is left. The threads also send the same sources. Meanwhile, a fourth thread reads
+ * names and paths. Then a forked child does the same. The counts must equal the calls.
  *
  * Prints how many marks were requested, and how many of these had no room. */
 #include "writer/lifecycle.h"

@@ -1,6 +1,6 @@
 """Confines a command as systemd would, by the settings in the text of a unit.
 
-Started as a program, this module confines itself and becomes the command. It needs root, libseccomp and
+Started as a program, this module confines itself and becomes the command. The module needs root, libseccomp and
 systemd-analyze. Every setting is either applied here or listed in ELSEWHERE. An unknown setting is an error, so that
 none is skipped by mistake.
 """

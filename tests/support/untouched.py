@@ -3,9 +3,9 @@
 Owns: which directories and segments are checked, and what may change there during the run. Must not know: what any test
 does. The first process of pytest lists the files before the first test and after the last.
 
-If a daemon holds a runtime directory at both times, it is a daemon of the user. Its files, and the segments with its
-prefix, are not compared, because they change all the time. The same is true of the segment of a live worker. If a
-daemon or a worker of the user starts or ends during the run, its files are reported as changes.
+If a daemon holds a runtime directory at both times, it is a daemon of the user. The files of such a daemon, and the
+segments with its prefix, are not compared, because they change all the time. The segment of a live worker is also not
+compared. If a daemon or a worker of the user starts or ends during the run, its files are reported as changes.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Untouched:
 
     @pytest.hookimpl(trylast=True)  # last, because the processes that ran the tests have ended by then
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the run after a change."""
+        """Fail the run if something has changed."""
         self.changes = self.look()
         if self.changes and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

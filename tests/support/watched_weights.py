@@ -38,7 +38,9 @@ def model(layers, elements=8):
 
 
 class Record(NamedTuple):
-    """The record of a weight; also whether its generation was counted or given, and the number of the record."""
+    """The record of a weight, with the number of the record, and with whether the host gave the generation or the agent
+    counted it.
+    """
 
     name: str
     layer: int

@@ -201,7 +201,7 @@ def test_waiting_for_work_is_counted_and_not_judged(category: str) -> None:
 
 
 def test_every_seen_brick_is_in_exactly_one_count() -> None:
-    """This is also true of a brick that is small in some slots, is in one slot only, or has only bounds."""
+    """The rule also applies to a brick that is small in some slots, is in only one slot, or has only bounds."""
 
     def at_first(worker: int, slot: int) -> float:
         return 1.0 if slot < 2 else 0.0001

@@ -216,8 +216,8 @@ def test_workers_without_known_waiting_are_counted() -> None:
 
 
 def test_a_cost_never_exceeds_the_wall_time() -> None:
-    """The worker is a hundred times as slow in 500 calls of 4 ms. That is 200 s in a slot of 10 s, in spans that
-    overlap.
+    """The worker is a hundred times as slow in 500 calls of 4 ms. The calls take 200 s in a slot of 10 s, because their
+    spans overlap.
     """
     fleet = Fleet(workers=4, bricks={"gemm": Made(4_000_000, factor=slow(2, 9_900), calls=500)})
     for threads in (1, 3):

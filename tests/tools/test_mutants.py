@@ -104,7 +104,8 @@ def test_each_change_of_python_is_selected_by_its_number() -> None:
     calls = ((0,), (1,), (3,), (4,), (-1,), (8, 7))
     assert [outcome(PYTHON, 0, *call) for call in calls] == [False, False, False, True, "raised", False]
     found = {number: [outcome(PYTHON, number, *call) for call in calls] for number in range(1, 14)}
-    assert found[1] == [False, False, False, False, "raised", False]  # the limit in the test is 4
+    # mutant 1 changes only the result at the limit of `over`, which is 4
+    assert found[1] == [False, False, False, False, "raised", False]
     assert found[3] == ["raised", False, False, True, "raised", False]
     assert found[5] == [False, False, False, True, False, False]
     assert found[8] == [False, False, False, True, "raised", False], "a mutant that prints less returns the same value"

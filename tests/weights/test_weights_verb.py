@@ -28,7 +28,7 @@ from brickd.analysis.weights.manifest import BYTES_MAX
 from brickd.base.paths import runtime
 from brickd.base.units import NO_WORKERS
 
-# The worker has three tensors. It may change one tensor, and reads all again on request.
+# The worker has three tensors, may change one, and reads all again on request.
 WATCHES = """
 weights = {
     "layers.0.mlp.up.weight": array("f", [n + shift for n in range(64)]),

@@ -83,7 +83,7 @@ def test_an_address_space_limit_stops_the_recording_and_not_the_host(worker: Sta
 
 @pytest.mark.parametrize("how", [0, 1, 3], ids=["unlocked", "locked now", "locked now and later"])
 def test_a_host_that_locks_its_memory_takes_no_memory_for_unused_places(worker: Start, prefix: str, how: int) -> None:
-    """MCL_CURRENT is 1, MCL_FUTURE is 2. Memory that is allocated later is locked, too."""
+    """MCL_CURRENT is 1, MCL_FUTURE is 2. MCL_FUTURE also locks memory that is allocated later."""
     process = worker(
         f"""
 import ctypes

@@ -215,8 +215,9 @@ class Part(Module):
 
 
 def test_a_tensor_replaced_in_its_module_is_watched_there(worker: Start, prefix: str) -> None:
-    """This happens when a model is loaded or converted, because torch does not swap tensors that have weak
-    references."""
+    """torch replaces tensors when a model is loaded or converted, because it does not swap tensors that have weak
+    references.
+    """
     got, records, results, reported = left_by(
         worker,
         prefix,

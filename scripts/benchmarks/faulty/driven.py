@@ -1,4 +1,4 @@
-"""The workers of a cell, commanded over pipes. They take turns, so that each has a processor.
+"""The workers of a cell get commands over pipes, and take turns, so that each has a processor.
 
 Owns: the processes, their pipes, which workers do not answer. Must not know: brickd's verdicts, faults. Invariant:
 every wait has a limit.

@@ -1,7 +1,7 @@
-"""The workers of a cell. Each executes one command at a time.
+"""The workers of a cell, which execute one command at a time.
 
-It is a module that runs under `brickd run`: `python -m benchmarks.faulty.workers ARCHITECTURE SEED READ,WRITE...`, with
-the descriptors of two pipes for each worker.
+This module runs under `brickd run`: `python -m benchmarks.faulty.workers ARCHITECTURE SEED READ,WRITE...`, with the
+descriptors of two pipes for each worker.
 """
 
 from __future__ import annotations

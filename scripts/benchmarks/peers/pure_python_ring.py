@@ -1,7 +1,7 @@
 """A solution without C: spans into a ring in shared memory, with only struct and mmap.
 
-It is written for speed: a span writes one record of 64 bytes and the head, and bound methods and constants are stored
-where access is cheap.
+The code is written for speed: a span writes one record of 64 bytes and the head, and bound methods and constants are
+stored where access is cheap.
 """
 
 from __future__ import annotations
