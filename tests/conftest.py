@@ -365,7 +365,7 @@ def version(tool: str) -> bytes:
 @pytest.fixture(scope="session")
 def compiled() -> Callable[..., Path]:
     """Compiles C: `compiled(name, sources, *flags)`. Compiles each source only once, even in several runs."""
-    assert shutil.which("gcc") is not None, "the tests need gcc, as the installation does"
+    assert shutil.which("gcc") is not None, "the tests need gcc, as the installation of brickd does"
     _forget_old()
     # All objects are compiled with -fPIC, so that programs and libraries can share them: both consist mostly of the
     # writer.

@@ -1,12 +1,12 @@
-/* control.c - what any C extension must pay for a span: the calls and the two
- * clock reads of brick_agent, without storing anything.
+/* control.c - the least that a span costs in any C extension: the calls and the two clock reads of brick_agent, without
+ * storing anything.
  *
- * The same kinds of calls as agent/src/python/functions.c: __enter__ and __exit__ are
- * descriptors that return an existing object, called by vectorcall; start is
- * METH_NOARGS, stop is METH_FASTCALL | METH_KEYWORDS.
+ * The functions are called in the same way as those of agent/src/python/functions.c: __enter__ and __exit__ are
+ * descriptors that return an existing object and are called by vectorcall; start is METH_NOARGS, stop is METH_FASTCALL
+ * | METH_KEYWORDS.
  *
- * Compiled twice: as `control_clock` with the clock that the agent selected, as
- * `control_empty` without a clock, the least that a disabled span can cost.
+ * This file is compiled twice: as `control_clock`, with the clock that the agent selected, and as `control_empty`,
+ * without a clock, which shows the least that a disabled span can cost.
  *
  *   -DCONTROL_NAME=control_clock -DCONTROL_CLOCK=1   (BRICK_CLOCK_*; 0: no clock)
  */
@@ -29,7 +29,7 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *manager; /* NULL except in a brick: `with` uses it */
+    PyObject *manager; /* the object that __enter__ and __exit__ return; NULL except in a brick */
 } Control;
 
 static PyTypeObject *brick_type, *span_type, *manager_type;
@@ -74,7 +74,7 @@ static PyObject *brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t gi
     Py_RETURN_NONE;
 }
 
-/* The arguments and results of start_brick and stop_brick, without any effect. */
+/* Take the arguments and return the results of start_brick and stop_brick, without any effect. */
 static PyObject *brick_start_brick(PyObject *self, PyObject *id) { return Py_NewRef(self); }
 
 static PyObject *brick_stop_brick(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)

@@ -3,7 +3,7 @@
  *   paced WORKERS RATE BRICKS spans|deferred
  *
  * RATE is the number of records per second of each worker; a deferred start and its finalize count as two records. A
- * worker with a segment is ready: see crew.h.
+ * worker is ready (see crew.h) when it has a segment.
  */
 #include "brick_agent.h"
 #include "crew.h"

@@ -29,7 +29,7 @@ _WORKS_PERCENT = 95.0
 _DEVIATIONS = 4.0  # standard deviations beyond chance: chance exceeds this in one run of 30,000
 # the numbers in a sketch; the numbers in the statistics of a tensor, and the index of its norm
 _PLACES, _NUMBERS, _L2 = 16, 6, 1
-_EMBEDDED = 1  # the first recorded input: the token's embedding
+_EMBEDDED = 1  # the index of the first recorded input, which is the token's embedding
 _ROUNDED = 2.5e-7  # the relative rounding error of a sketch's number, which is a float32
 Matrix = NDArray[np.float64]
 

@@ -13,7 +13,7 @@
 static struct brick_layout layout;
 static uint64_t slots;
 static int segment = -1;
-static struct brick_record *source, *target; /* the source and the target of memcpy */
+static struct brick_record *source, *target; /* the memory that memcpy copies from and to */
 static struct brick_record batch[BRICK_BATCH] __attribute__((aligned(64)));
 
 static uint64_t state = 1;

@@ -42,7 +42,7 @@ class _Ring:
         # Stays open, because a process that closes its own segment loses its lock.
         self._segment = ExitStack().enter_context(open_segment(_core._segment_name()))
         ((offset,),) = [row[2:3] for row in _reader.layout() if row[:2] == ("consumer", "event")]
-        self._tail = 2 * _reader.CONTROL + offset  # the consumer's page follows the control page
+        self._tail = 2 * _reader.CONTROL + offset  # the consumer's lines begin after the control page
         self.records = 0
 
     def consume(self) -> None:

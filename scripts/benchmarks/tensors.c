@@ -1,4 +1,5 @@
-/* tensors.c - fingerprints of one tensor, and their references: reading it, FNV-1a over every byte. */
+/* tensors.c - fingerprints of one tensor, and two references for their speed: a plain read of the tensor, and FNV-1a
+ * over every byte. */
 #include "fingerprint/simd.h"
 #include "brick_siphash.h"
 
@@ -50,7 +51,7 @@ uint64_t tensor_fingerprints(const char *variant, uint32_t dtype, uint64_t eleme
 
 typedef uint64_t words __attribute__((vector_size(64)));
 
-/* Reads as fast as this processor can: only loads, and the fewest operations that use their results. */
+/* Reads the tensor as fast as this processor can, with loads and the fewest operations that use their results. */
 WIDEST void tensor_read(uint64_t bytes, uint64_t times)
 {
     while (times-- > 0) {

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # mkdocs loads this file by its path
+# mkdocs loads this file by its path, so the package is not on sys.path
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from documentation.cli_page import PAGE, filled
 from documentation.links import links

@@ -16,6 +16,6 @@ def build(root: Path) -> bool:
     # Material prints advertisements for other versions of mkdocs, unless NO_MKDOCS_2_WARNING is set. -P: use the
     # installed brickd, because it is compiled.
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    # Never --quiet: mkdocs would not count its warnings, and strict mode would find none.
+    # Never pass --quiet: mkdocs would not count its warnings, and strict mode would find none.
     command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--clean", "--config-file", "mkdocs.yml"]
     return subprocess.run(command, env=environment, cwd=root, check=False).returncode == 0

@@ -10,7 +10,7 @@ from soaking.account import ROWS
 
 # the names of the bricks; the last brick is only deferred
 REQUEST, WORK, LEFT, KERNEL = "request", "work", "left", "kernel"
-MEASURED_NS = 7  # the value of each measurement
+MEASURED_NS = 7  # the duration that each measurement reports, in ns
 # `Churn` turns on span detail for all workers of this service.
 DETAILED = "detailed"
 SERVICES = ("api", "batch", DETAILED)

@@ -235,7 +235,7 @@ class _Storm:
         self._ask_to_end(0.5)
         while self._herd.living:
             self._strike(1.0)
-            self._herd.wait(0.5)  # wait for the last forks
+            self._herd.wait(0.5)  # wait until the last forked workers have reported
         problems = list(dict.fromkeys(self._problems))
         self._herd.wait(_PATIENCE_S, lambda: not find())
         self.report.checks += [Check("problems in the run", each, "none", False) for each in problems[:_PROBLEMS_MAX]]

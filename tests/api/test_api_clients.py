@@ -314,7 +314,7 @@ def test_a_member_of_the_group_cannot_change_settings(open_folder: Path, path: s
         assert ask(open_folder / "socket", "/v1/status").status == 200, "the daemon still answers its user"
 
 
-# Requests that stay open, and the beginning of each answer.
+# Requests whose answers do not end, and the beginning of each answer.
 HOLDS = """
 import socket, sys
 clients = [socket.socket(socket.AF_UNIX) for _ in range(int(sys.argv[2]))]

@@ -178,7 +178,8 @@ RECORDS = [
     "brick_agent.brick('a').defer()",
     "brick_agent.checksum('a', b'1234')",
     "brick_agent.init(); brick_agent.disable()",
-    "import os; brick_agent.init(); os.pwrite(brick_agent._core._segment_fd(), b'\\1', 4096)",  # like a daemon
+    # sets the flag that a daemon has attached
+    "import os; brick_agent.init(); os.pwrite(brick_agent._core._segment_fd(), b'\\1', 4096)",
 ]
 
 

@@ -276,7 +276,7 @@ p.stop_brick(timer); p.disable()
 report([size, p.start_brick(0) is p.start("x")])
 """,
     )
-    assert size == 40, "docs/porting.md says so"
+    assert size == 40, "a timer has the size that docs/porting.md states"
     assert same, "all bricks that are not timed share one timer"
 
 
@@ -418,7 +418,7 @@ report([[each.total_ns, each.self_ns] for each in stats] + [p.total_ns()])
 """,
     )
     assert min(outer[0], second[0]) > 0
-    assert outer[1] == second[1] == 0, "all of the time was given"
+    assert outer[1] == second[1] == 0, "the program gave all of the time"
     assert (given, more, total) == ([1_000_000_000] * 2, [1_000_000_000] * 2, 2_000_000_000)
 
 
@@ -466,7 +466,9 @@ def test_reset_clears_all_statistics(worker: Start, prefix: str) -> None:
     process = worker("p = brick.BrickProfiler.enabled()\n" + EVERYTHING + "p.reset(); report(p.to_json())\npause()\n")
     document = json.loads(process.next_report())
     process.paused()
-    assert counts(reading(prefix)) == {("x",): 3, ("tile.macro",): 1, ("zstd",): 1}, "the counts stay for other readers"
+    assert counts(reading(prefix)) == {("x",): 3, ("tile.macro",): 1, ("zstd",): 1}, (
+        "a reset keeps the counts for other readers"
+    )
     process.go()
     assert process.end() == 0
     assert document["wall_ns"] < 1e9
@@ -474,7 +476,7 @@ def test_reset_clears_all_statistics(worker: Start, prefix: str) -> None:
     assert document["total_ns"] == document["total_elements"] == 0
     assert not any(document["not_recorded"].values())
     assert not any(each["count"] for each in document["categories"] + document["tiles"])
-    assert (document["enabled"], document["tile_profiling"]) == (True, True), "settings are kept"
+    assert (document["enabled"], document["tile_profiling"]) == (True, True), "a reset keeps the settings"
 
 
 def test_after_a_reset_old_extremes_are_not_shown_as_exact(worker: Start, prefix: str) -> None:

@@ -98,7 +98,7 @@ report([of, p.tile_stats("Macro").total_flops, lost()])
 """,
     )
     assert found[0] == [[4, 0, 0], [4, 0, 0], [4, 0, 0]]
-    assert found[1] == 2**60, "further amounts may be added"
+    assert found[1] == 2**60, "the sum leaves room for further amounts"
     assert found[2] == {"amounts": 3 * 4 + 2, "rejected": 1}
 
 

@@ -104,7 +104,7 @@ report([p.to_json(), p.summary()])
     table = summary.split("\n\n")[-1].splitlines()
     assert [line.split()[0] for line in table] == ["TILE", "macro", "micro"]
     assert " 2.00 " in table[1]
-    assert "unknown" in table[2], "an intensity of 0 is unknown"
+    assert "unknown" in table[2], "an intensity of 0 means that it is unknown"
 
 
 def test_a_tiles_bytes_follow_from_its_elements_if_they_fit(worker: Start, prefix: str) -> None:

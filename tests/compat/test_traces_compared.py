@@ -318,7 +318,7 @@ def test_runs_of_the_same_name_are_distinguished() -> None:
 def test_a_diagnosis_is_one_line_whatever_the_names_contain() -> None:
     hostile = "\x1b[31m\n\u202e\ud800"
     base = run_of("base" + hostile, [T(hostile, 0, hostile, [1], backend=hostile), T("p", output=[1])])
-    base.traces[1].params = hostile  # from_json accepts such params
+    base.traces[1].params = hostile  # set params that `from_json` would accept
     report = run_of(hostile, [T(hostile, 0, hostile, [2]), T("p", output=[1]), T(hostile * 2)]).compare(base)
     assert report.diagnosis.isprintable()
     assert (report.verdict, reasons(report), len(report.extra)) == ("diverged", ["params"], 1)

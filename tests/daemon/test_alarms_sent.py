@@ -188,7 +188,7 @@ def test_a_hanging_resolver_times_out_and_is_not_called_again_until_it_answers()
         assert patient.send(b"{}") == "answered 200"
         resolver.go.release(1)
         assert patient.send(b"{}") == "answered 200"
-        assert len(resolver.asked) == 3, "each attempt looks the address up, because it may change"
+        assert len(resolver.asked) == 3, "each attempt looks up the address, because the address may change"
 
 
 def test_a_timeout_of_the_resolver_is_reported_as_no_answer() -> None:
@@ -230,12 +230,14 @@ def test_a_delivery_tries_every_address_and_fails_for_a_host_without_addresses()
         resolver = Resolver(full.getsockname(), gone)
         resolver.go.release()
         message = failure(lambda: UrlTarget("http://hook.test/", None, 1, resolver).send(b"{}"))
-        assert message == ("no answer: Connection refused", True), "the first address left time for the second"
+        assert message == ("no answer: Connection refused", True), (
+            "the first address may not use up the time for the second"
+        )
         resolver, began = Resolver(gone, full.getsockname()), time.monotonic()
         resolver.go.release()
         message = failure(lambda: UrlTarget("http://hook.test/", None, 0.2, resolver).send(b"{}"))
         assert message == ("no answer within 0.2 s", True)
-        assert time.monotonic() - began > 0.15, "the last address has all of the remaining time"
+        assert time.monotonic() - began > 0.15, "the last address may use all of the remaining time"
     with server(0) as one:
         resolver, began = Resolver(*[("127.0.0.1", one.server_port)] * 100), time.monotonic()
         resolver.go.release()
@@ -273,7 +275,7 @@ def test_a_stalled_tls_handshake_ends_at_the_time_limit_or_when_closed() -> None
         one.start()
         one.give(_Item(b"{}"))
         with silent.accept()[0] as client:
-            assert client.recv(1) == b"\x16", "the TLS handshake has begun"
+            assert client.recv(1) == b"\x16", "the server has received the beginning of the TLS handshake"
             one.end()
             assert not one._thread.is_alive()
 
@@ -283,7 +285,8 @@ def test_an_unreachable_server_is_a_failure_with_its_reason() -> None:
         url = one.url
     message, again = failure(lambda: UrlTarget(url).send(b"{}"))
     assert (message, again) == ("no answer: Connection refused", True)
-    assert "label empty or too long" in failure(lambda: UrlTarget("http://a..b/").send(b"{}"))[0]  # an invalid name
+    # the host name in this URL is invalid
+    assert "label empty or too long" in failure(lambda: UrlTarget("http://a..b/").send(b"{}"))[0]
 
 
 def test_a_url_without_a_port_uses_the_default_port_of_its_scheme() -> None:
@@ -328,7 +331,7 @@ def test_a_secret_file_must_be_readable_by_its_owner_only(tmp_path: Path) -> Non
         path.write_bytes(secret + b"\n")
         assert secret_of(path) == secret, "the newline does not count as a part of the secret"
     os.mkfifo(tmp_path / "pipe")
-    for other, kind in ((tmp_path, "d"), (tmp_path / "pipe", "p")):  # a pipe without a writer would block
+    for other, kind in ((tmp_path, "d"), (tmp_path / "pipe", "p")):  # opening a pipe without a writer would block
         with pytest.raises(WrongQuestion, match=rf"has mode {kind}\S+, expected a regular file"):
             secret_of(other)
     with pytest.raises(WrongQuestion, match="No such file"):

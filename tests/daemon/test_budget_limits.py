@@ -266,7 +266,7 @@ def test_the_oldest_dead_workers_are_merged_over_the_limit(
 def test_no_more_dead_workers_are_read_until_earlier_ones_are_merged(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = iter(range(0, 10**15, SECOND // 25))  # each reading of the clock is this much later
+    times = iter(range(0, 10**15, SECOND // 25))  # the clock advances by this step at each reading
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
     seconds = iter(range(100))
 
@@ -344,7 +344,7 @@ def test_a_loop_that_ends_attaches_no_file_and_buries_no_worker(prefix: str, loo
 
 
 def test_a_tick_judges_workers_within_its_time_and_the_next_continues(prefix: str) -> None:
-    times = iter(range(0, 10**15, SECOND // 25))  # each reading of the clock is this much later
+    times = iter(range(0, 10**15, SECOND // 25))  # the clock advances by this step at each reading
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
     for name in "abcdef":
         with segment(prefix, name):

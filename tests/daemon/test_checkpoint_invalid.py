@@ -217,7 +217,7 @@ def at_site(slots: str, site: int) -> str:
     return base64(bytes(record))
 
 
-# A path to each kind of value, and invalid values for it. `*` is the first key.
+# Paths to values of each kind, and invalid values for each. `*` in a path stands for the first key.
 KNOWN, READING, FINDING = ("known", "*"), ("gone", "*", 1), ("compared", "findings", 0)
 DEFERRED, STREAM, BATCH = (*KNOWN, 4), (*KNOWN, 4, "streams", 0), (*KNOWN, 4, "batches", 0)
 MAKING, CASE = ("sources", "making", "*"), (*FINDING, 6)

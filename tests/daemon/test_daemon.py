@@ -134,7 +134,7 @@ def result_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return document
 
 
-# Values that depend on the reader, or on the time.
+# Keys whose values depend on the reader or on the time.
 _VARYING = {
     "drained",
     *("words", "source", "daemon", "age_ns", "since_ns", "memory_bytes", "cpu_percent", "rss_bytes", "stragglers"),
@@ -252,7 +252,7 @@ def test_a_daemon_reports_the_version_with_which_it_started(
         (tmp_path / "brickd-99.dist-info").mkdir()
         (tmp_path / "brickd-99.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: brickd\nVersion: 99\n")
         monkeypatch.syspath_prepend(tmp_path)
-        assert installed("brickd") == "99", "the installation was upgraded"
+        assert installed("brickd") == "99", "the version on disk has changed by an upgrade"
         assert daemon.daemon().version not in ("99", None)
         os.close(daemon._loop._wake)
 

@@ -432,7 +432,7 @@ def test_no_segment_is_attached_during_a_read_that_would_drop_its_lock(prefix: s
         for now_ns in (1, 2, 3):
             rest = loop.tick(now_ns, look=now_ns == 1)
             assert list(loop.roster.attached.values()) == [old]
-            assert rest.every_ns * rest.looks < REST_NS, "the file is soon tried again"
+            assert rest.every_ns * rest.looks < REST_NS, "the daemon soon tries to open the file again"
     loop.tick(4)
     assert len(loop.roster.attached) == 2, "the segment is not forgotten"
     loop.end(5)

@@ -27,7 +27,7 @@ LATEST_SECONDS = 30
 def eventfds() -> set[int]:
     found = set()
     for each in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the descriptor of the folder itself
+        with contextlib.suppress(FileNotFoundError):  # the descriptor with which the folder was listed is closed by now
             if os.readlink(each) == "anon_inode:[eventfd]":
                 found.add(int(each.name))
     return found
@@ -70,7 +70,7 @@ def test_an_exception_while_resting_is_reported_once_a_second_and_ends_nothing(
             finally:
                 daemon.end()
         assert second.time_ns - first.time_ns > 900_000_000
-        assert "Error: [Errno" in first.text  # the number depends on the call that failed first
+        assert "Error: [Errno" in first.text  # the number of the error depends on the call that failed first
         assert home.memory(daemon.prefix)[0].closed, "the daemon ended cleanly"
     assert "Traceback" in capsys.readouterr().err
 

@@ -431,7 +431,7 @@ report(seen())
 """
     )
     free, _, dead_before, recorded = process.next_report()
-    assert (free, dead_before, recorded) == (0, 3, 16), "a page of records is full, and /dev/shm is full, too"
+    assert (free, dead_before, recorded) == (0, 3, 16), "the file of records needs a new page, but /dev/shm is full"
     assert process.next_report()[2:] == [0, 19]
     assert process.end() == 0
 

@@ -174,7 +174,7 @@ def test_a_worker_that_continues_in_another_segment_is_not_removed(worker: Start
     assert _reader.append_removed(prefix, record_of(never, 9))
     assert spans_of(prefix) == (200, 9)
     assert _reader.append_removed(prefix, record_of(bytes(16), 20, took=int.from_bytes(never[:8], "little")))
-    assert spans_of(prefix) == (200, 20), "the second worker has ended, too"
+    assert spans_of(prefix) == (200, 20), "the second worker has also ended"
 
 
 LOST, SECOND, THIRD = (f"{n:02x}" * 16 for n in (1, 2, 3))

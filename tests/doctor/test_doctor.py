@@ -132,7 +132,7 @@ def test_a_volume_of_a_pod_needs_no_sticky_bit(mode: int, state: str) -> None:
     [
         (64 * MIB, [], "ok"),
         (19 * MIB, [], "ok"),
-        (19 * MIB - 1, [], "advice"),  # one worker may need more
+        (19 * MIB - 1, [], "advice"),  # one new worker may need more than this
         (53 * MIB, [Demand(10 * MIB, 44 * MIB)], "ok"),  # the worker may grow by 34 MiB while a new one starts
         (53 * MIB - 1, [Demand(10 * MIB, 44 * MIB)], "advice"),
         (87 * MIB, 2 * [Demand(10 * MIB, 44 * MIB)], "ok"),

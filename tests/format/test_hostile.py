@@ -107,7 +107,8 @@ def test_the_golden_segment_has_its_recorded_content(put_file: Callable[[bytes],
     wanted.setdefault("flops", {})
     wanted.setdefault("events", {number: {"first": 0, "records": []} for number in wanted["spans"]})
     for document in (wanted, seen):
-        del document["header"]["uid"], document["header"]["header_crc"]  # these values depend on the user
+        # delete the values that depend on the user who runs the test
+        del document["header"]["uid"], document["header"]["header_crc"]
     assert seen == wanted
 
 

@@ -145,7 +145,7 @@ def test_a_moving_summary_may_differ_only_by_the_spans_that_ended_meanwhile(
 
 # ---- a process's own summaries --------------------------------------------------------------------------------------
 
-WORDS = 144  # the words of a summary
+WORDS = 144  # the number of 64-bit words in a summary
 OWN_TRIES = 1000  # the number of tries in python/own_totals.c
 Words = ctypes.c_uint64 * WORDS
 
@@ -301,7 +301,9 @@ def test_a_tail_that_a_killed_consumer_left_halfway_is_at_its_next_position(betw
         assert between.ring(lambda _: None) is None, "no consumer moves a tail back, or beyond the head"
     fill(between, "span", 20)
     between.rings.tail(0, "span", 0, 4 ^ forge.U64)
-    assert between.ring(lambda _: None) == (4, list(range(5, 21))), "only the next position must be in the ring"
+    assert between.ring(lambda _: None) == (4, list(range(5, 21))), (
+        "only the position from which the reader continues must be in the ring"
+    )
     between.rings.tail(0, "span", 0, 3 ^ forge.U64)
     assert between.ring(lambda _: None) is None
 
@@ -317,7 +319,7 @@ def test_a_ring_with_an_impossible_tail_at_each_try_is_refused(between: Between)
     fill(between, "span", 10 + SLOTS)
     assert between.ring(lambda _: None) == (10, list(range(11, 11 + SLOTS)))
     fill(between, "span", 11 + SLOTS)
-    assert between.ring(lambda _: None) is None, "a slot that the tail has not passed is overwritten"
+    assert between.ring(lambda _: None) is None, "the writer has overwritten a slot that the tail has not passed"
 
 
 def test_a_tail_valid_at_the_last_try_is_accepted(between: Between) -> None:

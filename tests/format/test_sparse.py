@@ -59,7 +59,7 @@ def test_a_segment_costs_its_contents_and_not_its_claims() -> None:
         assert os.fstat(fd).st_blocks * 512 == held < 400 * 1024
     assert (len(reading.lanes), reading.names, reading.paths, reading.sites) == (1024, [], [], [])
     assert reading.process["paths"] == 65472, "the reader shows the number that the segment claims"
-    assert len({id(lane) for _, lane, _ in reading.lanes}) == 1, "all idle lanes are one object"
+    assert len({id(lane) for _, lane, _ in reading.lanes}) == 1, "all idle lanes share one Python object"
 
 
 @pytest.mark.parametrize("last", [None, 0, 31, 32, 1023])

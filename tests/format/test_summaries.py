@@ -88,7 +88,9 @@ def test_subtracting_earlier_totals_gives_the_increase(
     both = folded(spans(*before, *later))[: len(wanted)]
     for at, (least, most) in enumerate(((both["min"], wanted["min"]), (wanted["max"], both["max"]))):
         bound = got[("min", "max")[at]][some]
-        assert ((least[some] <= bound) & (bound <= most[some])).all(), "the bound is no wider than that of all readings"
+        assert ((least[some] <= bound) & (bound <= most[some])).all(), (
+            "the bound is not wider than the bound over all readings"
+        )
     # a percentile may be one bucket off; the last bucket has no upper end
     width = np.maximum(wanted["max"][some] * 1.2, 38)
     assert (got["max"][some] <= np.where(wanted["histogram"][some, -1] > 0, 2**48, width)).all()

@@ -45,7 +45,7 @@ def test_without_marks_no_start_is_measured() -> None:
         (b64encode(bytes(35)).decode(), ""),  # the data of an incomplete row
         (b64encode(bytes(36)).decode() + "A", ""),
         ("not a row", ""),
-        (b64encode(bytes(36)).decode(), "AAA="),  # marks of two rows
+        (b64encode(bytes(36)).decode(), "AAA="),  # marks for two rows, but only one row of data
         (b64encode(bytes(36)).decode(), "A"),
     ],
 )

@@ -1,4 +1,5 @@
-/* dies.h - for programs that are killed at a named point of the writer: PROGRAM POINT PASS, at the PASS-th time there. */
+/* dies.h - for programs that are killed at a named point of the writer: PROGRAM POINT PASS kills the program when it
+ * reaches POINT for the PASS-th time. */
 #include "writer/common.h"
 
 #include <signal.h>
@@ -14,7 +15,7 @@ static void die_here(const char *name)
         raise(SIGKILL);
 }
 
-/* Returns 0 if there are no POINT and PASS. */
+/* Returns 0 if the arguments POINT and PASS are missing. */
 static int dies(int count, char **arguments)
 {
     if (count != 3)

@@ -214,7 +214,7 @@ static void draw(uint32_t brick, uint64_t time)
     brick_node_end(request, NULL);
     brick_node(request, NULL, 5000, NULL);
     brick_node_end(decode, NULL);
-    brick_node_task(1, 1, NULL); /* refused: no node is open */
+    brick_node_task(1, 1, NULL); /* this call is refused, because no node is open */
     brick_node_end(decode, NULL); /* unmatched */
 }
 
@@ -297,7 +297,7 @@ int main(int argc, char **argv)
     uint64_t step = 7, time = 0;
     attach();
     ask(BRICK_CONTROL_SPANS);
-    for (uint32_t layer = 0; layer < 3; layer++) { /* nine records for eight slots */
+    for (uint32_t layer = 0; layer < 3; layer++) { /* nine records are written into eight slots */
         brick_layer_begin(layer, NULL);
         at(time += 10);
         brick_begin(block, NULL, &step);

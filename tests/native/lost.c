@@ -51,7 +51,7 @@ static char order;
 static uint64_t stop, theirs; /* accessed atomically */
 static uint32_t mine_name, other_name;
 static char before[96];
-static const char *held, *held_next; /* the points where a thread waits for another */
+static const char *held, *held_next; /* the points at which a thread stops while another thread acts */
 static uint64_t meanwhile;
 /* if set, a fourth thread opens the next segment at the point `held`; otherwise, the other thread does */
 static int fourth_reopens;

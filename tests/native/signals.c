@@ -23,7 +23,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define TRAP 0x100 /* x86 flag: trap after each instruction */
+#define TRAP 0x100 /* the x86 flag that makes the processor trap after each instruction */
 
 static uint32_t plain, interrupting;
 static const char handler_key;

@@ -153,7 +153,7 @@ def test_a_difference_up_to_the_rounding_error_may_be_rounding() -> None:
         return judged(CheckedRecord(GOOD, SAME), CheckedRecord(WRONG, SAME), error=error, rounding=rounding).rounding
 
     assert [rounding(each, 0.25) for each in (0.24, 0.25, 0.26, None)] == [True, True, False, False]
-    assert not rounding(0.0, 0.0), "rounding explains no difference of integers"
+    assert not rounding(0.0, 0.0), "rounding cannot explain a difference of integers"
     assert not rounding(0.25, None)
     assert not judged(CheckedRecord(GOOD, SAME), CheckedRecord(off(2, 1e-9), SAME), error=0.1, rounding=0.2).rounding, (
         "nothing differs"

@@ -267,7 +267,7 @@ def test_births_by_design_before_a_restart_are_not_reported_after_it() -> None:
     heir.workers.append(heir.worker("u1"))
     for number in range(FIRST["NaN"]):
         heir.send(FINE, FINE, given=100 + number)
-    assert [*heir.look().births] == [born()], "another worker never gives NaN here"
+    assert [*heir.look().births] == [born()], "another worker never gives NaN at this site"
 
 
 def test_an_old_birth_that_becomes_a_finding_again_has_its_old_time() -> None:

@@ -350,7 +350,7 @@ def test_the_outlier_is_reported_once_with_its_evidence() -> None:
         assert text == f"api/0 differs from the others: {what}"
         assert of["worker"] == "api/0"
         fleet.healthy((1, 2), range(9))
-        assert fleet.look().findings[HERE].cases == 1, "the outlier sent nothing new"
+        assert fleet.look().findings[HERE].cases == 1, "the worker that differs has sent nothing new"
         fleet.each(0, record((far(1), 1), step=50))
         found = fleet.look().findings[HERE]
         assert (found.cases, found.outliers) == (2, {"u0": 2})

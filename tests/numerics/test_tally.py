@@ -37,7 +37,7 @@ def test_a_service_without_known_workers_is_not_counted_and_restarts() -> None:
     for given in (8, 9):
         assert tally.take({"other"}) == {}
         assert tally.sites() == {}
-        assert not tally._places, "the tally keeps nothing of the place"
+        assert not tally._places, "the counts keep nothing of the place"
         service.send(GOOD, BAD, given=given)
     service.send(GOOD, GOOD, given=10)
     assert tally.take({"other"}) == {}

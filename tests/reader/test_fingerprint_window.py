@@ -144,7 +144,7 @@ def test_no_difference_is_reported_to_a_muted_or_evicted_output() -> None:
         add(fingerprints, 3, [record(GOOD)] * 2)
         add(
             fingerprints, 5, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(110, 270)]
-        )  # the bad fingerprint is evicted
+        )  # so many that the bad fingerprint is evicted
         assert [row[:3] for row in fingerprints.group(fingerprints.end - 161)] == [(3, 1, 3)]
         assert add(fingerprints, 6, [record(GOOD)])[1] == []
         fingerprints.mute([3, 5, 6])
@@ -165,7 +165,7 @@ def test_a_matched_fingerprint_evicted_later_is_counted() -> None:
         add(fingerprints, worker, [CheckedRecord(GOOD, (IN,))])
     add(
         fingerprints, 1, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)]
-    )  # these fingerprints are evicted
+    )  # more fingerprints than the window holds
     add(fingerprints, 0, [CheckedRecord(GOOD, (IN,))] * 5)
     add(fingerprints, 1, [CheckedRecord(GOOD, (Tensor(n),), site=2) for n in range(1100, 2100)])
     counts = {site: counts for _, site, *counts in fingerprints.counts()}
@@ -394,7 +394,7 @@ def test_selected_workers_are_renumbered_in_the_given_order() -> None:
     was = [fingerprints.read(n) for n in (0, 1, 4, 5)]
     wanted = [(number, *print_[1:]) for number, print_ in zip((2, 2, 1, 1), was, strict=True) if print_ is not None]
     assert [some.read(n) for n in range(some.first, some.end)] == wanted
-    assert ends == [4, 2, 0], "for each worker, the number after its last fingerprint"
+    assert ends == [4, 2, 0], "the window has, for each worker, the number after its last fingerprint"
     add(some, 4, [record(GOOD)], 5)
     assert fingerprints.select([], [], [])[0].end == 0
     with pytest.raises(ValueError, match="2 workers, but 1 numbers and 0 services"):

@@ -502,7 +502,7 @@ def test_by_input_the_first_of_repeated_outputs_represents_them() -> None:
         return [member.number for member in row.members]
 
     assert matched_pairs([1, 1, 1], [2, 2, 2]) == [0, 3]
-    assert matched_pairs([1, 1, 1], [1, 2, 1, 2]) == [0, 4], "the worker's other output"
+    assert matched_pairs([1, 1, 1], [1, 2, 1, 2]) == [0, 4], "the other output of the worker is shown"
     assert matched_pairs([3, 2, 1, 1], [1, 1]) == [0, 4]
 
 
@@ -656,7 +656,7 @@ def test_shards_are_compared_only_within_themselves(by_input: bool) -> None:
     assert classes_of(1, 2, 1, 3, shards=(7, 8, 7, 8)) == {"IDENTICAL": each, "DIVERGED": each}
     assert classes_of(1, 2, shards=(7, 8)) == {"SHARD": each}
     assert classes_of(1, 2, 1, 3, shards=(7, 8, 7, 0)) == {"IDENTICAL": each, "SHARD": 2 * each}, (
-        "the worker is listed once, next to another one"
+        "the worker is listed once, together with another worker"
     )
     found = matched(half(1), half(2), half(1), shards=(7, 8, 7), by_input=by_input)
     assert (found.workers[1].missing + found.workers[1].uncertain, found.sites[0].lone) == (0, 0)

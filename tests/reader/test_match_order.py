@@ -17,7 +17,7 @@ from brickd.analysis.numerics.match import Matched, match
 from brickd.shm import _reader
 
 GOOD = chain()
-Place = tuple[int, int]  # a step and a site
+Place = tuple[int, int]  # the number of a step and of a site
 
 
 def later(records: Sequence[CheckedRecord], ticks: int) -> list[CheckedRecord]:

@@ -205,7 +205,7 @@ def test_a_killed_recording_without_a_daemon_restores_the_settings(worker: Start
 
     with recording("--spans", "-o", str(tmp_path / "run.brick")) as process:
         assert spans() == "on"
-        assert brickd("status", "--check").returncode == 0, "a process reads the rings"
+        assert brickd("status", "--check").returncode == 0, "a recording drains the rings"
         (guardian,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         held = {os.readlink(each) for each in Path(f"/proc/{guardian}/fd").iterdir()}
         assert held == {os.devnull, "anon_inode:[pidfd]"}, "no other process keeps the output of `brickd record` open"

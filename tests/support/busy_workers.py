@@ -11,7 +11,7 @@ from conftest import Worker
 from brickd.shm.segment import open_segment
 
 SERVICE = "load"
-MEASURED_NS = 7  # the value of each measurement
+MEASURED_NS = 7  # the duration that each measurement reports, in ns
 
 # At rest, the worker waits in a read of stdin, after it has reported all of its work.
 _PROGRAM = f"""

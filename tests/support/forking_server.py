@@ -124,7 +124,8 @@ def _worker() -> Callable[[], None]:
 
 def _worker_with_numpy() -> Callable[[], None]:
     """Do the same as `_worker`, with numpy loaded, which takes ten times as long as the rest of a worker."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a thread would prevent the fork
+    # numpy must start no threads, because a process with threads cannot fork safely
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     import numpy  # noqa: F401
 
     return _worker()

@@ -129,7 +129,7 @@ class Writer:
         self.slow = slow
         self.alive, self.leaving, self.ended = True, False, False
         self.removed = False  # whether another process removed the segment
-        self.reaped = False  # whether the segment was removed after a record of it
+        self.reaped = False  # whether the segment was removed after a record of it was written
         self.copied = False  # whether the segment was copied
         self.goes_on: Writer | None = None  # the writer of the segment in which this process continues
         # If the segment was removed, it may be unknown what the daemon that had it open has lost.
@@ -148,7 +148,7 @@ class Writer:
         offset, _, _ = forge.field("consumer", name)
         position, complement = struct.unpack("<QQ", os.pread(self.fd, 16, self._at["consumer"][lane] + offset))
         if position == complement ^ U64 and position <= head <= position + SLOTS:
-            assert position >= known, "a tail moved back"
+            assert position >= known, "the daemon moved a tail back"
             return int(position)
         return known
 
@@ -480,7 +480,7 @@ class World:
     damage: float = 0.0
     damaged: bool = False
     looks: int = 0
-    seen: dict[str, int] = field(default_factory=dict)  # the number of spans by uuid
+    seen: dict[str, int] = field(default_factory=dict)  # the number of spans that each worker showed, by uuid
     removing: list[Generator[None, None, None]] = field(
         default_factory=list
     )  # another process may act between any two steps

@@ -168,7 +168,7 @@ def allowed(settings: Settings) -> set[str]:
 
     calls = expanded(["@default", "execve"])
     filters = settings["SystemCallFilter"]
-    assert not filters[0].startswith("~"), "expected a list of what is allowed"
+    assert not filters[0].startswith("~"), "SystemCallFilter= must begin with a list of allowed calls"
     for each in filters:
         calls = calls - expanded(each[1:].split()) if each.startswith("~") else calls | expanded(each.split())
     return calls
@@ -267,11 +267,11 @@ def _confine(settings: Settings, runtime: str) -> None:
     os.umask(int(settings["UMask"][0], 8))
     resource.setrlimit(resource.RLIMIT_CORE, (int(settings["LimitCORE"][0]),) * 2)
     Path("/proc/self/oom_score_adj").write_text(settings["OOMScoreAdjust"][0])
-    assert settings["CapabilityBoundingSet"] == [""], "expected no capability"
+    assert settings["CapabilityBoundingSet"] == [""], "CapabilityBoundingSet= must be empty"
     assert _on(settings, "NoNewPrivileges")
     more = [int(group) for line in settings.get("SupplementaryGroups", []) for group in line.split()]
     isolation.unprivileged(user.pw_uid, user.pw_gid, [*os.getgrouplist(user.pw_name, user.pw_gid), *more])
-    assert settings["SystemCallArchitectures"] == ["native"], "the native architecture of libseccomp"
+    assert settings["SystemCallArchitectures"] == ["native"], "SystemCallArchitectures= must be native"
     _filters(settings)
 
 

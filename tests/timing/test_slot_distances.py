@@ -96,7 +96,7 @@ def test_processor_times_are_compared_in_services_of_three_workers_or_more() -> 
     assert processor(calls, [0.1, 0.1, 0.2]) == pytest.approx([0, 0, math.log(2)])
     assert processor(calls[:2], [0.1, 0.2]) == []
     assert processor(calls, [0.08] * 3) == [0, 0, 0]
-    assert processor(calls, [0.08, 0.08, 0.0799]) == [], "one worker is idle for too long"
+    assert processor(calls, [0.08, 0.08, 0.0799]) == [], "one worker ran for too little of its recorded time"
 
 
 @pytest.mark.parametrize("calls", [[(10, 0.0)] * 3, [(1, 1e308), (1, 1e308), (10, 1e308), (10, 1e308), (1, 1e308)]])

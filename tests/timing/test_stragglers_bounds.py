@@ -239,7 +239,8 @@ def test_a_worker_late_in_several_collectives_is_named_in_the_costliest() -> Non
         (first(below(SCORES_HALF), AROUND), False),  # the others wait, but perhaps by chance
         (first(0.0), False),  # no worker waits
         (first(-0.9), False),  # the first worker waits for the others
-        (first([-0.9, -0.9, 0.1, 0.1, 0.1, 0.1]), False),  # recently the others wait, but less than before
+        # in the newest slots, the others wait, but less than the worker waited before
+        (first([-0.9, -0.9, 0.1, 0.1, 0.1, 0.1]), False),
         ([None, *[EQUAL] * 4], False),  # the first worker does not take part
         ([Side(0.9), EQUAL], False),  # with only two workers, nothing shows which one is late
     ],

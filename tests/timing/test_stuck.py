@@ -192,7 +192,7 @@ def test_workers_stuck_in_one_place_cause_one_alarm() -> None:
     assert stopped.text == "api/4 is stuck: its process is stopped (SIGSTOP, or a debugger) for at least 1.0 min"
     (together,) = of_services([step, stopped])
     assert together == step._replace(workers=(*step.workers, "api/4"), text=f"{step.text}; {stopped.text}"), (
-        "a problem of the service has each place"
+        "the problem of the service counts both places"
     )
 
 

@@ -74,7 +74,7 @@ def test_a_worker_that_waits_is_named_with_its_share_of_the_time() -> None:
         (at(2, 0.06, others=0.02), False),  # the worker waits less than 5 % longer than the others
         (at(2, 0.08, others=0.02), True),
         (lambda worker, slot: None if worker == 2 else 0.02, False),
-        (lambda worker, slot: 0.3 * (worker == 2 and slot in (2, 4)), False),  # waits only in some slots
+        (lambda worker, slot: 0.3 * (worker == 2 and slot in (2, 4)), False),  # the worker waits only in some slots
     ],
 )
 def test_only_a_worker_that_always_waits_longer_than_the_others_is_named(waited: Part, *, named: bool) -> None:
@@ -172,10 +172,10 @@ def test_a_brick_is_slow_unless_waiting_explains_it(waited: Part, ran: Part) -> 
 @pytest.mark.parametrize(
     ("waited", "ran", "is_slow"),
     [
-        (0.08, 0.1, False),  # it waits 60 ms more in each second, which explains half of its cost
+        (0.08, 0.1, False),  # the worker waits 60 ms longer in each second, which explains half of its cost
         (0.06, 0.1, True),
         (0.08, 0.14, False),
-        (0.08, 0.16, True),  # it also computes 60 ms more in each second
+        (0.08, 0.16, True),  # the worker also computes 60 ms longer in each second
     ],
 )
 def test_without_processor_time_per_brick_waiting_must_explain_half_of_the_cost(
@@ -581,7 +581,7 @@ def test_on_a_busy_host_processor_time_names_worker_and_wall_time_brick(brick: s
 
 
 def test_if_wall_times_do_not_single_out_a_brick_none_is_named() -> None:
-    assert names(judge(busy("lm_head", 1.2)))[0] == [], "the brick runs too little longer"
+    assert names(judge(busy("lm_head", 1.2)))[0] == [], "the brick runs only a little longer"
     assert names(judge(busy("", 2.0, others_factor=1.1)))[0] == [], "all bricks take longer"
 
 

@@ -83,7 +83,8 @@ def test_the_outlier_of_a_diff_is_a_problem_and_its_first_difference_the_place()
     assert [(each["kind"], each["workers"]) for each in status["problems"]] == [("numbers", ["fleet/1"])]
     assert named_by_rows([Look(DURING, 4.0, status)], TRUTH) == (4.0, Site("layers.*.mlp", 2))
     assert with_rows(plain, diff(None)) == plain
-    assert with_rows(plain, diff("fleet/1") | {"outlier": None}) == plain  # two workers disagree
+    # an answer without an outlier: two workers disagree
+    assert with_rows(plain, diff("fleet/1") | {"outlier": None}) == plain
     assert with_rows(plain, {"error": "nothing is recorded"}) == plain
 
 

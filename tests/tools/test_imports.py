@@ -32,7 +32,7 @@ ROOMS = (
     *("base", "shm", "query", "client", "model", "analysis", "state", "datasources", "recording", "views"),
     *("results", "doctor", "api", "daemon", "launch", "demo", "cli"),
 )
-# Public modules outside of the rooms, and the rooms that they may import from.
+# Public modules outside of the rooms, and the rooms from which they may import.
 LIBRARY = ("brickd.divergence", "brickd.profile")
 FLAT = {"brickd": 0, "brickd.errors": 1, "brickd.__main__": len(ROOMS)}
 FLAT |= dict.fromkeys(LIBRARY, ROOMS.index("results") + 1)
@@ -207,7 +207,7 @@ print(*old["enums"], *old["nodes"], *old["totals"], old["report"].diagnosis, sep
     result = subprocess.run([sys.executable, "-P", "-c", load], capture_output=True, text=True, check=True)
     names = [line.split("(")[0] for line in result.stdout.splitlines()]
     assert names[:12] == [
-        *("5", "2", "2", "1", "1", "0"),  # an IntEnum prints its number
+        *("5", "2", "2", "1", "1", "0"),  # the members of an IntEnum are printed as numbers
         *(f"ExecutionNode.{kind}" for kind in ("Layer", "Brick", "Kernel", "Transfer", "Function", "AsyncTask")),
     ]
     assert names[12:15] == ["BrickStats", "TileStats", "CategoryStats"]

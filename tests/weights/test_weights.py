@@ -532,7 +532,7 @@ def test_another_generation_or_content_is_a_change() -> None:
 
     assert [changes(1, 5, 1), changes(1, 6, 2), changes(1, 7, 2), changes(1, 8, 2)] == [1, 1, 0, 0]
     assert [changes(1, 4, 1), changes(1, 3, 2), changes(1, 2, 2)] == [0, 1, 0], (
-        "these readings are older than the first one"
+        "these readings are older than the first reading"
     )
     assert [changes(2, 9, 2), changes(1, 8, 1)] == [1, 0]
 
@@ -778,7 +778,7 @@ def test_load_only_tensors_do_not_affect_the_rescan_age() -> None:
     assert (judged.age_ns, judged.rescanned_age_ns, judged.load_only) == (998 * SECOND, 200 * SECOND, 1)
     assert judged.workers[0].times.interval_ns == 401 * SECOND
     weighed.workers[1].reading.lanes.clear()
-    assert weighed.judged().rescanned_age_ns == 998 * SECOND, "this worker plans to read all tensors again"
+    assert weighed.judged().rescanned_age_ns == 998 * SECOND, "the worker will read all tensors again"
 
 
 @pytest.mark.parametrize("planned", [True, False])
@@ -802,7 +802,9 @@ def test_the_scan_period_never_exceeds_the_agents_maximum(every_ns: int) -> None
     times = weighed.judged().workers[0].times
     assert (times.period_ns, times.load_only.bit_count()) == (PERIOD_MAX_NS, 2)
     weighed.workers[0].reading.lanes.clear()
-    assert weighed.judged().workers[0].times.period_ns == PERIOD_MAX_NS, "the worker's readings show no longer period"
+    assert weighed.judged().workers[0].times.period_ns == PERIOD_MAX_NS, (
+        "the readings of the worker do not show a longer period between scans"
+    )
 
 
 @pytest.mark.parametrize(
@@ -811,7 +813,7 @@ def test_the_scan_period_never_exceeds_the_agents_maximum(every_ns: int) -> None
         (1, {"a": [10], "b": [13]}, 600),  # the load took 3 s
         (1, {"a": [10, 40], "b": [13]}, 600),  # the second scan has begun, but has not ended
         (2, {"a": [10, 40], "b": [13, 70]}, 60),  # 30 s between two scans, and 30 s for the second scan
-        (2, {"a": [10], "b": [13]}, 600),  # both readings were loads
+        (2, {"a": [10], "b": [13]}, 600),  # both scans were loads
         (2, {"a": [10, 40], "b": [13]}, 30),  # the second scan has not read all tensors
         (4, {"a": [10, 100], "b": [13, 103]}, 31),  # 90 s for three scans of 3 s each
         (0, {"a": [10]}, 0),

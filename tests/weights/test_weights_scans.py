@@ -412,7 +412,7 @@ def test_a_segment_has_the_scan_period_and_the_number_of_load_only_tensors(engin
         assert plan(reading(prefix)) == (0, 1)
         taken_away(prefix, "reopen")
         order(process, "n")
-        assert plan(reading(prefix)) == (0, 1), "the plan is the same in the next segment"
+        assert plan(reading(prefix)) == (0, 1), "the next segment has the same times between scans"
 
 
 def test_a_load_during_a_slice_is_left_to_the_following_slices(engine: Path, prefix: str) -> None:

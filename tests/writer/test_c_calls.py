@@ -305,7 +305,7 @@ result = [[wanted(step) for step in {STEPS}], open_, w.brick_in_step(None)]
     drawn, without_a_step, within = reported
     assert drawn == [[int(draw(step) < rate), 1] for step in STEPS]
     assert without_a_step == [0, 0, 1], "a rate below `all` records nothing outside of steps"
-    assert within == 1, "step 0 is a step, and a layer inside it belongs to it"
+    assert within == 1, "step 0 counts as a step, and a layer inside step 0 belongs to it"
     assert got.process["rate"] == rate
 
 
@@ -397,7 +397,9 @@ result = [sorted(dropped), w.brick_layer_end(5, 3), w.brick_end(brick, 3, 0, 0)]
 w.brick_thread_release(drop)
 result += [len(dropped), w.brick_begin(brick, 4, None)]
 """)
-    assert reported == [[1, 2], 0, 0, 2, 4 + 1], "without open spans, the lane became free and is used again"
+    assert reported == [[1, 2], 0, 0, 2, 4 + 1], (
+        "the thread had no open spans, so its lane became free and is used again"
+    )
     lane = got.lanes[0][1]
     assert (lane["abandoned"], lane["summarized"], lane["open"], lane["opened"]) == (2, 1, 1, 2)
 

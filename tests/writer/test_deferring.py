@@ -501,7 +501,9 @@ def test_a_segment_left_to_its_consumer_is_marked_as_ended(worker: Start, prefix
         assert process.end() == 0
         if watched:
             assert (reading(prefix).alive, reading(prefix).process["ended"]) == (False, 1)
-            assert [each["kind"] for each in events(reading(prefix))] == ["defer"], "nothing after the end is recorded"
+            assert [each["kind"] for each in events(reading(prefix))] == ["defer"], (
+                "nothing is recorded after the end of recording"
+            )
     assert len(readings(prefix)) == watched
 
 

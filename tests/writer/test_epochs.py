@@ -74,7 +74,7 @@ def test_a_rate_of_one_in_n_samples_a_step_once_in_n_epochs(draws: Drawn, bits: 
 def test_the_sampled_epoch_is_independent_in_each_block_of_64(draws: Drawn) -> None:
     found = draws(2**32 // 64, 128, (0,))
     later = [second - 64 - first for first, second in found]
-    assert later.count(0) < 12, "3 of 200 are expected by chance"
+    assert later.count(0) < 12, "by chance, about 3 of 200 prompts have the same epoch in both blocks"
     assert {each < 0 for each in later} == {True, False}
 
 

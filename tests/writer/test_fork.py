@@ -68,7 +68,7 @@ pause()
         assert counts(found[child]) == {"b": 10_000}
     process.go()
     assert process.end() == 0
-    assert {each.header["pid"] for each in readings(prefix)} == set(children), "a parent removes its own segment only"
+    assert {each.header["pid"] for each in readings(prefix)} == set(children), "a parent removes only its own segment"
 
 
 @pytest.mark.parametrize("how", FORKS)
@@ -463,7 +463,7 @@ def test_exec_counts_as_a_death(worker: Start, prefix: str) -> None:
     process.go()
     assert process.next_report() == 1
     old = reading(prefix)
-    assert old.header["pid"] == process.pid, "the process lives on, under another program"
+    assert old.header["pid"] == process.pid, "the process continues with another program"
     assert not old.alive
     assert exact(old) == {"begun": 4, "summarized": 3, "abandoned": 1}
     process.go()

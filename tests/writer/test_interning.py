@@ -193,5 +193,5 @@ def test_paths_behind_one_not_yet_published_by_another_thread_are_found(tables: 
 def test_a_path_with_an_unassigned_name_is_other(tables: Tables) -> None:
     tables.begin()
     assert tables.path(key_of(0, ROOT_KEY)) == 1
-    assert tables.path(1 << 63 | 63 << 16 | ROOT_KEY) == 2, "the last path of 64"
+    assert tables.path(1 << 63 | 63 << 16 | ROOT_KEY) == 2, "63 is the highest number in a table of 64"
     assert tables.path(1 << 63 | 64 << 16 | ROOT_KEY) == 0

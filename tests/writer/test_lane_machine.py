@@ -380,7 +380,7 @@ def test_an_end_reports_that_it_gave_its_thread_a_lane(lane: LaneMachine) -> Non
 
 
 def test_nested_spans_of_other_count_their_time_once(lane: LaneMachine) -> None:
-    lane.record_a_model(20, 0)  # no path is left
+    lane.record_a_model(20, 0)  # use up all paths
     lane.begin(0, 0, None, 1)
     lane.record_some(1, 0, 2, 10)
     lane._end(0, 0, 0, 0, 1)

@@ -89,7 +89,7 @@ def test_a_process_pool_counts_each_job_once(worker: Start, prefix: str, tmp_pat
     assert (sum(row["count"] for row in work), sum(row["elements"] for row in work)) == (200, sum(range(200)))
     process.go()
     assert process.next_report() == "ended"
-    assert [got.header["pid"] for got in readings(prefix)] == [process.pid], "the other processes ended cleanly"
+    assert [got.header["pid"] for got in readings(prefix)] == [process.pid], "all other processes ended cleanly"
 
 
 def test_threads_that_init_concurrently_open_one_segment(worker: Start, prefix: str) -> None:

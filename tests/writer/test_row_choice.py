@@ -227,7 +227,7 @@ for n in at_rows:
     assert (output["dims"], output["shape"][0], output["fnv1a"]) == (1, 12, fnv1a)
     assert second["backend"] == 0
     ((_, lane, _),) = got.lanes
-    assert lane["amounts"] == 1, "the invalid layer is counted"
+    assert lane["amounts"] == 1, "the invalid layer is counted as a wrong argument"
     assert lost(got) == 0
 
 

@@ -29,7 +29,7 @@ HOME, LOG = "LTTNG_HOME", "lttng-sessiond.log"
 
 _DEBIAN = "Debian: liblttng-ust-dev lttng-tools"
 _SOURCE = Path(__file__).with_name("lttng.c")
-_MARK = 0x9E3779B97F4A7C15  # each event contains this number once
+_MARK = 0x9E3779B97F4A7C15  # a number that each event contains once, so that events can be counted
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", f"-DMARK=UINT64_C({_MARK:#x})", f"-I{_SOURCE.parent}")
 _BUFFERS = ("--subbuf-size=512K", "--num-subbuf=4")  # the size of one processor's buffers; a batch fills 150 KiB
 _CHANNELS = (("bare", "brickd_bench:begin,brickd_bench:end", ()), ("task", "brickd_bench:task_*", ("vpid", "vtid")))

@@ -5,7 +5,7 @@
 
 static uint32_t brick;
 
-/* The descriptor of the segment, or -1. */
+/* Returns the descriptor of the segment, or -1. */
 EXPORTED int open_segment(const char *prefix)
 {
     struct brick_config config = {.service = "bench-c", .prefix = prefix};
