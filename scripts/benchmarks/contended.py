@@ -1,9 +1,9 @@
 """Does brickd name the slow or pinned worker, and no other worker, on busy processors?
 
 Each run is a service of four processes that answer requests at random times. In one kind of run, a worker takes twice
-as long in one brick. In others, it takes 20 % longer, or may use only one processor, or no worker is slow. The services
-of a batch share the processors with `load` processes that only compute. Other work on this machine adds to the load, so
-the report also has the measured load.
+as long in one brick. In the other kinds, a worker takes 20 % longer, a worker may use only one processor, or no worker
+is slow. The services of a batch share the processors with `load` processes that only compute. Other work on this
+machine adds to the load, so the report also has the measured load.
 """
 
 from __future__ import annotations

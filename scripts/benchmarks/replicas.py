@@ -1,8 +1,8 @@
 """Services of forked replicas of a small transformer; at most one replica has a fault.
 
 `python -m benchmarks.replicas PLAN REPORTS` forks the workers of the services in the file PLAN, lets a few work at a
-time, and prints how many have finished. Then it writes the result of each worker into the file REPORTS. The workers run
-until stdin closes.
+time, and prints how many have finished. Then the program writes the result of each worker into the file REPORTS. The
+workers run until stdin closes.
 """
 
 from __future__ import annotations

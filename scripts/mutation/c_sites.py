@@ -30,7 +30,7 @@ _CONSTANT = frozenset(
 )  # fmt: skip
 _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|\d+)[uUlL]*")
 _ONE = re.compile(r"1[uUlL]*")
-# Calls that exist only in the builds of the tests. In releases they are empty, so removing one has no effect.
+# Calls that exist only in the builds of the tests. In releases, these calls are empty, so removing one has no effect.
 _OF_TESTS = frozenset({"BRICK_POINT"})
 _REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PARSER = Parser(Language(tree_sitter_c.language()))

@@ -1,7 +1,7 @@
 """A checkpoint with a correct checksum and invalid content is refused, or does no harm.
 
-Each test takes a real document with an entry of every kind, and replaces one value. Then it does everything with the
-checkpoint that a daemon and the verbs do.
+Each test takes a real document with an entry of every kind, and replaces one value. Then the test does everything with
+the checkpoint that a daemon and the verbs do.
 """
 
 from __future__ import annotations

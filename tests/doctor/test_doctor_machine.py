@@ -1,4 +1,6 @@
-"""`brickd doctor` on this machine, with real faulty workers. In most tests, it sees only the processes of the test."""
+"""`brickd doctor` on this machine, with real faulty workers. In most tests, `doctor` sees only the processes of the
+test.
+"""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ static int digest(struct brick_reader *r)
         if (count > (int64_t)slots)
             wrong("more records than slots");
         for (int64_t i = 0; i < count; i++)
-            if (records[i].kind == 0xFFFF) /* reads every byte of them */
+            if (records[i].kind == 0xFFFF) /* reads every record */
                 whole &= 1;
         free(records);
     }

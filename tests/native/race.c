@@ -7,8 +7,8 @@
  * by memcpy, so that ThreadSanitizer reports an unordered read. Numbers check the rest: every span and every start has
  * one element, and its bytes follow from its step, so an inconsistent copy that is accepted gives wrong sums.
  *
- * observe: one more thread reads the rings without being the consumer. Writers may overwrite the records while it
- * copies them, and it then drops the copies. ThreadSanitizer must ignore these accesses.
+ * observe: one more thread reads the rings without being the consumer. Writers may overwrite records during the copy;
+ * this thread then drops the copies. ThreadSanitizer must ignore these accesses.
  *
  * Must be built with -fno-builtin-memcpy: otherwise, gcc's ThreadSanitizer does not see memcpy.
  */

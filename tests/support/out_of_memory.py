@@ -1,7 +1,7 @@
 """Runs the C code of the reader without memory, under failing_malloc.c, and measures what it does not free.
 
-Each function in `USES` first runs undisturbed. Then it runs with its first allocation failing, then with its second,
-and so on. At the end, it runs undisturbed again. The program prints the result as a line of JSON.
+Each function in `USES` first runs undisturbed. Then the function runs with its first allocation failing, then with its
+second, and so on. At the end, it runs undisturbed again. The program prints the result as a line of JSON.
 """
 
 from __future__ import annotations

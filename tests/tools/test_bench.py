@@ -302,8 +302,9 @@ def test_a_growth_that_was_not_measured_is_not_drawn() -> None:
 
 
 def watched(runs: int, named: int, wrong: int, *, slow: bool = True) -> dict[str, Any]:
-    """Return the row of `runs` services. The slow worker was named in `named` of them, and another worker in
-    `wrong`."""
+    """Return the row of `runs` services. The slow worker was named in `named` services, and another worker in `wrong`
+    services.
+    """
     made = [stragglers.Run(Group(f"s{n}", n, (3, "mlp", 3.0) if slow else None)) for n in range(runs)]
     for run in made[:named]:
         run.note(f"{run.group.service}/3", "mlp", 41.0)

@@ -192,7 +192,9 @@ def grown(*rss: int) -> list[bool]:
 
 
 def test_a_daemon_that_grows_is_reported() -> None:
-    assert grown(*range(40, 100, 12), *[100] * 10) == [True], "at first, the daemon fills the memory that it keeps"
+    assert grown(*range(40, 100, 12), *[100] * 10) == [True], (
+        "the first growth does not count, because the daemon fills up to its limits"
+    )
     assert grown(*range(100, 250, 10)) == [False]
     assert grown(100, 900) == [], "two samples are too few"
 

@@ -192,8 +192,8 @@ def test_a_step_keeps_the_epoch_in_which_it_began(worker: Start, prefix: str) ->
         BRICKD_FINGERPRINTS="1/2",
     )
     process.paused()
-    # In the first epoch, steps 0 and 10 are sampled, and steps 1 and 11 are not. In the second epoch, it is the
-    # reverse.
+    # In the first epoch, steps 0 and 10 are sampled, and steps 1 and 11 are not. In the second epoch, steps 1 and 11
+    # are sampled, and steps 0 and 10 are not.
     first, second = (
         next(e for e in range(4096) if [drawn(step, 2, e) for step in (0, 1, 10, 11)] == [so, not so, so, not so])
         for so in (True, False)

@@ -204,7 +204,7 @@ def test_a_lane_is_not_reassigned_before_it_has_moved(lost: os.PathLike[str], pr
         assert exact(after) == {"begun": 300 + more, "summarized": 300 + more}
         order(process, "k")
         assert [lane["opened"] for _, lane, _ in after.lanes] == [1, 1, 1]
-        assert [lane["opened"] for _, lane, _ in reading(prefix).lanes] == [1, 2, 1], "then the free lane is used again"
+        assert [lane["opened"] for _, lane, _ in reading(prefix).lanes] == [1, 2, 1], "the free lane is used again"
 
 
 @pytest.mark.parametrize("how", WAYS)

@@ -187,8 +187,8 @@ def test_a_task_cancelled_inside_a_span_leaves_nothing_open(worker: Start, prefi
         assert log == ["cancelled"] * 100
         """,
     )
-    # Without waits, `inner` is still open when the first resumption of `waits` ends. So it is abandoned then, and its
-    # end is unmatched later.
+    # Without waits, `inner` is still open when the first resumption of `waits` ends. So `inner` is abandoned then, and
+    # its end is unmatched later.
     wanted = (
         {"begun": 200, "summarized": 200}
         if waits
