@@ -27,7 +27,8 @@ from brickd.demo.transformer import OF_A_LAYER, drawn
 
 HELP = "replicas of a transformer, one of them silently damaged: found, located, no false alarms"
 
-RUNS, QUICK_RUNS = 1_000, 16  # the number of damaged services in each class, and the number of healthy ones
+# the number of damaged services in each class, which is also the number of healthy services
+RUNS, QUICK_RUNS = 1_000, 16
 CONTENTS = 4  # different prompts: one more than brickd needs to learn a numeric class
 PROMPTS, QUICK_PROMPTS = 5, 1  # prompts of each worker, which give more than a million comparisons of healthy workers
 

@@ -123,7 +123,7 @@ class _Tensor:
 
 
 def cases(folder: Path) -> tuple[list[Case], dict[str, str]]:
-    """Return the cases that this machine can run, and why it cannot run the others."""
+    """Return the cases that this machine can run, and the reasons why it cannot run other cases."""
     native = _library(folder)
     tensor = _Tensor(native)
     chosen = native.tensor_chosen().decode()

@@ -1,7 +1,7 @@
 """The comparison of the workers' accounts with brickd's numbers at the end.
 
 Must not know: how accounts and numbers are made. A `Check` has the value seen and the value expected. If the amount is
-exact, it also has the unexplained part.
+exact, the `Check` also has the unexplained part.
 """
 
 from __future__ import annotations

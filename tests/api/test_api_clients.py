@@ -373,7 +373,7 @@ def test_group_members_have_half_of_the_connections(open_folder: Path, held: int
     path = open_folder / "socket"
     limits = Limits(connections=11, arrive_seconds=PATIENT)
     with serving(path, limits, group=4321) as daemon, held_by_a_member(path, held):
-        assert ask(path, "/v1").status == 200  # this client is accepted after the others
+        assert ask(path, "/v1").status == 200  # this client is accepted only after the clients above
         assert len(daemon.server._room._taken) == stay
 
 

@@ -206,7 +206,7 @@ def test_unlinking_all_segments_loses_nothing_and_counts_nothing_twice(prefix: s
         until(lambda: len(logged(daemon, "worker_moved")) == 2 and logged(daemon, "worker_died"))
         for each in (one, two):
             order(each, "f")
-        # For each surviving worker: three deferred starts that were pending before, and two new ones.
+        # For each surviving worker: three deferred starts that were pending before, and two new starts.
         status = closed(daemon, 6 + 2 * 5)
         assert sorted(states(status).values()) == ["died", "live", "live"]
         assert (status["ledger"]["deferred"]["pending"], status["ledger"]["deferred"]["orphaned"]) == (0, 3)

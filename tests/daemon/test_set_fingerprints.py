@@ -31,7 +31,7 @@ from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 
 STEPS = 64
-# Does all steps in each round; after the first round, it has one more site.
+# Does all steps in each round; after the first round, the worker has one more site.
 PROGRAM = f"""
 import numpy as np
 x = np.ones(4, "f")

@@ -239,7 +239,7 @@ NO, YES = "[Login]\nRemoveIPC=no\n", "[Login]\nRemoveIPC=yes\n"
         ({"etc/systemd/logind.conf": "#RemoveIPC=no\n[Other]\nRemoveIPC=no\n"}, True, ""),
         ({"etc/systemd/logind.conf": "[Login]\n RemoveIPC = Off \nRemoveIPC=perhaps\n"}, False,
          "/etc/systemd/logind.conf"),
-        # Only the first main file counts. systemd does not read the others.
+        # Only the first main file counts, because systemd does not read further main files.
         ({"etc/systemd/logind.conf": "", "usr/lib/systemd/logind.conf": NO}, True, ""),
         ({"usr/lib/systemd/logind.conf": NO}, False, "/usr/lib/systemd/logind.conf"),
         # Drop-ins come after the main file, ordered by name, in any folder.

@@ -21,7 +21,7 @@ const char *fingerprint_by(const char *variant, const struct brick_tensor *tenso
     return refused != NULL ? refused : "";
 }
 
-/* Does the same in pieces; the list of sizes is repeated. */
+/* Computes the fingerprint in pieces; the list of sizes is repeated. */
 const char *fingerprint_in_pieces(const char *variant, const struct brick_tensor *tensor,
                                   struct brick_fingerprint_key key, const uint64_t *bytes, uint64_t turns,
                                   struct brick_fingerprint *fingerprint);

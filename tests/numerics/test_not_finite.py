@@ -404,8 +404,8 @@ def test_only_the_first_sites_of_a_worker_are_logged() -> None:
     assert KINDS == ("NaN", "Inf", "-Inf")
 
 
-# The output is finite in the first steps, from which brickd learns the design. Later, it is sometimes NaN. A mask has
-# -Inf in every step.
+# The output is finite in the first steps, from which brickd learns the design. Later, the output is sometimes NaN. A
+# mask has -Inf in every step.
 PROGRAM = """
 import numpy as np
 brick.init()

@@ -22,9 +22,9 @@ HERE = ServiceSite("api", "mlp", 3)
     [
         (100, 0, True),
         (99, 0, False),
-        (105, 5, True),  # 100 equal comparisons, exactly twenty times the 5 unlike ones
+        (105, 5, True),  # 100 equal comparisons, exactly twenty times the 5 unlike comparisons
         (104, 5, False),
-        (125, 6, False),  # 119 equal comparisons, less than twenty times the 6 unlike ones
+        (125, 6, False),  # 119 equal comparisons, less than twenty times the 6 unlike comparisons
         (126, 6, True),
         (0, 0, False),
     ],

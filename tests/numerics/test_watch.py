@@ -770,7 +770,7 @@ def test_the_majority_is_right(reported: dict[int, Sequence[int]], outliers: set
 
 
 def test_a_self_contradicting_workers_most_frequent_output_is_shown_with_another() -> None:
-    """The outputs that are shown need not be the first or the last ones."""
+    """The outputs that are shown need not be the first or the last outputs."""
     assert judge_group([(0, 1, 1, 9), (0, 2, 3, 4), (0, 3, 2, 7)]).contradiction == (4, 7)
     assert judge_group([(1, 1, 5, 9), (1, 2, 3, 4), (0, 2, 1, 2), (0, 1, 2, 1)]).contradiction == (1, 2)
 

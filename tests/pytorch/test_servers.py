@@ -1,7 +1,7 @@
 """Real servers under `brickd run`: all their work is recorded, and nothing is lost.
 
 The uvicorn server has four workers: one with a changed weight, one with another kind of attention, and two correct
-ones.
+workers.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def test_gunicorn_workers_are_recorded(prefix: str, tmp_path: Path, how: str) ->
                         *options)  # fmt: skip
         try:
             until(server.up)
-            # brickd finds the model in the first request, and records it in the next ones.
+            # brickd finds the model in the first request, and records the model in the next requests.
             for _ in range(3):
                 pids = set(server.workers(2))
             names = seen_alike(2)

@@ -1,6 +1,6 @@
 """Real tensors and modules of torch: what the agent reads from them, without any change for the host.
 
-Other tests check the same with imitations; these tests need torch.
+Other tests check this with imitations of torch; the tests of this file need torch.
 """
 
 from __future__ import annotations

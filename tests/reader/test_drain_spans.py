@@ -97,7 +97,7 @@ def judged(records: dtypes.Array, head: int, last: int) -> tuple[dtypes.Array, i
 
 @given(st.lists(st.tuples(st.lists(RECORD | HONEST, max_size=16), st.sampled_from([0, 60, 64, 70])), max_size=6))
 def test_valid_spans_are_taken_and_invalid_ones_counted(passes: list[tuple[list[dict[str, int]], int]]) -> None:
-    """The last 64 records of a pass are checked one by one: valid records may come after invalid ones."""
+    """The last 64 records of a pass are checked one by one: valid records may come after invalid records."""
     believed, rejected, skipped, sequence, last = [], 0, 0, 0, 0
     with rings(paths=PATHS, span_slots=128) as r:
         drain = r.drain()

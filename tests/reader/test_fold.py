@@ -79,8 +79,8 @@ class Measured:
         fold.add(self.summaries(), rows, roots(len(self.paths)), flags, self.tick_ns, worker_number)
 
 
-# The longest duration. Multiplied by 160, the greatest ratio of two tick lengths below, it is still below the last
-# bucket, in which percentiles are only bounds.
+# The longest duration. Multiplied by 160, the greatest ratio of two tick lengths below, this duration is still below
+# the last bucket, in which percentiles are only bounds.
 MOST = 2**29
 
 

@@ -59,7 +59,7 @@ def read(files: Sequence[bytes]) -> Iterator[list[FileIndex]]:
 
 
 def taken(files: Sequence[bytes], *uuids: str) -> tuple[dict[str, bytes], dict[str, Lost]]:
-    """Return the checksums of these workers in the files, and the number of missing ones."""
+    """Return the checksums of these workers in the files, and the number of missing checksums."""
     with read(files) as contents:
         found = Checked(contents, set(uuids or (MINE,)))
         whole: dict[str, bytes] = {}
@@ -232,7 +232,7 @@ def test_missing_checksums_are_counted_and_incomplete_ones_not_returned(
           piece(made(3, ticks=7), 10, lane=1)], 30),
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=7), 10), piece(made(1), 0, lane=1),
           piece(made(3, ticks=30), 10, lane=1)], 30),
-        # No checksum comes after the missing ones.
+        # No checksum comes after the missing checksums.
         ([piece(made(1, ticks=5) + TWO[:SLOT], 0)], None),
         ([piece(made(1, ticks=5), 0), piece(defer(4), 10)], None),
     ],

@@ -244,7 +244,7 @@ def test_a_truncated_file_is_followed_by_another_with_the_waiting_slots(tmp_path
 def test_trouble_ends_when_large_chunks_fit_again_and_not_with_a_small_one(tmp_path: Path) -> None:
     volumes = Volumes(tmp_path / "run.brick", SMALL, 1)
     try:
-        for _ in range(2):  # the same failure may happen again
+        for _ in range(2):  # a failure may happen more than once
             volumes.fail("the disk is full")
             volumes.look()
             assert volumes.put(_reader.CHUNK_EVENTS, 1, b"") is Put.DONE

@@ -28,7 +28,7 @@ class Earlier:
         self._folder = folder
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a Python program that imports the earlier packages instead of the current ones."""
+        """Start a Python program that imports the earlier packages instead of the current packages."""
         return subprocess.Popen(
             [sys.executable, "-P", *arguments],
             env=os.environ | {"PYTHONPATH": str(self._folder)},

@@ -235,7 +235,7 @@ def test_in_a_collective_the_worker_that_waits_least_is_named() -> None:
     finding = one(judge(fleet.looks(6, seed=1)))
     assert finding.about == About("api", "api/5", "all_reduce")
     assert finding.outside
-    # The cost of 250 waits in ten seconds, each of which is 1.2 ms shorter than those of the others.
+    # The cost of 250 waits in ten seconds, each of which is 1.2 ms shorter than a wait of another worker.
     assert finding.cost_ns_per_s == pytest.approx(25 * 1.2e6, rel=0.05)
     assert "no instrumented brick explains it" in judge(fleet.looks(6, seed=1)).headlines()[0][1]
 

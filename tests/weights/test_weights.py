@@ -346,7 +346,7 @@ def test_missing_tensors_are_reported_once_a_worker_has_read_everything() -> Non
     judged = weighed.judged()
     assert [(each.missing, each.state) for each in judged.workers] == [
         (0, "disagrees"),
-        (0, "equal"),  # the worker may still read the rest
+        (0, "equal"),  # the worker may still read its other tensors
         (1, "disagrees"),
     ]
     assert judged.workers[0].reasons == {}

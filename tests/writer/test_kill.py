@@ -53,7 +53,7 @@ IN_REMOVAL = {"ended", "recorded"}  # tested in tests/daemon/test_removed.py
 # the third of which is a span.
 IN_MARK = {"mark": (1, 0), "summary": (1, 0), "summary_odd": (1, 1)}
 
-# The same for a checksum, which takes more than one slot.
+# If a worker dies while it records a checksum, which takes more than one slot: the results as for an event.
 IN_CHECKSUM = IN_EVENT | {"checked": (False, False)}
 
 

@@ -20,7 +20,7 @@ Place = tuple[str, int | None, int | None]
 
 
 class Weight(ctypes.Structure):
-    """The first fields of struct brick_weight, and space for the others."""
+    """The first fields of struct brick_weight, and space for its other fields."""
 
     _fields_ = [
         ("name", ctypes.c_uint32),
@@ -32,7 +32,7 @@ class Weight(ctypes.Structure):
 
 
 class Weights(ctypes.Structure):
-    """struct brick_weights up to its budget, and space for the rest."""
+    """The fields of struct brick_weights up to `budget`, and space for its other fields."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("each", "count", "hold", "release", "host", "generation")),

@@ -41,7 +41,7 @@ PEERS: tuple[Peer, ...] = (
 
 
 def present(folder: Path, peers: Sequence[Peer] = PEERS) -> tuple[list[Case], dict[str, str]]:
-    """Return the cases of installed peers, and the reasons for the missing ones."""
+    """Return the cases of installed peers, and the reasons why other peers are missing."""
     found: list[Case] = []
     absent: dict[str, str] = {}
     for peer in peers:
