@@ -95,7 +95,7 @@ class CheckpointRefused(BrickdError):
 
 
 class CheckpointTooNew(CheckpointRefused):
-    """A checkpoint that a later version of brickd wrote, which that version can read."""
+    """A checkpoint that only a later version of brickd can read."""
 
 
 class PeaksRefused(BrickdError):

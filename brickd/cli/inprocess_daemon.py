@@ -1,6 +1,7 @@
 """A daemon in this process, and a guardian process that ends the daemon's orders if this process is killed.
 
-Owns: the directory, descriptors and group of such a process, and the guardian. Must not know: the work of the daemon.
+Owns: the directory, descriptors and group of a process with a daemon, and the guardian. Must not know: the work of the
+    daemon.
 Invariants: Whenever the process ends, the daemon ends cleanly: it saves its state and withdraws its orders to workers.
 The guardian has no other task, and ends with the process that it guards.
 """

@@ -70,8 +70,8 @@ def lost(entry: dict[str, Any]) -> str:
 def worker_row(worker: dict[str, Any]) -> dict[str, Any]:
     """Return the entry of a worker with its cells STATE, SPANS, LOST and OPEN NOW.
 
-    The state has a mark if the worker does not record as usual. OPEN NOW shows one open span: the innermost span of the
-    thread whose innermost span has been open for the longest time.
+    The state has a mark if the worker does not record as usual. Of the innermost open span in each thread, OPEN NOW
+    shows the one that began first.
     """
     setting = worker["set"] or {}
     mark = ", off" if setting.get("recording") == "off" else ", spans" if setting.get("spans") == "on" else ""

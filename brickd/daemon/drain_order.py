@@ -14,8 +14,9 @@ from brickd.daemon.attachment import Attached
 from brickd.shm import _reader
 from brickd.shm.memory_budget import MIB
 
-# The most that a tick reads from the segments of one user. 64 workers with 8 threads each have 64 MiB if all rings of
-# the usual size are a quarter full, and a tick starts when the fullest ring is; copying and adding up that takes 30 ms.
+# The most that a tick reads from the segments of one user. A tick starts when the fullest ring is a quarter full. If
+# all rings are, 64 workers with 8 threads each and rings of the usual size have 64 MiB, which takes 30 ms to copy and
+# add up.
 TICK_BYTES = 256 * MIB
 # After each piece of this size, a tick checks whether there is time for another piece. Events take longer than other
 # bytes: a piece that has only events takes up to 0.1 s.

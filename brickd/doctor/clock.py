@@ -1,7 +1,7 @@
 """The clock that workers read: the processor's counter, if the kernel trusts it.
 
 Owns: the kernel's report on its clocks, and the workers' choice. Must not know: the content of a segment after its
-header. Invariant: the kernel's decision is final.
+header. Invariant: whether a counter can be trusted is decided by the kernel alone.
 """
 
 from __future__ import annotations

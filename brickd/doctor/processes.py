@@ -30,7 +30,7 @@ File = tuple[int, int, int]  # device, major and minor, and inode
 
 
 class Mapped(NamedTuple):
-    """A segment that a process maps: its own segment (`owned`), its parent's, or an earlier one of its own."""
+    """A segment that a process maps: its own (`owned`), an earlier segment of its own, or its parent's."""
 
     file: str
     place: Place

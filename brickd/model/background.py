@@ -31,7 +31,7 @@ class Background:
         older: the sums that have no uuid.
         buried: the uuids of segments that are not read, because their workers are in a sum or were forgotten.
         added: the workers that were recently added to each sum, by the uuid of the sum.
-        removed: the workers whose segments were removed, and sums of earlier such workers.
+        removed: the workers whose segments were removed, some of them as sums.
     """
 
     names: dict[str, str] = field(default_factory=dict)

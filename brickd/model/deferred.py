@@ -57,10 +57,10 @@ class Deferred:
         measured: for each path, the times that devices measured, in ns.
         bound: for each path, the parts of the elapsed time, in ns.
         latency: for each path, the times from start to finalize, in ns, of the same starts as `bound`.
-        counts: started, measured, bounded, orphaned: the number of starts by outcome; late: bounded starts that arrived
-            after their time was assigned to other starts, and so got a part of 0; unmatched: measurements without a
-            waiting start, or longer than the time since the start; refused: starts with the id of a waiting start;
-            finalized: settled finalizes.
+        counts: `started`, `measured`, `bounded` and `orphaned` count starts by outcome. `late` counts bounded starts
+            whose time was already assigned to other starts, so that their part is 0. `unmatched` counts measurements
+            without a waiting start, or longer than the time since the start. `refused` counts starts with the id of a
+            waiting start. `finalized` counts settled finalizes.
     """
 
     def __init__(self) -> None:

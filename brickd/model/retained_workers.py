@@ -85,7 +85,7 @@ class RetainedWorker:
 
 @dataclass(slots=True)
 class RetainedTotals:
-    """The last reading of a removed segment in compact form, or the sum of such readings of a service."""
+    """The last reading of a removed segment in compact form, or the sum of several such readings."""
 
     name: str
     reading: Reading

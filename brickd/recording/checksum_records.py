@@ -108,8 +108,8 @@ def _taken(lane: _Lane, found: RingRecords, lost: Lost) -> bytes:
     lost.rejected += rejected
     lane.torn |= bool(missing or rejected or lost.cut != cuts)
     if lane.torn and whole:
-        # If all missing records come before the first checksum, this may be the first. Otherwise only the last is
-        # certain.
+        # If all missing records come before the first checksum, the ticks of that checksum count. Otherwise only the
+        # ticks of the last checksum are certain to be later.
         is_ahead = not rejected and _number(slots, at * SLOT_BYTES, _SEQUENCE) == before + missing + 1
         last = 0 if is_ahead else _last(whole)
         lost.until, lane.torn = max(lost.until or 0, _number(whole, last, _TICKS)), False

@@ -1,7 +1,7 @@
 """Files that a user gave as recordings although they are not recordings.
 
-Owns: the description of such a file. Must not know: verbs, workers. Invariants: Nothing is raised and nothing blocks,
-because a pipe is not opened. At most a KiB is read.
+Owns: the description of a file that is not a recording. Must not know: verbs, workers. Invariants: Nothing is raised
+and nothing blocks, because a pipe is not opened. At most a KiB is read.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _of(part: int, whole: int) -> int:
 
 
 def ledger_of(reading: Reading) -> Ledger:
-    """Return the ledger of a worker. A span that one counter already has and another does not is unpublished."""
+    """Return the ledger of a worker. If one counter already has a span and another has not, the span is unpublished."""
     ledger = Ledger()
     spans = ledger.spans
     for lane, consumer, n in reading.alike():

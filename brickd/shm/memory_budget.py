@@ -155,7 +155,7 @@ class Account:
             if why := budget.grown(segment.uid, cost_of(extent).kept, _kept(reading)):
                 raise SegmentOverBudget(segment.name, why)
             # The reading is packed, because several surveys keep the readings of all segments at the same time. Only
-            # one reading is unpacked at a time, so this one counts as packed in the limits of the next segments.
+            # one reading is unpacked at a time, so the limits of the next segments count this reading as packed.
             packed = _reader.Packed(reading.summaries)
             budget.freed(segment.uid, len(reading.summaries) - packed_size(packed))
             reading = replace(reading, summaries=packed)

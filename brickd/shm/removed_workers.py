@@ -144,7 +144,7 @@ def uncounted(
 
 
 def _shown(lost: str, took: Mapping[str, str], begins: Mapping[str, WorkerCounts]) -> WorkerCounts:
-    """Return the counts of a worker's lost segment: of the last such segment that is in a total."""
+    """Return the counts of the last lost segment of a worker that is in a total."""
     for _ in range(len(took) + 1):  # a limit, because invalid records may name each other in a circle
         if not lost or lost in begins:
             break

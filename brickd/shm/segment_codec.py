@@ -49,7 +49,7 @@ class Shared(list[Row]):
 
 
 def shared(rows: list[Row]) -> Shared[Row]:
-    """Return a list with the same rows that all users of such rows share."""
+    """Return the list with these rows that all users share."""
     if isinstance(rows, Shared):
         return rows
     found = _alive.get(hash(tuple(rows)))

@@ -93,7 +93,7 @@ class Reading(Identity):
 
     Attributes:
         latency: like `summaries`, but of the time from the start of deferred work to its sync; empty if no daemon knows
-            of such work.
+            of deferred work.
         deferred: the counts of the starts of deferred work, by outcome.
         now_ticks: the value of the worker's clock; None if unknown.
         flags: the consumer's requests to the worker (CONTROL_*).
@@ -156,7 +156,7 @@ class Reading(Identity):
 
     @property
     def thinned_unowned(self) -> bool:
-        """Whether the worker is still `thinned` although it has no consumer."""
+        """Whether the worker still has such requests although it has no consumer."""
         return self.alive and self.thinned and not self.drained
 
     @property

@@ -66,7 +66,7 @@ def _by_input(compared: Compared, called: KnownNames, workers: Collection[Worker
 
 
 def headline(found: Sequence[KnownFinding], outlier: str | None) -> list[str]:
-    """Return a sentence about findings that contradict a comparison; empty if they name the same outlier."""
+    """Return a sentence about findings that contradict a comparison; empty if all name the same outlier."""
     others = [each for each in found if each.workers != [outlier]]
     return [others[0].headline] if others else []
 

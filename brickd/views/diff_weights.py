@@ -132,7 +132,7 @@ def why_none(weighed: Weighed) -> str:
 
 
 def sentence(rows: Sequence[Differing]) -> str:
-    """Name a weight that differs, count the other such weights, and add the option that lists them."""
+    """Name a weight that differs, count the other differing weights, and add the option that lists them."""
     first = rows[0]
     more = f" and {plural(len(rows) - 1, 'more weight')}" if len(rows) > 1 else ""
     what = f"weight {called(*first.tensor)}{more}"

@@ -33,7 +33,7 @@ def silent() -> AbstractContextManager[Reads]:
 
 
 class Missing(NamedTuple):
-    """A daemon that did not answer: the reason, and whether it has ended for certain."""
+    """A daemon that did not answer: the reason, and whether the daemon has certainly ended."""
 
     what: str
     ended: bool

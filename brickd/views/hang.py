@@ -70,7 +70,7 @@ def _place(place: LanePosition | None) -> dict[str, Any]:
 
 
 def _rows(workers: Iterable[Watched]) -> list[dict[str, Any]]:
-    """Return a row for each lane with an open span, and a row for a worker without such a lane; stuck lanes first."""
+    """Return a row for each lane with an open span, stuck lanes first. A worker without open spans has one row."""
     rows = []
     for worker in workers:
         opened = [lane for lane in worker.lanes if lane.look.youngest is not None]

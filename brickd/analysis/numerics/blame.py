@@ -35,7 +35,7 @@ class Verdict(StrEnum):
 
     @property
     def differs(self) -> bool:
-        """Whether two results differ for certain, and by more than rounding."""
+        """Whether it is certain that the results differ by more than rounding."""
         return self in (Verdict.DIVERGED, Verdict.ROUTING)
 
 

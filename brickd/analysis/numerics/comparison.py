@@ -71,7 +71,7 @@ class Difference(NamedTuple):
 
     @property
     def agree(self) -> list[int]:
-        """The parties that agree with the reference. If similar outputs are undecided, only equal ones agree."""
+        """The parties that agree with the reference. If similar outputs are undecided, only equal outputs agree."""
         both = self.members(Class.IDENTICAL, Class.WITHIN)
         return both if len(both) == self.row.agree else self.members(Class.IDENTICAL)
 
@@ -121,7 +121,7 @@ class Comparison:
 
     @property
     def diverged(self) -> int:
-        """The number of certain differences beyond rounding."""
+        """The number of differences that are certain and larger than rounding."""
         return self.counts[Class.DIVERGED]
 
     @property
@@ -137,7 +137,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """The overall verdict. The first certain difference decides it, if there is one."""
+        """The overall verdict, by the first difference that is certain, if there is one."""
         if self.diverged > 0:
             return Verdict.DIVERGED if self.first is None else self.first.judgement.verdict
         if self.incomplete:
@@ -148,7 +148,7 @@ class Comparison:
 
     @property
     def first(self) -> Difference | None:
-        """The first certain difference."""
+        """The first difference that is certain."""
         return next((each for each in self.differences if each.differs), None)
 
     @property

@@ -137,7 +137,7 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
 def _layers(
     compared: Compared, service: str, readings: Iterable[Reading], calls: RowCalls
 ) -> tuple[Collection[int], Collection[int]]:
-    """Return the layers of a service with a row, and those without one that have a site in turn."""
+    """Return the layers of a service with rows, and those without rows in which a site waits for its turn."""
     counts = {place: each for place, each in compared.sites.items() if place.service == service}
     seen = {place.layer for place, each in counts.items() if place.rows and each.fingerprints}
     waiting = set[int]()
@@ -150,7 +150,7 @@ def _layers(
 
 
 def _in_turn(place: ServiceSite, counts: Mapping[ServiceSite, SiteCounts], calls: RowCalls) -> bool:
-    """Whether a known site had no turn yet."""
+    """Whether a known site has not had its turn yet."""
     if not calls.turns or place in counts or place._replace(rows=True) in counts:
         return False
     return not calls.why(RowSite(place.kernel, place.layer))

@@ -156,8 +156,9 @@ class Numerics:
     """The fingerprints of many workers.
 
     With `shares`, each service has two windows, one for whole tensors and one for rows, and all windows have equal
-    shares of the bytes; only a copy of such an object can be compared. `gone` is the number of fingerprints that were
-    evicted before this copy was made. `named` has the sites and workers (as numbers) at which rows are known to differ.
+    shares of the bytes; fingerprints can be compared only in a copy of the object. `gone` is the number of fingerprints
+    that were evicted before this copy was made. `named` has the sites and workers (as numbers) at which rows are known
+    to differ.
     """
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None, *, shares: bool = False) -> None:
@@ -193,7 +194,7 @@ class Numerics:
         return any(newest > extent.first for newest, extent in zip(producer.newest, extents, strict=True))
 
     def admits_rows(self, producer: FingerprintProducer) -> bool:
-        """Whether the rows of a worker may be added, or its service has too many workers with rows."""
+        """Whether the rows of a worker may be added. They may not if its service has too many workers with rows."""
 
         def holds(uuid: str) -> bool:
             known = self.producers.get(uuid)

@@ -60,7 +60,7 @@ class MatchRow(NamedTuple):
     """One fingerprint of each of several workers, not all of them identical.
 
     Attributes:
-        class_: diverged if any member is, else the members' greatest class.
+        class_: DIVERGED if any member has diverged, else the greatest class of the members.
         against: the index of the reference.
         worst: the index of the member that differs most from the reference.
         agree: the number of members that agree with the reference.
@@ -176,7 +176,7 @@ def match(
         lost: for a comparison by run, per worker, the number of lost records; empty if none was lost.
         worn: for a comparison by run, per worker, whether its oldest fingerprints may be evicted; empty if none is.
         rows: for a comparison by input: True compares single rows, False compares whole tensors.
-        named: pairs of a site and a worker whose rows are known to differ, so that each of its differences counts.
+        named: pairs of a site and a worker whose rows are known to differ there. Each difference of such a pair counts.
     """
     limit = -1.0 if rtol is None else rtol
     found = fingerprints.match(

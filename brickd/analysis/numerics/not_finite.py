@@ -1,8 +1,8 @@
 """Finds NaN and infinities that are born at a site. A second worker is not needed.
 
-Owns: when such a value is a finding, and the findings, which survive a restart of the daemon. Must not know: how the
-values are counted, how findings are shown. Invariants: The number of findings is bounded. Findings without room are
-counted. Findings of unknown workers are dropped. If the first fingerprints of all workers at a site have a kind of
+Owns: when a NaN or an infinity is a finding, and the findings, which survive a restart of the daemon. Must not know:
+how the values are counted, how findings are shown. Invariants: The number of findings is bounded. Findings without room
+are counted. Findings of unknown workers are dropped. If the first fingerprints of all workers at a site have a kind of
 value, as with a mask, this is by design and no finding.
 
 A kind is NaN, +Inf or -Inf. A kind is born at a site if the output has it and no input has it. A birth is a finding in

@@ -1,8 +1,9 @@
 """The workers whose rows differ at a site, judged from the counts of each pair of workers.
 
 Owns: the majority and the outliers among pairs. Must not know: how rows are counted (row_pairs.h), reports. Invariants:
-An outlier differs from one worker of the majority, and differs or is far from a second one. No two workers of the
-majority differ. The majority is larger than the number of outliers. There is no verdict if most workers contradict
+An outlier differs from a worker of the majority. It also differs, or is far, from another worker of the majority. No
+two workers of the majority differ. The majority is larger than the number of outliers. There is no verdict if most
+workers contradict
 themselves, or if more than two workers are involved in differences and no two workers agree: then the operator does not
 treat rows separately, or does not repeat its results.
 """
@@ -110,13 +111,13 @@ def _weight(pair: RowPair) -> tuple[int, int]:
 
 
 def _majority(workers: Iterable[int], agreeing: Sequence[frozenset[int]]) -> frozenset[int]:
-    """Return the worker that agrees with the most others, together with these others; the first such worker."""
+    """Return the worker that agrees with most others, and these others; if several do, the first worker counts."""
     sets = ({worker}.union(*(pair for pair in agreeing if worker in pair)) for worker in sorted(workers))
     return frozenset(max(sets, key=len, default=()))
 
 
 def _is_outlier(worker: int, majority: frozenset[int], pairs: Iterable[RowPair]) -> bool:
-    """Whether a worker differs from one worker of the majority, and differs or is far from a second one."""
+    """Whether a worker differs from a worker of the majority, and also differs or is far from another of them."""
     mine = [pair for pair in pairs if worker in pair[:2] and pair.peer(worker) in majority]
     differs = {pair.peer(worker) for pair in mine if pair.differs[pair.side(worker)]}
     leans = {pair.peer(worker) for pair in mine if pair.far[pair.side(worker)]} | differs

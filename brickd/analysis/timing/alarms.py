@@ -17,7 +17,7 @@ from brickd.model.survey_snapshot import Snapshot
 
 Kind = Literal["stuck", "memory", "slower", "nan"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_PLACES = 4  # the most places of stuck workers that one text names
+_PLACES = 4  # one text names at most this many places of stuck workers
 _GONE: Mapping[Kind, str] = {
     "stuck": "no longer stuck",
     "memory": "memory no longer grows",

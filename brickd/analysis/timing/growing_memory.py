@@ -9,8 +9,8 @@ The time is divided into parts (each a tenth of `memory_over`). The memory of a 
 memory in it, so memory that is freed within the part does not count. The slope is computed by the method of Theil and
 Sen over the last ten parts. A worker is named if all of this is true:
 
-- The slope is at least `memory_growth`. In the second half, half of that is enough, because the slope of five parts is
-  less certain.
+- The slope is at least `memory_growth`. In the second half of the parts, half of `memory_growth` is enough, because
+five parts give a less certain slope.
 - No part is lower than an earlier part by more than a tenth of the whole growth.
 - The last part is above all earlier memory, up to six times `memory_over` ago.
 """

@@ -114,9 +114,9 @@ class HangVerdict:
     """The verdict on the workers of one service.
 
     Attributes:
-        kind: most_wait: more than half of the workers are stuck in `place`, and the outliers are not. some_stuck: the
-            outliers are stuck in places where fewer than half are, and most others move or are idle. all_wait: all live
-            workers are stuck in `place`. none_stuck, no_majority, too_few: as their names say.
+        kind: `most_wait`: more than half of the workers are stuck in `place`, and the outliers are not. `some_stuck`:
+            most workers move or are idle, and the outliers are stuck elsewhere. `all_wait`: all live workers are stuck
+            in `place`. The other kinds mean what their names say.
         place: where most or all workers wait, or where the worker is that has been stuck for the longest time.
         since_ns: the shortest time for which any of these workers has been there.
         outliers: the outliers, the longest stuck first.

@@ -6,9 +6,9 @@ changes only the signs. A brick that only one group has is listed without a diff
 
 A difference is significant if all of this is true:
 
-- The histograms differ (see `stats`): in 99 of 100 comparisons of equal groups, no brick has such a difference. This
-  test alone is not enough, because it assumes independent spans. The spans of one worker depend on each other, and with
-  millions of spans almost every difference would be significant.
+- The histograms differ (see `stats`): in 99 of 100 comparisons of equal groups, the histograms of no brick differ this
+  much. This test alone is not enough, because it assumes independent spans. The spans of one worker depend on each
+  other, and with millions of spans almost every difference would be significant.
 - The medians differ by at least `LEAST`, in the same direction. The median is known only by its bucket, which is 19 %
   wide, and a tiny change can move many equal spans to the next bucket. So the means, which are exact, must also differ
   by `LEAST`. The means do not matter if at least one whole bucket is between the medians, because a single long stop

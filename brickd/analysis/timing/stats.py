@@ -7,10 +7,11 @@ numbers and rounded once. Exchanging the groups changes only the sign. Values in
 are in one cell there is no difference.
 
 Standing. The statistic was chosen by simulation: lognormal and Pareto times, 1 % of calls 50 times as long, 3 to 8
-workers, 4 to 6 slots of 5 to 100 calls. For equal workers, the score reached 5 in 0 of 44,514 windows by the means of
-usual calls (`usual_calls`), and in 26 of 96,915 windows by the means of all calls; 25 of these 26 had the long calls.
-With one of eight workers 3 % slower, and the mean of a slot known to 0.35 %, the score reached 5 in 98 of 100 windows
-after five slots, and in 99.7 of 100 after six. The reasons for the form of the statistic, the most important first:
+workers, 4 to 6 slots of 5 to 100 calls. For equal workers, the score by the means of usual calls (`usual_calls`)
+reached 5 in 0 of 44,514 windows. The score by the means of all calls reached 5 in 26 of 96,915 windows, of which 25 had
+the long calls. With one of eight workers 3 % slower, and the mean of a slot known to 0.35 %, the score reached 5 in 98
+of 100 windows after five slots, and in 99.7 of 100 after six. The reasons for the form of the statistic, the most
+important first:
 
 - The noise of a row is the larger of two: the noise of this row and that of all rows. With only that of all rows, an
   unsteady worker that is not slow was named in up to 12 of 100 windows. The noise of the row is increased as in
@@ -26,9 +27,10 @@ after five slots, and in 99.7 of 100 after six. The reasons for the form of the 
 Ranks. The variance takes ties into account; the tail is that of a normal distribution. The continuity correction is
 half
 of the largest change of U when a value moves to the next used cell: 1/2 without ties, Yates' correction with two cells.
-With a constant 1/2, the p-value was below 0.01 in 1 of 14 draws of 10 and 2,000 values from the same distribution with
-1 % in a second cell; with this correction, in 1 of 200. If nearly all values are in one cell, two or three values
-outside of it still give a p-value that is too small. So a caller needs more evidence than `p_value`.
+The test was simulated with groups of 10 and 2,000 values from the same distribution, with 1 % of the values in a second
+cell. With a constant correction of 1/2, the p-value was below 0.01 in 1 of 14 draws; with this correction, it was in 1
+of 200. If nearly all values are in one cell, two or three values outside of it still give a p-value that is too small.
+So a caller needs more evidence than `p_value`.
 """
 
 from __future__ import annotations

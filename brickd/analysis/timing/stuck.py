@@ -141,7 +141,7 @@ class _Service:
         self._p99_ns: dict[tuple[tuple[str, ...], int | None], float | None] = {}
 
     def p99_ns(self, span: Open) -> float | None:
-        """Return the p99 of the place of a span; None if no worker has completed such a span."""
+        """Return the p99 of the place of a span; None if no worker has completed a span there."""
         place = span.path, span.layer
         if place not in self._p99_ns:
             found = (_quantile(each.reading, _number(each.reading, span)) for each in self._workers)

@@ -9,7 +9,7 @@ Invariants:
   generations from its own start.
 - A tensor of another dtype or shape differs, because the worker's output differs. A tensor also differs if a worker
   does not have it after it has read all its weights.
-- The majority of three or more workers decides which ones are outliers. Without a majority, the outliers are the
+- The majority of three or more workers decides which workers are outliers. Without a majority, the outliers are the
   workers whose tensors changed in place. If no tensor did, they are the workers that hold another shard's tensors.
 - The order of workers changes only the order of the findings.
 

@@ -39,7 +39,7 @@ class Tensors:
         self._text = ""
 
     def number(self, tensor: Tensor) -> int | None:
-        """Return the number of a tensor, a new one for a new tensor; None if the limit is reached."""
+        """Return the number of a tensor. A new tensor gets a new number; None if the limit is reached."""
         key = site_digest(tensor.name, tensor.layer), tensor.expert
         number = self.numbers.get(key)
         if number is None and len(self.all) < TENSORS_MAX:
