@@ -35,8 +35,8 @@ from brickd.recording.file_index import FileIndex, RecordedEvents
 from brickd.recording.recorded_segment import RecordedSegment
 
 _REDACTED = (
-    "redacted: checksums, steps, positions, streams and parameters are keyed anew, values of tensors and texts of "
-    "kernels omitted"
+    "redacted: checksums, steps, positions, streams and parameters have new keys; values of tensors and texts of"
+    " kernels are omitted"
 )
 _VALUES = "it has statistics and sketches of tensors: they reveal tokens to anyone with the same weights"
 

@@ -74,10 +74,9 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         rooms = " or ".join(f"{room:,} {what}" for what, room in full)
         found.append(_loss_of("tables", f"spans counted as 'other': more than its {rooms}", needs, ("names", "paths")))
     elif process["names_refused"]:
-        names = plural(process["names_refused"], "name was", "names were")
-        room = header["names"]
-        why = f"empty, of marks beyond half of its {room:,} names," if process["names"] >= room // 2 else "empty"
-        text = f"{names} {why} or without memory: recorded as 'other'"
+        names, room = plural(process["names_refused"], "name"), header["names"]
+        marks = f", marks have used half of its {room:,} names" if process["names"] >= room // 2 else ""
+        text = f"{names} recorded as 'other': a name was empty{marks}, or there was no memory"
         found.append(Loss("names", text, amount=process["names_refused"]))
     if refused := ledger.marks["refused"]:
         found.append(_without_mark(reading, refused, needs))

@@ -166,7 +166,7 @@ def test_counters_without_a_lost_record_are_no_loss() -> None:
     ("counted", "text"),
     [
         ({"no_lane": 1}, "1 span not recorded: "),
-        ({"names_refused": 1}, "1 name was empty "),
+        ({"names_refused": 1}, "1 name recorded as 'other': a name was empty, "),
         ({"blocks_refused": 1}, "memory refused 1 time: "),
         ({"blocks_refused": 1_234}, "memory refused 1,234 times: "),
         ({"lane": {"rejected": (1, 0)}}, "1 span not recorded: "),

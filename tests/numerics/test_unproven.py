@@ -55,7 +55,7 @@ def test_without_a_counterpart_no_screen_reports_that_all_is_well(worker: Start,
         assert brickd("diff", "api").returncode == 6
         ended = brickd("diff", "api", "--fail-on", "unproven")
         assert (ended.returncode, ended.stdout) == (1, "")
-        assert ended.stderr.startswith("brickd: unproven: nothing of api/0 and api/1 is comparable")
+        assert ended.stderr.startswith("brickd: unproven: nothing of api/0 and api/1 can be compared")
 
 
 def test_a_daemon_reports_unproven_outputs_after_its_threshold(worker: Start, prefix: str) -> None:

@@ -184,7 +184,7 @@ def test_a_negligible_cost_is_passed_over() -> None:
     cheap = Fleet(bricks={"norm": Made(60_000, factor=slow(5, 40))}, noise=0.0001)
     judged = judge(cheap.looks(6, seed=1))
     assert found(judged) == []
-    assert [each.reason for each in judged.passed] == ["it costs 600 µs/s"]
+    assert [each.reason for each in judged.passed] == ["it costs only 600 µs/s"]
 
 
 def test_bricks_too_small_to_matter_are_counted() -> None:

@@ -133,7 +133,7 @@ def test_a_thousandth_of_the_time_names_a_worker_and_half_keeps_it_named(
     assert found(costs(median_ns)) == [GEMM]
     assert costs(median_ns).findings[0].cost_ns_per_s == median_ns
     assert found(costs(below(median_ns))) == []
-    assert reasons(costs(below(median_ns)))[0][1].startswith("it costs ")
+    assert reasons(costs(below(median_ns)))[0][1].startswith("it costs only ")
 
 
 # ---- elements

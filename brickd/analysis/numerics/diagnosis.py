@@ -24,13 +24,13 @@ _HASHED = 1 << 40  # larger than any step number of an engine: such a number is 
 _NOT_FINITE = {
     NotFinite.BORN: "NaN or infinities are born there",
     NotFinite.PASSED_ON: "NaN or infinities are passed on",
-    NotFinite.UNKNOWN: "only one has NaN or infinities",
+    NotFinite.UNKNOWN: "the outputs have different numbers of NaN or infinities",
 }
 _WITHIN = {
     EvidenceClass.INPUT: "of several numeric classes",
-    EvidenceClass.ROW: "too few rows differ, or by too little, to name a worker",
+    EvidenceClass.ROW: "rows differ, but too few of them or by too little to name a worker",
 }
-_ROUNDING = "rounding can explain it: another number of threads, or a compiled model?"
+_ROUNDING = "rounding can explain it, for example another number of threads or a compiled model"
 
 
 def listed(names: Sequence[str], most: int = _NAMED) -> str:
@@ -73,7 +73,9 @@ def headline(of: Comparison, site: Site | None) -> str:
             return f"by {of.evidence}: diverged: {listed(names)} disagree"
         case Verdict.INCOMPLETE:
             lost = sum(party.lost for party in of.parties)
-            undecided = f"; {of.counts[Class.LOST]:,} differ, possibly because of them" if of.counts[Class.LOST] else ""
+            undecided = (
+                f"; {of.counts[Class.LOST]:,} differ, possibly because of lost records" if of.counts[Class.LOST] else ""
+            )
             why = f"incomplete, {plural(lost, 'record was', 'records were')} lost"
             return f"by {of.evidence}: {why}; equal: {_equal(of)}{undecided}"
         case Verdict.WITHIN:
@@ -99,7 +101,7 @@ def _equal(of: Comparison) -> str:
 
 
 def _apart(of: Comparison) -> str:
-    return "apart, but too few or by rounding" if of.evidence == EvidenceClass.ROW else "by rounding apart"
+    return "different, but too rarely or by too little" if of.evidence == EvidenceClass.ROW else "different by rounding"
 
 
 def explained(difference: Difference) -> str:
@@ -114,11 +116,11 @@ def explained(difference: Difference) -> str:
 def _rounding(difference: Difference) -> str:
     """Say that rounding may explain the difference, and how the user can find out."""
     contents = difference.row.contents
-    known = "Say so by backend="
+    known = "set backend= to tell brickd"
     if contents:
         shown = plural(contents, "input shows", "inputs show")
-        known = f"{shown} this, {CONTENTS_MIN} are needed; or say so by backend="
-    return f" ({_ROUNDING} {known})" if difference.judgement.rounding else ""
+        known = f"{shown} this, {CONTENTS_MIN} are needed; or set backend= to tell brickd"
+    return f" ({_ROUNDING}: {known})" if difference.judgement.rounding else ""
 
 
 def before(of: Comparison) -> str | None:
@@ -130,7 +132,7 @@ def before(of: Comparison) -> str | None:
     text = f"equal up to there: {plural(identical + within, 'comparison')}{more}"
     if not identical + within:
         text = "nothing was compared before it"
-    return f"{text}; {not_comparable:,} before it could not be compared" if not_comparable else text
+    return f"{text}; {not_comparable:,} earlier comparisons were not possible" if not_comparable else text
 
 
 def _born(difference: Difference) -> str:
@@ -183,9 +185,9 @@ def nothing(tried: Comparison) -> str:
         )
     paired = f"0 of {plural(tried.matched.fingerprints, 'fingerprint')} have a counterpart in another worker"
     if tried.not_comparable:
-        paired = f"{sum(tried.not_comparable.values()):,} with a counterpart may differ"
+        paired = f"{sum(tried.not_comparable.values()):,} fingerprints with a counterpart may differ"
     why = ", ".join([paired, *_reasons(tried)])
-    return f"nothing of {listed(names)} is comparable: by {tried.evidence} {why}{_next(tried)}"
+    return f"nothing of {listed(names)} can be compared by {tried.evidence}: {why}{_next(tried)}"
 
 
 def outputs_not_compared(tried: Comparison) -> str:

@@ -209,7 +209,7 @@ def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: 
     if ease == 1.0 and not standing.steady:
         return "it is slow in only some of the slots"
     if finding.cost_ns_per_s < ease * thresholds.straggler_cost_percent / 100 * _SECOND:
-        return f"it costs {duration(finding.cost_ns_per_s)}/s"
+        return f"it costs only {duration(finding.cost_ns_per_s)}/s"
     if brick.collective:
         return ""
     usual = median([total.elements_per_call for total in brick.totals.values()])
