@@ -176,7 +176,7 @@ class Daemon(LiveWorld):
             return any(each.is_of(names) for each in roster.drained())
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Copy the records of these rings into a spool; None stops this after all current records."""
+        """Copy the records of these rings into a spool. With None, copy all current records and stop."""
         if spool is None:
             self._loop.tick()
         roster = self._collector.roster

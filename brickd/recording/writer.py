@@ -56,7 +56,7 @@ class RecordingInput(Protocol):
         """Whether a worker with one of these names is still drained; without names, whether any worker is."""
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Copy the records of these rings into a spool; None stops this after all current records."""
+        """Copy the records of these rings into a spool. With None, copy all current records and stop."""
 
     def log_event(self, kind: str, text: str, *, command: str | None = None) -> None:
         """Log an event."""

@@ -1,4 +1,4 @@
 """Results for Python programs: the rows of a document as numpy, pandas, Arrow and HTML.
 
-Knows nothing of where documents come from, or of screens.
+This package knows neither the origin of documents nor screens.
 """

@@ -1,7 +1,7 @@
 """A table in HTML, for notebooks.
 
 Owns: the form of a cell, how many rows are shown. Must not know: single results. Invariants: No text of a worker is
-markup, moves a cursor or changes the order of other text. Omitted rows are counted. The exact value of a figure is its
+markup, moves a cursor or changes the order of other text. Omitted rows are counted. A figure has its exact value as its
 title.
 """
 
@@ -17,7 +17,7 @@ from brickd.base.escape import text as visible
 from brickd.results.schema import COUNT, NUMBER, OBJECT, TEXTS, WHOLE, TableColumn
 
 ROWS_MAX = 50
-_WIDTH = 80  # of a text, in columns of a terminal
+_WIDTH = 80  # the width of a text, in columns of a terminal
 _RIGHT = (COUNT, WHOLE, NUMBER)
 
 
@@ -42,7 +42,7 @@ def _cell(column: TableColumn, value: Any) -> str:
 
 
 def _figure(column: TableColumn, value: int | float | None) -> str:
-    """Return a number with its unit, as on the screens of brickd; a number that is a name has all its digits.
+    """Return a number with its unit, as on the screens of brickd. A number that is a name has all its digits.
 
     >>> _figure(TableColumn("self_ns", COUNT), 5_300_000), _figure(TableColumn("pid", WHOLE), 1_234_567)
     ('5.3 ms', '1234567')

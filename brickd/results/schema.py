@@ -21,17 +21,17 @@ def _same(value: Any) -> Any:
 
 
 def _whole(value: int) -> int:
-    """Return a number that fits into 64 bits with a sign: only a damaged segment has larger ones."""
+    """Return a number, limited to 64 bits with a sign. Only a damaged segment has larger numbers."""
     return min(value, _I64_MAX)
 
 
 def _moment(value: str) -> datetime:
-    """Return a time of a document, in UTC and without a zone, because numpy has none."""
+    """Return a time of a document in UTC, without a time zone, because numpy has no time zones."""
     return datetime.fromisoformat(value.removesuffix("Z"))
 
 
 def _unicode(value: str) -> str:
-    """Return a text that is valid Unicode: the name of a file may have other bytes."""
+    """Return a text as valid Unicode. The name of a file may contain other bytes."""
     return value.encode("utf-8", "backslashreplace").decode()
 
 
@@ -42,9 +42,9 @@ class Kind(NamedTuple):
         numpy: the type of its field in a structured array.
         pandas: the type of its column in a data frame.
         arrow: the name of its type in Arrow; "list" is a list of strings.
-        unknown: what stands for null in a structured array.
-        value: makes the value for an array out of the value in JSON.
-        portable: makes the value for Arrow, which knows fewer types, out of that.
+        unknown: the value that represents null in a structured array.
+        value: converts a value in JSON to the value for an array.
+        portable: converts the value for an array to the value for Arrow, which has fewer types.
     """
 
     numpy: str
@@ -70,15 +70,15 @@ class TableColumn(NamedTuple):
     """A column.
 
     Attributes:
-        name: its name, which is also the path of its value: `lanes.used` is `row["lanes"]["used"]`.
-        kind: the kind of its values.
+        name: the name of the column, which is also the path of a value: `lanes.used` is `row["lanes"]["used"]`.
+        kind: the kind of the values in the column.
     """
 
     name: str
     kind: Kind
 
     def reader(self) -> Callable[[Mapping[str, Any]], Any]:
-        """Return the function that gets the value out of a row; a part of null is null.
+        """Return a function that takes the value from a row. The value is null if a part of its path is null.
 
         >>> used = TableColumn("lanes.used", WHOLE).reader()
         >>> used({"lanes": {"used": 3, "room": 32}}), used({"lanes": None})
@@ -122,7 +122,7 @@ class Schema(NamedTuple):
 
 
 def _columns(*parts: tuple[Kind, str]) -> tuple[TableColumn, ...]:
-    """Make the columns of several kinds, in order; the names of one kind are separated by spaces."""
+    """Return the columns of several kinds, in order. In a text, spaces separate the names of one kind."""
     return tuple(TableColumn(name, kind) for kind, names in parts for name in names.split())
 
 

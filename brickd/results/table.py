@@ -2,7 +2,7 @@
 
 Owns: the conversions. Must not know: single results, where documents come from. Invariants: A table computes no figure.
 numpy, pandas and pyarrow are imported only by the method that needs them. An empty table has the same columns and types
-as any other.
+as other tables.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Table(Sequence[Row]):
     """
 
     def __init__(self, schema: Schema, document: Mapping[str, Any], words: tuple[str, ...] = ()) -> None:
-        """Make the table of a document. KeyError: its rows lack a column."""
+        """Make the table of a document; raise KeyError if a row does not have a column."""
         self.name, self.document, self.words = schema.name, document, words
         self.columns = tuple(column.name for column in schema.columns)
         self._schema, self._rows = schema, document[schema.rows]
@@ -83,7 +83,7 @@ class Table(Sequence[Row]):
         return self._column(self._named(name))
 
     def to_numpy(self) -> numpy.typing.NDArray[numpy.void]:
-        """Return a structured array. A null number is NaN, a null time is NaT, any other null is None."""
+        """Return a structured array. Null is NaN for a number, NaT for a time, and None for anything else."""
         import numpy
 
         columns = self._schema.columns
@@ -108,7 +108,7 @@ class Table(Sequence[Row]):
         )
 
     def to_arrow(self) -> pyarrow.Table:
-        """Return an Arrow table. Lists and objects of JSON are text, except lists of text.
+        """Return an Arrow table. Lists and objects are encoded as JSON text, except for lists of texts.
 
         Raises:
             brickd.errors.PackageMissing: pyarrow is not installed.

@@ -109,7 +109,7 @@ class SharedTables(NamedTuple):
         return SharedTables({**self.names, **other.names}, {**self.paths, **other.paths}, {**self.sites, **other.sites})
 
     def without(self, numbers: Container[int]) -> SharedTables:
-        """Return the tables whose numbers are not among these."""
+        """Return the tables without those that have one of these numbers."""
         return SharedTables(
             {number: rows for number, rows in self.names.items() if number not in numbers},
             {number: rows for number, rows in self.paths.items() if number not in numbers},

@@ -20,7 +20,7 @@ from brickd.shm._reader import CONTENTS_MIN
 from brickd.shm.sites import Site
 
 _NAMED = 3
-_HASHED = 1 << 40  # larger than any step number of an engine: such a number is the digest of a text
+_HASHED = 1 << 40  # larger than any step number of an engine; a larger number is the digest of a text
 _NOT_FINITE = {
     NotFinite.BORN: "NaN or infinities are born there",
     NotFinite.PASSED_ON: "NaN or infinities are passed on",

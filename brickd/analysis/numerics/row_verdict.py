@@ -54,7 +54,7 @@ class RowPair(NamedTuple):
         return int(worker != self.one)
 
     def example(self, worker: int) -> tuple[int, int]:
-        """Return fingerprints of the last row at which `worker` was far or apart: the other worker's, and its own."""
+        """Return two fingerprints of the last row at which `worker` differs: of the other worker, and of this one."""
         side = self.side(worker)
         return self.newest[side][not side], self.newest[side][side]
 

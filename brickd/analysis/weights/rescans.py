@@ -74,7 +74,7 @@ class Rescans:
                 del self._named[gone]
 
     def due(self, now_ns: int) -> Sequence[Due]:
-        """Return the workers that are due, and treat them as asked from now on."""
+        """Return the workers that are due. From now on, these workers count as asked."""
         with self._lock:
             self._asked_ns = {uuid: at_ns for uuid, at_ns in self._asked_ns.items() if now_ns - at_ns < APART_NS}
             groups: dict[tuple[str, str], list[str]] = defaultdict(list)
