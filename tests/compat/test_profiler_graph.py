@@ -118,6 +118,37 @@ ORDERS = {
         "for name in ('a', 'b'):\n t = p.start(name); launch(); p.stop(t); p.graph_record_brick(name, 5)",
         {("a:node",), ("b:node",), ("a:ticks", "k:launched"), ("b:ticks", "k:launched")},
     ),
+    "kernels after each brick was timed, the bricks recorded afterwards": (
+        "for name in ('a', 'b'):\n p.stop(p.start(name)); launch(); p.graph_record_brick(name, 5)",
+        {("a:node",), ("b:node",), ("a:node", "k:launched"), ("b:node", "k:launched")},
+    ),
+    "kernels after each known brick was timed": (
+        "for id in (0, 3):\n p.stop_brick(p.start_brick(id)); launch(); p.graph_record_brick(id, 5)",
+        {("RmsNorm:node",), ("RopeEmbedding:node",)}
+        | {("RmsNorm:node", "k:launched"), ("RopeEmbedding:node", "k:launched")},
+    ),
+    "a kernel of the outer brick, after an inner one with its own": (
+        "p.graph_record_brick('c', 5)\n"
+        "t = p.start('a'); u = p.start('b'); launch(); p.stop(u); launch(); p.stop(t); launch()",
+        {("c:node",), ("a:ticks", "b:ticks", "k:launched"), ("a:ticks", "k:launched"), ("k:launched",)},
+    ),
+    "kernels after inner bricks": (
+        "t = p.start('a')\nfor name in ('b', 'c'): p.stop(p.start(name)); launch()\np.stop(t)",
+        {("a:ticks", "b:node", "k:launched"), ("a:ticks", "c:node", "k:launched")},
+    ),
+    "bricks that are not timed": (
+        "p.disable()\nfor name in ('a', 'b'):\n p.stop(p.start(name)); launch(); p.graph_record_brick(name, 5)",
+        {("a:node",), ("b:node",), ("a:node", "k:launched"), ("b:node", "k:launched")},
+    ),
+    "deferred bricks": (
+        "p = brick.BrickProfiler.enabled(sync=lambda: None, mode='Deferred'); p.enable_graph()\n"
+        "for name in ('a', 'b'):\n t = p.start(name); launch(); p.stop(t); launch(); p.graph_record_brick(name, 5)",
+        {("a:node",), ("b:node",), ("a:node", "k:launched"), ("b:node", "k:launched")},
+    ),
+    "a tile": (
+        "p.enable_tile_profiling()\np.graph_record_brick('a', 5); p.stop_tile(p.start_tile('Midi')); launch()",
+        {("a:node",), ("a:node", "k:launched")},
+    ),
     "a span in a scope": (
         "p.graph_push_scope(N.Brick('f', 5))\np.graph_record_brick('a', 5)\n"
         "with brick.span('b'): launch()\nlaunch()",

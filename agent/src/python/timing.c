@@ -19,13 +19,14 @@ struct BrickTimer {
     uint64_t start_ns; /* the start of deferred work, by CLOCK_MONOTONIC_RAW; 0: a span is open */
     uint32_t owner;    /* the profiler's serial; 0: the timer was stopped, or is for untimed bricks */
     bool waits;        /* whether the stop waits for the device */
+    bool launches;     /* whether the brick launches the kernels that are recorded after its stop: it is no tile */
 };
 
 /* The first fields of a BrickProfiler. */
 typedef struct {
     PyObject_HEAD
     uint32_t serial; /* the profiler's number, from 1 */
-    bool on, defers, waits;
+    bool on, defers, waits, graphs;
 } Timing;
 
 /* ---- timers ------------------------------------------------------------- */
@@ -44,7 +45,7 @@ static BrickTimer *timer_new(Brick *b)
     t->brick = b;
     t->start_ns = 0;
     t->owner = 0;
-    t->waits = false;
+    t->waits = t->launches = false;
     return t;
 }
 
@@ -126,10 +127,37 @@ static PyObject *begin(Brick *b, uint32_t owner, bool waits)
     return (PyObject *)t;
 }
 
-static PyObject *begin_as_set(const Timing *p, Brick *b)
+/* While the graph is recorded: calls a method of it. Returns its answer; an error counts as no. */
+static bool graph_says(PyObject *self, const char *method, PyObject *of)
 {
-    if (!p->defers)
-        return begin(b, p->serial, p->waits);
+    PyObject *answer = of != NULL ? PyObject_CallMethod(self, method, "O", of) : PyObject_CallMethod(self, method, NULL);
+    const bool yes = answer == Py_True;
+    Py_XDECREF(answer);
+    PyErr_Clear();
+    return yes;
+}
+
+/* Without a span, the kernels that are recorded until the stop belong to the brick, too. */
+static PyObject *not_timed(PyObject *self, Brick *b)
+{
+    if (((Timing *)self)->graphs)
+        graph_says(self, "_launches", (PyObject *)b);
+    return Py_NewRef(core_state.idle);
+}
+
+static PyObject *begin_as_set(PyObject *self, Brick *b)
+{
+    const Timing *p = (Timing *)self;
+    if (!p->on)
+        return not_timed(self, b);
+    if (!p->defers) {
+        PyObject *begun = begin(b, p->serial, p->waits);
+        if (begun != NULL)
+            ((BrickTimer *)begun)->launches = true;
+        return begun;
+    }
+    if (p->graphs)
+        graph_says(self, "_launches", (PyObject *)b);
     struct timespec now;
     BrickTimer *t = timer_new(b);
     if (t != NULL) {
@@ -143,14 +171,16 @@ static PyObject *begin_as_set(const Timing *p, Brick *b)
 static PyObject *start_brick(PyObject *self, PyObject *id)
 {
     const Timing *p = (Timing *)self;
-    if (!p->on)
+    if (!p->on && !p->graphs)
         return Py_NewRef(core_state.idle);
     if (__builtin_expect(PyLong_Check(id) && !PyBool_Check(id), 1)) {
         int overflow;
         const long number = PyLong_AsLongAndOverflow(id, &overflow);
         if (overflow == 0 && number >= 0 && number < PyTuple_GET_SIZE(core_state.known))
-            return begin_as_set(p, (Brick *)PyTuple_GET_ITEM(core_state.known, number));
+            return begin_as_set(self, (Brick *)PyTuple_GET_ITEM(core_state.known, number));
     }
+    if (!p->on)
+        return Py_NewRef(core_state.idle);
     PyObject *refused = PyObject_CallMethod(self, "_by_id", "O", id);
     Py_XDECREF(refused);
     return refused != NULL ? Py_NewRef(core_state.idle) : NULL;
@@ -163,10 +193,10 @@ static PyObject *start(PyObject *self, PyObject *const *args, Py_ssize_t given, 
     PyObject *of[CORE_ARGUMENTS];
     if (core_arguments(&call, args, given, names, of) != 0)
         return NULL;
-    if (!((Timing *)self)->on)
+    if (!((Timing *)self)->on && !((Timing *)self)->graphs)
         return Py_NewRef(core_state.idle);
     Brick *b = by_name(of[0], of[1] != NULL ? of[1] : Py_None);
-    return b != NULL ? begin_as_set((Timing *)self, b) : NULL;
+    return b != NULL ? begin_as_set(self, b) : NULL;
 }
 
 static PyObject *begin_tile(PyObject *self, PyObject *brick)
@@ -214,7 +244,12 @@ static PyObject *stop(PyObject *self, PyObject *const *args, Py_ssize_t given, P
         || (of[3] != NULL && core_flops(of[3], &did.flops) != 0))
         return NULL;
     Brick *b = t->brick; /* the brick is never freed, but the timer may be */
-    return __builtin_expect(t->waits, 0) ? wait_and_end(self, b, &did) : core_span_end(b, &did);
+    const bool waits = t->waits, graphs = t->launches && ((Timing *)self)->graphs;
+    const bool launched = graphs && graph_says(self, "_launched_here", NULL);
+    PyObject *ended = __builtin_expect(waits, 0) ? wait_and_end(self, b, &did) : core_span_end(b, &did);
+    if (graphs && ended != NULL)
+        graph_says(self, "_launches", launched ? Py_None : (PyObject *)b);
+    return ended;
 }
 
 static PyObject *timing_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -256,6 +291,7 @@ PyDoc_STRVAR(stop_doc,
 static PyMemberDef timing_members[] = {
     {"_on", T_BOOL, offsetof(Timing, on), 0, "Whether started bricks are timed."},
     {"_defers", T_BOOL, offsetof(Timing, defers), 0, "Whether started bricks end at a common sync."},
+    {"_graphing", T_BOOL, offsetof(Timing, graphs), 0, "Whether the execution graph is recorded."},
     {"_waits", T_BOOL, offsetof(Timing, waits), 0, "Whether each stop waits for the device."},
     {NULL, 0, 0, 0, NULL},
 };

@@ -15,9 +15,9 @@ also timed counts once, and a graph changes no total, in any mode of the profile
 
 Differences from the predecessor: Unless the mode is Off, a scope of a brick, a function or a task without a given time
 has the time for which it is open. A kernel recorded after a brick in the same scope, span and layer counts as launched
-by that brick; in the predecessor, the two are siblings. Ids are names. "Calls" and "contains" are the same relation
-here. The order of records creates no edges, because it has no meaning if work repeats; graph_add_dependency() adds
-edges.
+by that brick; in the predecessor, the two are siblings. A brick whose timer was stopped counts as recorded here, unless
+kernels were recorded while it was timed. Ids are names. "Calls" and "contains" are the same relation here. The order of
+records creates no edges, because it has no meaning if work repeats; graph_add_dependency() adds edges.
 
 Invariants: while the graph is disabled, nothing is recorded and calls return None; no call raises (except with
 BRICKD_STRICT=1); a refused call leaves no scope open; each thread and each task has its own scopes.
@@ -122,6 +122,14 @@ class Graphed(GraphRecords):
                 set_scopes(scopes_here().popped(self)[1])
             set_scopes(scopes_here().launched_by(self, None))
 
+    def _launches(self, of: Brick | None) -> None:
+        """Let a brick launch the next kernels: it was stopped, or started without a span. None: the open scope does."""
+        set_scopes(scopes_here().launched_by(self, of))
+
+    def _launched_here(self) -> bool:
+        """Return whether the innermost span itself launched the last kernel: its kernels are recorded in it."""
+        return scopes_here().has_launched(self)
+
     def _opened(self, node: Node) -> Scope | None:
         """Open a scope completely, or refuse it and return None."""
         scope = Scope(self)
@@ -183,9 +191,12 @@ class Graphed(GraphRecords):
         if not isinstance(node.name, str):
             self._local.refuse("node names", f"a kernel's name is a text, not {shown(node.name)}")
             return None
-        launcher, of = scopes_here().launcher(self), brick(node.name)
+        scopes, of = scopes_here(), brick(node.name)
+        launcher = scopes.launcher(self)
         if launcher is not None:
             scope.begin(launcher)
+        elif not scopes.has_launched(self):
+            set_scopes(scopes.launching(self))
         kernel(node.name, node.grid, node.block, node.shared_mem, source=node.ptx_hash)
         if node.timing_ns is not None:
             _node(of, node.timing_ns, 0, *node.work())
@@ -214,7 +225,7 @@ class Graphed(GraphRecords):
     def graph_record_kernel(
         self, name: str, ptx_hash: int | None, grid: Extent, block: Extent, shared_mem: SupportsIndex = 0
     ) -> str | None:
-        """Record the launch of a kernel by the last brick recorded here, or else by the open scope or span.
+        """Record the launch of a kernel by the last brick recorded or stopped here, else by the open scope or span.
 
         Returns the name of the kernel. A ptx_hash of 0 or None means unknown.
 

@@ -32,8 +32,6 @@ def _name(of: object) -> str:
 class GraphRecords(TimedWork):
     """Records transfers, needs and sources in the open scope."""
 
-    _graphing = False
-
     def __init__(self, sync: Callable[[], object] | None, mode: SyncMode | str) -> None:
         super().__init__(sync, mode)
         self._graphed = Recorded(marks=True)

@@ -69,10 +69,10 @@ def _is_timed(node: Brick) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The last brick recorded in a scope: it launches the kernels recorded in the same span and layer."""
+    """What launches kernels in a span and layer: the last brick recorded in a scope; None: the open scope or span."""
 
     owner: ref[object]
-    brick: Brick
+    brick: Brick | None
     place: tuple[int, int] = field(default_factory=_place)
 
 
@@ -87,6 +87,7 @@ class Scopes:
     context: ref[Context]  # a reference, not the address: a later context may have the same address
     open: tuple[Scope, ...] = ()
     launchers: tuple[Launcher | None, ...] = (None,)
+    launched: Launcher | None = None  # of the last kernel that a scope or span launched itself
 
     def pushed(self, scope: Scope) -> Scopes:
         """Return a copy with one more scope."""
@@ -105,6 +106,15 @@ class Scopes:
         """Return the brick that launches the next kernels of a profiler; None: the open scope launches them."""
         last = self.launchers[-1]
         return last.brick if last is not None and last.owner() is owner and last.place == _place() else None
+
+    def has_launched(self, owner: object) -> bool:
+        """Return whether the innermost span itself launched the last such kernel of a profiler."""
+        last = self.launched
+        return last is not None and last.owner() is owner and last.place == _place()
+
+    def launching(self, owner: object) -> Scopes:
+        """Return a copy in which the innermost span has launched a kernel of a profiler itself."""
+        return replace(self, launched=Launcher(ref(owner), None))
 
     def launched_by(self, owner: object, brick: Brick | None) -> Scopes:
         """Return a copy in which `brick` launches the next kernels of a profiler."""
