@@ -63,7 +63,7 @@ def _missed(count: int) -> None:
 
 
 def _none(query: EventsQuery, document: dict[str, Any]) -> str:
-    """Return the text that is shown without an event. If there are older events, the text has the command that lists them."""
+    """Return the text that is shown without an event. For older events, the text has the command to list them."""
     newest = document["newest"]
     if not newest:
         return "nothing has happened yet"
