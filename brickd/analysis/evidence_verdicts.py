@@ -8,6 +8,7 @@ diverged, even if the comparison is old.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -22,7 +23,7 @@ from brickd.query.queries import PROVEN_BY
 from brickd.shm._reader import ROW_WORKERS_MAX
 
 if TYPE_CHECKING:
-    from brickd.analysis.numerics.online_state import Compared
+    from brickd.analysis.numerics.online_state import Compared, ServiceSite
     from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
 
 Proof = Literal["equal", "diverged", "unproven"]
@@ -207,6 +208,10 @@ def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], *, r
     }
     reasons = {reason: n for reason, n in found.items() if n}
     unknown = row_calls(workers).reasons if rows else {}
+    if rows and of.compared is not None and (doubts := _doubts(of.compared, service)):
+        unknown = {**unknown, **doubts}
+        if all(place in of.compared.row_doubts for place in _compared_rows(of.compared, service)):
+            counts = counts._replace(met=0)
     proof = proof_of(differ=_has_finding(of.compared, service, rows=rows), compared=counts.compared)
     why, command = None, None if proof == "equal" else f"brickd coverage {as_argument(service)}"
     what = "row" if rows else "fingerprint"
@@ -231,6 +236,16 @@ def _by_outputs(service: str, of: Comparisons, workers: Collection[Worker], *, r
         why,
         command,
     )
+
+
+def _doubts(compared: Compared, service: str) -> Mapping[str, int]:
+    """The number of sites whose rows differ and are not judged, by reason."""
+    return Counter(why for place, why in compared.row_doubts.items() if place.service == service)
+
+
+def _compared_rows(compared: Compared, service: str) -> list[ServiceSite]:
+    found = compared.sites.items()
+    return [place for place, counts in found if place.service == service and place.rows and counts.met]
 
 
 def _has_finding(compared: Compared | None, service: str, *, rows: bool) -> bool:

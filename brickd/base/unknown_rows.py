@@ -1,7 +1,7 @@
 """Why the rows of a site are unknown: the reasons, and their words.
 
-Owns: the reasons that the agent of this version has (agent/brick_agent/_torch/row_wise.py), and the words. Must not
-    know: what is counted. Invariant: the reason of a later agent is shown unchanged.
+Owns: the words of the reasons, which come from the agent (agent/brick_agent/_torch/row_wise.py) and from the judgement
+(row_verdict.py). Must not know: what is counted. Invariant: the reason of a later agent is shown unchanged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from brickd.base.units import count, plural
 
-# The reasons why a site, or a call of a site, has no rows.
+# The reasons why a site, or a call of a site, has no rows. The last two: why rows that differ are not judged.
 REASONS = {
     "training": "in training mode",
     "compiled": "compiled",
@@ -22,6 +22,8 @@ REASONS = {
     "unreadable": "with a tensor that cannot be read",
     "capture": "in graph capture",
     "settings": "with settings that cannot be read",
+    "unsteady": "where most workers contradict themselves",
+    "unconfirmed": "not confirmed to be row-wise",
 }
 
 

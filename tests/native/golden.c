@@ -188,11 +188,12 @@ static void rows(uint32_t kernel, uint64_t time)
 /* Since 1.12: what became of calls of a site of rows, a site that is never looked at, and the turns. */
 static void note(uint32_t kernel)
 {
-    const uint32_t layer = 2, decode = name("decode", NULL), training = name("training", NULL);
+    const uint32_t layer = 2, decode = name("decode", NULL), quantized = name("quantized", NULL);
     const struct brick_at place = {.layer = &layer};
     brick_rows_note(kernel, NULL, &place, decode, 1);
     brick_rows_note(kernel, NULL, &place, decode, 1);
-    brick_rows_note(kernel, NULL, &place, training, 0);
+    brick_rows_note(kernel, NULL, &place, quantized, 0);
+    brick_rows_presume(name("presumed", NULL), layer);
     brick_rows_turns(3);
     brick_rows_turns(2); /* the largest number counts */
 }

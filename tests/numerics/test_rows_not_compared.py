@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up_workers import MadeUp
 from test_rows import HERE, ROWS, Fleet, far, record, right
+from test_watch import TABLES
 
 from brickd.analysis.evidence_verdicts import Comparisons, EvidenceVerdict, verdicts
 from brickd.analysis.numerics import row_workers, watch
+from brickd.analysis.numerics.coverage import SiteState, state_of
 from brickd.analysis.numerics.online_state import Compared
 from brickd.analysis.numerics.recent_counts import FingerprintCounts, of_document, plain
 from brickd.model.workers import Worker
@@ -231,3 +233,83 @@ def test_a_worker_that_lies_about_all_rows_is_named_itself() -> None:
         fleet.each(2, replace(record((far(row), row), step=row), flags=ROWS | 128))
     (finding,) = fleet.look().findings.values()
     assert set(finding.outliers) == {"u2"}
+
+
+# ---- sites that are only presumed to be row-wise
+
+PRESUMED = TABLES._replace(sites=[None, *((n, 3, _reader.SITE_PRESUMED) for n in range(1, len(TABLES.sites)))])
+
+
+def presumed(workers: int = 3) -> Fleet:
+    """Workers with a site that has code of the host."""
+    fleet = Fleet()
+    fleet.workers = [fleet.worker(f"u{n}", PRESUMED) for n in range(workers)]
+    return fleet
+
+
+def mixed(fleet: Fleet) -> None:
+    """Rows of a site that mixes the rows of a batch: two healthy workers had the same batch, and one had another."""
+    for row in range(4):
+        for worker, output in enumerate((far, right, right)):
+            fleet.each(worker, record((output(row), row), step=row))
+
+
+def test_a_site_that_is_only_presumed_to_be_row_wise_gets_no_worker_named() -> None:
+    fleet = presumed()
+    mixed(fleet)
+    found = fleet.look()
+    assert (found.findings, found.row_doubts) == ({}, {HERE: "unconfirmed"})
+    verdict = by_row(found)
+    assert (verdict.verdict, dict(verdict.unknown)) == ("unproven", {"unconfirmed": 1})
+    assert verdict.why is not None
+    assert verdict.why.endswith("; rows of 1 site unknown (1 not confirmed to be row-wise)")
+    assert state_of(found, HERE, found.sites[HERE], (), ()) == SiteState.UNJUDGED
+    compared = fleet.compare()
+    assert (compared.diverged, compared.compared, compared.not_comparable) == (0, 4, {"unsteady": 4})
+    assert not compared.differences
+    certain = Fleet(3)
+    mixed(certain)
+    assert certain.look().findings
+    assert certain.compare().diverged == 4
+
+
+@pytest.mark.parametrize(("repeated", "confirmed"), [(2, False), (3, True)])
+def test_three_rows_that_a_worker_computed_again_in_another_step_confirm_a_site(
+    repeated: int, *, confirmed: bool
+) -> None:
+    fleet = presumed()
+    for row in range(100, 100 + repeated):
+        for step in (1, 1, 2):
+            fleet.each(1, record((right(row), row), step=step))
+    fleet.each(2, record((right(200), 200), step=1), record((right(200), 200), step=1))  # the same step
+    for step, output in ((1, right), (1, right), (2, right), (3, far)):
+        fleet.each(2, record((output(300), 300), step=step))  # contradicts itself
+    mixed(fleet)
+    found = fleet.look()
+    assert [set(each.outliers) for each in found.findings.values()] == [{"u0"}] * confirmed
+    assert bool(found.row_doubts) == (not confirmed)
+    assert (fleet.compare().diverged > 0) == confirmed
+
+
+def test_a_site_that_is_confirmed_later_is_judged_then() -> None:
+    fleet = presumed()
+    mixed(fleet)
+    assert fleet.look().row_doubts
+    for row in range(4):
+        fleet.each(1, record((right(row), row), step=50))
+        fleet.each(0, record((far(row), row), step=50))
+    found = fleet.look()
+    assert (set(found.findings[HERE].outliers), found.row_doubts) == ({"u0"}, {})
+
+
+def test_a_site_where_workers_contradict_themselves_is_counted() -> None:
+    fleet = Fleet(2)
+    for row in range(4):
+        for worker in (0, 1):
+            for step in (1, 2):
+                output = Tensor(10_000 * worker + 100 * row + step, sketch=(0.5 * step + worker, *(0.0,) * 15))
+                fleet.each(worker, record((output, row), step=10 * row + step))
+    found = fleet.look()
+    assert (found.findings, found.row_doubts) == ({}, {HERE: "unsteady"})
+    assert dict(by_row(found).unknown) == {"unsteady": 1}
+    assert state_of(found, HERE, found.sites[HERE], (), ()) == SiteState.UNREPEATED

@@ -5,7 +5,9 @@ Each call of a worker has rows that all workers get, and between these, rows tha
 
 from __future__ import annotations
 
+import json
 import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -152,3 +154,59 @@ def test_rows_are_compared_without_a_daemon(worker: Start) -> None:
     while brickd("diff", "api", "--by", "row").returncode != 1:
         steps(workers)
     assert document("diff", "api", "--by", "row", code=1)["outlier"] == "api/1"
+
+
+def unknown(daemon: Running) -> dict[str, int]:
+    """The number of sites with unknown rows, by reason."""
+    return dict(by_row(daemon)["unknown"])
+
+
+MIXING = "def forward(self, x): return self.down_proj(torch.relu(self.up_proj(x / x.abs().max())))"
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_an_mlp_that_mixes_the_rows_of_a_batch_gets_no_healthy_worker_named(
+    worker: Start, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """Its name says that it is row-wise, but the largest value of the batch scales each row."""
+    plain = "def forward(self, x): return self.down_proj(torch.relu(self.up_proj(x)))"
+    assert plain in FLEET
+    monkeypatch.setattr(sys.modules[__name__], "FLEET", FLEET.replace(plain, MIXING))
+    with running() as daemon:
+        processes = fleet(worker, *[False] * workers)
+
+        def doubted() -> bool:
+            steps(processes)
+            return bool(unknown(daemon).keys() & {"unsteady", "unconfirmed"})
+
+        until(doubted)
+        assert daemon.ask("/coverage")["findings"] == []
+        diff = brickd("diff", "api", "--by", "row", "--json")
+        assert (diff.returncode in (0, 6), json.loads(diff.stdout)["outlier"]) == (True, None)
+        assert brickd("status", "--check").returncode == 0
+
+
+def test_models_in_training_mode_stay_unproven_and_each_screen_says_why(
+    worker: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "FLEET", FLEET.replace(".eval()", ".train()"))
+    with running() as daemon:
+        processes = fleet(worker, False, False)
+
+        def known() -> bool:
+            steps(processes)
+            return unknown(daemon).get("training", 0) >= 12
+
+        until(known)
+        verdict = by_row(daemon)
+        assert (verdict["verdict"], verdict["looked_at"]) == ("unproven", 0)
+        assert "in training mode" in verdict["why"]
+        found = daemon.ask("/coverage")
+        sites = [each for each in found["sites"] if each["state"] == "unknown"]
+        assert {why for each in sites for why in each["unknown"]} >= {"training"}
+        assert all(each["compared"] == 0 and not each["evidence"] for each in sites)
+        for verb in ("status", "coverage"):
+            assert "rows of " in brickd(verb, COLUMNS="400").stdout
+            assert "in training mode" in brickd(verb, COLUMNS="400").stdout
+        assert "rows unknown: in training mode" in brickd("coverage", COLUMNS="400").stdout
+        assert brickd("status", "--check", "--require", "row").returncode == 1

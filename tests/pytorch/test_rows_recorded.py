@@ -17,6 +17,7 @@ from test_instrument import MODEL, kernels, place
 
 from brickd.model.row_calls import RowCalls, row_calls
 from brickd.model.workers import Worker
+from brickd.shm._reader import SITE_PRESUMED
 from brickd.shm.ledger import ledger_of
 
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
@@ -451,6 +452,9 @@ EACH = {
     "adapted_mlp": GroupedMLP(LoraLinear()), "outlier_mlp": GroupedMLP(Outlier()), "patched": patched,
     "odd": odd, "rnn_mlp": GroupedMLP(nn.GRU(8, 8)),
     "quantized": torch.ao.nn.quantized.dynamic.Linear(8, 8),
+    "softmax_mlp": GroupedMLP(nn.Softmax(-1)), "mixing_mlp": GroupedMLP(nn.Softmax(1)),
+    "wide_mlp": GroupedMLP(nn.Softmax2d()), "embed_mlp": GroupedMLP(nn.Embedding(8, 8)),
+    "flat_mlp": GroupedMLP(nn.Flatten(0)),
 }
 """
 
@@ -468,7 +472,35 @@ brick.init()
 reported = [name for name in EACH if found.get(name)]
 """,
     )
-    assert got.reported == ["norm", "rms", "torchs", "proj", "mlp", "moe_block", "router", "routed_mlp"]
+    assert got.reported == ["norm", "rms", "torchs", "proj", "mlp", "moe_block", "router", "routed_mlp", "softmax_mlp"]
+
+
+def test_parts_with_code_of_the_host_are_only_presumed_to_be_row_wise(worker: Start, prefix: str) -> None:
+    got = left(
+        worker,
+        prefix,
+        PARTS
+        + """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.post_norm, self.linear_1 = nn.LayerNorm(16), LlamaRMSNorm(16), Own(16, 16)
+        self.mlp, self.dense_mlp = GroupedMLP(), nn.Sequential(nn.Linear(16, 16), nn.GELU())
+    def forward(self, x): return self.dense_mlp(self.mlp(self.linear_1(self.post_norm(self.norm(x)))))
+class Own(nn.Linear): pass
+class Outer(nn.Module):
+    def __init__(self): super().__init__(); self.layers, self.head = nn.ModuleList([Block()]), nn.Linear(16, 4)
+    def forward(self, x): return self.head(self.layers[0](x))
+model = Outer().eval()
+for _ in range(2):
+    brick.instrument(model, watch_weights=False)
+    model(x)
+""",
+    )
+    reading = got.reading
+    of_host = {reading.name(site.name) for site in reading.sites if site is not None and site.unit == SITE_PRESUMED}
+    assert of_host == {"layers.*.post_norm", "layers.*.mlp"}
+    assert names(got) >= of_host | {"layers.*.norm", "layers.*.linear_1", "layers.*.dense_mlp", "head"}
 
 
 def test_single_experts_are_not_sites(worker: Start, prefix: str) -> None:

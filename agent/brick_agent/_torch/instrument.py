@@ -11,13 +11,13 @@ import os
 import sys
 import weakref
 
-from brick_agent._core import _note_rows, _watched, brick, checksum, take, weights
+from brick_agent._core import _note_rows, _presume_rows, _watched, brick, checksum, take, weights
 from brick_agent._torch.backend import Backend
 from brick_agent._torch.call_tensors import given
 from brick_agent._torch.call_wrappers import unwrap, wrap
 from brick_agent._torch.module_selection import around_layers, chosen, closed, how_computed
 from brick_agent._torch.module_state import ModuleState
-from brick_agent._torch.row_wise import COMPILED, RowContext, in_turn, refused, rows_of
+from brick_agent._torch.row_wise import COMPILED, RowContext, in_turn, is_presumed, is_row_wise, refused, rows_of
 from brick_agent._torch.steps import stepped
 
 TYPE_CHECKING = False
@@ -76,6 +76,9 @@ def instrument(
         made = {part.module: _Site(part, computing).watched for part in parts}
         turns = [] if patterns else in_turn(model, parts, sites)
         made.update((part.module, _RowSite(part, computing, turn, of).watched) for part, turn, of in turns)
+        for part in [*filter(is_row_wise, parts), *(part for part, _, _ in turns)]:
+            if is_presumed(part):
+                _presume_rows(brick(part.name, part.category), part.layer)
         for part, why in [] if patterns else refused(model, parts, sites):
             _note_rows(brick(part.name, part.category), part.layer, why)
         beginning = {model, *around_layers(model)}

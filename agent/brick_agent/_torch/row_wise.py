@@ -84,13 +84,28 @@ def _why(name: str, module: Any) -> str | None:
     if known is not None and not _ROUTER.search(kind.__name__):
         mixes = kind.forward is not known.forward or len(getattr(module, "normalized_shape", (1,))) != 1
     else:
-        mixes = kind.__module__.startswith("torch.nn.modules.") and kind.__module__.rpartition(".")[2] in _TORCHS
+        mixes = _is_torchs(kind) and not _is_of_rows(module)
     mixes = mixes or "forward" in vars(module)  # the host has replaced the forward
     return NOT_ROW_WISE if mixes or _MIXING.search(kind.__name__) or any(map(_LIMITED.search, vars(module))) else None
 
 
-# Files of torch.nn.modules whose classes mix rows or are not made for rows.
-_TORCHS = ("adaptive", "batchnorm", "conv", "instancenorm", "normalization", "padding", "pooling", "transformer")
+# The files of torch whose classes compute each element, or each row, by itself; with a dimension, only the last one.
+_ELEMENTWISE = tuple(f"torch.nn.modules.{name}" for name in ("activation", "container", "dropout", "linear", "module"))
+
+
+def _is_torchs(kind: type) -> bool:
+    return kind.__module__.startswith("torch.nn.modules.")
+
+
+def _is_of_rows(module: Any) -> bool:
+    kind = type(module)
+    return kind.__module__ in _ELEMENTWISE and not kind.__name__.endswith("2d") and getattr(module, "dim", -1) == -1
+
+
+def is_presumed(part: Part) -> bool:
+    """Whether a row-wise part has code of the host or of another library: its name says that it is row-wise."""
+    forwards = (type(each).forward for each in part.module.modules())
+    return any(not getattr(forward, "__module__", "").startswith("torch.nn.modules.") for forward in forwards)
 
 
 def _is_plain(parameter: Any) -> bool:

@@ -240,6 +240,7 @@ static PyMethodDef core_methods[] = {
      "A step's key, computed from tensors and from the step that filled the caches (0: the caches are empty). None in a "
      "step, or while\nrecording is off."},
     {"_note_rows", core_note_rows, METH_VARARGS, "Note why a part never has rows. Arguments: a handle, a layer or None, a word for the reason."},
+    {"_presume_rows", core_presume_rows, METH_VARARGS, "Declare that a part is only presumed to be row-wise. Arguments: a handle, a layer or None."},
     {"_watched", core_watched, METH_VARARGS, "Wrap a module's forward."},
     {"_traced", core_traced, METH_VARARGS, "Wrap a function. With `spans`, each call is a span, and the first call marks the definition."},
     {"_node", core_node, METH_VARARGS, "Record a node of the graph, with the time that the host states for it."},

@@ -16,6 +16,7 @@ PyObject *core_traced(PyObject *module, PyObject *args);
 PyObject *core_watched(PyObject *module, PyObject *args);
 PyObject *core_step_of(PyObject *module, PyObject *args);
 PyObject *core_note_rows(PyObject *module, PyObject *args);
+PyObject *core_presume_rows(PyObject *module, PyObject *args);
 
 /* timing.c */
 extern PyType_Spec core_timer_spec, core_timing_spec;

@@ -200,3 +200,19 @@ PyObject *core_note_rows(PyObject *module, PyObject *args)
         return NULL;
     Py_RETURN_NONE;
 }
+
+PyObject *core_presume_rows(PyObject *module, PyObject *args)
+{
+    PyObject *b, *layer;
+    uint32_t index = UINT32_MAX;
+    if (!PyArg_ParseTuple(args, "O!O:_presume_rows", core_state.brick_type, &b, &layer)
+        || (layer != Py_None && core_to_layer(layer, &index) != 0))
+        return NULL;
+    Brick *brick = (Brick *)b;
+    if (brick->number == BRICK_UNNAMED && core_resolve(brick) != 0 && forgive() != 0)
+        return NULL;
+    core_watch();
+    if (brick->number != BRICK_UNNAMED)
+        brick_rows_presume(brick->number, index);
+    Py_RETURN_NONE;
+}

@@ -236,6 +236,11 @@ static int is_off(const struct brick_name *name)
 
 uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key)
 {
+    return brick_site_intern_as(t, s, key, BRICK_SITE_RECORDED);
+}
+
+uint64_t brick_site_intern_as(struct brick_tables *t, struct brick_segment *s, uint64_t key, uint32_t unit)
+{
     const uint32_t name = brick_key_name(key), layer = brick_key_layer(key);
     if (!brick_name_is_given(s, name))
         return 0;
@@ -248,7 +253,7 @@ uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint
     const int off = key != brick_weight_entry(name, layer) && is_off(&brick_names_of(s)[name]);
     BRICK_POINT("site_claimed");
     brick_store_release(&brick_sites_of(s)[number],
-                        brick_site_key(name, layer, off ? BRICK_SITE_OFF : BRICK_SITE_RECORDED)); /* O3 */
+                        brick_site_key(name, layer, off ? BRICK_SITE_OFF : unit)); /* O3 */
     value = number | BRICK_ENTRY_CLAIMED | (off ? BRICK_ENTRY_OFF : 0);
     entry_put(t, key, value);
     return value;

@@ -361,6 +361,18 @@ unsigned brick_rows_note(uint32_t kernel, const void *key, const struct brick_at
     return outcome;
 }
 
+void brick_rows_presume(uint32_t kernel, uint32_t layer)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(NULL, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return;
+    const uint64_t key = brick_site_entry(kernel, layer <= BRICK_LAYER_MAX ? layer : BRICK_NO_LAYER);
+    if (kernel <= UINT16_MAX && brick_entry_find(&brick_agent.tables, key) == 0)
+        brick_site_intern_as(&brick_agent.tables, t->segment, key, BRICK_SITE_PRESUMED);
+    brick_idle(t);
+}
+
 void brick_rows_turns(uint32_t turns)
 {
     unsigned outcome = BRICK_DONE;

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from brickd.analysis.numerics.blame import Blame, DecodedFingerprint, Judgement, Verdict, judged, read
 from brickd.analysis.numerics.fingerprints import Numerics
-from brickd.analysis.numerics.match import Class, Matched, MatchRow, match
+from brickd.analysis.numerics.match import Class, Matched, MatchRow, SiteFound, match
+from brickd.analysis.numerics.row_verdict import is_unconfirmed
 from brickd.shm._reader import CHECKED_STEP
 from brickd.shm.records import checked_head
 from brickd.shm.sites import plain
@@ -197,6 +198,8 @@ def compare(
         rows=evidence == EvidenceClass.ROW,
         named=numerics.named,
     )
+    if evidence == EvidenceClass.ROW:
+        found = _without_unconfirmed(numerics, found)
     differences = [each for row in found.rows if (each := _difference(numerics, row)) is not None]
     if evidence == EvidenceClass.ROW:
         differences = _outermost_first(numerics, differences)
@@ -224,6 +227,33 @@ def _difference(numerics: Numerics, row: MatchRow) -> Difference | None:
         return None
     site = numerics.sites[against.site]
     return Difference(row, plain(against.site), judged(row, site, against, worst), against, worst)
+
+
+def _without_unconfirmed(numerics: Numerics, found: Matched) -> Matched:
+    """Reclassify differences at sites that are only presumed to be row-wise."""
+    services = {numerics.service_number(each.service) for each in numerics.producers.values()}
+    sites = {
+        site.site
+        for site in found.sites
+        if site.classes[Class.DIVERGED] and all(is_unconfirmed(numerics, each, site.site) for each in services)
+    }
+    if not sites:
+        return found
+    rows = [row for row in found.rows if not sites.intersection(_sites_of(numerics, row))]
+    return found._replace(rows=rows, sites=[_unjudged(site) if site.site in sites else site for site in found.sites])
+
+
+def _unjudged(site: SiteFound) -> SiteFound:
+    classes = list(site.classes)
+    classes[Class.UNSTEADY] += classes[Class.DIVERGED]
+    classes[Class.DIVERGED] = 0
+    return site._replace(classes=tuple(classes))
+
+
+def _sites_of(numerics: Numerics, row: MatchRow) -> set[int]:
+    """The digest of a row's site; empty if it was evicted."""
+    known = numerics.fingerprints.read(row.members[row.against].number)
+    return set() if known is None else {known[1], plain(known[1])}
 
 
 def _outermost_first(numerics: Numerics, differences: Sequence[Difference]) -> list[Difference]:

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from brickd.analysis.numerics.numeric_classes import classes_of
 from brickd.analysis.numerics.online_state import Compared, ServiceSite, SiteCounts
-from brickd.model.row_calls import RowCalls, RowSite, row_calls
+from brickd.analysis.numerics.row_coverage import is_in_turn, row_layers, unknown_rows
+from brickd.analysis.numerics.row_verdict import UNSTEADY
+from brickd.model.row_calls import RowCalls, row_calls
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
@@ -109,7 +111,7 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
             continue
         latest = compared.latest.get(service)
         calls = row_calls(worker for worker in workers if worker.service == service)
-        seen, waiting = _layers(compared, service, with_sites, calls)
+        seen, waiting = row_layers(compared, service, with_sites, calls)
         found.append(
             ServiceSeen(
                 service,
@@ -132,28 +134,6 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
             )
         )
     return found
-
-
-def _layers(
-    compared: Compared, service: str, readings: Iterable[Reading], calls: RowCalls
-) -> tuple[Collection[int], Collection[int]]:
-    """Return the layers of a service with rows, and those without rows in which a site waits for its turn."""
-    counts = {place: each for place, each in compared.sites.items() if place.service == service}
-    seen = {place.layer for place, each in counts.items() if place.rows and each.fingerprints}
-    waiting = set[int]()
-    for reading in readings if calls.turns else ():
-        for site in reading.sites:
-            place = None if site is None or site.off else ServiceSite(service, reading.name(site.name), site.layer)
-            if place is not None and _in_turn(place, counts, calls):
-                waiting.add(place.layer)
-    return seen - {-1}, waiting - seen - {-1}
-
-
-def _in_turn(place: ServiceSite, counts: Mapping[ServiceSite, SiteCounts], calls: RowCalls) -> bool:
-    """Whether a known site has not had its turn yet."""
-    if not calls.turns or place in counts or place._replace(rows=True) in counts:
-        return False
-    return not calls.why(RowSite(place.kernel, place.layer))
 
 
 def _counts(compared: Compared, service: str, *, rows: bool) -> Iterator[SiteCounts]:
@@ -210,7 +190,7 @@ def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
     left_out -= recorded
     classes = _classes(compared, workers)
     calls = {service: row_calls(worker for worker in workers if worker.service == service) for service in names}
-    unknown = _unknown(calls)
+    unknown = unknown_rows(calls)
     for place in unknown:  # the place of its rows, instead of a place without records
         other = place._replace(rows=False)
         counts = known.pop(other) if other in known and not known[other].fingerprints else SiteCounts("other")
@@ -220,21 +200,11 @@ def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
         state = state_of(compared, place, counts, off, on, left_out)
         if state in (SiteState.SILENT, SiteState.CLOSED) and place in unknown:
             state = SiteState.UNKNOWN
-        elif state is SiteState.SILENT and _in_turn(place, counted, calls[place.service]):
+        elif state is SiteState.SILENT and is_in_turn(place, counted, calls[place.service]):
             state = SiteState.IN_TURN
         found.append(SiteSeen(place, state, counts, classes.get(place, ()), unknown.get(place, {})))
     order = list(SiteState)
     return sorted(found, key=lambda each: (order.index(each.state), each.place))
-
-
-def _unknown(calls: Mapping[str, RowCalls]) -> dict[ServiceSite, dict[str, int]]:
-    """The calls without rows of each site, by reason."""
-    found: dict[ServiceSite, dict[str, int]] = {}
-    for service, of in calls.items():
-        for why, sites in of.unknown.items():
-            for site, n in sites.items():
-                found.setdefault(ServiceSite(service, *site, rows=True), {})[why] = n
-    return found
 
 
 def state_of(
@@ -251,8 +221,10 @@ def state_of(
     """
     if place in compared.findings:
         return SiteState.DIFFERS
-    if place in compared.doubts:
+    if place in compared.doubts or compared.row_doubts.get(place) == UNSTEADY:
         return SiteState.UNREPEATED
+    if place in compared.row_doubts:
+        return SiteState.UNJUDGED
     if counts.unlike and not counts.judged:
         return SiteState.UNJUDGED
     if counts.met:

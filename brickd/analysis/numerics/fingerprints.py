@@ -15,13 +15,14 @@ from typing import NamedTuple
 from brickd.analysis.numerics.row_workers import RowWorkers
 from brickd.analysis.weights.store import Weights
 from brickd.shm import _reader
-from brickd.shm.sites import Site, Sites, WorkerNames, digest
+from brickd.shm.sites import Site, Sites, WorkerNames, digest, of_rows
 
 WINDOW_BYTES = 64 << 20
 ALL_BYTES = 1 << 30  # the limit in bytes for the fingerprints that one query receives
 PRODUCERS_MAX = 4_096
 GONE = -1  # `began` of a worker whose first fingerprints were evicted before the worker was known
 _VAIN_MAX = 1_023
+_PRESUMED = _reader.SITE_PRESUMED
 _UNKNOWN = 2**32 - 2  # a number that is never given to a service
 
 
@@ -157,8 +158,8 @@ class Numerics:
 
     With `shares`, each service has two windows, one for whole tensors and one for rows, and all windows have equal
     shares of the bytes; fingerprints can be compared only in a copy of the object. `gone` is the number of fingerprints
-    that were evicted before this copy was made. `named` has the sites and workers (as numbers) at which rows are known
-    to differ.
+    that were evicted before this copy was made. `presumed` has the sites that are only presumed to be row-wise. `named`
+    has the sites and workers (as numbers) at which rows are known to differ.
     """
 
     def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None, *, shares: bool = False) -> None:
@@ -171,6 +172,7 @@ class Numerics:
         self._services: dict[str, int] = {}
         self._services_added = 0
         self.named = set[tuple[int, int]]()
+        self.presumed = set[int]()
         self.row_workers = RowWorkers()
         self._learned: dict[str, Learned] = {}
         self._numbers = 0
@@ -219,8 +221,10 @@ class Numerics:
         if learned is None or learned.tables != tables:
             names = array("Q", (0 if row is None else digest(row[0]) for row in tables.names))
             number = self.sites.number
-            sites = (0 if row is None else number(tables.site(n)) for n, row in enumerate(tables.sites))
-            learned = self._learned[service] = Learned(tables, names, array("Q", sites))
+            sites = array("Q", (0 if row is None else number(tables.site(n)) for n, row in enumerate(tables.sites)))
+            presumed = (site for site, row in zip(sites, tables.sites, strict=True) if row and row[2] == _PRESUMED)
+            self.presumed.update(map(of_rows, presumed))
+            learned = self._learned[service] = Learned(tables, names, sites)
         return learned
 
     def producer(self, uuid: str, service: str, tables: Callable[[], WorkerNames], shard: str) -> FingerprintProducer:
@@ -253,7 +257,7 @@ class Numerics:
         theirs = [producer for uuid, producer in self.producers.copy().items() if uuid in uuids]
         services = {producer.service for producer in theirs}
         extents = [self.extent(service, rows=rows) for service in services for rows in (False, True)]
-        other.sites, other.gone = self.sites.copy(), self.gone
+        other.sites, other.gone, other.presumed = self.sites.copy(), self.gone, self.presumed.copy()
         other.gone += sum({each.window: each.first for each in extents}.values())
         mine = [producer.for_another(other) for producer in theirs]
         other.fingerprints, ends = self.fingerprints.select(

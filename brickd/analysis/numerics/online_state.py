@@ -198,6 +198,7 @@ class Compared:
         recent: for each service, the counts of whole tensors in the last hour.
         recent_rows: for each service, the counts of single rows in the last hour.
         other_context: for each service, how many of its rows in the window another worker had only in another context.
+        row_doubts: for each site whose rows differ but cannot be judged, why not.
         births: NaN and infinities that were born in a worker.
         by_design: NaN and infinities that a worker has computed since its first fingerprints.
         births_unkept: the number of births without room, and of fingerprints without room that may contain one.
@@ -221,6 +222,7 @@ class Compared:
     recent: Mapping[str, Recent] = field(default_factory=dict)
     recent_rows: Mapping[str, Recent] = field(default_factory=dict)
     other_context: Mapping[str, int] = field(default_factory=dict)
+    row_doubts: Mapping[ServiceSite, str] = field(default_factory=dict)
     births: Births = field(default_factory=dict)
     by_design: Collection[BornAt] = frozenset()
     births_unkept: int = 0
@@ -237,6 +239,7 @@ class Compared:
             recent={service: slots for service, slots in self.recent.items() if service in services},
             recent_rows={service: slots for service, slots in self.recent_rows.items() if service in services},
             other_context={service: n for service, n in self.other_context.items() if service in services},
+            row_doubts={place: why for place, why in self.row_doubts.items() if place.is_of(services)},
             births={at: birth for at, birth in self.births.items() if at.service in services},
             by_design=frozenset(at for at in self.by_design if at.service in services),
         )

@@ -13,9 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.place_state import GroupVerdict
 from brickd.shm import _reader
+from brickd.shm.sites import of_rows
 
+UNSTEADY = "unsteady"  # most workers contradict themselves, or no two of three agree
+UNCONFIRMED = "unconfirmed"  # it is only presumed that the site is row-wise, and no rows have shown it
+_CONFIRMED = 3  # rows that were repeated, as many as two workers need to differ
 _CONTRADICTS = 3  # rows; two workers also differ from this number on
 
 
@@ -60,15 +65,27 @@ class RowPair(NamedTuple):
 
 
 class RowVerdict(NamedTuple):
-    """The verdict on a site; `waits`: whether more rows of a third worker may soon show which of two is the outlier."""
+    """The verdict on a site.
+
+    Attributes:
+        waits: whether more rows of a third worker may soon show which of two is the outlier.
+        doubt: why workers that differ got no verdict; "" if they got one.
+    """
 
     group: GroupVerdict
     waits: bool = False
+    doubt: str = ""
 
 
 def row_pairs(fingerprints: _reader.Fingerprints, service: int, site: int) -> list[RowPair]:
     """Return the pairs of workers of a service at a site of rows."""
     return [RowPair(*pair) for pair in fingerprints.row_pairs(service, site)]
+
+
+def is_unconfirmed(numerics: Numerics, service: int, site: int) -> bool:
+    """Whether a site is only presumed to be row-wise, and too few rows had the same output in several steps."""
+    presumed = of_rows(site) in numerics.presumed
+    return presumed and numerics.fingerprints.rows_repeated(service, site) < _CONFIRMED
 
 
 def judge_pairs(pairs: Sequence[RowPair]) -> RowVerdict:
@@ -85,11 +102,13 @@ def judge_pairs(pairs: Sequence[RowPair]) -> RowVerdict:
     differing = [pair for pair in pairs if any(pair.differs)]
     agreeing = [frozenset(pair[:2]) for pair in pairs if pair.agree]
     contradict = {worker for pair in pairs for worker in pair[:2] if pair.unlike_own[pair.side(worker)] >= _CONTRADICTS}
-    if not differing or 2 * len(contradict) > len(workers):
+    if not differing:
         return RowVerdict(nothing)
+    if 2 * len(contradict) > len(workers):
+        return RowVerdict(nothing, doubt=UNSTEADY)
     involved = {worker for pair in differing for worker in pair[:2]}
     if len(involved) > 2 and not agreeing:
-        return RowVerdict(nothing)
+        return RowVerdict(nothing, doubt=UNSTEADY)
     majority = _majority(workers, agreeing)
     outliers = frozenset(worker for worker in workers - majority if _is_outlier(worker, majority, pairs))
     if len(majority) <= len(outliers):

@@ -17,7 +17,7 @@ from brickd.analysis.numerics.kept_places import KeptPlaces
 from brickd.analysis.numerics.numeric_classes import Learning
 from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, Doubt, KeptEvidence, ServiceSite
 from brickd.analysis.numerics.place_state import Fate, GroupVerdict, PlaceLook, fate, judge_group
-from brickd.analysis.numerics.row_verdict import judge_pairs, row_pairs
+from brickd.analysis.numerics.row_verdict import UNCONFIRMED, is_unconfirmed, judge_pairs, row_pairs
 from brickd.analysis.numerics.tally import Tally
 from brickd.model.event_log import LogEvent
 from brickd.shm import records
@@ -54,6 +54,7 @@ class WatchRound:
 
     def __post_init__(self) -> None:
         self.met: set[tuple[int, bool]] = set()
+        self.row_doubts = dict(self.before.row_doubts)
         self._looks: dict[ServiceSite, PlaceLook] = {}
         self._sites: dict[ServiceSite, int] = {}
         self._producers = {each.number: each for each in self.numerics.producers.copy().values()}
@@ -101,7 +102,13 @@ class WatchRound:
         service = self.numerics.service_number(place.service)
         pairs = row_pairs(self.numerics.fingerprints, service, site)
         living = [pair for pair in pairs if self._uuids(frozenset(pair[:2])).issubset(self.roll.living)]
-        verdict, waits = judge_pairs(living or pairs)
+        verdict, waits, doubt = judge_pairs(living or pairs)
+        if verdict.other is not None and is_unconfirmed(self.numerics, service, site):
+            verdict, waits, doubt = GroupVerdict(verdict.workers, frozenset()), False, UNCONFIRMED
+        if doubt:
+            self.row_doubts[place] = doubt
+        else:
+            self.row_doubts.pop(place, None)
         self._sites[place] = site
         look = self._looks[place] = PlaceLook(fingerprints=1)
         look.workers |= self._uuids(verdict.workers)
@@ -185,6 +192,7 @@ class WatchRound:
             findings=kept.findings,
             doubts=kept.doubts,
             apart=self.learning.apart,
+            row_doubts=self.row_doubts,
             unkept=dict(kept.unkept),
         )
 

@@ -8,17 +8,17 @@
 /* Stands for all sites. No site has this digest, because digests do not have the bit BRICK_SITE_STATEFUL. */
 #define ANY_SITE UINT64_MAX
 
-/* Returns the rows of a service, sorted by site, input, context, worker and output; *count: their number. Returns NULL
- * if out of memory. */
-static struct entry *rows_of(const struct brick_fingerprints *p, uint32_t service, uint64_t site, size_t *count)
+/* Returns the rows of a service, sorted by site, input, context, worker and output; *count: their number. `replaced`:
+ * also rows that the same worker replaced by an equal one. Returns NULL if out of memory. */
+static struct entry *rows_of(const struct brick_fingerprints *p, uint32_t service, uint64_t site, int replaced, size_t *count)
 {
     const uint64_t held = p->end - p->first;
     struct entry *e = malloc((held < BRICK_ROW_CENSUS_MAX ? (size_t)held + 1 : BRICK_ROW_CENSUS_MAX) * sizeof *e);
     *count = 0;
     for (uint64_t n = p->end; e != NULL && n-- > p->first && *count < BRICK_ROW_CENSUS_MAX;) {
         const struct brick_kept_fingerprint *f = brick_fingerprints_at(p, n);
-        if (f->service == service && (site == ANY_SITE || f->site == site) && brick_fingerprint_is_row(f) && f->count > 0
-            && f->inputs != 0)
+        if (f->service == service && (site == ANY_SITE || f->site == site) && brick_fingerprint_is_row(f)
+            && (replaced || f->count > 0) && f->inputs != 0)
             e[(*count)++] = (struct entry){.fingerprint = f, .number = n, .worker = f->worker};
     }
     if (e != NULL)
@@ -50,7 +50,7 @@ static uint64_t apart_in(const struct entry *e, size_t count)
 uint64_t brick_rows_in_other_contexts(const struct brick_fingerprints *p, uint32_t service)
 {
     size_t count;
-    struct entry *e = rows_of(p, service, ANY_SITE, &count);
+    struct entry *e = rows_of(p, service, ANY_SITE, 0, &count);
     uint64_t apart = e != NULL ? 0 : UINT64_MAX;
     for (size_t from = 0, end; e != NULL && from < count; from = end) {
         for (end = from + 1; end < count && is_same_row(&e[from], &e[end]);)
@@ -61,27 +61,35 @@ uint64_t brick_rows_in_other_contexts(const struct brick_fingerprints *p, uint32
     return apart;
 }
 
+/* Whether a worker had one of its outputs for a row in several steps. The entries are sorted by output. */
+static int is_repeated(const struct entry *e, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (e[i].fingerprint->steps
+            || (i > 0 && e[i].fingerprint->output == e[i - 1].fingerprint->output
+                && brick_fingerprint_step(e[i].fingerprint) != brick_fingerprint_step(e[i - 1].fingerprint)))
+            return 1;
+    return 0;
+}
+
 static int contradicts(const struct brick_fingerprints *p, const struct entry *e, size_t count)
 {
     for (size_t i = 1; i < count; i++)
-        for (size_t k = 0; k < i; k++)
-            if (brick_rows_far(p, e[i].number, e[k].number))
-                return 1;
+        if (e[i].fingerprint->output != e[i - 1].fingerprint->output && brick_rows_far(p, e[i].number, e[i - 1].number))
+            return 1;
     return 0;
 }
 
 uint64_t brick_rows_repeated(const struct brick_fingerprints *p, uint32_t service, uint64_t site)
 {
     size_t count;
-    struct entry *e = rows_of(p, service, site, &count);
+    struct entry *e = rows_of(p, service, site, 1, &count);
     uint64_t repeated = e != NULL ? 0 : UINT64_MAX;
     for (size_t from = 0, end; e != NULL && from < count; from = end) {
-        int several_steps = e[from].fingerprint->steps;
         for (end = from + 1; end < count && is_same_row(&e[from], &e[end]) && e[end].worker == e[from].worker
-                             && e[end].fingerprint->context == e[from].fingerprint->context;
-             end++)
-            several_steps |= e[end].fingerprint->steps;
-        repeated += several_steps && !contradicts(p, e + from, end - from);
+                             && e[end].fingerprint->context == e[from].fingerprint->context;)
+            end++;
+        repeated += is_repeated(e + from, end - from) && !contradicts(p, e + from, end - from);
     }
     free(e);
     return repeated;

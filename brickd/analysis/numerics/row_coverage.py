@@ -1,0 +1,45 @@
+"""Coverage by rows: the layers with a row, sites that wait for their turn, sites whose rows are unknown.
+
+Owns: which sites had no turn yet. Must not know: states of sites, screens, JSON. Invariant: a site without rows waits
+for its turn, or has unknown rows, or was never called in a recorded step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from brickd.analysis.numerics.online_state import Compared, ServiceSite, SiteCounts
+from brickd.model.row_calls import RowCalls, RowSite
+from brickd.shm.segment_copy import Reading
+
+
+def row_layers(
+    compared: Compared, service: str, readings: Iterable[Reading], calls: RowCalls
+) -> tuple[Collection[int], Collection[int]]:
+    """Return the layers of a service with rows, and those without rows in which a site waits for its turn."""
+    counts = {place: each for place, each in compared.sites.items() if place.service == service}
+    seen = {place.layer for place, each in counts.items() if place.rows and each.fingerprints}
+    waiting = set[int]()
+    for reading in readings if calls.turns else ():
+        for site in reading.sites:
+            place = None if site is None or site.off else ServiceSite(service, reading.name(site.name), site.layer)
+            if place is not None and is_in_turn(place, counts, calls):
+                waiting.add(place.layer)
+    return seen - {-1}, waiting - seen - {-1}
+
+
+def is_in_turn(place: ServiceSite, counts: Mapping[ServiceSite, SiteCounts], calls: RowCalls) -> bool:
+    """Whether a known site has not had its turn yet."""
+    if not calls.turns or place in counts or place._replace(rows=True) in counts:
+        return False
+    return not calls.why(RowSite(place.kernel, place.layer))
+
+
+def unknown_rows(calls: Mapping[str, RowCalls]) -> dict[ServiceSite, dict[str, int]]:
+    """The calls without rows of each site, by reason."""
+    found: dict[ServiceSite, dict[str, int]] = {}
+    for service, of in calls.items():
+        for why, sites in of.unknown.items():
+            for site, n in sites.items():
+                found.setdefault(ServiceSite(service, *site, rows=True), {})[why] = n
+    return found
