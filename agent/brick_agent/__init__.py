@@ -121,9 +121,9 @@ def _end_with_process(_: object) -> None:
 def _after_fork() -> None:
     """Make a child of multiprocessing end its segment at its exit.
 
-    The child exits by os._exit, which runs no atexit handlers, so it would look as if it had been killed.
-    multiprocessing accepts an exit handler only in the child, and a start handler only in the parent. So a start
-    handler sets the exit handler.
+    The child exits by os._exit, which runs no atexit handlers, so brickd would take it for killed. An exit handler of
+    multiprocessing can be set only in the child, and a start handler only in the parent. So a start handler sets the
+    exit handler.
     """
     util = sys.modules.get("multiprocessing.util")
     if util is not None:  # `util` is None if multiprocessing did not fork this process

@@ -14,12 +14,12 @@
  * also -lrt).
  *
  * PROMISES. No call raises, blocks, waits, starts a thread or installs a signal handler. brick_begin and brick_end
- * allocate nothing and make no system call, except in rare cases: the first record of a process, of a thread or of a
- * forked child; a new path or block of 64 paths; more spans open at once than ever before; a span ring just turned on;
- * a thread's first deferred work; a check about every ten seconds that the segment still exists. The calls for deferred
- * work and for checksums make the same promises, except that a process's first checksum reads the key file (and some
- * later checksums read it again if that failed). Lost records are counted, and `brickd inspect` shows the counts: no
- * caller needs to check a result.
+ * allocate nothing and make no system call, except in rare cases. These are the first record of a process, of a thread
+ * or of a forked child; a new path or block of 64 paths; more spans open at once than ever before; a span ring just
+ * turned on; a thread's first deferred work; and a check, about every ten seconds, that the segment still exists. The
+ * calls for deferred work and for checksums make the same promises, with one exception: the first checksum of a process
+ * reads the key file. If reading fails, some later checksums try again. Lost records are counted, and `brickd inspect`
+ * shows the counts: no caller needs to check a result.
  *
  * KEYS. A key identifies the task that a span belongs to. Spans nest only within one key on one thread. A NULL key
  * stands for the thread. A scheduler that interleaves tasks on one thread passes the task as the key: any address or
@@ -74,7 +74,7 @@
  * up, and later events are dropped and counted.
  *
  * NUMBERS. brick_fingerprint computes the data for comparing tensors of two workers: a checksum of every byte,
- * statistics, a sketch (brick_fingerprint.h defines them). brick_fingerprint records nothing. brick_checksum records
+ * statistics, a sketch. brick_fingerprint.h defines these. brick_fingerprint records nothing. brick_checksum records
  * the fingerprints of a kernel's tensors at the kernel's site: the pair of kernel and layer. Take the inputs before the
  * call, which may overwrite them:
  *
@@ -293,8 +293,8 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* A kernel that computes each row of its output from the same row of its only input (a norm, a projection, an MLP, a
- * router) gives equal rows for equal rows, whatever the rest of the batch is. So workers with different batches can be
+/* A norm, a projection, an MLP or a router computes each row of its output from the same row of its only input. Such a
+ * kernel gives equal rows for equal rows, whatever the rest of the batch is. So workers with different batches can be
  * compared by rows. The writer records some rows of a call, each as a pair of output row and input row:
  *
  *   struct brick_rows rows;

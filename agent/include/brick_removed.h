@@ -25,8 +25,8 @@
  *
  *   removed = begun in the record - begun in the checkpoint's totals of the same uuid
  *
- * A reader ignores a record if it also reads the segment itself, if another segment or record has taken over the totals
- * of the lost segment (`took`), or if the checkpoint lists the uuid as part of an aggregate.
+ * A reader ignores a record in three cases: it also reads the segment itself; another segment or record has taken over
+ * the totals of the lost segment (`took`); or the checkpoint lists the uuid as part of an aggregate.
  *
  * A reader reads the checkpoint first, then the segments, then this file, because a record is appended before its
  * segment is unlinked. If the checkpoint was replaced in the meantime, the reader starts again. In the daemon, a reader

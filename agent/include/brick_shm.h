@@ -591,8 +591,8 @@ struct brick_span {
     uint64_t duration; /* the duration in the path's unit */
     uint64_t child;
     uint64_t step;     /* 0: no step was given, or step 0; only a checksum distinguishes the two */
-    uint64_t elements; /* elements; in the record of a step, its rows */
-    uint64_t bytes;    /* bytes; in the record of a step, its valid rows, which are the elements of its summary */
+    uint64_t elements; /* the span's elements; in the record of a step, the step's rows */
+    uint64_t bytes;    /* the span's bytes; in the record of a step, its valid rows, which its summary counts as elements */
 };
 
 /* Deferred work, since 1.2. A finalize closes the starts of its stream (or of every stream) that are not later than its
@@ -648,10 +648,10 @@ enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOU
 #define BRICK_SOURCE_LABEL 1000u  /* the limit of a name and of a path in bytes; longer ones are cut */
 
 /* The fingerprints of a site's tensors, since 1.3: this slot, one slot with the shape of the output, and two slots per
- * tensor, the output first. brick_fingerprint.h defines a fingerprint; its key is the service's. Records of two workers
- * correspond if site, step, position and occurrence are equal. `position` is the host's number, or the number of
- * checksums in this lane at the site since the site's step last changed. Checksums leave the same part of the ring free
- * as starts do. Weights leave three eighths of it free, and wait until there is room.
+ * tensor, the output first. brick_fingerprint.h defines a fingerprint; the key is the key of the service. Records of
+ * two workers correspond if site, step, position and occurrence are equal. `position` is the host's number, or the
+ * number of checksums in this lane at the site since the site's step last changed. Checksums leave the same part of the
+ * ring free as starts do. Weights leave three eighths of it free, and wait until there is room.
  *
  * Rows, since 1.11: a record with BRICK_CHECKED_ROWS has some rows of one call. The record's site computes each row of
  * its output from the same row of its only input. The record's tensors are pairs: a row of the output, the row of the

@@ -175,7 +175,7 @@ def _transformed(torch: Any) -> bool:
 
 
 class _RowSite:
-    """A part that is observed only for its rows, when it has its turn; it gets no span and no checksum."""
+    """A part whose rows are recorded when it has its turn, without spans and checksums."""
 
     def __init__(self, part: Part, backend: Backend, turn: int, turns: int) -> None:
         self._brick, self._layer = brick(part.name, part.category), part.layer

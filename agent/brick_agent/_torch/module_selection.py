@@ -93,7 +93,7 @@ def _holders(every: Sequence[Part]) -> list[Part]:
 
 
 def is_compiled(module: Any) -> bool:
-    """Whether torch has compiled a module or will compile it at its call, which hides its parts."""
+    """Whether torch has compiled a module or will compile it when it is called; compiling hides the module's parts."""
     return type(module).__name__ == "OptimizedModule" or vars(module).get("_compiled_call_impl") is not None
 
 

@@ -30,8 +30,8 @@ static bool is_reported(const char *what)
     return false;
 }
 
-/* Returns a text for the value on one line: its repr, or its type if the repr is the host's code or long. Returns a new
- * reference, or NULL. */
+/* Returns one line that describes the value: the repr; or only the type, if the repr runs the host's code or is long.
+ * Returns a new reference, or NULL. */
 static PyObject *shown(PyObject *value)
 {
     PyObject *text = NULL;

@@ -1,9 +1,9 @@
 /* python/trace.c - `@trace` wraps a plain callable, as functools.lru_cache does.
  *
  * For generators and coroutines, the wrapper only reports the definition. The wrapper is written in C because a Python
- * wrapper with *args and **keywords would cost four times as much as the span. There are two types, because attribute
- * look-up binds a function as a method, but not a builtin or an object with __call__, and a wrapper must behave like
- * its callable.
+ * wrapper with *args and **keywords would cost four times as much as the span. There are two types of wrappers, because
+ * a wrapper must bind like its callable: attribute look-up binds a function as a method, but does not bind a builtin or
+ * an object with __call__.
  */
 #include "brick.h"
 #include "methods.h"

@@ -277,7 +277,7 @@ static int name_copy(struct brick_segment *to, const struct brick_segment *from,
     const struct brick_name *source = &brick_names_of(from)[number];
     uint32_t word = brick_load_acquire32(&source->word);
     if ((word & BRICK_NAME_READY) == 0)
-        return 1; /* another thread is writing this name, or was writing it at the fork; no record here uses its number */
+        return 1; /* another thread is writing this name, or was writing it at the fork; its number is not in use here */
     if (!name_has_memory(to, number))
         return 0;
     struct brick_name *slot = &brick_names_of(to)[number];

@@ -17,7 +17,7 @@
 #define BRICK_EVENTS_MAX 65536u
 
 /* The most slots that one pass copies from all rings of one kind in a segment, whatever the heads claim: 8 MiB in
- * total, 2 ms. A default ring has 4,096 slots. */
+ * total, which takes 2 ms. A default ring has 4,096 slots. */
 #define BRICK_PASS_SLOTS 65536u
 
 /* The number of slots copied at once, few enough to stay in the second-level cache until they are read. */

@@ -170,7 +170,8 @@ static int slot_at(struct brick_drain *d, const struct ring *ring, uint64_t at, 
 }
 
 /* Reads the first slot of the record at the head of a dead writer's ring. The record is complete (O9) if its sequence
- * is the last one assigned and above that of the previous record; if not, sets `slots` to 0. Returns 0 if refused. */
+ * is the last sequence assigned and above the sequence of the previous record. If it is incomplete, sets `slots` to 0.
+ * Returns 0 if refused. */
 static int salvaged(struct brick_drain *d, const struct ring *ring, uint64_t head, uint64_t below, uint64_t attempts,
                     struct brick_record *record)
 {

@@ -302,8 +302,8 @@ static int meet(struct brick_fingerprints *p, const struct brick_link *group, ui
     return met;
 }
 
-/* Returns the worker's link with this output. If it has none, returns its last link if it already has `most` links,
- * else NULL. */
+/* Returns the worker's link with this output. If there is none, returns the worker's last link if the worker already
+ * has `most` links, else NULL. */
 static struct brick_link *own_link(const struct brick_fingerprints *p, uint64_t from, uint64_t output, uint32_t most)
 {
     struct brick_link *own = NULL;

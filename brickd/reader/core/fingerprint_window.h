@@ -53,8 +53,8 @@ struct brick_kept_fingerprint {
 #define BRICK_OUTPUTS_MAX 2u /* the limit of a worker's current fingerprints in a group: two already contradict each other */
 #define BRICK_ROW_OUTPUTS_MAX 8u /* BRICK_OUTPUTS_MAX for rows: each number of rows may use another kernel */
 
-/* The index. A group has an entry with one of its current fingerprints; a worker in a group has one for each of its
- * own. */
+/* The index. A group has one entry, for any of its current fingerprints. A worker in a group has an entry for each of
+ * the worker's current fingerprints. */
 struct brick_link {
     uint64_t from;    /* a digest of the group, or of group and worker; 0: free */
     uint32_t to;      /* the lower half of the fingerprint's number */
@@ -81,7 +81,7 @@ struct brick_site_count {
     uint64_t waiting[BRICK_UNLIKE_OF_A_SITE]; /* the numbers of some unlike fingerprints */
     struct {
         uint64_t waited;  /* unlike fingerprints that rounding may explain; above 0, the site is in p->waiting */
-        uint64_t waiting; /* the number of one of them; they do not displace the other unlike fingerprints */
+        uint64_t waiting; /* the number of one such fingerprint; it does not displace the other unlike fingerprints */
     } rounded[2];         /* [0]: the difference is in at most one place of the sketch; [1]: in several places */
 };
 #define BRICK_SITE_COUNTS_MAX 65536u

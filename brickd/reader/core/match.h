@@ -1,13 +1,13 @@
 /* core/match.h - compares the fingerprints of some workers: the input and the result of a comparison.
  *
- * A comparison by run compares fingerprints of one site, step, position and shard: the first one of each worker with
- * the first ones of the other workers, and so on. If a worker begins a step with other inputs, it does other work in
- * that step. The worker also does other work in each of its later steps that reads state, because other work filled the
- * state.
+ * A comparison by run compares fingerprints of one site, step, position and shard: the first fingerprint of each worker
+ * with the first fingerprints of the other workers, then the second ones, and so on. If a worker begins a step with
+ * other inputs, it does other work in that step. The worker also does other work in each of its later steps that reads
+ * state, because other work filled the state.
  *
  * A comparison by input compares fingerprints of one site, context and inputs, at any time. If a worker shares no shard
- * or context with another worker, it gets a row together with one of the others, and the reason why they are not
- * comparable.
+ * or context with another worker, the worker gets a row together with one of the other workers, and the reason why the
+ * two are not comparable.
  *
  * A row has at most one fingerprint per worker. One fingerprint of a row is the reference: the output that most
  * workers have (by run, the output that most outputs are near), else the output of the first worker in the list. Every
@@ -15,11 +15,11 @@
  * compared workers.
  *
  * Two workers may compute the same in different orders, because of another number of threads or another choice of
- * kernel. By input, such workers are of two numeric classes at a site and in a context. The conditions are: their
- * outputs differ, within rounding, at BRICK_CONTENTS_MIN or more of the contents (sets of inputs) that both had, at
- * half of these contents or more, and in more than one place of the sketch. If both had fewer contents in the context,
- * all contexts of the site may decide together. By input, only a difference between two classes that rounding explains
- * is within tolerance.
+ * kernel. By input, such workers are of two numeric classes at a site and in a context. The condition is that their
+ * outputs differ, within rounding, at enough of the contents (sets of inputs) that both had: at BRICK_CONTENTS_MIN or
+ * more, and at half of them or more. The outputs must also differ in more than one place of the sketch. If both had
+ * fewer contents in the context, all contexts of the site may decide together. By input, only a difference between two
+ * classes that rounding explains is within tolerance.
  *
  * For rows, two workers diverge only at a site where they differ in several rows and steps (core/row_pairs.h). A worker
  * may have several outputs for one row; it agrees with another worker if they have one output in common.
@@ -113,7 +113,7 @@ struct brick_match_site {
     uint64_t compared, classes[BRICK_CLASSES];
     uint64_t lone; /* fingerprints without a counterpart in another worker */
     uint64_t bare; /* by input: fingerprints without inputs */
-    uint64_t missing, uncertain; /* by run: steps of other workers that this one lacks; uncertain: at its start or end */
+    uint64_t missing, uncertain; /* by run: steps of other workers that this worker lacks; uncertain: at the start or end */
     float error;   /* the largest accepted error */
 };
 

@@ -5,10 +5,10 @@
  * first time that a site had these inputs.
  *
  * The next moment must be the next one for every worker that has it. If there are several such moments, the first
- * worker in the list decides. If no moment is the next one for all of its workers, workers contradict each other in a
- * cycle: the next moment of one comes after the next moment of another, and so on back to the first. In this case, a
- * step of the cycle begins without the workers that have not reached the step. If no step begins, the next moment of
- * the cycle's first worker is taken. So the order never contradicts the first worker in the list, and never contradicts
+ * worker in the list decides. If there is no such moment, workers contradict each other in a cycle: the next moment of
+ * one worker comes after the next moment of another worker, and so on back to the first worker. In this case, a step
+ * of the cycle begins without the workers that have not reached the step. If no step begins, the next moment of the
+ * cycle's first worker is taken. So the order never contradicts the first worker in the list, and never contradicts
  * workers that agree.
  */
 #include "match_phases.h"

@@ -37,7 +37,7 @@ struct visit {
     uint64_t work;   /* for other work: digest of its start and of the work that filled its caches; else 0 */
     uint32_t worker;
     uint32_t at;     /* index in m->steps */
-    uint8_t differs; /* orders by which it began with other inputs before its worker diverged; other work needs both */
+    uint8_t differs; /* orders by which it began with other inputs before its worker diverged; other work: both */
     uint8_t diverged;
     uint8_t stateful; /* whether a fingerprint of the step depends on state that is not an input, such as a cache */
     uint8_t cut;      /* whether some fingerprints of the visit are not compared */

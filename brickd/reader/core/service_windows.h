@@ -2,9 +2,9 @@
  *
  * A service has one window of whole tensors and another window of rows, because a step has many more rows than tensors.
  * If there is only one window, it may use all bytes. When another window starts, each window is limited to its share.
- * So a service that sends many fingerprints evicts only its own fingerprints, and its rows evict only rows. Numbers of
- * fingerprints are unique over all windows: the upper bits are the window's number, which is never reused. Without
- * shares, window 0 has all fingerprints.
+ * So a service that sends many fingerprints evicts only its own fingerprints, and rows of a service evict only rows.
+ * Numbers of fingerprints are unique over all windows: the upper bits are the window's number, which is never reused.
+ * Without shares, window 0 has all fingerprints.
  */
 #ifndef BRICKD_SERVICE_WINDOWS_H
 #define BRICKD_SERVICE_WINDOWS_H

@@ -210,7 +210,7 @@ static PyObject *fold_sums(PyObject *self, PyObject *unused)
 static PyMethodDef fold_methods[] = {
     {"add", fold_add, METH_VARARGS, "Add the summaries of one worker."},
     {"row", fold_row, METH_O, "The numbers of a row, as a dict."},
-    {"histogram", fold_histogram, METH_O, "[spans in each bucket of the first worker's tick]."},
+    {"histogram", fold_histogram, METH_O, "[number of spans in each bucket]; buckets are in ticks of the first worker."},
     {"sums", fold_sums, METH_NOARGS, "[(count, self_ns, elements) of each row]."},
     {NULL, NULL, 0, NULL},
 };

@@ -153,7 +153,7 @@ class TraceRun:
 
         rtol: the tolerated relative error of whole tensors, estimated from the sketches; 0: all bits must be equal.
         (`brickd diff --by run` also knows which errors rounding explains.) Traces with a different backend or float
-        dtype are compared, and the report says so; traces with a different shape, params, valid rows or key are not
+        dtype are compared, and the report says so. Traces with a different shape, params, valid rows or key are not
         compared.
 
         Raises:

@@ -1,11 +1,11 @@
 """Makes the nodes of a call tree from rows. A row adds up the paths with the same name, layer, unit and place.
 
 Owns: which paths are one row, which rows are one node, which mark belongs to which node, totals while spans are open.
-Must not know: where rows come from, what is shown. brickd links to this file: its rows come from many workers, the
-agent's rows from its own segment. Invariants: the self times of nodes add up to the recorded time; the launches of
-nodes add up to the launches of the marks; a time is in the same node as the mark of its work, if only one mark is
-possible; an unknown time stays unknown; neither separate layers nor the order of rows change a sum; the walk uses no
-recursion.
+Must not know: where rows come from, what is shown. brickd links to this file: there, rows come from many workers; in
+the agent, rows come from the process's own segment. Invariants: the self times of nodes add up to the recorded time;
+the launches of nodes add up to the launches of the marks; a time is in the same node as the mark of its work, if only
+one mark is possible; an unknown time stays unknown; neither separate layers nor the order of rows change a sum; the
+walk uses no recursion.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _node(row: TreeRow[F]) -> TreeNode[F]:
 
 
 def _shared(node: TreeNode[F], drawn: TreeNode[F]) -> TreeNode[F]:
-    """Return a node that the host also draws; if it has no measured time, it gets the figures that the host states."""
+    """Return a node that the host also draws; if its time is not measured, it has the figures that the host states."""
     node.stated, node.layers = drawn.stated, node.layers | drawn.layers
     node.first = min(node.first, drawn.first)
     if node.row is None and drawn.row is not None:

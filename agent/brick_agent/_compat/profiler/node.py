@@ -92,7 +92,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class Function:
-        """A function, and the file and line of its definition. Its time is how long its scope is open."""
+        """A function, with the file and line of its definition; timed while its scope is open."""
 
         name: str
         file: str | None = None
@@ -100,7 +100,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class AsyncTask:
-        """A task with its polls and yields. If total_poll_ns is 0, its time is how long its scope is open."""
+        """A task with its polls and yields. With a total_poll_ns of 0, it is timed while its scope is open."""
 
         name: str
         poll_count: SupportsIndex = 0
