@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from brickd.query.queries import DiffQuery
-from brickd.views import diff_operands
+from brickd.results.schema import SITES
+from brickd.results.table import Table
+from brickd.views import diff_operands, fetch_answer
+
+if TYPE_CHECKING:
+    import numpy
+    import numpy.typing
+    import pandas
+    import pyarrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,26 @@ class Divergence:
         """The whole result in one line."""
         return str(self.document["diagnosis"] or self.document["headlines"][0])
 
+    @property
+    def sites(self) -> Table:
+        """The compared sites, in the order of execution; empty if weights are the evidence."""
+        return Table(SITES, self.document, (*self.document["headlines"], *self.words))
+
+    def to_numpy(self) -> numpy.typing.NDArray[numpy.void]:
+        """Return the sites as a structured array."""
+        return self.sites.to_numpy()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the sites as a data frame."""
+        return self.sites.to_pandas()
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the sites as an Arrow table."""
+        return self.sites.to_arrow()
+
+    def _repr_html_(self) -> str:
+        return self.sites._repr_html_()
+
     def _side(self, side: str) -> KernelTrace | None:
         first = self.document["first"]
         if first is None:
@@ -132,11 +160,18 @@ class Divergence:
 
 
 def found(
-    names: Sequence[str], *, by: Any, step: int | str | None, since: float | None, rtol: float | None
+    names: Sequence[str],
+    *,
+    by: Any,
+    step: int | str | None,
+    since: float | None,
+    rtol: float | None,
+    recordings: Sequence[str] = (),
 ) -> Divergence:
-    """Compare workers by name; raise the exceptions of `brickd.diff`."""
+    """Compare workers by name, of a recording if there is one; raise the exceptions of `brickd.diff`."""
     # Hexadecimal digits are used, because the query would parse sixteen decimal digits as hexadecimal.
     asked = step if step is None or isinstance(step, str) else f"{step & (1 << 64) - 1:016x}"
-    answer = diff_operands.find(DiffQuery(tuple(names), by, asked, since, rtol))
+    query = DiffQuery(tuple(names), by, asked, since, rtol)
+    answer = fetch_answer.find("diff", query, recordings=recordings) if recordings else diff_operands.find(query)
     diff_operands.require_comparable(answer.document)
     return Divergence(answer.document, answer.words)

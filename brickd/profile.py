@@ -9,14 +9,28 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from brickd.client import client
-from brickd.query.queries import BricksQuery, By, WorkersQuery
+from brickd.query.queries import (
+    BricksQuery,
+    By,
+    EvidenceName,
+    FingerprintsQuery,
+    StatusQuery,
+    TreeQuery,
+    WorkersQuery,
+)  # fmt: skip
 from brickd.query.query import OVER, START, Query
-from brickd.results.schema import BRICKS, WORKERS, Schema
+from brickd.results.schema import BRICKS, FINGERPRINTS, PROBLEMS, TREE, WORKERS, Schema
 from brickd.results.table import Table
 from brickd.views import fetch_answer
+
+if TYPE_CHECKING:
+    from brickd.divergence import Divergence
+
+_EXPORT_SECONDS = 30.0  # how long a daemon may take to send all fingerprints
+_ASKED_MAX = 100  # with more workers than this, ask for all of them instead of a list of uuids
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,79 @@ class Profile:
         """
         query = BricksQuery(names, sort, by, category, top, _period(over))
         return self._table(BRICKS.grouped(by), "bricks", query)
+
+    def tree(
+        self,
+        *names: str,
+        layers: bool = False,
+        depth: int | None = None,
+        min: float = 0.0,
+        over: float | str = START,
+    ) -> Table:
+        """Return the call tree, each node before the nodes below it, as `brickd tree` does.
+
+        Args:
+            names: names of workers and services; without a name, all workers.
+            layers: whether each layer is separate.
+            depth: the number of levels.
+            min: the least share of the time of a node, in percent.
+            over: as in `bricks`.
+
+        Raises:
+            brickd.errors.NoDaemon: `over` is a time, and no daemon runs.
+            brickd.errors.WrongQuestion: a parameter has a wrong value.
+        """
+        return self._table(TREE, "tree", TreeQuery(names, layers, depth, min, _period(over)))
+
+    def problems(self, *names: str, active_for: float | None = None) -> Table:
+        """Return the active problems, the worst first, as `brickd status` lists them.
+
+        Args:
+            names: names of workers and services; without a name, all problems.
+            active_for: only problems whose cause was seen in this time, in seconds; None: the daemon's threshold.
+        """
+        return self._table(PROBLEMS, "status", StatusQuery(names, START, active_for))
+
+    def fingerprints(self, *names: str) -> Table:
+        """Return the fingerprints of tensors that are in the memory of the daemon, in the rings, or in the recording.
+
+        Args:
+            names: names of workers and services; without a name, all workers.
+
+        Raises:
+            brickd.errors.NoSuchWorker: no worker and no service has one of the names.
+        """
+        from brickd.results import fingerprints
+
+        workers = {row["uuid"]: row["name"] for row in self.workers(*names) if row["uuid"] is not None}
+        some = tuple(workers) if names and len(workers) <= _ASKED_MAX else ()
+        query = FingerprintsQuery(some)
+        export = fetch_answer.find("fingerprints", query, recordings=self.recordings, seconds=_EXPORT_SECONDS)
+        return _made(FINGERPRINTS, fingerprints.document(export.document, workers), export.words)
+
+    def diff(
+        self,
+        *names: str,
+        by: EvidenceName | None = None,
+        step: int | str | None = None,
+        since: float | None = None,
+        rtol: float | None = None,
+    ) -> Divergence:
+        """Compare the numbers of two or more workers, as `brickd.diff` does.
+
+        Args:
+            names: names of workers and services; the first worker is the expected one. Without a name, all workers.
+            by: weights, input, row, or run (they did the same work); None: the strongest evidence there is.
+            step: compare only this step.
+            since: compare only the records of the last `since` seconds.
+            rtol: the largest accepted relative error, for a comparison by run.
+
+        Raises:
+            brickd.errors.NothingComparable: the workers have nothing in common to compare.
+        """
+        from brickd.divergence import found
+
+        return found(names, by=by, step=step, since=since, rtol=rtol, recordings=self.recordings)
 
     def _table(self, schema: Schema, view: str, query: Query) -> Table:
         answer = fetch_answer.find(view, query, recordings=self.recordings)

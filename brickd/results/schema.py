@@ -186,3 +186,79 @@ WORKERS = Schema(
     ),
     ("name", "pid", "state", "age_ns", "threads", "ledger.spans.summarized", "lost", "memory_bytes", "rss_bytes"),
 )
+
+TREE = Schema(
+    "tree",
+    "nodes",
+    _columns(
+        (COUNT, "id"),
+        (WHOLE, "parent"),
+        (COUNT, "depth"),
+        (TEXT, "kind name"),
+        (FLAG, "given"),
+        (COUNT, "count order"),
+        (OBJECT, "stated"),
+        (WHOLE, "total_ns"),
+        (COUNT, "elements bytes flops"),
+        (OBJECT, "kernel transfer definitions task"),
+        (WHOLE, "layer"),
+        (COUNT, "layers"),
+        (TEXT, "category"),
+        (FLAG, "bounded"),
+        (WHOLE, "self_ns"),
+        (NUMBER, "share_percent"),
+        (WHOLE, "mean_ns min_ns max_ns p50_ns p90_ns p95_ns p99_ns"),
+        (NUMBER, "cv flops_per_second flops_per_byte"),
+        (OBJECT, "needs"),
+        (WHOLE, "slack_ns"),
+        (FLAG, "critical"),
+        (COUNT, "hidden_nodes hidden_self_ns"),
+    ),
+    ("depth", "name", "kind", "layer", "total_ns", "share_percent", "self_ns", "count", "p50_ns", "p99_ns", "critical"),
+)
+
+PROBLEMS = Schema(
+    "problems",
+    "problems",
+    _columns(
+        (TEXT, "id kind service"), (TEXTS, "workers"), (TEXT, "text command"), (TIME, "since seen silenced_until")
+    ),
+    ("id", "kind", "service", "text", "command", "since", "seen"),
+)
+
+FINGERPRINTS = Schema(
+    "fingerprints",
+    "fingerprints",
+    _columns(
+        (TEXT, "worker service uuid kernel"),
+        (WHOLE, "layer"),
+        (TEXT, "category step"),
+        (COUNT, "position"),
+        (TEXT, "checksum dtype"),
+        (COUNT, "elements"),
+        (NUMBER, "min max mean l2"),
+        (COUNT, "nan pos_inf neg_inf"),
+        (TEXT, "fnv1a"),
+        (OBJECT, "shape"),
+        (TEXT, "backend"),
+        (OBJECT, "inputs"),
+        (FLAG, "by_row"),
+    ),
+    ("worker", "kernel", "layer", "step", "position", "dtype", "shape", "checksum", "mean", "l2", "nan"),
+)
+
+SITES = Schema(
+    "sites",
+    "sites",
+    _columns(
+        (TEXT, "kernel"),
+        (WHOLE, "layer"),
+        (TEXT, "category"),
+        (COUNT, "fingerprints compared identical within diverged"),
+        (OBJECT, "not_comparable"),
+        (COUNT, "missing lone bare"),
+        (TEXT, "verdict blame"),
+        (NUMBER, "relative_error"),
+    ),
+    ("kernel", "layer", "compared", "identical", "within", "diverged", "verdict", "blame", "relative_error"),
+)

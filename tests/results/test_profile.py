@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Worker
 from faults import Start
 from serving import Daemon
 from test_record import record, recording, still
 from test_result_tables import flattened
+from verbs import LOSING, document, started
 from verbs import brickd as command
-from verbs import document, started
 
 import brickd
-from brickd.errors import BrickdError, NoDaemon, NoSuchWorker, NotPermitted, RecordingRefused, WrongQuestion
+from brickd.errors import (
+    BrickdError,
+    NoDaemon,
+    NoSuchWorker,
+    NothingComparable,
+    NotPermitted,
+    RecordingRefused,
+    WrongQuestion,
+)  # fmt: skip
 from brickd.profile import Profile
-from brickd.results.schema import BRICKS, WORKERS
+from brickd.results.schema import BRICKS, FINGERPRINTS, SITES, TREE, WORKERS
 
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 
@@ -75,13 +85,137 @@ def test_a_table_is_the_document_of_its_verb(worker: Start) -> None:
     assert still(profile.workers("api/1").document["workers"]) == still(document("workers", "api/1")["workers"])
 
 
-def test_the_columns_are_the_keys_of_the_rows(worker: Start) -> None:
-    started(worker, "brick.init()\nwith brick.span('a'): pause()")
-    tables = {BRICKS: brickd.live().bricks(), WORKERS: brickd.live().workers()}
+# A worker that has something for every table; another number gives another output.
+RICH = """
+from array import array
+brick.init()
+pause()
+for step in range(3):
+    with brick.step(step, kind="decode", rows=4, valid=3), brick.layer(2):
+        brick.kernel("gemm", grid=(2,), block=32, elapsed_ns=100)
+        brick.transfer("H2D", 64, src="a", dst="b")
+    with brick.layer(2):
+        brick.checksum("scale", array("f", [step, number]), input=array("f", [step]), step=step, backend="CPU")
+with brick.span("open"): pause()
+"""
+
+
+def start_rich(worker: Start) -> list[Worker]:
+    """Start two workers that record when `go_on` is called."""
+    return [started(worker, f"number = {n}\n{RICH}", BRICKD_WORKER=str(n), **STILL) for n in range(2)]
+
+
+def go_on(workers: list[Worker]) -> None:
+    for each in workers:
+        each.go()
+        each.paused()
+
+
+@pytest.fixture
+def rich(worker: Start) -> list[Worker]:
+    """Two workers that have recorded something for every table."""
+    workers = start_rich(worker)
+    go_on(workers)
+    return workers
+
+
+@pytest.fixture
+def rich_recording(worker: Start, tmp_path: Path) -> str:
+    """A recording of two such workers."""
+    path = str(tmp_path / "rich.brick")
+    workers = start_rich(worker)
+    with recording("-o", path) as process:
+        go_on(workers)
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    return path
+
+
+@pytest.mark.usefixtures("rich")
+def test_the_columns_are_the_keys_of_the_rows() -> None:
+    live = brickd.live()
+    tables = {
+        BRICKS: live.bricks(),
+        WORKERS: live.workers(),
+        TREE: live.tree(),
+        FINGERPRINTS: live.fingerprints(),
+        SITES: live.diff("api").sites,
+    }
     for schema, table in tables.items():
         names = [column.name for column in schema.columns]
+        assert len(table) > 0
         for row in table:
             assert [*flattened(row, set(names))] == names
+        assert table.to_numpy().shape == (len(table),)
+
+
+@pytest.mark.usefixtures("rich")
+def test_a_tree_is_the_document_of_its_verb() -> None:
+    tree = brickd.live().tree("api/0", layers=True, depth=2, min=100)
+    assert tree.document == document("tree", "api/0", "--layers", "--depth", "2", "--min", "100")
+    assert 0 < len(tree) < len(brickd.live().tree("api/0", layers=True, depth=2))
+
+
+def test_problems_are_those_of_status(worker: Start) -> None:
+    process = started(worker, LOSING)
+    process.kill()
+    problems = brickd.live().problems()
+    listed = document("status")["problems"]
+    assert [row["kind"] for row in problems] == ["died", "lost", "lost"]
+    (names,) = {tuple(row) for row in map(dict.keys, listed)}
+    assert problems.columns == names
+    timed = {"since", "seen"}
+    assert [dict(row) | dict.fromkeys(timed) for row in problems] == [row | dict.fromkeys(timed) for row in listed]
+
+
+def has_the_fingerprints_of_diff(profile: Profile) -> None:
+    rows = profile.fingerprints()
+    assert (len(rows), {*rows.column("worker")}) == (6, {"api/0", "api/1"})
+    first = profile.diff("api/0", "api/1").document["first"]
+    for side in (first["a"], first["b"]):
+        (row,) = [row for row in rows if (row["worker"], row["step"]) == (side["worker"], side["step"])]
+        shared = side.keys() & row.keys()
+        assert {"checksum", "mean", "fnv1a", "shape"} <= shared
+        assert {key: row[key] for key in shared} == {key: side[key] for key in shared}
+        assert (row["kernel"], row["layer"], row["service"], row["by_row"]) == ("scale", 2, "api", False)
+        assert (row["backend"], [each["elements"] for each in row["inputs"]]) == ("CPU", [1])
+
+
+@pytest.mark.usefixtures("rich")
+def test_a_fingerprint_has_the_values_that_diff_shows() -> None:
+    has_the_fingerprints_of_diff(brickd.live())
+    assert brickd.live().fingerprints("api/1").column("worker") == ["api/1"] * 3
+    with pytest.raises(NoSuchWorker):
+        brickd.live().fingerprints("nobody")
+
+
+def test_a_recorded_fingerprint_has_the_values_that_diff_shows(rich_recording: str) -> None:
+    has_the_fingerprints_of_diff(brickd.open(rich_recording))
+
+
+@pytest.mark.usefixtures("rich")
+def test_fingerprints_of_a_daemon_are_those_of_the_rings(daemon: Daemon) -> None:
+    from_daemon = brickd.live().fingerprints()
+    assert from_daemon.document["source"] == "daemon"
+    daemon.end()
+    assert list(brickd.live().fingerprints()) == list(from_daemon)
+
+
+def test_a_comparison_is_the_document_of_diff_with_its_sites_as_a_table(rich_recording: str) -> None:
+    path = rich_recording
+    found = brickd.open(path).diff("api/0", "api/1", by="input")
+    assert found.document == document("diff", f"{path}:api/0", f"{path}:api/1", "--by", "input", code=1)
+    assert (found.verdict, found.kernel) == ("diverged", "scale")
+    assert found.to_numpy()["diverged"].tolist() == [found.document["diverged"]] == [3]
+    assert f"<p>{found.document['headlines'][0]}</p>" in found._repr_html_()
+
+
+def test_workers_without_a_common_record_are_not_comparable(worker: Start) -> None:
+    start_two(worker)
+    with pytest.raises(NothingComparable) as raised:
+        brickd.live().diff("api/0", "api/1")
+    refused = command("diff", "api/0", "api/1")
+    assert (refused.returncode, str(raised.value) in refused.stderr) == (6, True)
 
 
 def test_the_first_key_of_a_quarantined_file_is_its_path(worker: Start, prefix: str) -> None:
@@ -171,7 +305,8 @@ def test_files_of_two_recordings_are_refused(worker: Start, tmp_path: Path) -> N
 def test_a_recording_without_workers_gives_empty_tables(prefix: str, tmp_path: Path) -> None:
     path = str(tmp_path / "empty.brick")
     record("-o", path, "--duration", "0.05")
-    for table in (brickd.open(path).bricks(), brickd.open(path).workers()):
+    empty = brickd.open(path)
+    for table in (empty.bricks(), empty.workers(), empty.tree(), empty.problems(), empty.fingerprints()):
         assert (len(table), table.to_numpy().shape) == (0, (0,))
         assert "0 rows from recording" in table._repr_html_()
 

@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparable_workers import MLP, ComparableWorkers, chain
 from made_up_workers import HOSTILE, MadeUp
 
+from brickd.analysis.numerics import fingerprint_export
 from brickd.base.escape import text as visible
 from brickd.errors import BrickdError, PackageMissing, WrongQuestion
 from brickd.model.brick_totals import bricks
 from brickd.query.queries import By
-from brickd.results import html
+from brickd.results import fingerprints, html
+from brickd.results import schema as schemas
 from brickd.results.schema import (
     BRICKS,
     COUNT,
@@ -239,6 +242,19 @@ def test_the_columns_of_bricks_are_the_keys_of_a_brick_and_its_share(by: By | No
 
 
 def test_a_notebook_shows_only_declared_columns() -> None:
-    for schema in (BRICKS, BRICKS.grouped("layer")):
+    declared = [each for each in vars(schemas).values() if isinstance(each, schemas.Schema)]
+    assert len(declared) > 5
+    for schema in (*declared, BRICKS.grouped("layer")):
         assert set(schema.shown) <= {column.name for column in schema.columns}
-        assert schema.shown[0] == "name"
+        assert len({column.name for column in schema.columns}) == len(schema.columns)
+
+
+def test_an_export_gives_the_rows_of_the_wanted_workers_only() -> None:
+    world = ComparableWorkers([chain(), chain(MLP)])
+    workers = world.survey().workers
+    export = {"evicted": 0, **fingerprint_export.document(world.numerics(workers))}
+    names = {worker.reading.uuid: worker.name for worker in workers}
+    assert len(fingerprints.document(export, names)["fingerprints"]) == 24
+    only = fingerprints.document(export, {workers[1].reading.uuid: "api/1"})
+    assert (len(only["fingerprints"]), {row["worker"] for row in only["fingerprints"]}) == (12, {"api/1"})
+    assert only.keys() == {"evicted", "fingerprints"}
