@@ -65,7 +65,8 @@ def _hint(word: str) -> str:
     """Suggest verbs for an unknown word, and say which kind of file has this name; "" without either."""
     from brickd.recording.mistaken_files import what_it_is
 
-    names = " or ".join(f"`{name}`" for name in meant(word))
+    # A path has no meaning as a verb, and its spelling says nothing.
+    names = "" if "." in word or "/" in word else " or ".join(f"`{name}`" for name in meant(word))
     hint = f" Did you mean {names}?" if names else ""
     if (kind := what_it_is(word)) is not None:
         hint += f" It is {'also ' if names else ''}{kind}: {_with_file(word, kind)}"

@@ -88,6 +88,12 @@ def test_a_file_with_the_name_of_a_verb_does_not_hide_the_verb(tmp_path: Path, m
     assert "Did you mean `events`? It is also an empty file: `brickd run -- CMD` measures" in brickd("logs").stderr
 
 
+def test_a_path_is_not_compared_with_the_names_of_verbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.brick").write_bytes(MAGIC)
+    assert "No such command 'x.brick'. It is a recording: brickd status x.brick (see" in brickd("x.brick").stderr
+
+
 def test_a_file_given_as_a_verb_is_refused_with_its_kind(tmp_path: Path) -> None:
     recording, program = tmp_path / "run.brick", tmp_path / "server.py"
     recording.write_bytes(MAGIC)
