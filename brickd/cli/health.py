@@ -133,9 +133,11 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
     ]
 
 
-def unhealthy(status: Document) -> list[Condition]:
-    """Return the conditions that fail `status --check` without options."""
-    return [each for each in conditions(status, None, Bounds()) if not each.healthy]
+def inactive(status: Document) -> list[Condition]:
+    """Return the conditions that fail `status --check` without options, although no active problem is of their kind."""
+    kinds = {each["kind"] for each in status["problems"]}
+    judged = conditions(status, None, Bounds())
+    return [each for each in judged if not each.healthy and _KINDS.get(each.name) not in kinds]
 
 
 def _is_silenced(name: str, status: Document) -> bool:

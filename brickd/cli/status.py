@@ -17,7 +17,7 @@ from brickd.base import escape, units
 from brickd.cli import brick_columns, progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import asked
-from brickd.cli.health import Bounds, unhealthy
+from brickd.cli.health import Bounds, inactive
 from brickd.cli.health import check as checked
 from brickd.cli.health import living as with_living_workers
 from brickd.cli.output import Screen, emit, output_options
@@ -111,7 +111,7 @@ def render(document: dict[str, Any], screen: Screen, more: Sequence[str] = ()) -
             *_problems(document, screen),
             *wording.removed(document["removed"], screen),
         ]
-    past = [] if document["problems"] else unhealthy(document)
+    past = inactive(document)
     lines = _services(document, screen, past=bool(past)) + _problems(document, screen)
     if past:
         text = f"no longer active, but status --check fails: {'; '.join(each.seen for each in past)}"

@@ -185,6 +185,14 @@ def test_a_difference_of_workers_that_ended_is_shown_like_the_check_that_fails_f
         assert wrong == "! no longer active, but status --check fails: mlp of api diverged"
         assert following in ("brickd diff api/0 api/1", "brickd diff api/1 api/0")
         assert brickd("status", "--check").returncode == Exit.DIFFERS
+        started(worker, BRICKD_SERVICE="other").kill()
+        daemon.once("/status", lambda answer: [each["kind"] for each in answer["problems"]] == ["died"])
+        lines = brickd("status").stdout.splitlines()
+        assert lines[0].endswith("  1 PROBLEM")
+        assert [each[:3] for each in lines if "no longer active, but status --check fails: mlp of api" in each] == [
+            "! n"
+        ]
+        assert "; 1 died" not in brickd("status").stdout
 
 
 @pytest.mark.ci
