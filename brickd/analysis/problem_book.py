@@ -255,7 +255,7 @@ def _active(before: Entry | None, entry: Entry, now_ns: int, changes: list[Chang
 
 def _over(before: Entry | None, entry: Entry, why: str, now_ns: int, changes: list[Change]) -> Entry:
     """Return the ended entry. The end of a problem is sent if its start was sent."""
-    if before is None:  # not in the book: the cause was seen before the book began
+    if before is None:  # the problem is not in the book: its cause was seen before the book began
         return entry._replace(ended_ns=entry.seen_ns)
     if before.ended_ns is not None:
         return entry

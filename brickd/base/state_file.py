@@ -84,7 +84,7 @@ def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
     import tempfile  # imported here, because it takes 4 ms and readers do not need it
 
     path = path.resolve()
-    fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # a new file of mode 0600
+    fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # creates a file of mode 0600
     try:
         with open(fd, "wb") as file:
             file.write(content)

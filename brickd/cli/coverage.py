@@ -116,7 +116,7 @@ def _thinned(service: str, thinned: dict[str, Any], source: str) -> str:
 def _looked_at(row: dict[str, Any]) -> Iterator[str]:
     """Say in which layers and in which phases rows were examined."""
     phases = [f"{units.count(n)} in {phase}" for phase, n in row.get("phases", {}).items()]
-    if not phases:  # also an older daemon
+    if not phases:  # an older daemon sends no phases
         return
     layers, waiting = row["layers"], row["layers_in_turn"]
     turns = ""

@@ -132,7 +132,7 @@ def _guard(process: int, here: Runtime, group: int | None) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for each in range(3):
         os.dup2(nothing, each)
-    for fd in map(int, os.listdir("/proc/self/fd")):  # lists the open ones, because the limit may be a billion
+    for fd in map(int, os.listdir("/proc/self/fd")):  # only the open descriptors, because the limit may be a billion
         if fd > 2 and fd != process:
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -80,7 +80,9 @@ def _copied(out: Path, asked: RecordedFile, length: int) -> None:
     """Copy a file from the daemon, then tell the daemon to remove its own."""
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     pieces = client.ask("record/file", to_query(asked), seconds=_FILE_SECONDS).pieces()
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # as in the daemon's directory
+    fd = os.open(
+        draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+    )  # the same mode as in the daemon's directory
     try:
         # unbuffered, because a buffer is written at close even after an error
         with open(fd, "wb", buffering=0) as file:

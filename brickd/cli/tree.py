@@ -146,7 +146,7 @@ def _name_width(line: _Line) -> int:
 
 
 def _shapes_width(lines: Iterable[_Line], most: int) -> int:
-    """Return the largest width, up to `most`, of a line with a kernel and its first shape."""
+    """Return the width of the widest line, up to `most`, that shows a kernel with its first shape."""
     kernels = (line for line in lines if line.node.get("kernel"))
     widths = (_INDENT * line.depth + escape.width(escape.text(tree_notes.shaped(line.node))) for line in kernels)
     return max((width for width in widths if width <= most), default=0)

@@ -153,7 +153,7 @@ class Collector:
             self._unsaved.dirty = True
         if self.directory.starved:
             self._starve()
-            self._looked_ns += SECOND - LOOK_NS  # so that the next try is in one second
+            self._looked_ns += SECOND - LOOK_NS  # makes the next try come in one second
 
     # ---- judge
 

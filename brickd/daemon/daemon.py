@@ -76,7 +76,7 @@ class Daemon(LiveWorld):
         takers.append(self._problems)  # the last taker, because it uses the results of the others
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
 
-    # ---- its life
+    # ---- start and end
 
     def start(self) -> None:
         """Start; raise DaemonRefused if another daemon drains these segments."""
@@ -105,12 +105,12 @@ class Daemon(LiveWorld):
         self._notifier.end()
         self._loop.end()
 
-    # ---- what the API asks
+    # ---- answers to the API
 
     def daemon(self) -> DaemonStatus:
         """Return the status of the daemon."""
         recorder, came_round_ns = self._recordings.running, self._loop.came_round_ns
-        now_ns = time.monotonic_ns()  # in this order, because the loop may finish a round at any time
+        now_ns = time.monotonic_ns()  # read in this order, because the loop may finish a round at any time
         return DaemonStatus(
             self._build.version,
             os.getpid(),

@@ -41,7 +41,7 @@ class Loop:
         self._beginning = os.fsencode(collector.memory.prefix)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = collector.ending
-        self._awaited: deque[threading.Event] = deque()  # set by the next tick
+        self._awaited: deque[threading.Event] = deque()  # the next tick sets these events
         self._asked = False  # whether `wake` caused the next tick
         self._thread = threading.Thread(target=self._run, name="brickd-loop")
 
@@ -84,7 +84,7 @@ class Loop:
         while not self._ending.is_set():
             try:
                 look = self._round(fds, look=look)
-            except Exception:  # because the next round may succeed
+            except Exception:  # the loop continues, because the next round may succeed
                 self.log_defect()
                 look = False  # the regular listing finds the files that were missed
                 self._ending.wait(_AFTER_A_DEFECT_SECONDS)

@@ -124,7 +124,7 @@ class Channel:
                 return
             try:
                 answer = self._deliver(item)
-            except Exception as error:  # because the next document may arrive
+            except Exception as error:  # the thread continues, because the next document may arrive
                 failure = error if isinstance(error, TargetFailed) else TargetFailed(f"{type(error).__name__}: {error}")
                 self._failed += 1
                 self._settle(str(failure))

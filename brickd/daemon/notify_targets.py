@@ -207,7 +207,7 @@ class UrlTarget:
             raise TargetFailed(f"its name was not resolved within {self._limit_seconds:g} s", again=True) from None
 
     def _resolve(self, lookup: Future[_Places]) -> None:
-        with contextlib.suppress(InvalidStateError):  # interrupted
+        with contextlib.suppress(InvalidStateError):  # the delivery was interrupted
             try:
                 lookup.set_result(self._look_up(self._address.host, self._address.port, type=socket.SOCK_STREAM))
             except (OSError, UnicodeError) as error:

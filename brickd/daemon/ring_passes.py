@@ -48,7 +48,7 @@ class RingPasses:
         self._roster, self._unsaved = roster, unsaved
         # What each pass drains, until segments come or go. The passes are prepared only once, because at each pass the
         # processor's caches are cold, and looking at a segment costs more than draining it.
-        self._turns: list[DrainTurns] = []  # of each user
+        self._turns: list[DrainTurns] = []  # the turns of each user
         self.drains: list[_reader.Drain] = []
         self.unsettled: set[Attached] = set()
 

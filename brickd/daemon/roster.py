@@ -61,8 +61,8 @@ class Roster:
         self._log_event = log_event
         self._admission = Admission(memory, self.attached, workers_max, self.give_up, self._bury_file)
         self._numerics = numerics
-        self._over: list[Attached] = []  # still to be closed
-        self._came: list[Attached] = []  # in this look
+        self._over: list[Attached] = []  # segments that must still be closed
+        self._came: list[Attached] = []  # segments that came in this look
         self._merged = RecentlyMerged()
 
     def drained(self) -> list[Attached]:
@@ -117,7 +117,7 @@ class Roster:
             wish = wish._replace(spans=wish.spans or rings.spans)
         each.command(wish)
 
-    # ---- they come
+    # ---- workers come
 
     def look(self, now_ns: int, goes_on: Callable[[], bool]) -> None:
         """Find new segments, and files that were removed, while `goes_on` returns True."""
@@ -197,7 +197,7 @@ class Roster:
                 text = f"{known.name or uuid} ended while no daemon ran: its totals are lost with its segment"
                 self._log_event("worker_missed", text)
 
-    # ---- they leave
+    # ---- workers leave
 
     def bury(self, each: Attached) -> bool:
         """Read the segment of a dead worker and keep its totals; return False until it is read completely."""
@@ -249,7 +249,7 @@ class Roster:
         self._over.append(each)
 
     def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
-        """Add records of removed workers; return the new records that are in no total; under the lock."""
+        """Add records of removed workers, under the lock. Return the new records that are in no total."""
         new = self.memory.fold(found, {each.lost for each in self.attached.values()})
         shown = {uuid: ledger_of(each.reading).counts() for uuid, each in self.memory.gone.items()} if new else {}
         return uncounted((each for each in new if each.uuid not in self.attached), shown, (), ())

@@ -25,7 +25,7 @@ from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import open_file
 
 _USUAL = "BRICKD_LANES=32 BRICKD_PATHS=4096"  # the defaults of brick_agent
-_PAGE_BYTES, _SLOT_BYTES, _BLOCK_PATHS = 4096, 64, 64  # brick_shm.h
+_PAGE_BYTES, _SLOT_BYTES, _BLOCK_PATHS = 4096, 64, 64  # as in brick_shm.h
 
 
 class ReadSegment(NamedTuple):
@@ -165,7 +165,7 @@ def _pages(size_bytes: int) -> int:
 def _made_without(worker: Worker) -> bool:
     """Whether a worker made a checksum although its segment has no key.
 
-    A worker with recorded events has fingerprinted each site that is not off, unless a loss was counted.
+    If a worker has recorded events and lost none, it has fingerprinted each site that is not off.
     """
     reading, ledger = worker.reading, worker.ledger
     lost = reading.process["tensors_refused"] + ledger.events_dropped[records.kind_name(_reader.KIND_CHECKED)]

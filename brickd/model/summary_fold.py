@@ -82,7 +82,9 @@ class SummaryFold(Generic[Key]):
             span = spans[above] if above >= 0 else -1
             spans[number] = span if path.marks else number
             holds[number] = path.holds_spans and (above < 0 or holds[above])
-            if path.marks and (not self._marks or path.unit == _reader.UNIT_ROWS):  # these are not in the call tree
+            if path.marks and (
+                not self._marks or path.unit == _reader.UNIT_ROWS
+            ):  # paths of these kinds are not in the call tree
                 to_visit += below[number] if path.holds_spans else ()
                 continue
             around = above if self._marks else span

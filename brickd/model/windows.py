@@ -107,7 +107,7 @@ class _Before:
         came = worker.together - (0 if then is None else then.together)
         if not 0 <= came <= len(origins):
             return None
-        # each reading once, even if a file repeats it
+        # each reading counts once, even if a file repeats it
         found = {} if then is None else {then.reading.uuid: then.reading}
         for origin in origins[len(origins) - came :]:
             if (base := self._base(origin)) is not None:

@@ -44,9 +44,9 @@ class FileIndex:
         self.events = RecordedEvents()
         self.counts: Counter[str] = Counter()
         self._tables = NameTables(form, self._refuse)
-        self._last: deque[int] = deque(maxlen=_LAST)  # positions of snapshots
-        self._weights: int | None = None  # its position
-        self._sources: dict[int, tuple[int, SourceHead]] = {}  # position and head, by hash
+        self._last: deque[int] = deque(maxlen=_LAST)  # the positions of the last snapshots
+        self._weights: int | None = None  # the position of the weights
+        self._sources: dict[int, tuple[int, SourceHead]] = {}  # the position and the head of each source, by hash
         for chunk in form:
             try:
                 self._take(chunk)

@@ -111,7 +111,7 @@ class Writer:
         """Take and write a snapshot."""
         try:
             survey = self._source.survey()
-        except OSError:  # for example without a free descriptor; the daemon's loop logs the same error
+        except OSError:  # for example, no descriptor is free; the daemon's loop logs the same error
             self._lack("snapshots")
             return
         self.snapshot(Snapshot.of(survey, time.monotonic_ns(), time.time_ns()))
@@ -265,7 +265,7 @@ class Writer:
         lacking.update(snapshots=self.dropped, records=self._spool.refused_slots)
         return replace(self._counts, not_recorded=dict(+lacking))
 
-    # ---- from file to file
+    # ---- the next file
 
     @property
     def _grown(self) -> bool:

@@ -73,7 +73,7 @@ def _ahead_ns(pid: int | None) -> int | None:
 
 
 def _knows_our_pids() -> bool:
-    """Whether /proc belongs to this pid namespace. If it does not, a pid in it means another process."""
+    """Whether /proc belongs to this pid namespace. In another namespace, a pid means another process."""
     try:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:

@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 # The bytes of one row in a reading, measured with names of 30 bytes and numbers of 50 bits. A lane takes two dicts.
 LANE_BYTES, NAME_BYTES, PATH_BYTES, SITE_BYTES = 2_560, 280, 190, 170
-PENDING_BYTES = 200  # for a start of deferred work without its end
+PENDING_BYTES = 200  # the bytes of a start of deferred work without its end
 _LINE_BYTES = 3 * 384 + 2 * 64  # the bytes read for a lane and its consumer, over all reads
 _BLOCK_BYTES = 64 * (_reader.SUMMARY_BYTES + 2 * 8)  # summaries, and the sequence numbers read before and after them
 

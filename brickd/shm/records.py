@@ -28,7 +28,7 @@ DTYPES = (
 )  # fmt: skip
 ALL = 2**64 - 1  # the number of valid rows of a tensor in which every row is valid
 _RECORD_SLOTS = 4  # the slots of a record, on average
-_VALUES = ("min", "max", "mean", "l2")  # of a tensor; a recording may be made without these
+_VALUES = ("min", "max", "mean", "l2")  # values of a tensor; a recording may be made without them
 
 
 def kind_name(kind: int) -> str:

@@ -19,7 +19,7 @@ from brickd.base.json_values import U64_MAX, composed, plain
 from brickd.shm import _reader, copy_checks
 from brickd.shm.segment_copy import CallPath, Reading, SiteKey
 
-_BYTES = ("uuid", "boot_id", "service", "coordinates")  # fields of the header
+_BYTES = ("uuid", "boot_id", "service", "coordinates")  # the fields of the header that are bytes
 _ARRAYS = ("summaries", "latency")
 _PLAIN = ("file", "pid", "process", "odd", "moving", "tick_ns", "now_ticks", "memory_bytes", "deferred")
 

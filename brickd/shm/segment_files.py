@@ -36,7 +36,7 @@ Identifier = tuple[int, int]
 _BEHIND_PREFIX = re.compile(r"[A-Za-z0-9._-]*")
 
 
-PREFIX_BYTES_MAX = 39  # as in the agent
+PREFIX_BYTES_MAX = 39  # the agent has the same limit
 
 
 def is_prefix(text: str) -> bool:

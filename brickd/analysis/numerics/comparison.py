@@ -95,8 +95,8 @@ class Comparison:
         differences: the first differences, in the order of execution.
         step: the only step that was compared; None if all steps were compared.
         step_text: the text of this step, if it is known.
-        steps: filled only if fewer than two parties have `step`: the steps that each party has; None for a party
-            without fingerprints.
+        steps: for each party, its steps, or None if it has no fingerprints. The list is filled only if fewer than two
+            parties have `step`.
     """
 
     evidence: EvidenceClass

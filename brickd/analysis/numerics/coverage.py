@@ -241,7 +241,7 @@ def state_of(
 
 
 def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
-    """Return the lowest rate, whether only instrumented models have it, how many workers have it, and all workers."""
+    """Return the lowest rate, whether only instrumented models have it, and how many of how many workers have it."""
     alive = [worker.reading for worker in workers if worker.reading.alive]
     rates = [(each.rate or each.own_rate or _reader.RATE_ALL, each.own_rate != 0) for each in alive]
     least = min(rates, default=(_reader.RATE_ALL, False))

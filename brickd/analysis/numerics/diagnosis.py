@@ -165,7 +165,7 @@ def _error(value: float | None) -> str:
 
 
 def after(of: Comparison, follow: int | None, born: int) -> str | None:
-    """Count the `follow` sites that also differ, and the `born` other sites where a difference was also born."""
+    """Say how many later sites also differ (`follow`), and at how many others a difference was born (`born`)."""
     where = "site within it" if of.evidence == EvidenceClass.ROW else "later site"
     parts = [plural(follow, f"{where} also differs", f"{where.replace('site', 'sites')} also differ")] if follow else []
     parts += [f"a difference was also born at {plural(born, 'other site')}"] if born else []

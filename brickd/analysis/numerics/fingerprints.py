@@ -48,8 +48,8 @@ class FingerprintProducer:
         lost_before: the number of its service's fingerprints when `lost` last grew.
         newest: the numbers of the service's fingerprints in each window after the worker's newest one; 0 without one.
         latest: the number of all services' fingerprints after the worker's newest one.
-        began: the number of its service's fingerprints before the worker's first one; negative if fingerprints of this
-            worker were already evicted.
+        began: how many fingerprints its service had before the worker's first fingerprint; negative if some of the
+            worker's fingerprints were already evicted.
     """
 
     def __init__(

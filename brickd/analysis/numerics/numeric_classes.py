@@ -21,7 +21,8 @@ from brickd.shm import _reader
 
 TURNS_MAX = 4  # checks in one look; each check reads all fingerprints once
 _OUTPUTS_MAX = 4  # compared outputs in a group: the most frequent ones, and the one to judge
-_NEAR_MAX = 16  # the most frequent outputs of a group; those that are not compared may be of another class
+# examined outputs of a group, the most frequent first; those that are not compared may be of another class
+_NEAR_MAX = 16
 _WAITING_MAX = 1_024
 
 # For each worker and output: the count, and the number of the newest fingerprint.
@@ -39,7 +40,7 @@ class JudgeTurns:
     def __init__(self, turns: int = TURNS_MAX) -> None:
         self._turns_max = turns
         self._waiting: dict[tuple[ServiceSite, bool], int] = {}
-        self._left: Counter[ServiceSite] = Counter()  # turns left in this look
+        self._left: Counter[ServiceSite] = Counter()  # the turns of each site that are left in this look
         self._asked = set[ServiceSite]()
         self._others = 0
         self.denied = False

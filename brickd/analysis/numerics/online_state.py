@@ -22,7 +22,7 @@ EVIDENCE_MAX = 64  # findings of a service that keep their fingerprints
 ALL_EVIDENCE_MAX = 256
 DOUBTS_MAX = 1_024
 _EQUAL_MIN, _EQUAL_TIMES = 100, 20
-CLASSES_MAX = SITES_MAX  # sites with known classes
+CLASSES_MAX = SITES_MAX  # the limit of sites with known classes
 WORKERS_MAX = 64  # workers that are named in one finding; up to twice as many outliers
 
 

@@ -136,7 +136,7 @@ def _majority(workers: Iterable[int], agreeing: Sequence[frozenset[int]]) -> fro
 
 
 def _is_outlier(worker: int, majority: frozenset[int], pairs: Iterable[RowPair]) -> bool:
-    """Whether a worker differs from a worker of the majority, and also differs or is far from another of them."""
+    """Whether a worker differs from one worker of the majority, and differs or is far from at least one more."""
     mine = [pair for pair in pairs if worker in pair[:2] and pair.peer(worker) in majority]
     differs = {pair.peer(worker) for pair in mine if pair.differs[pair.side(worker)]}
     leans = {pair.peer(worker) for pair in mine if pair.far[pair.side(worker)]} | differs

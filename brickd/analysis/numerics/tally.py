@@ -52,7 +52,8 @@ class Tally:
                 strangers.add(number)
                 continue
             before = self._sites.get(place) or SiteCounts(category)
-            if before.category != category and site == plain(site):  # only the site without the stateful flag counts
+            # a site with the stateful flag does not change the category
+            if before.category != category and site == plain(site):
                 before = before._replace(category=category)
             self._sites[place] = before.and_(*more)
             new = SiteCounts(category, *more)

@@ -135,7 +135,7 @@ class WatchRound:
             if case is None:
                 return
             look.case = case
-        look.cases += (other, False) not in self.seen  # not counted twice if a majority forms later
+        look.cases += (other, False) not in self.seen  # a case is not counted twice if a majority forms later
         look.times.update(sorted(self._uuids(verdict.outliers)))
         fresh = {(other, True)} if verdict.outliers else {(other, False), (against, False)}
         self.seen |= fresh

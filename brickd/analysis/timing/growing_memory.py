@@ -85,7 +85,7 @@ class GrowingMemory:
             history.add(part, worker.usage.rss_bytes)
             ease = _STAYS if uuid in self._named else 1.0
             *least, now = history.least
-            slope = grows(least, now)  # bytes per part
+            slope = grows(least, now)  # in bytes per part
             if slope * _MINUTE_NS / part_ns >= ease * thresholds.memory_growth * _MIB:
                 found.append((worker, slope / part_ns))
         self._histories = histories

@@ -117,7 +117,7 @@ class HangVerdict:
         kind: `most_wait`: more than half of the workers are stuck in `place`, and the outliers are not. `some_stuck`:
             most workers move or are idle, and the outliers are stuck elsewhere. `all_wait`: all live workers are stuck
             in `place`. The other kinds mean what their names say.
-        place: where most or all workers wait, or where the worker is that has been stuck for the longest time.
+        place: the place where most or all workers wait, or that of the worker that has been stuck longest.
         since_ns: the shortest time for which any of these workers has been there.
         outliers: the outliers, the longest stuck first.
         stuck: for each place, the number of stuck workers and their shortest time; the place with most workers first.

@@ -41,7 +41,7 @@ from brickd.base.units import duration, percent
 from brickd.model.survey_snapshot import EVERY_NS, Snapshot
 from brickd.model.worker_names import as_argument
 
-_RECENT = 6  # slots
+_RECENT = 6  # the number of recent slots
 _BLOCKS = 60 * 60 * 1_000_000_000
 _PASTS_MAX = 4 * ROWS_MAX
 _STAYS = 0.5  # a named worker stays named while it exceeds this fraction of each bound

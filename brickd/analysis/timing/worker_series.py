@@ -19,7 +19,8 @@ from brickd.analysis.timing.stats import ROWS_MIN, median
 from brickd.model.worker_totals import Share, Slot
 
 SAMPLES_MIN = 5
-_COMPUTES = 0.8  # a worker only computes if it runs or waits for a processor for this fraction of its recorded time
+# a worker only computes if it spends this fraction of its recorded time running or waiting for a processor
+_COMPUTES = 0.8
 # The least cost of a finding, as a fraction of the wall time. Bricks in which no worker spends that much are omitted.
 COST_MIN = 0.001
 # To compare this many rows takes half a percent of a core.

@@ -41,7 +41,7 @@ class Alike:
 
     Attributes:
         whole: the generation of all their tensors, if they have read all; None if tensors may still be missing.
-        counts: for each field of `ComparedWorker` that counts tensors, the count.
+        counts: the numbers of tensors, by the field of `ComparedWorker` to which each is added.
         reasons: why tensors were not compared, each with the number of tensors.
         elsewhere: the other shard whose tensors the workers hold; None if they hold those of their own shard.
     """

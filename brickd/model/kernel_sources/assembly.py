@@ -26,7 +26,7 @@ from brickd.shm import _reader
 PIECE = _reader.SOURCE_PIECE
 _PART_BITS = 30
 _NUMBER = (1 << _PART_BITS) - 1
-_PARTS = range(_reader.SOURCE_END)  # name, path, text
+_PARTS = range(_reader.SOURCE_END)  # the parts of a source: name, path, text
 _LENGTHS = struct.Struct("<3Q")
 _MOST = (_reader.SOURCE_LABEL, _reader.SOURCE_LABEL, _reader.SOURCE_MAX)
 _ENDS_MAX = 64  # the most senders whose length of one source is kept

@@ -34,7 +34,7 @@ class KnownSources(Protocol):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The counts of irregular events, as in `Sources`."""
+        """The counts of irregular events; see `Sources`."""
 
     def heads(self) -> Mapping[int, SourceHead]:
         """Return the heads of all sources, including incomplete ones."""
