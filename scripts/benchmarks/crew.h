@@ -1,7 +1,7 @@
 /* crew.h - processes that prepare, begin together and end together.
  *
- * Prints the number of processes that are ready. All processes begin when the first byte arrives on stdin. They end
- * when stdin closes, or when the process that forked them ends.
+ * Prints the number of processes that are ready. All processes begin when the first byte arrives on stdin. All end when
+ * stdin closes, or when the process that forked them ends.
  */
 #ifndef CREW_H
 #define CREW_H

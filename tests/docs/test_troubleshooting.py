@@ -1,6 +1,6 @@
 """The troubleshooting page lists every finding and every refusal, and no others.
 
-The tests of this file take one second of processor time. They are among the fast tests, because every change of a
+The tests of this file take one second of processor time. The tests are among the fast ones, because every change of a
 message needs them.
 """
 

@@ -1,4 +1,4 @@
-"""Calls that were looked at for rows: counted by phase, or by the reason why they have none."""
+"""Calls that the agent examined for rows are counted by phase, or by the reason why they have no rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_calls_are_counted_by_phase_and_sites_without_rows_by_reason() -> None:
         assert found.unknown == {"quantized": {RowSite("ffn", 2): 0}}, "it is never looked at"
     fold: SummaryFold[tuple[object, ...]] = SummaryFold(marks=True)
     fold.add(reading, lambda path, above: (above, *path))
-    assert not [key for key in fold.keys if key[-1] == 15], "such calls are in no call tree"
+    assert not [key for key in fold.keys if key[-1] == 15], "calls that are counted for rows are in no call tree"
 
 
 def test_an_older_worker_has_no_such_calls() -> None:

@@ -231,7 +231,7 @@ def test_coarse_rows_of_one_step_do_not_differ() -> None:
         fleet.each(1, record((coarse(right(row)), row), step=row))
     assert fleet.pairs()[0, 1].differs == (False, True)
     fleet.each(0, *(record((coarse(near(row)), row), step=2) for row in range(16)))
-    assert fleet.pairs()[0, 1].differs == (True, True), "each output was repeated in another step"
+    assert fleet.pairs()[0, 1].differs == (True, True), "each output came again in another step"
 
 
 def test_the_case_of_a_pair_is_its_far_row_even_if_it_was_apart_later() -> None:
@@ -244,7 +244,9 @@ def test_the_case_of_a_pair_is_its_far_row_even_if_it_was_apart_later() -> None:
 
 
 def test_a_worker_that_changes_its_outputs_for_known_rows_is_the_one_that_differs() -> None:
-    """A shared beginning recurs: the worker's earlier outputs are right, and its peers have no others."""
+    """The requests share a beginning, so the same rows come again and again. The worker's earlier outputs are right,
+    and the other workers have the same outputs.
+    """
     fleet = Fleet(3, bytes_max=1 << 24)
     rows = range(16)
     for worker in range(3):
@@ -256,7 +258,7 @@ def test_a_worker_that_changes_its_outputs_for_known_rows_is_the_one_that_differ
     (finding,) = fleet.look().findings.values()
     assert set(finding.outliers) == {"u0"}
     fleet.each(0, *(record((coarse(right(row)), row), step=200 + row) for row in rows[:3]))
-    assert fleet.pairs()[0, 1].differs == (False, False), "13 of 16 rows are less than seven eighths"
+    assert fleet.pairs()[0, 1].differs == (False, False), "13 of 16 rows are fewer than seven eighths"
 
 
 @pytest.mark.parametrize(
@@ -512,7 +514,7 @@ def test_evidence_of_rows_is_recalled_if_rows_were_evicted_and_whole_tensors_wer
         assert found.oldest.keys() == {("api", False), ("api", True)}
         about, shards = Numerics(), dict.fromkeys(("u0", "u1", "u2"), "")
         recall(about, found, shards)
-        assert about.fingerprints.end == 0, "all of it is still in the window"
+        assert about.fingerprints.end == 0, "all rows are still in the window"
         recall(about, replace(found, oldest={**found.oldest, ("api", True): 1 << 63}), shards)
         assert about.fingerprints.end > 0
 
@@ -547,7 +549,9 @@ def test_a_third_worker_with_equal_rows_may_soon_tell_which_of_two_is_wrong() ->
     differing = pair(0, 1, 9, 9, differs=BOTH)
     assert judge_pairs([differing, pair(1, 2)]).waits
     assert not judge_pairs([differing, pair(2, 3)]).waits, "these two workers do not differ"
-    assert not judge_pairs([differing, pair(0, 2, 9, 9, differs=BOTH), pair(1, 2)]).waits, "the outlier is known"
+    assert not judge_pairs([differing, pair(0, 2, 9, 9, differs=BOTH), pair(1, 2)]).waits, (
+        "the outlier is already known"
+    )
 
 
 @pytest.mark.parametrize(("outlier", "case"), [(0, (20, 10)), (1, (11, 21))])

@@ -1,4 +1,6 @@
-"""Rows that cannot be compared are counted by their reason, and bad rows get no healthy worker named."""
+"""Rows that cannot be compared are counted by reason, and invalid or false rows never lead brickd to name a healthy
+worker.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from brickd.shm.ledger import ledger_of
 
 
 def by_row(compared: Compared) -> EvidenceVerdict:
-    """The verdict on the service by rows."""
+    """Return the verdict on the service by rows."""
     reading = MadeUp(service="api").reading()
     workers = [Worker("api/0", reading, ledger_of(reading))]
     found = verdicts(Comparisons(compared, (), None), workers)
@@ -35,7 +37,9 @@ def by_row(compared: Compared) -> EvidenceVerdict:
 
 
 def test_a_row_that_another_worker_had_only_in_another_context_is_counted_for_that() -> None:
-    """Another backend rounds differently: compared with each other, two healthy workers would differ."""
+    """Another backend rounds differently, so a comparison between backends would report a difference between healthy
+    workers.
+    """
     fleet = Fleet(3)
     for row in range(4):
         fleet.each(0, record((right(row), row), step=row, backend=1))
@@ -134,7 +138,7 @@ def test_counts_of_an_older_daemon_have_no_rows_that_are_left_out() -> None:
     assert (recent[0].counts.compared, recent[0].counts.alone) == (2, 4)
 
 
-# ---- bad rows
+# ---- invalid rows
 
 
 def test_rows_of_nan_are_equal_or_unknown_but_never_far() -> None:
@@ -142,7 +146,7 @@ def test_rows_of_nan_are_equal_or_unknown_but_never_far() -> None:
     nothing = Tensor(5, l2=0.0, nan=64)
     for row in range(9):
         for worker in range(3):
-            checksum = 6 if worker == 0 and row > 4 else 5  # NaN with other bits
+            checksum = 6 if worker == 0 and row > 4 else 5  # the checksum of a NaN with other bits
             fleet.each(worker, record((replace(nothing, checksum=checksum), row), step=row))
     found = fleet.look()
     assert (found.findings, found.sites[HERE].met) == ({}, 27)
@@ -165,7 +169,7 @@ def test_equal_rows_of_one_call_count_as_one_row() -> None:
         fleet.each(1, record(*[(right(1), 1)] * 4, step=step))
     pair = fleet.pairs()[0, 1]
     assert (pair.rows, pair.far) == (1, (1, 1))
-    assert not fleet.look().findings, "three different rows are needed"
+    assert not fleet.look().findings, "differences at three different rows are needed"
 
 
 def test_batches_of_one_row_are_compared_with_each_other_only() -> None:
@@ -198,7 +202,7 @@ def test_a_million_different_rows_take_bounded_memory_and_each_is_counted() -> N
     assert (counts.fingerprints, counts.met) == (many, 0)
 
 
-# ---- a worker that lies
+# ---- a worker that writes false rows
 
 OUTPUTS = (right, far, lambda row: Tensor(4000 + row, sketch=(-0.5, *(0.0,) * 15)))
 ROW, OUTPUT, STEP, BACKEND = st.integers(0, 5), st.integers(0, 2), st.integers(0, 3), st.integers(0, 3)
@@ -211,7 +215,7 @@ SHARED = st.lists(st.tuples(ROW, STEP), max_size=20)
 def test_a_worker_that_writes_false_rows_gets_no_healthy_worker_named(
     one: list[tuple[int, int]], other: list[tuple[int, int]], lies: list[tuple[int, int, int, int, int]], first: bool
 ) -> None:
-    """The liar knows the rows of all others, and may begin before or after them."""
+    """The false worker knows the rows of all other workers, and may begin before or after them."""
     fleet = Fleet(3)
     honest, liar = ((1, 2), 0) if first else ((0, 1), 2)
     for worker, rows in zip(honest, (one, other), strict=True):

@@ -46,12 +46,12 @@ def rows(of: Left) -> dict[Place, list[dict[str, Any]]]:
 
 
 def calls(of: Left) -> RowCalls:
-    """The calls that were looked at for rows."""
+    """Return the number of calls that the agent examined for rows."""
     return row_calls([Worker("api/0", of.reading, ledger_of(of.reading))])
 
 
 def unknown(of: Left) -> dict[str, dict[Place, int]]:
-    """The calls without rows, by reason and site."""
+    """Return the calls without rows, by reason and site."""
     return {why: {(name, layer): n for (name, layer), n in sites.items()} for why, sites in calls(of).unknown.items()}
 
 
@@ -190,7 +190,7 @@ NOT_RECORDED = {
         "other leading dimensions": "call(RMSNorm(lambda x: x.reshape(2, 2, 16)))",
     },
 }
-# These have no rows at all.
+# Calls that have no rows at all.
 EMPTY = {
     "no rows": "call(RMSNorm(lambda x: x), given=torch.ones(0, 16))",
     "no columns": "call(RMSNorm(lambda x: x), given=torch.ones(4, 0))",
@@ -239,7 +239,9 @@ def test_nothing_is_recorded_while_training_or_under_transforms(worker: Start, p
     assert found == dict.fromkeys(found, 1)
     assert ("layers.*.mlp.0", 0) in found
     assert unknown(got)["training"].keys() == {("head", -1), ("layers.*.mlp", 0)}
-    assert ("layers.*.norm", 1) in unknown(got)["unreadable"], "transforms give no values"
+    assert ("layers.*.norm", 1) in unknown(got)["unreadable"], (
+        "inside a transform of torch.func, tensors have no values"
+    )
 
 
 TOGETHER = """
@@ -277,7 +279,9 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("reason", UNKNOWN)
 def test_a_part_whose_rows_depend_on_more_than_the_row_is_unknown(worker: Start, prefix: str, reason: str) -> None:
-    """Two healthy workers with equal rows in other batches would differ: the comparison would be wrong."""
+    """For such a part, two healthy workers with equal rows in different batches would differ, so a comparison would be
+    wrong.
+    """
     name, part = UNKNOWN[reason]
     source = f"""
 model = whole("{name}", {part})
@@ -294,7 +298,7 @@ model(torch.randn(2, 5, 16)); model(torch.randn(2, 5, 16))
 
 
 def test_a_compiled_part_is_unknown_also_if_it_is_compiled_later(worker: Start, prefix: str) -> None:
-    """A worker that fell back to eager computation would differ from one that did not."""
+    """A worker that falls back to eager computation differs by rounding from a worker that does not."""
     got = left(
         worker,
         prefix,
@@ -308,7 +312,7 @@ def test_a_compiled_part_is_unknown_also_if_it_is_compiled_later(worker: Start, 
     assert {site for site in rows(got) if site[0] == "layers.*.mlp"} == {("layers.*.mlp", 2)}
     assert unknown(got)["compiled"] == {
         ("layers.*", 0): 1, ("layers.*.mlp", 0): 1, ("layers.*.mlp", 1): 1,
-    }, "the layer contains a compiled part, and what is inside such a part is not seen"  # fmt: skip
+    }, "the layer contains a compiled part, and brickd does not see inside such a part"  # fmt: skip
 
 
 def test_settings_that_cannot_be_read_are_unknown_and_those_of_one_library_are_not(worker: Start, prefix: str) -> None:
@@ -334,7 +338,7 @@ def test_settings_that_cannot_be_read_are_unknown_and_those_of_one_library_are_n
 
 
 def test_other_settings_are_another_context(worker: Start, prefix: str) -> None:
-    """With each of them, a healthy worker rounds differently."""
+    """With each of these settings, a healthy worker rounds differently."""
     got = left(
         worker,
         prefix,

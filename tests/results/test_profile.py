@@ -1,4 +1,4 @@
-"""`brickd.live` and `brickd.open`: the same figures, errors and notes as the command line."""
+"""`brickd.live` and `brickd.open` give the same figures, errors and notes as the command line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def start_two(worker: Start) -> None:
 
 
 def holds_the_figures_of_status(profile: Profile, *recordings: str) -> None:
-    """Compare the tables with the document of `brickd status`, which adds up everything since the start."""
+    """Compare the tables with the document of `brickd status`, which has the totals since the start."""
     status = document("status", "--over", "start", *recordings)
     bricks, workers = profile.bricks(), profile.workers()
     shares = [{key: value for key, value in row.items() if key != "share_percent"} for row in bricks]
@@ -224,7 +224,7 @@ def test_the_first_key_of_a_quarantined_file_is_its_path(worker: Start, prefix: 
     assert (row["state"], row["service"], row["drained"], str(row["started"])) == ("quarantined", None, None, "NaT")
 
 
-# ---- what is refused
+# ---- errors
 
 
 def text_of(kind: type[BrickdError], *arguments: str) -> str:

@@ -36,7 +36,7 @@ from brickd.results.schema import (
 )
 from brickd.results.table import Table
 
-# A schema with a column of each kind, and a row with values and one with as many nulls as the kinds allow.
+# A schema with a column of each kind, a row with values, and a row with as many nulls as the kinds allow.
 EVERY = Schema(
     "every",
     "rows",
@@ -144,7 +144,7 @@ def test_an_arrow_table_has_the_values_of_the_document() -> None:
         "workers": ["api/0", "api/1"],
         "open": '[{"brick": "gemm", "layer": null}]',
     }
-    assert unknown["name"] == "\\udcff", "a name of a file that is not UTF-8"
+    assert unknown["name"] == "\\udcff", "the value is a file name that is not UTF-8"
     assert [unknown[each] for each in ("lanes.used", "share_percent", "drained", "since")] == [None] * 4
 
 
@@ -163,7 +163,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_command_that_installs
 
 
 class Cells(HTMLParser):
-    """The texts and the tags of a page."""
+    """Collects the texts and the tags of a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ def test_html_shows_figures_with_units_and_the_exact_value_as_title() -> None:
     page = every(KNOWN, UNKNOWN)._repr_html_()
     assert '<td style="text-align: right" title="0.5">0.5 %</td>' in page
     assert f'title="{2**62}">4.6E</td>' in page
-    assert Cells(page).texts.count("-") == 5, "one for each null of the second row"
+    assert Cells(page).texts.count("-") == 5, "the page has one mark for each null of the second row"
 
 
 def test_html_shows_the_first_rows_and_counts_the_others() -> None:
@@ -224,7 +224,7 @@ def test_html_shows_the_first_rows_and_counts_the_others() -> None:
 
 
 def flattened(value: Any, known: set[str], path: str = "") -> Iterator[str]:
-    """Return the paths of the values of a row, down to a path that is a column."""
+    """Return the paths of the values in a row; a path that is a column is not divided further."""
     if isinstance(value, dict) and path not in known:
         for key, each in value.items():
             yield from flattened(each, known, f"{path}.{key}" if path else key)

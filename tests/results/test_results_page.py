@@ -1,4 +1,4 @@
-"""The page about results in Python: it names everything that exists, and its examples run."""
+"""The page about results in Python names everything that exists, and its examples run."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Owns: which process runs which test, and how its results come back. Must not know: what a test does.
 
-The parent collects all tests once, forks the processes, hands out chunks of tests and reports the results. It runs no
-test itself, so it can fork a process at any time: instead of one that crashed, too. A process asks for the next chunk
-before it runs its last test, because the teardown of a test depends on the test after it.
+The parent collects all tests once, forks the processes, hands out chunks of tests and reports the results. The parent
+runs no test itself, so it can fork a process at any time, also to replace a process that crashed. A process asks for
+the next chunk before it runs its last test, because the teardown of a test depends on the test after it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.unraisableexception import collect_unraisable
 
-CHUNK = 16  # tests of one file that a process gets at a time
-_PATIENCE_SECONDS = 30.0  # for the fixtures of a stopped process
-_MORE = "more"  # instead of the results of a test
+CHUNK = 16  # the most tests of one file that a process gets at a time
+_PATIENCE_SECONDS = 30.0  # the time that a stopped process gets to end its fixtures
+_MORE = "more"  # the message by which a process asks for more tests, in place of results
 
-_Results = tuple[list[dict[str, Any]], list[dict[str, Any]]]  # the reports and the warnings of a test
+# the type of the results of a test: its reports and its warnings
+_Results = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 
 @dataclass
 class _Process:
-    """A process that runs tests: `held` has those that it got and has not finished."""
+    """A process that runs tests; `held` has the tests that the process got and has not finished."""
 
     pid: int
     connection: Connection
@@ -44,7 +45,7 @@ class _Process:
     held: deque[int] = field(default_factory=deque)
 
     def end(self) -> str:
-        """Wait for its end; returns how it ended."""
+        """Wait for the end of the process; return how it ended."""
         self.connection.close()
         os.close(self.pidfd)
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -70,11 +71,12 @@ class ForkedTests:
         if options.collectonly or (session.testsfailed and not options.continue_on_collection_errors):
             return None
         chunks = deque[Sequence[int]](chunks_of(session.items))
-        # One folder for the temporary files of all processes; pytest keeps those of the last three runs.
+        # One folder for the temporary files of all processes; pytest keeps such folders of the last three runs.
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         reporter = session.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
-            reporter.showfspath = False  # the files alternate
+            # do not print the names of files, because tests of several files run at the same time
+            reporter.showfspath = False
         try:
             while True:
                 while chunks and len(self._running) < self._count:
@@ -131,7 +133,7 @@ class ForkedTests:
             _report(session.items[process.held.popleft()], loaded)
 
     def _bury(self, session: pytest.Session, process: _Process, chunks: deque[Sequence[int]]) -> None:
-        """Report the test that crashed its process; the others that it had go to another process."""
+        """Report the test that crashed its process; give the other tests of this process to another process."""
         self._running.remove(process)
         ended = process.end()
         if process.held:
@@ -144,7 +146,7 @@ class ForkedTests:
             session.shouldfail = f"a process of the tests crashed after its last test: {ended}"
 
     def _stop(self) -> None:
-        """Let each process finish its test and its fixtures; kill those that do not."""
+        """Let each process finish its test and its fixtures; kill the processes that do not."""
         for each in self._running:
             with suppress(OSError):
                 each.connection.send(())
@@ -154,7 +156,7 @@ class ForkedTests:
             for each in [*self._running]:
                 with suppress(EOFError, OSError):
                     while each.connection.poll():
-                        each.connection.recv()  # otherwise the process would wait
+                        each.connection.recv()  # receive the message: otherwise, the process would wait
                 if time.monotonic() > until:
                     os.kill(each.pid, signal.SIGKILL)
                 if each.pidfd in ready:
@@ -198,7 +200,7 @@ class _Collected:
         nodeid: str,
         location: tuple[str, int, str] | None,
     ) -> None:
-        warning_message.source = None  # any object
+        warning_message.source = None  # the source of a warning may be any object, which cannot be sent
         self.results[1].append(
             {"warning_message": warning_message, "when": when, "nodeid": nodeid, "location": location}
         )
@@ -213,12 +215,12 @@ def _become(
         config = session.config
         config.pluginmanager.unregister(name="terminalreporter")
         capture = config.pluginmanager.getplugin("capturemanager")
-        capture.stop_global_capturing()  # its files are the parent's
+        capture.stop_global_capturing()  # the files of this capture belong to the parent
         capture.start_global_capturing()
         capture.suspend_global_capture()
         with around():
             try:
-                with suppress(EOFError, OSError):  # the parent has ended
+                with suppress(EOFError, OSError):  # these errors mean that the parent has ended
                     _run(session, connection)
             finally:
                 session._setupstate.teardown_exact(None)
@@ -238,7 +240,7 @@ def _run(session: pytest.Session, connection: Connection) -> None:
     """Run the tests that the parent hands out."""
     hook, collected = session.config.hook, _Collected(session.config)
     session.config.pluginmanager.register(collected)
-    collected.results = [], []  # without the warnings of the collection
+    collected.results = [], []  # drop the warnings of the collection, which the parent reports
     held, more = deque[int](connection.recv()), True
     while held:
         if len(held) == 1 and more:

@@ -143,7 +143,7 @@ def test_every_result_is_reported_once_also_of_a_test_that_crashes_its_process(t
     assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "56", "failures": "2", "errors": "1", "skipped": "2",
     }  # fmt: skip
-    # A third process replaces the crashed one, which ends nothing.
+    # A third process replaces the crashed process, whose fixtures never ended.
     assert notes["process begins"] == notes["process ends"] + 1 == 3
     assert notes["module begins"] - notes["module ends"] in (0, 1)
 
@@ -190,13 +190,13 @@ def test_a_run_that_is_interrupted_or_killed_ends_its_processes_and_their_fixtur
         command(tmp_path, text), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        with (tmp_path / "fifo").open("wb") as fifo:  # opened by a test
+        with (tmp_path / "fifo").open("wb") as fifo:  # a test opens the other end of this pipe
             process.send_signal(number)
             if number == signal.SIGKILL:
                 process.wait()
             fifo.write(bytes(100))
             fifo.flush()
-            printed = process.stdout.read()  # until the last process ends
+            printed = process.stdout.read()  # reading ends when the last process has ended
         assert process.wait() == (2 if number == signal.SIGINT else -number)
     assert ("KeyboardInterrupt" in printed) == (number == signal.SIGINT)
     notes = Counter((tmp_path / "notes").read_text().splitlines())
