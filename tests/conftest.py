@@ -395,8 +395,8 @@ def compiled() -> Callable[..., Path]:
         others = tuple(flag for flag in flags if not flag.startswith("-D"))
 
         def make(target: Path) -> None:
-            # Most sources are the same after preprocessing, whatever the definitions are. So the object is shared by
-            # this text.
+            # Most sources are the same after preprocessing with any definitions. So equal preprocessed texts share one
+            # object.
             text = preprocessed(source, flags)
             what = (others, text) if text is not None else (flags, b"".join(made_of))
             by = (version("gcc"), repr((common, what[0])).encode(), what[1])

@@ -595,7 +595,7 @@ def test_equal_workers_never_diverge_whatever_they_lose(
         assert found["verdict"] == ("incomplete" if any(lost.values()) else "identical")
 
 
-# One worker did other work before the step that both share, and the other worker did other work after it.
+# One worker did different work before the step that both share. The other worker did different work after that step.
 @example([(3, 3, 2, 0), (2, 2, 1, 0)], [(2, 1, 1, 0), (3, 3, 2, 0)])
 # The step reads state, but only one worker has the fingerprint that shows this.
 @example([(1, 1, 1, 0), (1, 1, 2, 0)], [(1, 1, 2, 0), (1, 2, 1, 0), (3, 1, 2, 0)])

@@ -184,7 +184,7 @@ def test_paths_behind_one_not_yet_published_by_another_thread_are_found(tables: 
     assert sorted(numbers.values()) == [1, 2, 3, 4, 5], "each name has one number"
     assert {key: tables.path(key) for key in others} == numbers
     twice = tables.path(pending)
-    assert twice == 6, "no thread waits for another: one path may get two numbers"
+    assert twice == 6, "threads do not wait for each other, so one path may get two numbers"
     tables.publish(at, pending, 60)
     assert tables.path(pending) in (60, twice)
     assert {key: tables.path(key) for key in others} == numbers

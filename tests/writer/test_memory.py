@@ -548,7 +548,8 @@ def kills(group: Path) -> int:
 
 
 def test_a_full_memory_cgroup_stops_the_recording_and_not_the_host(worker: Start, prefix: str, group: Path) -> None:
-    # The agent leaves 1 MiB to its host. With 0.5 MiB, the host's own memory sometimes led to a kill.
+    # The agent leaves 1 MiB to its host. If the agent left only 0.5 MiB, the host itself sometimes exceeded the limit,
+    # and the kernel killed it.
     process = worker(JOINING + "fill(1 << 20)\n" + HOST, GROUP=str(group))
     unharmed(process, "/dev/shm or the memory cgroup is full")
     assert kills(group) == 0
