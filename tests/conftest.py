@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # By default, each run tries the same few examples. Before a change lands, a run tries some more. At night, it tries
 # many that --hypothesis-seed selects.
-settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=5)
 settings.register_profile("landing", derandomize=True, deadline=None, max_examples=25)
 # without the phase `explain`, which can take longer than all examples
 SHRUNK = [phase for phase in Phase if phase != Phase.explain]
@@ -95,6 +95,14 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(50_000, *gc.get_threshold()[1:])  # collecting often takes a twentieth of the time of the tests
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the processes that fork verbs and workers once for all processes of the tests."""
+    if session.config.option.processes > 1 and len(session.items) > _SHARED_FROM:
+        for what in ("brickd", "worker", "worker with profiler", "worker with numpy"):
+            forking_parent(what)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -105,6 +113,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 _SLOW_SECONDS = 600
+_SHARED_FROM = 200  # tests: fewer tests need few of these processes
 _FAILED = pytest.StashKey[bool]()
 
 ROOT = Path(__file__).parent.parent

@@ -36,6 +36,7 @@ from brickd.cli import brickd as group
 from brickd.cli import health
 from brickd.errors import BrickdError, Exit
 from brickd.query.verbs import VERBS
+from brickd.shm import segment_files
 from brickd.state import checkpoint
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -249,6 +250,13 @@ def test_the_example_requests_use_the_variables_set_before_them() -> None:
     assert len(EXAMPLES) > 9
 
 
+def test_the_variables_of_the_example_requests_are_those_of_this_environment() -> None:
+    shell = ["sh", "-c", "\n".join([*BEFORE, 'echo "$SOCKET $PREFIX"'])]
+    environment = os.environ | {"PATH": f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"}
+    reported = subprocess.run(shell, env=environment, capture_output=True, text=True, check=True).stdout
+    assert reported == f"{runtime().socket} {segment_files.prefix()}\n"
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_each_example_request_is_quoted_for_a_shell(example: str) -> None:
     assert re.search(r"""^curl .*--unix-socket "\$SOCKET" .*'http://brickd/v1[^']*'""", example)
@@ -258,9 +266,8 @@ def asked(command: str, lines: int | None = None) -> str:
     """Return the output of a shell command; if the command does not end, its first `lines` lines."""
     if shutil.which("curl") is None:
         pytest.skip("no curl here")
-    shell = ["sh", "-c", "\n".join([*BEFORE, command.replace("curl ", "exec curl --silent --show-error --fail ", 1)])]
-    bin_folder = sysconfig.get_path("scripts")
-    environment = os.environ | {"PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"}
+    shell = ["sh", "-c", command.replace("curl ", "exec curl --silent --show-error --fail ", 1)]
+    environment = os.environ | {"SOCKET": str(runtime().socket), "PREFIX": segment_files.prefix()}
     with subprocess.Popen(shell, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         if lines is not None:

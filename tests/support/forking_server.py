@@ -87,14 +87,16 @@ def _verb() -> Callable[[], None]:
     import click
 
     from brickd import datasources, views
-    from brickd.cli import brickd, main
+    from brickd.__main__ import main
+    from brickd.cli import brickd
     from brickd.query.verbs import VERBS
 
     for verb in VERBS:
         brickd.get_command(click.Context(brickd), verb)
     # Also load what verbs need if no daemon answers, and what a daemon needs.
     late = ["brickd.cli.inprocess_daemon", "brickd.api.server", "brickd.daemon.sd_notify", "brickd.doctor.run_checks"]
-    late += ["brickd.cli.dot", "click._textwrap", "difflib", "hashlib", "tempfile"]
+    late += ["brickd.cli.dot", "click._textwrap", "csv", "difflib", "hashlib", "importlib.metadata", "tempfile"]
+    late += ["uvicorn.lifespan.off"]
     for room in (views, datasources):
         late += [each.name for each in pkgutil.iter_modules(room.__path__, f"{room.__name__}.")]
     for module in late:
