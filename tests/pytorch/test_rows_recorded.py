@@ -417,6 +417,57 @@ def test_rows_never_cost_another_record(worker: Start, prefix: str) -> None:
     assert lost(got.reading) == 0, "without room, instrumented parts do not attempt to record"
 
 
+# ---- bad rows
+
+BAD = {
+    "NaN": ("x = torch.full((2, 5, 16), float('nan'))", 1),
+    "zeros": ("x = torch.zeros(2, 5, 16)", 1),
+    "equal rows": ("x = torch.randn(1, 1, 16).expand(2, 5, 16)", 1),
+    "two different rows": ("x = torch.randn(1, 2, 16).repeat(2, 2, 1)", 2),
+    "a batch of one": ("x = torch.randn(1, 1, 16)", 1),
+    "odd strides": ("x = torch.randn(16, 7, 4).permute(2, 1, 0)[::2, ::3]", 4),
+    "negative zeros": ("x = torch.stack([torch.zeros(16), -torch.zeros(16)])[None]", 2),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_rows_are_recorded_unchanged_each_once(worker: Start, prefix: str, name: str) -> None:
+    source, different = BAD[name]
+    got = left(
+        worker,
+        prefix,
+        f"""{CALLS}
+{source}
+same = call(RMSNorm(lambda x: x * 2), given=x)[1]
+reported = same, [[sums(row) for row in tensor.reshape(-1, 16)] for tensor in (x * 2, x)]
+""",
+        BRICKD_STRICT="1",
+    )
+    same, (outputs, inputs) = got.reported
+    ((record,),) = rows(got).values()
+    found = [f"{tensor['checksum']:016x}" for tensor in record["tensors"]]
+    pairs = list(zip(found[::2], found[1::2], strict=True))
+    assert (same, len(pairs)) == (True, different)
+    assert set(pairs) <= set(zip(outputs, inputs, strict=True))
+
+
+def test_a_part_that_is_called_twice_in_a_step_has_two_records_of_that_step(worker: Start, prefix: str) -> None:
+    got = left(
+        worker,
+        prefix,
+        """
+        class Twice(Model):
+            def forward(self, x): return self.head(self.layers[0].mlp(self.layers[0].mlp(x)))
+        model = Twice().eval()
+        brick.instrument(model, only=["layers.*.mlp"], watch_weights=False)
+        model(torch.randn(2, 5, 16))
+        """,
+    )
+    first, second = rows(got)["layers.*.mlp", 0]
+    assert first["step"] == second["step"] != 0
+    assert first["tensors"][1]["checksum"] != second["tensors"][1]["checksum"]
+
+
 # ---- the parts that record rows
 
 PARTS = """
