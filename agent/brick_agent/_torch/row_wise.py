@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import sys
 import weakref
-from itertools import islice
 
 from brick_agent._torch.module_selection import is_compiled, parts, spread
 from brick_agent._torch.module_state import attends, dropouts, drops
@@ -35,7 +34,7 @@ NOT_ROW_WISE = "not_row_wise"
 CAPTURE = "capture"
 UNREADABLE = "unreadable"
 
-_CHILDREN_MAX = 16  # the most children that are examined in a call
+_COMPILED_AS = "_compiled_call_impl"  # an attribute of a compiled module
 _IN_TURN_MAX = 1024  # half of the sites of a segment
 _NORM = re.compile(r"RMSNorm$")  # names of classes outside of torch
 _ROUTER = re.compile(r"Top[kK]Router$")  # also matches a subclass of Linear with its own forward
@@ -166,14 +165,19 @@ class RowContext:
             return TRAINING
         if unreadable:
             return CAPTURE if _is_captured() else UNREADABLE
-        if "torch._dynamo" in sys.modules and any(map(is_compiled, _nearest(module))):
+        if "torch._dynamo" in sys.modules and _is_compiled_now(module):
             return COMPILED
         return self._backend.of_rows()
 
 
-def _nearest(module: Any) -> list[Any]:
-    """Return a module and its first children, which the host may have compiled since the part was selected."""
-    return [module, *(each for each in islice(module._modules.values(), _CHILDREN_MAX) if each is not None)]
+def _is_compiled_now(module: Any) -> bool:
+    """Whether the host has compiled a module or one of its children since the part was selected."""
+    if vars(module).get(_COMPILED_AS) is not None:
+        return True
+    for each in module._modules.values():
+        if each is not None and (vars(each).get(_COMPILED_AS) is not None or type(each).__name__ == "OptimizedModule"):
+            return True
+    return False
 
 
 def _is_captured() -> bool:
