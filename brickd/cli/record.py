@@ -90,7 +90,7 @@ def _following(first: Path) -> list[Path]:
     numbers = re.compile(rf"{re.escape(first.name.removesuffix(SUFFIX))}\.[1-9][0-9]*{re.escape(SUFFIX)}")
     try:
         return sorted(path for path in first.parent.iterdir() if numbers.fullmatch(path.name))
-    except OSError:  # the directory is not readable: the creation of each file checks its name
+    except OSError:  # the directory cannot be listed; a name that is taken is found when the file is created
         return []
 
 

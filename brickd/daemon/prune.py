@@ -2,7 +2,8 @@
 
 Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: A file is removed only if it
 belongs to this user, its worker's lock is free, it has no consumer, and it did not change for five seconds. Pids do not
-matter. The file that is removed is the one that was judged. A segment is removed only if a record of it was written.
+matter. Only the very file that was judged is removed, not another file with its name. A segment is removed only if a
+record of it was written.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def rest(fill: float, elapsed_ns: int, *, hurried: bool, spans: bool) -> Rest:
     """Return the rest after a tick.
 
     Args:
-        fill: the fill of the fullest ring, as a pass has found it.
+        fill: the fill of the fullest ring in the last pass.
         elapsed_ns: the time between the starts of the previous pass and this pass.
         hurried: whether work waits for another pass.
         spans: whether every span is recorded.

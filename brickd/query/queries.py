@@ -41,8 +41,8 @@ class BricksQuery(Query):
             raise WrongQuestion("sort spread contradicts by worker, because one worker has no spread: give one of them")
         if self.sort == "max" and self.over != START:
             raise WrongQuestion(
-                f"sort max contradicts over {OVER.write(self.over)}: the longest span is known only since the start:"
-                " use sort p99, or over start"
+                f"sort max contradicts over {OVER.write(self.over)}: the longest span is known only since the start"
+                " (use sort p99, or over start)"
             )
 
 

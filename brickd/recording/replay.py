@@ -194,7 +194,7 @@ class Replay:
 
     @property
     def redacted(self) -> bool:
-        """Whether the recording is redacted. Then its checksums can be compared only with each other."""
+        """Whether the recording is redacted. Checksums of a redacted recording can be compared only with each other."""
         return any(file.beginning is not None and file.beginning.redacted for file in self._files)
 
     @property

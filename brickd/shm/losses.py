@@ -130,11 +130,11 @@ def _without_mark(reading: Reading, marks: int, needs: TableNeeds) -> Loss:
     header, process = reading.header, reading.process
     tables = (("paths", process["paths"], header["paths"]), ("names", process["names"], header["names"]))
     halves = " or ".join(f"half of its {room:,} {what}" for what, used, room in tables if used >= room // 2)
-    text = f"{plural(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
+    text = f"{plural(marks, 'mark')} not counted (launches, transfers, needs, shapes)"
     if not halves:
-        why = "are below 'other', have no open span, have a wrong direction, or had no memory"
-        return Loss("marks", f"{text} {why}", amount=marks)
-    return _loss_of("marks", f"{text} exceed {halves}", needs, ("paths", "names"), marks)
+        why = "they are below 'other', have no open span, have a wrong direction, or had no memory"
+        return Loss("marks", f"{text}: {why}", amount=marks)
+    return _loss_of("marks", f"{text}: they exceed {halves}", needs, ("paths", "names"), marks)
 
 
 def _without_site(reading: Reading, checksums: int, needs: TableNeeds) -> Loss:

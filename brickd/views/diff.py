@@ -220,8 +220,8 @@ def _says(of: Comparison) -> tuple[bool, bool]:
 def _weights_lead(query: DiffQuery, weighed: Weighed, outputs: Comparison) -> bool:
     """Whether weights lead if the query names no evidence.
 
-    Different weights lead if no output differs. Equal weights lead if no output was compared, unless the query names a
-    step or a period.
+    If weights differ and no output differs, weights lead. If weights are equal and no output was compared, weights lead
+    unless the query names a step or a period.
     """
     if weighed.differing:
         return not outputs.diverged

@@ -87,7 +87,7 @@ def _gathered(
         reads = stack.enter_context(reading())
         worlds = [stack.enter_context(opened(each, reads)) for each in sets]
         recorded = [WorldPart(each[0], world) for each, world in zip(sets, worlds, strict=True)]
-        # Live workers come first: if fingerprints were added before them, their losses would move in the window.
+        # Live workers are added first, because earlier fingerprints would move their losses to another time.
         here = [WorldPart("", Live())] if any(not each.path for each in terms) else []
         world = Gathered([*here, *recorded])
         names = []

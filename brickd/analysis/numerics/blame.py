@@ -153,7 +153,7 @@ def blame(site: Site, one: DecodedFingerprint, other: DecodedFingerprint, row: M
         return Blame.UNKNOWN if _more(one) or _more(other) else Blame.PROPAGATED
     if row.tolerance is None or row.inputs_error > row.tolerance:
         return Blame.PROPAGATED
-    # The inputs differ only by rounding. Even that can make an operator like argmax choose another element.
+    # The inputs differ only by rounding. Even rounding can make an operator like argmax choose another element.
     chooses = one.output["dtype"] in _INTEGERS
     explained = chooses or _more(one) or _more(other)
     far = row.error is None or row.error > _MANY_TIMES * row.inputs_error

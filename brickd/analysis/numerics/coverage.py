@@ -65,7 +65,7 @@ class ServiceSeen(NamedTuple):
         rows: the counts of fingerprints of single rows.
         calls: the calls that were examined for rows.
         layers: the number of layers with a row.
-        layers_in_turn: the number of layers without a row that have a site in turn.
+        layers_in_turn: the number of layers without rows in which a site waits for its turn.
         off: the number of sites that are not recorded.
         closed: the number of sites that cannot be recorded.
         no_inputs: the number of sites without inputs.
@@ -191,7 +191,7 @@ def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
     classes = _classes(compared, workers)
     calls = {service: row_calls(worker for worker in workers if worker.service == service) for service in names}
     unknown = unknown_rows(calls)
-    for place in unknown:  # the place of its rows, instead of a place without records
+    for place in unknown:  # the place of the site's rows, because the place of the site itself has no records
         other = place._replace(rows=False)
         counts = known.pop(other) if other in known and not known[other].fingerprints else SiteCounts("other")
         known.setdefault(place, SiteCounts(known[other].category if other in known else counts.category))
@@ -241,7 +241,7 @@ def state_of(
 
 
 def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
-    """Return the lowest rate, whether only instrumented models have it, and how many of how many workers have it."""
+    """Return the lowest rate, whether only instrumented models have it, the workers that have it, and all workers."""
     alive = [worker.reading for worker in workers if worker.reading.alive]
     rates = [(each.rate or each.own_rate or _reader.RATE_ALL, each.own_rate != 0) for each in alive]
     least = min(rates, default=(_reader.RATE_ALL, False))

@@ -46,8 +46,9 @@ class FingerprintProducer:
         number: the worker's number in the window.
         lost: the number of checksums for which the worker had no room.
         lost_before: the number of its service's fingerprints when `lost` last grew.
-        newest: the numbers of the service's fingerprints in each window after the worker's newest one; 0 without one.
-        latest: the number of all services' fingerprints after the worker's newest one.
+        newest: for each window, how many fingerprints its service had when the worker's newest one arrived; 0 without
+            one.
+        latest: how many fingerprints all services had when the worker's newest one arrived.
         began: how many fingerprints its service had before the worker's first fingerprint; negative if some of the
             worker's fingerprints were already evicted.
     """
@@ -196,7 +197,7 @@ class Numerics:
         return any(newest > extent.first for newest, extent in zip(producer.newest, extents, strict=True))
 
     def admits_rows(self, producer: FingerprintProducer) -> bool:
-        """Whether the rows of a worker may be added. They may not if its service has too many workers with rows."""
+        """Whether the rows of a worker may be added. A service with too many workers with rows admits no more."""
 
         def holds(uuid: str) -> bool:
             known = self.producers.get(uuid)

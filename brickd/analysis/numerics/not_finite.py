@@ -22,8 +22,8 @@ from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.base.json_values import I32_MAX, listed, require, unicode, whole
 
 KINDS = ("NaN", "Inf", "-Inf")
-# A kind that appears within this number of a worker's first fingerprints at a site is by design. In healthy models,
-# masks, logarithms of zero and the choice of the largest logits occasionally give -Inf.
+# A kind is by design if it appears in a worker's first fingerprints at a site. This is how many of them are examined.
+# In healthy models, masks, logarithms of zero and the choice of the largest logits occasionally give -Inf.
 FIRST = {"NaN": 16, "Inf": 16, "-Inf": 1_024}
 BIRTHS_MAX = 1_024
 BY_DESIGN_MAX = 4_096

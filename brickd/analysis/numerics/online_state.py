@@ -201,7 +201,8 @@ class Compared:
         row_doubts: for each site whose rows differ but cannot be judged, why not.
         births: NaN and infinities that were born in a worker.
         by_design: NaN and infinities that a worker has computed since its first fingerprints.
-        births_unkept: the number of births without room, and of fingerprints without room that may contain one.
+        births_unkept: the number of births for which there was no room, and of fingerprints without room that may have
+            births.
         unlooked: the number of unlike fingerprints that were not judged, because their site had too many or because
             they were evicted.
         unkept: for each service, the number of findings that were dropped for lack of room.

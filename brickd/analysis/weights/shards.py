@@ -77,7 +77,7 @@ class Alike:
 
 
 def without_gone(holds: Holds, watched: int) -> Holds:
-    """Return the tensors without those that the worker no longer watches: those whose last reading is the oldest."""
+    """Return the tensors that the worker still watches. Those whose last reading is the oldest are dropped."""
     if not 0 < watched < holds.known:
         return holds
     left = holds.copy()
