@@ -116,8 +116,8 @@
  *                                   before each      written first, then the position: a torn position does not match
  *   O13 tail pair, two loads        acquire          the writer does not overwrite before O12's copy. The position is
  *                                   loaded first: if it is new, its complement is already complete
- *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet. If the difference of two
- *                                   counters shows a kill between them, the compiler keeps their order
+ *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet. The compiler keeps the
+ *                                   order of two counters whose difference shows a kill between the two stores
  *       words of `process` that     relaxed          several writers: the last value stays
  *       are not counters
  *   O15 control, load               relaxed          a request; acting on it late is harmless

@@ -46,7 +46,7 @@ struct brick_sums {
 
 struct brick_kernel {
     const char *name;
-    unsigned lanes; /* the number of lanes in a vector, and of vectors in a group */
+    unsigned lanes; /* the number of lanes in a vector, which is also the number of vectors in a group */
     /* Writes splitmix64((first + i) ^ key) for each block i. The number of hashes is rounded up to a multiple of 8. */
     void (*hashes)(uint64_t *hashes, uint64_t first, size_t blocks, uint64_t key);
     uint64_t (*checksum)(const void *words, const uint64_t *hashes, size_t blocks);

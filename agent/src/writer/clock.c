@@ -47,7 +47,7 @@ void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns)
 #define LONG_NS INT64_C(1000000000) /* long enough, because a pair of readings is exact to about 50 ns */
 
 /* The length is computed over the segment's age. When the segment is old enough, the length stays fixed, so the times
- * of the same spans do not change. A counter that went back, for example after a suspend, gives no length. */
+ * of the same spans do not change. If the counter went back, for example after a suspend, the length is unknown. */
 double brick_clock_tick_ns(const struct brick_header *h)
 {
     static double known;

@@ -268,8 +268,8 @@ static int find_pairs(struct work *w, struct pairs *of, const struct brick_match
     return 1;
 }
 
-/* Returns at how many contents the workers of two entries differ like two classes; 0 if the workers or these entries do
- * not. */
+/* Returns at how many contents the workers of two entries differ like two classes. Returns 0 if they are of one class, or
+ * if rounding does not explain the difference of these two entries. */
 static uint64_t contents(struct work *w, const struct pairs *of, const struct entry *one, const struct entry *other)
 {
     const struct pair key = pair_of(one->worker, other->worker, one->fingerprint->context);

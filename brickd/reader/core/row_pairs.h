@@ -8,7 +8,7 @@
  * same row. A worker is apart at a row if the other worker never had this worker's newest output for the row.
  *
  * A worker differs from another worker at a site if it has far outputs at BRICK_ROWS_FAR_MIN or more rows. A second
- * rule applies if the outputs are coarser than the sums of a kernel (bfloat16, float16), because another kernel changes
+ * rule applies to outputs of a coarser type than a kernel's sums (bfloat16, float16), because another kernel changes
  * only few such outputs. This rule uses the worker's newest BRICK_ROWS_RECENT rows that the other worker also had, so
  * that rows from before a fault do not hide the fault. The worker also differs if it is apart at BRICK_ROWS_APART_MIN
  * or more of these rows, and at seven eighths of them. With both rules, the worker must have such rows in two steps.

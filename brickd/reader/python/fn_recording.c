@@ -109,7 +109,8 @@ static int slots_of(PyObject *args, const char *format, Py_buffer *slots, unsign
     const unsigned long long count = (unsigned long long)slots->len / sizeof(struct brick_record);
     if (slots->len % (Py_ssize_t)sizeof(struct brick_record) == 0 && *at <= count)
         return 1;
-    PyErr_Format(PyExc_ValueError, "slot %llu in %zd bytes, expected a number of slots that fills the bytes, and a slot among them", *at, slots->len);
+    PyErr_Format(PyExc_ValueError, "slot %llu in %zd bytes: expected complete slots, and the number of a slot up to their count",
+                 *at, slots->len);
     PyBuffer_Release(slots);
     return 0;
 }

@@ -33,7 +33,7 @@ class Scope:
     name: str = ""
     timed: Brick | None = None  # the node that gets the time for which the scope is open
     elements: SupportsIndex = 0
-    _since_ns: int | None = None  # None: an outer scope's time includes this one's
+    _since_ns: int | None = None  # None: the time of an outer scope includes this scope's time
     _ends: ExitStack = field(default_factory=ExitStack)  # ends the spans and nodes that were opened for the scope
 
     def enter(self, layer: Layer) -> None:
