@@ -489,7 +489,7 @@ static inline uint32_t brick_key_unit(uint64_t key) { return (uint32_t)(key >> 5
 /* Units of a site. */
 #define BRICK_SITE_RECORDED 0u
 #define BRICK_SITE_OFF 1u /* not read, because the tensors reveal a customer's text */
-#define BRICK_SITE_PRESUMED 2u /* since 1.12: that the site is row-wise is presumed, because it has code of the host */
+#define BRICK_SITE_PRESUMED 2u /* since 1.12: the site is only presumed to be row-wise, because it runs code of the host */
 
 static inline uint64_t brick_site_key(uint32_t name, uint32_t layer, uint32_t unit)
 {

@@ -128,8 +128,8 @@ size_t brick_weight_site(const char *name, size_t length, char *left, struct bri
  * thread is in a turn). */
 void brick_weights_load(struct brick_weights *weights);
 
-/* Lets `weights` take the place of `old` at the start of its current scan. The `look` of `old` calls this, then stops
- * `old`. */
+/* Lets `weights` take the place of `old` at the start of its current scan. The function `look` of `old` calls
+ * brick_weights_go_on and then stops `old`. */
 void brick_weights_go_on(struct brick_weights *weights, const struct brick_weights *old);
 
 /* Runs a slice if a slice is due; else only reads the clock. After `stopped` is set, reads no further tensor. */

@@ -88,7 +88,8 @@ def _why(name: str, module: Any) -> str | None:
     return NOT_ROW_WISE if mixes or _MIXING.search(kind.__name__) or any(map(_LIMITED.search, vars(module))) else None
 
 
-# The files of torch whose classes compute each element, or each row, by itself; with a dimension, only the last one.
+# Files of torch whose classes compute each element, or each row, on its own. If a class has a dimension, it must be the
+# last one.
 _ELEMENTWISE = tuple(f"torch.nn.modules.{name}" for name in ("activation", "container", "dropout", "linear", "module"))
 
 
@@ -102,7 +103,7 @@ def _is_of_rows(module: Any) -> bool:
 
 
 def is_presumed(part: Part) -> bool:
-    """Whether a row-wise part has code of the host or of another library: its name says that it is row-wise."""
+    """Whether a part is only presumed to be row-wise, by its name: it runs code of the host or of another library."""
     forwards = (type(each).forward for each in part.module.modules())
     return any(not getattr(forward, "__module__", "").startswith("torch.nn.modules.") for forward in forwards)
 

@@ -118,8 +118,8 @@ static inline CoreRaised core_put_aside(void)
  * the current one. */
 static inline void core_put_back(CoreRaised raised) { PyErr_Restore(raised.type, raised.value, raised.traceback); }
 
-/* Drops a reference; does nothing for NULL. Dropping may run other code, which must not find our exception, so that is
- * set aside. */
+/* Drops a reference; does nothing for NULL. Dropping may run other code. An exception of this module is set aside
+ * meanwhile, so that the other code does not find it. */
 static inline void core_let_go(PyObject *object)
 {
     const CoreRaised raised = core_put_aside();

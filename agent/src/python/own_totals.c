@@ -52,8 +52,9 @@ static void add(struct brick_summary *sum, const struct brick_summary *s)
         sum->histogram[b] += s->histogram[b];
 }
 
-/* Adds up a path over all lanes. Returns how many copies are torn. A lane that was ever taken has sequences, and it has
- * memory for summaries whose sequence is not 0. All other memory is a hole that must not be touched (brick_shm.h). */
+/* Adds up a path over all lanes. Returns how many copies are torn. In a lane that was ever taken, the sequences have
+ * memory, and so has each summary whose sequence is not 0. All other memory is a hole that must not be touched
+ * (brick_shm.h). */
 static unsigned sum_of_lanes(const struct brick_segment *s, uint32_t path, struct brick_summary *sum)
 {
     unsigned torn = 0;

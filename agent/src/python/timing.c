@@ -19,7 +19,7 @@ struct BrickTimer {
     uint64_t start_ns; /* the start of deferred work, by CLOCK_MONOTONIC_RAW; 0: a span is open */
     uint32_t owner;    /* the profiler's serial; 0: the timer was stopped, or is for untimed bricks */
     bool waits;        /* whether the stop waits for the device */
-    bool launches;     /* whether the brick launches the kernels that are recorded after its stop: it is no tile */
+    bool launches;     /* whether the brick launches the kernels recorded after its stop; false for a tile */
 };
 
 /* The first fields of a BrickProfiler. */
@@ -127,7 +127,7 @@ static PyObject *begin(Brick *b, uint32_t owner, bool waits)
     return (PyObject *)t;
 }
 
-/* While the graph is recorded: calls a method of it. Returns its answer; an error counts as no. */
+/* Calls a method of the graph while the graph is recorded. Returns the method's answer; an error counts as false. */
 static bool graph_says(PyObject *self, const char *method, PyObject *of)
 {
     PyObject *answer = of != NULL ? PyObject_CallMethod(self, method, "O", of) : PyObject_CallMethod(self, method, NULL);
@@ -137,7 +137,7 @@ static bool graph_says(PyObject *self, const char *method, PyObject *of)
     return yes;
 }
 
-/* Without a span, the kernels that are recorded until the stop belong to the brick, too. */
+/* Kernels that are recorded before the stop also belong to the brick if there is no span. */
 static PyObject *not_timed(PyObject *self, Brick *b)
 {
     if (((Timing *)self)->graphs)

@@ -77,7 +77,8 @@ static int traced_clear(PyObject *self)
 {
     Traced *t = (Traced *)self;
     Py_CLEAR(t->dictionary);
-    return 0; /* keep the function while it can be called; reference cycles go through its dictionary or ours */
+    /* Keep the function while the wrapper can be called. Reference cycles go through one of the two dictionaries. */
+    return 0;
 }
 
 static void traced_dealloc(PyObject *self)

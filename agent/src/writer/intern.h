@@ -70,7 +70,7 @@ BRICK_HIDDEN int brick_name_is_given(const struct brick_segment *s, uint32_t num
 BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key);
 /* Returns the value of the site's entry; 0 if the kernel has no name or there is no room. */
 BRICK_HIDDEN uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint64_t entry);
-/* The same; a new site that is not off gets this unit. */
+/* brick_site_intern with a unit for a new site that is not off. */
 BRICK_HIDDEN uint64_t brick_site_intern_as(struct brick_tables *t, struct brick_segment *s, uint64_t entry, uint32_t unit);
 
 #endif

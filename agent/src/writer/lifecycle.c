@@ -213,7 +213,7 @@ void brick_agent_reopen(struct brick_segment *lost)
         now->reserved[BRICK_PROCESS_KEY] = before->reserved[BRICK_PROCESS_KEY];
         memcpy(&now->reserved[BRICK_PROCESS_TOOK], lost->header->uuid, sizeof now->reserved[0]);
         __atomic_store_n(&a->segment, s, __ATOMIC_RELEASE);
-        brick_fence_full(); /* O17, O18: between the segment's store and both the marks and the second copy */
+        brick_fence_full(); /* O17, O18: this fence is after the segment's store, and before the marks and the second copy */
         brick_segment_publish(s);
         brick_threads_retire(s->header->lanes);
         brick_tables_copy(&a->tables, s, lost);

@@ -1,5 +1,5 @@
-/* writer/memory_limit.c - checks whether this process's control groups have enough memory left, before the kernel would
- * kill the process. May run in a child of clone(): uses no heap and no locks. */
+/* writer/memory_limit.c - checks whether this process's control groups have enough memory left; without enough, the
+ * kernel would kill the process. May run in a child of clone(): uses no heap and no locks. */
 #include "memory_limit.h"
 
 #include <fcntl.h>

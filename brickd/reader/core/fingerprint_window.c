@@ -282,8 +282,8 @@ static uint32_t outputs_max(const struct brick_kept_fingerprint *fingerprint)
     return brick_fingerprint_is_row(fingerprint) ? BRICK_ROW_OUTPUTS_MAX : BRICK_OUTPUTS_MAX;
 }
 
-/* Returns whether the group has another worker's current fingerprint. Marks the fingerprints that it visits as no
- * longer alone. */
+/* Returns whether the group has another worker's current fingerprint. Marks every visited fingerprint as no longer
+ * alone. */
 static int meet(struct brick_fingerprints *p, const struct brick_link *group, uint32_t worker, struct brick_site_count *count)
 {
     int met = 0;

@@ -8,8 +8,8 @@
 /* Stands for all sites. No site has this digest, because digests do not have the bit BRICK_SITE_STATEFUL. */
 #define ANY_SITE UINT64_MAX
 
-/* Returns the rows of a service, sorted by site, input, context, worker and output; *count: their number. `replaced`:
- * also rows that the same worker replaced by an equal one. Returns NULL if out of memory. */
+/* Returns the rows of a service, sorted by site, input, context, worker and output; *count: their number. With
+ * `replaced`, also returns rows that the same worker replaced by an equal row. Returns NULL if out of memory. */
 static struct entry *rows_of(const struct brick_fingerprints *p, uint32_t service, uint64_t site, int replaced, size_t *count)
 {
     const uint64_t held = p->end - p->first;
@@ -61,7 +61,7 @@ uint64_t brick_rows_in_other_contexts(const struct brick_fingerprints *p, uint32
     return apart;
 }
 
-/* Whether a worker had one of its outputs for a row in several steps. The entries are sorted by output. */
+/* Returns whether a worker had one of its outputs for a row in several steps. The entries are sorted by output. */
 static int is_repeated(const struct entry *e, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -1,6 +1,6 @@
 /* core/row_census.h - counts over the rows of a service: rows of other contexts, and rows that a worker repeated.
  *
- * At most the newest BRICK_ROW_CENSUS_MAX rows count, because a count holds the window's lock.
+ * Only the newest rows count, at most BRICK_ROW_CENSUS_MAX, because counting holds the window's lock.
  */
 #ifndef BRICKD_ROW_CENSUS_H
 #define BRICKD_ROW_CENSUS_H

@@ -17,7 +17,8 @@ static inline void be_longest(struct brick_longest *to, const struct brick_span 
     to->elements = elements;
 }
 
-/* Path, slots and kind share one word. For the usual slots and kind, an XOR with their bits gives the path. */
+/* Path, slots and kind share one word. If slots and kind are the usual ones, an XOR with their bits leaves the
+ * path. */
 static inline uint64_t usual_path(const struct brick_span *s)
 {
     uint64_t word;

@@ -123,11 +123,11 @@ class Graphed(GraphRecords):
             set_scopes(scopes_here().launched_by(self, None))
 
     def _launches(self, of: Brick | None) -> None:
-        """Let a brick launch the next kernels: it was stopped, or started without a span. None: the open scope does."""
+        """Let a stopped brick, or one started without a span, launch the next kernels; None: the open scope does."""
         set_scopes(scopes_here().launched_by(self, of))
 
     def _launched_here(self) -> bool:
-        """Return whether the innermost span itself launched the last kernel: its kernels are recorded in it."""
+        """Return whether the innermost span itself launched the last kernel, so that kernels are recorded inside it."""
         return scopes_here().has_launched(self)
 
     def _opened(self, node: Node) -> Scope | None:

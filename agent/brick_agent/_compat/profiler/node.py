@@ -100,7 +100,7 @@ class ExecutionNode:
 
     @dataclass(frozen=True, slots=True)
     class AsyncTask:
-        """A task with its polls and yields. With a total_poll_ns of 0, it is timed while its scope is open."""
+        """A task with its polls and yields. A task with a total_poll_ns of 0 is timed while its scope is open."""
 
         name: str
         poll_count: SupportsIndex = 0

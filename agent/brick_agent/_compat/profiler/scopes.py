@@ -69,7 +69,7 @@ def _is_timed(node: Brick) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """What launches kernels in a span and layer: the last brick recorded in a scope; None: the open scope or span."""
+    """The last brick recorded in a scope, which launches kernels in a span and layer; None: the scope or span does."""
 
     owner: ref[object]
     brick: Brick | None
@@ -87,7 +87,7 @@ class Scopes:
     context: ref[Context]  # a reference, not the address: a later context may have the same address
     open: tuple[Scope, ...] = ()
     launchers: tuple[Launcher | None, ...] = (None,)
-    launched: Launcher | None = None  # of the last kernel that a scope or span launched itself
+    launched: Launcher | None = None  # for the last kernel that a scope or span launched itself
 
     def pushed(self, scope: Scope) -> Scopes:
         """Return a copy with one more scope."""
