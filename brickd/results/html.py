@@ -14,7 +14,7 @@ from typing import Any
 
 from brickd.base import units
 from brickd.base.escape import text as visible
-from brickd.results.schema import COUNT, NUMBER, OBJECT, TEXTS, WHOLE, TableColumn
+from brickd.results.schema import COUNT, NUMBER, TEXTS, WHOLE, TableColumn
 
 ROWS_MAX = 50
 _WIDTH = 80  # the width of a text, in columns of a terminal
@@ -66,7 +66,7 @@ def _words(column: TableColumn, value: Any) -> str:
         return "-"
     if column.kind is TEXTS:
         return ", ".join(value)
-    return json.dumps(value) if column.kind is OBJECT else str(value)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _text(text: str, limit: int | None = _WIDTH) -> str:
