@@ -651,7 +651,7 @@ enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOU
  * tensor, the output first. brick_fingerprint.h defines a fingerprint; the key is the key of the service. Records of
  * two workers correspond if site, step, position and occurrence are equal. `position` is the host's number, or the
  * number of checksums in this lane at the site since the site's step last changed. Checksums leave the same part of the
- * ring free as starts do. Weights leave three eighths of it free, and wait until there is room.
+ * ring free as starts do. Records of weights leave three eighths of the ring free, and wait until there is room.
  *
  * Rows, since 1.11: a record with BRICK_CHECKED_ROWS has some rows of one call. The record's site computes each row of
  * its output from the same row of its only input. The record's tensors are pairs: a row of the output, the row of the

@@ -26,7 +26,7 @@ _PLACES = ("_compiled_call_impl", "_call_impl", *_COPIED_BY)
 
 
 def wrap(module: Any, first: _Wrap | None, then: _Make | None) -> None:
-    """Wrap the callable that torch calls: in a wrapper from `then`, and that in one from `first`; None: no wrapper."""
+    """Wrap the callable that torch calls by `then`, and the result by `first`; None: no wrapper."""
 
     def make(plain: Callable[..., Any], of: This) -> Callable[..., Any]:
         inner = _bound(plain, of) if then is None else then(plain, of)

@@ -1,4 +1,5 @@
-/* python/span.c - `with b:`, `with b(elements=n):`, b.start(), b.stop(), b.record(ns), `with step(key):`, `with layer(n):`. */
+/* python/span.c - `with b:`, `with b(elements=n):`, b.start(), b.stop(), b.record(ns), `with step(key):`, `with
+ * layer(n):`. */
 #include "span.h"
 #include "arguments.h"
 #include "context_key.h"
@@ -157,7 +158,7 @@ static int take_one(Py_ssize_t which, PyObject *value, struct brick_amounts *did
                         : core_flops(value, &did->flops);
 }
 
-/* Takes the amounts after the other arguments of stop and record, positional or as keywords. */
+/* Takes the amounts of stop and record, which follow the other arguments. An amount is positional or a keyword. */
 static int take_amounts(const char *method, PyObject *const *args, Py_ssize_t given, PyObject *names,
                         struct brick_amounts *did)
 {
