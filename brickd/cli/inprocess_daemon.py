@@ -94,7 +94,7 @@ def guarded(here: Runtime, group: int | None) -> Iterator[None]:
     """Start a guardian, which acts if this process is killed. Call this before threads start, because it forks."""
     try:
         guardian = _begin(here, group)
-    except OSError:  # Linux before 5.3, or no room for a process. Then the next daemon ends the orders.
+    except OSError:  # Linux is older than 5.3, or there is no room for a process; the next daemon ends the orders.
         yield
         return
     try:

@@ -97,7 +97,7 @@ class Finalize:
 
 @dataclass(slots=True)
 class Batch:
-    """Finalizes, and measurements without a start, that wait for another pass over the lanes."""
+    """Records that wait for another pass over the lanes: finalizes, and measurements without a start."""
 
     finalizes: list[Finalize] = field(default_factory=list)
     measurements: dict[int, int] = field(default_factory=dict)

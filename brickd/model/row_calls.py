@@ -1,7 +1,7 @@
 """The calls of a worker that were examined for rows, counted by the paths of its segment.
 
-Owns: which paths count calls examined for rows, what a word means, the turns. Must not know: rows, how they are
-    compared, screens.
+Owns: which paths count the calls of a site that were examined for rows, what a word in these paths means, in how many
+    turns sites are examined. Must not know: rows, how they are compared, screens.
 Invariants: A word that this version does not know is a reason. A site without calls counts only if its worker will
 never look at it.
 """

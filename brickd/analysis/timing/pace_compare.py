@@ -150,7 +150,8 @@ def _add(
 ) -> Mapping[str, Set[float]]:
     """Add all readings; return, for each brick, by how many buckets its histograms were shifted."""
     sides: list[tuple[Side, Reading]] = [*(("a", each) for each in a), *(("b", each) for each in b)]
-    # The first clock defines the buckets. The sort makes this the same clock if the groups are exchanged.
+    # The first clock defines the buckets. The readings are sorted by clock, so that exchanging the groups changes
+    # nothing.
     sides.sort(key=lambda side: side[1].tick_ns)
     shifts: defaultdict[str, set[float]] = defaultdict(set)
     for side, reading in sides:
