@@ -59,10 +59,10 @@ class RowCalls(NamedTuple):
 
 
 def row_calls(workers: Iterable[Worker]) -> RowCalls:
-    """Add up the calls of these workers since their start."""
+    """Add up the calls of the live workers since their start; of all workers, if none is live."""
     fold, turns, rows = _reader.Fold(), 0, _Rows()
-    for worker in workers:
-        reading = worker.reading
+    readings = [worker.reading for worker in workers]
+    for reading in [each for each in readings if each.alive] or readings:
         turns = max([turns, *(lane["rows_turns"] for number, lane, _ in reading.lanes if number == 0)])
         if (of := rows.of(reading)) is not None:
             parents, flags = array("i", [-1]) * len(of), bytes([_reader.PART_OUTER | _reader.PART_NS]) * len(of)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import forge
 
 from brickd.model.row_calls import RowCalls, RowSite, row_calls
 from brickd.model.summary_fold import SummaryFold
 from brickd.model.workers import Worker
+from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
 
 
@@ -22,6 +25,16 @@ def test_calls_are_counted_by_phase_and_sites_without_rows_by_reason() -> None:
     fold: SummaryFold[tuple[object, ...]] = SummaryFold(marks=True)
     fold.add(reading, lambda path, above: (above, *path))
     assert not [key for key in fold.keys if key[-1] == 15], "calls that are counted for rows are in no call tree"
+
+
+def test_workers_that_ended_count_only_if_none_is_live() -> None:
+    with forge.segment_of(forge.golden("1.12")) as segment:
+        ended = segment.read()
+    living = replace(ended, pid=1, paths=ended.paths[:1], summaries=ended.summaries[: _reader.SUMMARY_BYTES])
+    workers = [Worker("golden/0", each, ledger_of(each)) for each in (ended, living)]
+    assert (ended.alive, living.alive) == (False, True)
+    assert row_calls(workers).phases == {}
+    assert row_calls(workers[:1]).phases == {"decode": 2}
 
 
 def test_an_older_worker_has_no_such_calls() -> None:

@@ -269,21 +269,26 @@ def rows_differ(part):
     other[0, 0] = one[0, 0]
     with torch.no_grad(): return not torch.allclose(part(one)[0, 0], part(other)[0, 0], atol=1e-4)
 """
-UNKNOWN = {
-    "quantized": ("mlp", "nn.Sequential(nn.Linear(16, 16), QuantLinear())"),
-    "stateful": ("self_attn", "Attention()"),
-    "not_row_wise": ("mlp", "nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(5, track_running_stats=False))"),
-    "training": ("mlp", "nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5).train())"),
-}
+INT8 = "torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(16, 16), nn.GELU()), {nn.Linear})"
+UNKNOWN = (
+    ("quantized", "mlp", "nn.Sequential(nn.Linear(16, 16), QuantLinear())"),
+    ("quantized", "mlp", INT8),
+    ("stateful", "self_attn", "Attention()"),
+    ("not_row_wise", "mlp", "nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(5, track_running_stats=False))"),
+    ("not_row_wise", "mlp", "nn.Sequential(nn.Linear(16, 16), nn.Softmax(1))"),
+    ("training", "mlp", "nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5).train())"),
+)
 
 
-@pytest.mark.parametrize("reason", UNKNOWN)
-def test_a_part_whose_rows_depend_on_more_than_the_row_is_unknown(worker: Start, prefix: str, reason: str) -> None:
+@pytest.mark.parametrize(("reason", "name", "part"), UNKNOWN)
+def test_a_part_whose_rows_depend_on_more_than_the_row_is_unknown(
+    worker: Start, prefix: str, reason: str, name: str, part: str
+) -> None:
     """For such a part, two healthy workers with equal rows in different batches would differ, so a comparison would be
     wrong.
     """
-    name, part = UNKNOWN[reason]
     source = f"""
+import warnings; warnings.simplefilter("ignore")
 model = whole("{name}", {part})
 if "{reason}" == "training": model.layers[0].mlp[1].train()
 reported = rows_differ(model.layers[0].{name})
@@ -293,8 +298,39 @@ model(torch.randn(2, 5, 16)); model(torch.randn(2, 5, 16))
     got = left(worker, prefix, TOGETHER + source)
     assert got.reported
     assert f"layers.*.{name}" not in names(got)
-    assert unknown(got)[reason][f"layers.*.{name}", 0] == 2
+    # A part without parameters is not looked at: it is known without a call.
+    assert unknown(got)[reason][f"layers.*.{name}", 0] == (0 if part == INT8 else 2)
     assert "head" in names(got)
+
+
+def test_a_call_that_a_device_records_into_a_graph_is_unknown(worker: Start, prefix: str) -> None:
+    """Such a call computes nothing: the numbers in its tensors are those of an earlier call."""
+    got = left(
+        worker,
+        prefix,
+        f"{CALLS}"
+        """
+torch.cuda.is_initialized = torch.cuda.is_current_stream_capturing = lambda: True
+reported = call(RMSNorm(lambda x: x), given=torch.ones(4, 16, device="meta"))[1]
+""",
+    )
+    assert (got.reported, rows(got)) == (True, {})
+    assert unknown(got)["capture"]["layers.*.part_norm", 0] == 1
+
+
+def test_rows_that_another_argument_scales_are_unknown(worker: Start, prefix: str) -> None:
+    """The same row has another result for each scale."""
+    got = left(
+        worker,
+        prefix,
+        f"{CALLS}"
+        """
+part = RMSNorm(lambda x, scale: x * scale)
+reported = [call(part, lambda part, x: part(x, torch.tensor(float(n))))[1] for n in (1, 2)]
+""",
+    )
+    assert (got.reported, rows(got)) == ([True, True], {})
+    assert unknown(got)["arguments"]["layers.*.part_norm", 0] == 2
 
 
 def test_a_compiled_part_is_unknown_also_if_it_is_compiled_later(worker: Start, prefix: str) -> None:
@@ -346,12 +382,15 @@ def test_other_settings_are_another_context(worker: Start, prefix: str) -> None:
         brick.instrument(model, watch_weights=False)
         with torch.no_grad():
             model(x)
-            with torch.autocast("cpu", torch.bfloat16): model(x + 1)
-            with torch.autocast("cpu", torch.float16): model(x + 2)
-            with torch.backends.mkldnn.flags(enabled=False): model(x + 3)
+            with torch.autocast("cpu", torch.bfloat16): model(x)
+            with torch.autocast("cpu", torch.float16): model(x)
+            with torch.backends.mkldnn.flags(enabled=False): model(x)
         """,
     )
-    texts = [got.reading.name(each["backend"]) for each in rows(got)["layers.*.mlp.0", 1]]
+    first = rows(got)["layers.*.mlp.0", 0]
+    assert len({each["tensors"][1]["checksum"] for each in first}) == 1, "the input row is the same"
+    assert len({each["tensors"][0]["checksum"] for each in first[:3]}) == 3
+    texts = [got.reading.name(each["backend"]) for each in first]
     assert len(set(texts)) == 4
     assert [[word for word in ("autocast bfloat16", "autocast float16", "without oneDNN") if word in text] for text in
             texts] == [[], ["autocast bfloat16"], ["autocast float16"], ["without oneDNN"]]  # fmt: skip
