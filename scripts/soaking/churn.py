@@ -2,7 +2,7 @@
 
 In the first half of the time, daemons are killed. In the second half, one daemon runs all the time, so that its growth
 can be measured. A worker is asked to end only while a daemon consumes its segment, and no daemon is killed while a
-worker ends. Otherwise, the worker would remove its segment, and its totals could not be compared.
+worker ends. If a worker ends without a daemon, the worker removes its own segment, and its totals cannot be compared.
 """
 
 from __future__ import annotations

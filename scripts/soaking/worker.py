@@ -23,7 +23,7 @@ from brick_agent import _core
 from soaking.account import Account
 from soaking.plan import KERNEL, LEFT, MEASURED_NS, REQUEST, WORK, Plan
 
-_CHUNK = 64  # spans that are announced together; the account of a killed worker is uncertain by this number
+_CHUNK = 64  # spans that are announced together; if a worker is killed, this many of its spans are uncertain
 _FLOOD = 6_000  # more records than a ring has room for
 _HURRIED = 50  # the most batches without a pause
 _PR_SET_CHILD_SUBREAPER = 36
@@ -53,7 +53,7 @@ def _defer(account: Account, stream: int, starts: int) -> None:
         with account.about_to(0, "defer", chunk):
             ids += [kernel.defer(stream=stream) for _ in range(chunk)]
     given = [id for id in ids if id]
-    if given:  # without accepted work, there is nothing to finalize or to measure
+    if given:  # if the agent accepted no work, there is nothing to finalize or to measure
         durations = dict.fromkeys(given[::4], MEASURED_NS)
         with account.about_to(0, "measured", len(durations)), account.about_to(0, "finalize", 1):
             brick.finalize(stream=stream, durations=durations)

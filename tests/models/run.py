@@ -28,7 +28,7 @@ HOLDS, VIOLATED, UNFINISHED = "holds", "violated", "unfinished"
 
 
 class Case(NamedTuple):
-    """A model, or the model with one deliberate fault."""
+    """A model without a fault, or with one deliberate fault."""
 
     model: str
     mutant: str | None

@@ -185,7 +185,7 @@ static void rows(uint32_t kernel, uint64_t time)
     brick_rows_record(kernel, NULL, &place, &output, &chosen); /* a ring of 16 slots has room for one pair, not for two */
 }
 
-/* Since 1.12: what became of calls of a site of rows, a site that is never looked at, and the turns. */
+/* Since 1.12: the results of calls at a site that records rows, a site that is never examined, and the sites' turns. */
 static void note(uint32_t kernel)
 {
     const uint32_t layer = 2, decode = name("decode", NULL), quantized = name("quantized", NULL);

@@ -139,8 +139,8 @@ def test_a_fault_changes_rows_with_equal_inputs_only_at_its_site(kind: str, faul
 
 
 def outside(table: Any, others: Sequence[Any]) -> set[int]:
-    """Return the sites with an output that no other table has, although another table has the same input in a call with
-    as many rows.
+    """Return the sites with an output that no other table has. Another table must have the same input, in a call with
+    the same number of rows.
     """
     known: dict[tuple[int, ...], set[int]] = {}
     for each in np.concatenate(others):

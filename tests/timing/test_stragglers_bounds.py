@@ -204,8 +204,8 @@ SURE = {"slots": 6, "workers": 5, "calls": 500, "apart": 0.015}
     ],
 )
 def test_confidence_is_high_with_all_evidence_and_low_with_scarce(less: dict[str, float], confidence: str) -> None:
-    """`calls` is the number of calls of the worker with the fewest. A distance of 0.015 gives a score of 10, twice the
-    threshold.
+    """`calls` is the number of calls of the worker that has the fewest calls. A distance of 0.015 gives a score of 10,
+    twice the threshold.
     """
     case = SURE | less
     slots, workers, calls = int(case["slots"]), int(case["workers"]), int(case["calls"])

@@ -181,7 +181,7 @@ def test_a_brick_is_slow_unless_waiting_explains_it(waited: Part, ran: Part) -> 
 def test_without_processor_time_per_brick_waiting_must_explain_half_of_the_cost(
     waited: float, ran: float, *, is_slow: bool
 ) -> None:
-    for unknown in (0, 2):  # four slots with known times are enough
+    for unknown in (0, 2):  # four slots with known waiting times are enough for a verdict
 
         def waits(worker: int, slot: int, unknown: int = unknown) -> float | None:
             return None if slot < unknown else waited if worker == 2 else 0.02

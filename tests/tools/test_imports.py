@@ -36,8 +36,8 @@ ROOMS = (
 LIBRARY = ("brickd.divergence", "brickd.profile")
 FLAT = {"brickd": 0, "brickd.errors": 1, "brickd.__main__": len(ROOMS)}
 FLAT |= dict.fromkeys(LIBRARY, ROOMS.index("results") + 1)
-# Modules that other processes than brickd's load: the workers of the demonstration, and each Python that `brickd run`
-# starts.
+# Modules that are loaded by processes other than brickd's own: the workers of the demonstration, and each Python that
+# `brickd run` starts.
 PROGRAMS = {"brickd.demo.transformer", "brickd.demo.worker", "brickd.launch.site.sitecustomize"}
 
 

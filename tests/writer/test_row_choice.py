@@ -272,7 +272,7 @@ for n in range(200):
     whole = (1024 - 128 - most * 18) // 4
     assert sum(is_of_rows(each) for _, each in checked(got)) == most
     assert sum(not is_of_rows(each) for _, each in checked(got)) == whole
-    assert lost(got) == 200 - whole, "only whole tensors are lost"
+    assert lost(got) == 200 - whole, "only fingerprints of whole tensors are lost"
 
 
 @pytest.mark.parametrize(("deferred", "records"), [(0, 10), (1, 9)], ids=["exactly half", "one slot less"])

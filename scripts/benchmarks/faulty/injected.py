@@ -1,7 +1,7 @@
 """Removable faults of a running worker: in a weight, an operator, its time, its memory.
 
-Owns: how each fault is injected and removed, and which modules it makes wrong. Must not know: brickd, which worker it
-is in. Invariants: removal restores the bits of the model; the place of a fault depends only on the seed.
+Owns: how each fault is injected and removed, and which modules it makes wrong. Must not know: brickd, the number of its
+worker. Invariants: removal restores the bits of the model; the place of a fault depends only on the seed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """An LTTng session daemon for one run. The parent starts it before any timed process.
 
 The daemon's files are in the folder of the run, except files with a fixed path: its run directory if it runs as root,
-and one or two pages of shared memory. New files are removed at the end. If this process is killed, the kernel ends the
-daemon.
+and one or two pages of shared memory. The files that the daemon creates are removed at the end of the run. If this
+process is killed, the kernel ends the daemon.
 """
 
 from __future__ import annotations
