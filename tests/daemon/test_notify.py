@@ -73,7 +73,7 @@ def test_a_missing_or_invalid_socket_is_harmless(address: str) -> None:
         Manager(environment).stopping()
 
 
-@pytest.mark.slow  # slow, because the limit is one second
+@pytest.mark.slow  # slow, because the test waits for a limit of one second
 def test_a_full_socket_loses_only_the_message(tmp_path: Path) -> None:
     with notify_socket(f"{tmp_path}/notify") as manager:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as full:

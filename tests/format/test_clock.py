@@ -31,7 +31,7 @@ def clocks(compiled: Compile) -> Path:
 def test_a_tick_is_measured_until_a_segment_is_a_second_old(
     compiled: Compile,
 ) -> None:
-    """The length of a tick does not change after that, so later readings show the same times for the same spans."""
+    """After this second, the length of a tick is constant, so later readings show the same times for the same spans."""
     writer = (ROOT / "agent" / "src" / "writer" / name for name in ("clock.c", "memory_limit.c"))
     library = ctypes.CDLL(str(compiled("ticks.so", (NATIVE / "ticks.c", *writer), "-shared", "-fPIC")))
     library.tick_ns.restype = ctypes.c_double

@@ -162,7 +162,7 @@ def test_a_late_start_needs_both_clocks_as_evidence() -> None:
 
 
 def test_without_clocks_in_a_snapshot_no_worker_counts_as_new() -> None:
-    """Old recordings do not have the clocks."""
+    """Recordings of earlier versions do not contain the workers' clocks."""
     came, began = MadeUp(), snapshot()
     work(came, "a", 5)
     without = began._replace(survey=began.survey._replace(clocks={}))
