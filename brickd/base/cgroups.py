@@ -1,8 +1,8 @@
 """The limits of control groups: memory and processor time (versions 1 and 2).
 
 Owns: which memory limit leaves the least room, how many processors a process may use at a time, how long the limits of
-processor time have throttled a process. Must not know: callers, how much room is enough. Invariant: a limit applies to
-all groups below its group, so each group above that of the process is read too.
+processor time have throttled a process. Must not know: callers, how much room is enough. Invariant: a limit also
+applies to the groups below, so all groups above the process are read.
 """
 
 from __future__ import annotations

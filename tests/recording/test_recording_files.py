@@ -614,7 +614,7 @@ def test_a_view_counts_the_period_that_a_query_names(tmp_path: Path) -> None:
         other = [bricks.answer(world, BricksQuery(over=over)) for over in (10.0, 10.9, 14.0)]
     assert periods == {"10s": 10 * SECOND, "30s": 30 * SECOND, "60s": 60 * SECOND, "start": None}
     assert [each.document["over_ns"] for each in other] == [10 * SECOND] * 3
-    why = "a window begins at a snapshot: one is taken every 10 s, and the nearest counts"
+    why = "a window begins at the nearest snapshot, and a snapshot is taken every 10 s"
     assert [each.words for each in other] == [(), (), (f"over 14s counts the last 10.0 s: {why}",)]
 
 

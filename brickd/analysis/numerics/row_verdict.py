@@ -19,9 +19,9 @@ from brickd.shm import _reader
 from brickd.shm.sites import of_rows
 
 UNSTEADY = "unsteady"  # most workers contradict themselves, or no two of three agree
-UNCONFIRMED = "unconfirmed"  # it is only presumed that the site is row-wise, and no rows have shown it
-_CONFIRMED = 3  # rows that were repeated, as many as two workers need to differ
-_CONTRADICTS = 3  # rows; two workers also differ from this number on
+UNCONFIRMED = "unconfirmed"  # the site is presumed to be row-wise, but its rows have not shown that
+_CONFIRMED = 3  # this many repeated rows confirm that a site is row-wise
+_CONTRADICTS = 3  # with this many rows, a worker contradicts itself, and two workers differ
 
 
 class RowPair(NamedTuple):

@@ -14,8 +14,8 @@ A difference is significant if all of this is true:
   by `LEAST`. The means do not matter if at least one whole bucket is between the medians, because a single long stop
   can hide a difference of means.
 
-The whole test misses differences between groups whose spans are nearly all in one bucket. It also misses differences of
-less than two buckets if rare, long stops dominate the means.
+The whole test misses differences between groups whose spans are nearly all in one bucket. The test also misses
+differences of less than two buckets if rare, long stops dominate the means.
 
 Clocks of different rates have different borders of buckets, and these borders alone can cause a difference. So groups
 on such clocks are compared as if the slower group were one bucket faster.
