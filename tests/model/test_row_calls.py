@@ -30,7 +30,7 @@ def test_calls_are_counted_by_phase_and_sites_without_rows_by_reason() -> None:
 def test_workers_that_ended_count_only_if_none_is_live() -> None:
     with forge.segment_of(forge.golden("1.12")) as segment:
         ended = segment.read()
-    living = replace(ended, pid=1, paths=ended.paths[:1], summaries=ended.summaries[: _reader.SUMMARY_BYTES])
+    living = replace(ended, pid=1, paths=ended.paths[:1], summaries=bytes(_reader.SUMMARY_BYTES))
     workers = [Worker("golden/0", each, ledger_of(each)) for each in (ended, living)]
     assert (ended.alive, living.alive) == (False, True)
     assert row_calls(workers).phases == {}
