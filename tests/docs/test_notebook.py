@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +38,8 @@ json.dump(shown, sys.stderr)
 
 def run(cells: list[str], folder: Path) -> tuple[str, list[str | None]]:
     """Run cells in a process of their own; return what they print, and what each of them shows."""
-    path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, "-P", "-c", KERNEL]
-    environment = os.environ | {"PATH": path}
-    done = subprocess.run(
-        command, input=json.dumps(cells), capture_output=True, text=True, cwd=folder, env=environment, check=False
-    )
+    done = subprocess.run(command, input=json.dumps(cells), capture_output=True, text=True, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(done.stderr)
 
@@ -57,7 +51,8 @@ def test_each_cell_of_the_notebook_runs_and_shows_what_the_text_says(prefix: str
     titles = [found[1] for each in tables if (found := re.search(r"<caption>(.*?): [1-9]\d* rows? from", each))]
     assert titles == ["workers", "bricks", "tree", "sites", "bricks", "sites"]
     ratios = dict(re.findall(r"(\w+) +median of worker 1 is ([\d.]+) times", printed))
-    assert (ratios.keys(), float(ratios["gemm"]) > 1.2) == ({"norm", "gemm"}, True)
+    assert "norm" in ratios
+    assert float(ratios["gemm"]) > 1.2
     assert re.search(r"^gemm, layer 0, step .* \(notebook/0\), actual .* \(notebook/1\)", printed, re.MULTILINE)
     assert "notebook/0 and notebook/1 disagree" in tables[-1]
     assert shown[-1] == "[0, 0]"
