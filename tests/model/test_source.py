@@ -289,7 +289,7 @@ def test_a_redacted_recording_has_no_sources_and_reports_it(worker: Start, tmp_p
     assert text_of(40) not in Path(file).read_bytes()
     missing = brickd("source", file, f"{known:016x}")
     assert (missing.returncode, missing.stdout) == (4, "")
-    assert "texts of kernels omitted" in brickd("source", file).stderr
+    assert "texts of kernels are omitted" in brickd("source", file).stderr
 
 
 # ---- the verb
