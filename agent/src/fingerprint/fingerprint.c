@@ -190,7 +190,6 @@ static void begin(struct pass *p, const struct brick_kernel *kernel, uint32_t dt
     }
 }
 
-/* Converts at most CARE_BLOCKS blocks. */
 static void to_doubles(const struct pass *p, const char *elements, double *to, size_t blocks)
 {
     float narrow[CARE_BLOCKS * BRICK_SIXTEEN];
@@ -287,7 +286,6 @@ static void add_piece(struct pass *p, const char *bytes, size_t length)
     }
 }
 
-/* Returns FNV-1a of the first elements as float32. */
 static uint64_t fnv1a(const struct pass *p, const char *elements, size_t count)
 {
     uint8_t bytes[FNV_ELEMENTS * 4];

@@ -17,7 +17,6 @@ bool core_strict(void)
     return strict != NULL && strcmp(strict, "1") == 0;
 }
 
-/* Returns whether this process has already reported an invalid value of this kind. */
 static bool is_reported(const char *what)
 {
     static const char *reported[64];

@@ -75,7 +75,6 @@ static uint32_t dtype_of_name(PyObject *name)
     return dtype;
 }
 
-/* Checks the byte order of a dtype. Returns 0, or -1 with an exception set. */
 static int of_this_machine(PyObject *dtype, PyObject *name)
 {
     PyObject *native = core_attribute(dtype, "isnative");

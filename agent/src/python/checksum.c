@@ -125,7 +125,6 @@ static int to_number(PyObject *value, uint64_t *number, const uint64_t **at, con
     return wrong;
 }
 
-/* Sets the kernel's handle and number. Returns 0, or -1 with an exception set. */
 static int to_kernel(struct request *p, PyObject *kernel)
 {
     p->kernel = Py_IS_TYPE(kernel, core_state.brick_type) ? (Brick *)kernel : core_handle(kernel, Py_None);

@@ -83,7 +83,6 @@ static PyObject *call(const Watched *w, PyObject *const *args, size_t nargsf, Py
 
 #define FEW 8
 
-/* Calls the function with the module as the first argument. */
 static PyObject *call_of(const Watched *w, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     const Py_ssize_t given = PyVectorcall_NARGS(nargsf), all = given + (names != NULL ? PyTuple_GET_SIZE(names) : 0);

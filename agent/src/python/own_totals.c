@@ -111,7 +111,6 @@ static PyObject *row_of(const struct brick_segment *s, uint32_t path, uint32_t p
         (unsigned long long)sum->again);
 }
 
-/* Returns the counts of spans that are in no summary, over all lanes. */
 static PyObject *ledger_of(const struct brick_segment *s)
 {
     unsigned long long open = 0, abandoned = 0, rejected = 0, nested = 0, unmatched = 0, amounts = 0;

@@ -125,7 +125,6 @@ static int choose(const CoreRowsOf *of, PyObject *input, struct brick_rows *rows
     return 0;
 }
 
-/* Returns whether an output has the same rows as the input. */
 static bool has_rows(const struct brick_tensor *output, const struct brick_rows *rows)
 {
     return output->dims == rows->leading + 1

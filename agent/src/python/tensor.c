@@ -54,7 +54,6 @@ int core_check_dims(long dims, const void *shape)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Takes an integer from 0 to `most`. Returns 0, or -1 with an exception set. */
 static int natural(PyObject *value, uint64_t most, const char *name, uint64_t *number)
 {
     PyObject *index = PyNumber_Index(value);

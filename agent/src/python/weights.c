@@ -90,7 +90,6 @@ static int take_over(CoreWeights *w, const CoreWeights *old)
     return wrong;
 }
 
-/* Replaces the weights by the weights of the changed model. */
 static int follow_model(CoreWeights *old, PyObject *model)
 {
     CoreWeights *w = core_weights_listed(model);
@@ -163,7 +162,6 @@ static int warn_unread(const CoreWeights *w)
     return 0;
 }
 
-/* Warns that the argument is neither a mapping nor a module; an exception is set. */
 static int warn_unknown(void)
 {
     static bool warned;
@@ -196,7 +194,6 @@ int core_weights_turn(void)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Sets *number if the value is in (0, most]. Returns 0, or -1 with an exception set. */
 static int to_positive(PyObject *value, double most, double *number, const char *wanted)
 {
     const double given = PyFloat_AsDouble(value);

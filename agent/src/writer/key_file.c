@@ -1,9 +1,8 @@
 /* writer/key_file.c - the key of the service's checksums, read once or created by the first process that needs it.
  *
  * The file has 48 hexadecimal digits, and only its user may read it. The first 32 digits are the key, which is never
- * published. The other 16 are the key's name, which is also random; the segment shows the name. This file knows
- * nothing of tensors, allocates nothing and takes no lock. The result is final for the process, except after a
- * temporary error.
+ * published. The other 16 are the key's name, which is also random; the segment shows the name. This file knows nothing
+ * of tensors, allocates nothing and takes no lock. The result is final for the process, except after a temporary error.
  */
 #include "key_file.h"
 

@@ -38,8 +38,7 @@ static inline int brick_agent_owns(void) { return brick_agent.gate[1] != 0; }
 /* Opens the segment if needed. Returns 1 if the caller may record. While another thread opens it, counts `spans` spans
  * as not recorded. */
 BRICK_HIDDEN int brick_agent_ready(unsigned spans);
-/* Returns whether the segment has this service and this worker. NULL or an empty text matches any service or
- * worker. */
+/* Returns whether the segment has this service and this worker. NULL or an empty text matches any service or worker. */
 BRICK_HIDDEN int brick_segment_is_of(const char *service, const char *worker);
 /* The settings of this process's segments. */
 static inline const struct brick_header *brick_segment_settings(void) { return &brick_agent.plan.header; }

@@ -181,7 +181,6 @@ static uint64_t hash_of(const struct brick_launch *how)
     return h;
 }
 
-/* Returns the number of the shape's name, or BRICK_UNNAMED. */
 static uint32_t shape_of(struct brick_thread *t, const struct brick_launch *how)
 {
     struct brick_memories *m = memories_of(t);

@@ -143,7 +143,6 @@ struct open_files {
     uint32_t count;
 };
 
-/* Returns 0 if the open files cannot be listed. */
 static int list_open(struct open_files *files, int folder)
 {
     struct listing list = {.length = 0, .at = 0};

@@ -43,7 +43,6 @@ BRICK_ASSERT(BRICK_ROWS == BRICK_ROWS_MAX, "as many rows as in the record");
 
 static const struct brick_at here;
 
-/* Returns whether the ring has room for a record of `rows` rows. */
 static int has_room(struct brick_thread *t, uint32_t rows)
 {
     return brick_event_room(t, t->event_ring.slots / 2 + BRICK_CHECKED_SLOTS(2 * rows - 1) - 1);

@@ -14,8 +14,7 @@
 
 #define MARK_FILE "/memfd:brickd-run" /* brick_agent/_torch/unrecorded.py creates this file */
 
-/* Returns whether a link of /proc leads to such a file: the number of the descriptor may now belong to another
- * file. */
+/* Returns whether a link of /proc leads to such a file: the number of the descriptor may now belong to another file. */
 static int is_mark(const char *link)
 {
     char target[sizeof MARK_FILE - 1];

@@ -77,7 +77,6 @@ static void publish_plan(const struct brick_weights *w)
     publish_count(w);
 }
 
-/* Continues with the next tensor. */
 static void read_over(struct brick_weights *w, uint32_t gone)
 {
     struct brick_weight *one = &w->each[w->read];
@@ -310,7 +309,6 @@ static void publish_generation(const struct brick_weights *w)
     brick_store_relaxed(&brick_agent.generation, first ? 0 : digest != 0 ? digest : 1);
 }
 
-/* Begins the scan of newly loaded weights. */
 static void begin_load(struct brick_weights *w, uint64_t now)
 {
     brick_store_relaxed32(&w->loading, 0);

@@ -71,7 +71,6 @@ static struct brick_births *row_of(struct brick_fingerprints *p, const struct br
 
 static uint32_t more(uint32_t count) { return count + (count < UINT32_MAX); }
 
-/* Returns whether all inputs are known and finite. */
 static int are_finite(const struct brick_kept_fingerprint *fingerprint, const struct brick_record *slots)
 {
     if (fingerprint->inputs_count == 0 || (fingerprint->flags & BRICK_CHECKED_MORE) != 0)

@@ -69,7 +69,6 @@ static int look(struct brick_drain *d, uint32_t *seen)
     }
 }
 
-/* Sets the start of reading for each new lane. */
 static int start(struct brick_drain *d, uint32_t seen)
 {
     struct brick_reader *r = &d->reader;

@@ -163,7 +163,6 @@ int brick_drain_ring(struct brick_drain *d, uint32_t n, uint32_t which)
 
 /* ---- salvage ----------------------------------------------------------- */
 
-/* Reads one slot. Returns 0 if refused. */
 static int slot_at(struct brick_drain *d, const struct ring *ring, uint64_t at, struct brick_record *slot)
 {
     return brick_fetch(&d->reader, ring->at + (at & (ring->slots - 1)) * sizeof *slot, slot, sizeof *slot);

@@ -50,7 +50,6 @@ static enum judged judge(const struct brick_events *e, const struct brick_record
     }
 }
 
-/* Makes room for `more` slots. Returns 0 if out of memory. */
 static int grow(struct brick_record **slots, size_t count, size_t *room, size_t more)
 {
     if (count + more <= *room)

@@ -132,7 +132,6 @@ static int resize(struct brick_fingerprints *p, size_t slots_room)
     return 1;
 }
 
-/* Doubles the room. Returns 0 if out of memory or at the bound. */
 static int grow(struct brick_fingerprints *p)
 {
     const size_t room = p->slots_room > 0 ? 2 * p->slots_room : SLOTS_MIN;
@@ -205,7 +204,6 @@ static uint32_t differ(const struct brick_fingerprints *p, uint64_t one, uint64_
     return fingerprint_of(p, one)->output != fingerprint_of(p, other)->output;
 }
 
-/* Inserts a fingerprint into its group's ring. */
 static void enter(struct brick_fingerprints *p, uint64_t number)
 {
     struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);
@@ -241,7 +239,6 @@ static void leave(struct brick_fingerprints *p, uint64_t number)
     fingerprint_of(p, fingerprint->next)->previous = fingerprint->previous;
 }
 
-/* Removes a fingerprint from its group, if it is current. */
 static void retire(struct brick_fingerprints *p, uint64_t number)
 {
     const struct brick_kept_fingerprint *fingerprint = fingerprint_of(p, number);

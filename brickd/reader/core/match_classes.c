@@ -148,7 +148,6 @@ static void count_pairs(struct work *w, const struct pairs *of, const struct ent
         w->alone[e[i].worker] = NULL;
 }
 
-/* Counts the entries of a site. */
 static void count_site(struct work *w, const struct pairs *of, const struct entry *e, size_t count)
 {
     memset(w->alone, 0, w->m->count * sizeof *w->alone);
@@ -163,7 +162,6 @@ static void count_site(struct work *w, const struct pairs *of, const struct entr
 
 /* ---- outputs at a content ------------------------------------------------ */
 
-/* Returns whether the entry's worker contradicts itself at this content. */
 static int is_unsteady(const struct work *w, const struct entry *e)
 {
     const struct entry *at = bsearch(e, w->entries, w->entries_count, sizeof *e, brick_match_by_input);
@@ -220,7 +218,6 @@ static size_t outputs_of(struct work *w, const struct brick_match_row *row, stru
 
 /* ---- the classes ---------------------------------------------------------- */
 
-/* Removes duplicate pairs, and the pairs above PAIRS_MAX. */
 static void keep_once(struct pairs *of)
 {
     size_t kept = 0;
@@ -250,7 +247,6 @@ static int add_pairs(struct work *w, struct pairs *of, const struct output *one,
     return 1;
 }
 
-/* Finds the pairs that may be of two classes in these rows. Returns 0 if out of memory. */
 static int find_pairs(struct work *w, struct pairs *of, const struct brick_match_row *rows, size_t count)
 {
     of->count = 0;

@@ -31,7 +31,6 @@ static enum brick_class comparable(const struct brick_kept_fingerprint *a, const
     return a->backend != b->backend ? BRICK_CLASS_BACKEND : BRICK_CLASS_FORM;
 }
 
-/* Returns the largest error of the inputs; NaN: unknown. */
 static float inputs_error(const struct work *w, const struct brick_kept_fingerprint *a, const struct brick_kept_fingerprint *b)
 {
     if (a->inputs == 0 || b->inputs == 0 || a->inputs_count != b->inputs_count)

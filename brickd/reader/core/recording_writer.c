@@ -8,7 +8,6 @@
 
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Returns 0 with errno on failure. */
 static int write_whole(int fd, uint64_t at, const void *bytes, uint64_t length)
 {
     const uint8_t *from = bytes;
@@ -29,7 +28,6 @@ static int write_whole(int fd, uint64_t at, const void *bytes, uint64_t length)
 
 /* ---- room -------------------------------------------------------------- */
 
-/* Allocates room up to `end`. Returns 0 with errno on failure. */
 static int take(struct brick_recorder *r, uint64_t end)
 {
     int error;

@@ -67,7 +67,6 @@ int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t leng
                         (unsigned long long)length, (unsigned long long)offset);
 }
 
-/* Returns the checksum of the layout table in this program. */
 static uint32_t layout_crc(void)
 {
     static uint32_t known; /* 0 until it is computed; every thread computes the same value */

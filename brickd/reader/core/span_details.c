@@ -17,8 +17,7 @@ static inline void be_longest(struct brick_longest *to, const struct brick_span 
     to->elements = elements;
 }
 
-/* Path, slots and kind share one word. If slots and kind are the usual ones, an XOR with their bits leaves the
- * path. */
+/* Path, slots and kind share one word. If slots and kind are the usual ones, an XOR with their bits leaves the path. */
 static inline uint64_t usual_path(const struct brick_span *s)
 {
     uint64_t word;
@@ -67,7 +66,6 @@ static struct brick_longest *longest_make(struct brick_details *d, uint32_t path
     return made;
 }
 
-/* Reads one record of any kind. Returns 0 if refused. */
 static int take_any(struct brick_details *d, struct brick_spans *lane, const struct brick_span *s, int newest)
 {
     /* The elements of a step are its valid rows. */

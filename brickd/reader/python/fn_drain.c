@@ -55,7 +55,6 @@ static PyObject *result_of(Py_ssize_t index, const Drain *d, const struct outcom
                          o->refused ? d->drain.reader.reason : NULL);
 }
 
-/* Returns a tuple of Drains. */
 static PyObject *drains_of(PyObject *module, PyObject *segments)
 {
     PyTypeObject *type = ((struct reader_state *)PyModule_GetState(module))->drain;

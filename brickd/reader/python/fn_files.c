@@ -29,7 +29,6 @@ struct piece {
     Py_ssize_t length;
 };
 
-/* Returns 0 or an errno. */
 static int write_whole(struct piece p)
 {
     while (p.length > 0) {

@@ -90,7 +90,6 @@ struct contents {
     PyObject *numbers, *contents, *unused;
 };
 
-/* Returns a number for a new content. */
 static PyObject *next_number(const struct contents *c)
 {
     const Py_ssize_t unused = PyList_GET_SIZE(c->unused);

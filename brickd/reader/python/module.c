@@ -123,7 +123,6 @@ static PyMethodDef reader_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* Adds a type to the module. Returns a new reference. */
 static PyTypeObject *type_add(PyObject *module, PyType_Spec *spec)
 {
     PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);

@@ -88,7 +88,6 @@ static int add_weight(struct brick_fingerprints *p, const struct brick_origin *b
     return 1;
 }
 
-/* Adds records to the windows of their service. */
 static void add_all(struct brick_windows *all, const struct brick_origin *by, const char *bytes, Py_ssize_t length,
                     struct added *a)
 {
@@ -485,7 +484,6 @@ static PyMethodDef fingerprints_methods[] = {
     {"match", (PyCFunction)(void (*)(void))fingerprints_match, METH_VARARGS | METH_KEYWORDS, "Compare workers."},
     {NULL, NULL, 0, NULL},
 };
-/* Returns the sum of a number over all windows. */
 static PyObject *fingerprints_sum(PyObject *self, void *of)
 {
     Fingerprints *p = (Fingerprints *)self;

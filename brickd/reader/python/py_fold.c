@@ -68,7 +68,6 @@ static int mean_add(struct means *m, double ns, Py_ssize_t whose)
     return 1;
 }
 
-/* Adds the means of one worker. */
 static int means_add(Fold *f, const struct brick_part *parts, const int32_t *rows, Py_ssize_t paths, Py_ssize_t count,
                      Py_ssize_t whose)
 {

@@ -91,7 +91,6 @@ static void recording_dealloc(PyObject *self)
 
 /* ---- writing: one thread, without the interpreter lock ------------------- */
 
-/* Returns 0 with an exception if another thread writes. */
 static int enter(Recording *self)
 {
     if (brick_claim32(&self->writing, 0, 1))

@@ -230,7 +230,6 @@ static PyObject *site_row(const void *table, uint32_t n, uint32_t count)
     return Py_BuildValue("(IiI)", brick_key_name(key), (int)brick_key_layer(key), brick_key_unit(key));
 }
 
-/* Returns a list of a table's rows. Reuses the last rows if the bytes are the same. */
 static PyObject *rows_of(Segment *s, enum brick_table table, const void *bytes, size_t size, uint32_t count)
 {
     static PyObject *(*const row_of[BRICK_TABLES])(const void *, uint32_t, uint32_t) = {name_row, path_row, site_row};

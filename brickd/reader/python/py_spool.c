@@ -66,7 +66,6 @@ void spool_leave(struct brick_spool *spool) { brick_store_release32(&spool->cons
 
 /* ---- contents --------------------------------------------------------------- */
 
-/* Returns the workers of the pieces below `end`. */
 static PyObject *workers(const struct brick_spool *s, uint64_t end)
 {
     PyObject *found = PySet_New(NULL);
