@@ -165,6 +165,6 @@ def test_doctor_accepts_an_answering_daemon_of_another_user(daemon: Running) -> 
     assert reported["daemon"] == ("ok", f"process {daemon.pid} answers")
     assert reported["daemon-directory"] == (
         "ok",
-        f"{runtime().directory} belongs to user {OWNER}, and that user's daemon answers",
+        f"{runtime().directory} belongs to user {OWNER}, whose daemon answers",
     )
     assert findings(OUTSIDER, member=False)["daemon-directory"][0] == "broken"
