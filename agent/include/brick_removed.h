@@ -21,7 +21,7 @@
  *
  * 2. COUNTING
  *
- * A reader counts each uuid once, without the spans that the reader shows elsewhere:
+ * A reader counts each uuid once, and leaves out the spans that the checkpoint already counts:
  *
  *   removed = begun in the record - begun in the checkpoint's totals of the same uuid
  *

@@ -434,8 +434,8 @@ static void put(struct brick_fingerprints *p, struct brick_kept_fingerprint *fin
     *fingerprint_of(p, p->end++) = *fingerprint;
 }
 
-/* Returns whether rounding may explain the difference from each of the nearest other outputs in the group: workers may
- * add in different orders, with any inputs. */
+/* Returns whether rounding may explain the differences between this output and the nearest other outputs in the group.
+ * Workers may add in different orders, whatever the inputs are. */
 static enum brick_rounded rounded(const struct brick_fingerprints *p, uint64_t number)
 {
     struct brick_record own[BRICK_CHECKED_SLOTS_MAX], others[BRICK_CHECKED_SLOTS_MAX];

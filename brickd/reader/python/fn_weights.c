@@ -1,7 +1,7 @@
 /* python/fn_weights.c - processes batches of weight records: finds their tensors and contents, and stores the records.
  *
- * The numbers of tensors and contents are in Python dicts, the state of tensors is in Python arrays. Neither is
- * trusted: each index is checked against the length of its array.
+ * The numbers of tensors and contents are in Python dicts, the state of tensors is in Python arrays. The numbers in the
+ * dicts are not trusted: each index is checked against the length of its array.
  */
 #include "../core/fingerprint_window.h"
 #include "../core/tolerance.h"
