@@ -423,7 +423,7 @@ def test_a_dev_shm_without_a_limit_is_ok(worker: Start) -> None:
     process = worker(f'{PRIVATE}mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=0,nr_inodes=0")\n{INSIDE}\nexamine()')
     _, findings = process.next_report()
     (room,) = [finding for finding in findings if finding["name"] == "shm-room"]
-    assert (room["state"], room["seen"]) == ("ok", "no limit of size")
+    assert (room["state"], room["seen"]) == ("ok", "no limit on its size")
 
 
 @pytest.mark.slow
