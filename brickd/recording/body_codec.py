@@ -7,7 +7,7 @@ paths and sites once for all readings that share them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -24,6 +24,7 @@ from brickd.model.survey_snapshot import Snapshot
 from brickd.model.worker_origins import ADDED_MAX, Origin
 from brickd.model.workers import Survey, Usage, Worker
 from brickd.shm import _reader, segment_codec
+from brickd.shm.clock import HostClocks
 from brickd.shm.ledger import ledger_of
 
 # The limits of lists and bodies.
@@ -113,7 +114,9 @@ def tables(of: Snapshot, written: set[int]) -> bytes | None:
     return composed({"afresh": plain(afresh)} | new.texts()).encode()
 
 
-def snapshot(of: Snapshot, daemon: DaemonStatus | None, counts: RecordingCounts) -> bytes:
+def snapshot(
+    of: Snapshot, daemon: DaemonStatus | None, counts: RecordingCounts, host: HostClocks | None = None
+) -> bytes:
     """Encode a snapshot without names, paths and sites; `counts` are the counts before the snapshot."""
     survey = of.survey
     members = {
@@ -124,6 +127,7 @@ def snapshot(of: Snapshot, daemon: DaemonStatus | None, counts: RecordingCounts)
         "foreign": 0,  # earlier versions counted files of other users here, and require this member
         "words": survey.words,
         "clocks": dict(survey.clocks),
+        "host_clocks": host,
     }
     workers = f"[{','.join(map(_worker, survey.workers))}]"
     return composed({name: plain(value) for name, value in members.items()} | {"workers": workers}).encode()
@@ -154,11 +158,15 @@ def _worker(worker: Worker) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A decoded snapshot, with the daemon's status and the counts at that time."""
+    """A decoded snapshot, with the daemon's status and the counts at that time.
+
+    `host` is one moment by the machine's clocks; None if an earlier brickd wrote the snapshot.
+    """
 
     snapshot: Snapshot
     daemon: DaemonStatus | None
     counts: RecordingCounts
+    host: HostClocks | None = None
 
 
 def read_beginning(body: bytes) -> Beginning:
@@ -217,7 +225,19 @@ def read_snapshot(body: bytes, at_ns: int, tables: segment_codec.SharedTables) -
             clocks=_read_clocks(found.get("clocks", {})),
         )
         daemon = None if found["daemon"] is None else _read_facts(found["daemon"])
-        return Shown(Snapshot(json_values.whole(found["now_ns"]), at_ns, survey), daemon, _counts(found["counts"]))
+        taken = Snapshot(json_values.whole(found["now_ns"]), at_ns, survey)
+        host = json_values.optional(found.get("host_clocks"), HostClocks.of)
+        return Shown(taken, daemon, _counts(found["counts"]), host)
+
+
+def read_usage(body: bytes, at_ns: int) -> Iterator[tuple[str, int, float | None, int]]:
+    """Decode only the resource use in the output of `snapshot`: worker, time, percent of a processor, bytes."""
+    with json_values.validating():
+        for each in json_values.document(body, _reader.CHUNK_BYTES_MAX)["workers"]:
+            if each["usage"] is not None:
+                percent, rss = each["usage"]
+                cpu = json_values.optional(percent, json_values.number)
+                yield json_values.text(each["name"]), at_ns, cpu, json_values.whole(rss)
 
 
 def read_weights(body: bytes) -> Weights:

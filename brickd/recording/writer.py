@@ -28,6 +28,7 @@ from brickd.recording.body_codec import Beginning, RecordingCounts, RecordingEnd
 from brickd.recording.ring_taps import Rings
 from brickd.recording.rotation import Put, Volumes
 from brickd.shm import _reader
+from brickd.shm.clock import host_clocks
 
 _SOURCES = 4  # sources of kernels take at most 1/4 of a file, so that there is room for snapshots
 _WHOLE = 6  # after this many snapshots, complete tables are written, so that damage costs at most a minute
@@ -95,8 +96,7 @@ class Writer:
         self._sources_bytes = 0
         self._held = False  # whether a worker could not be named, so records wait for the next snapshot
         self._tables.clear()
-        facts, order = self._source.daemon(), self._order
-        host = socket.gethostname()
+        facts, order, host = self._source.daemon(), self._order, socket.gethostname()
         began = Beginning(self._began_at_ns, facts.version, host, facts.prefix, order.names, order.spans)
         began = replace(began, redacted=order.redact, values=order.values)
         self._put(_reader.CHUNK_BEGINNING, body_codec.frame(began))
@@ -145,7 +145,7 @@ class Writer:
             self._tables.clear()
         known = set(self._tables)
         tables = body_codec.tables(snapshot, known) or b""
-        body = body_codec.snapshot(snapshot, self._source.daemon(), self.counted())
+        body = body_codec.snapshot(snapshot, self._source.daemon(), self.counted(), host_clocks())
         if (most := max(len(tables), len(body))) > _reader.CHUNK_BYTES_MAX:
             limit = f"expected at most {_reader.CHUNK_BYTES_MAX:,}"
             self.volumes.fail(f"a snapshot has a part of {most:,} bytes, {limit}: record fewer workers (--workers)")

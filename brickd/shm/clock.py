@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
+from brickd.base.json_values import whole
 from brickd.base.units import SECOND
 from brickd.shm import _reader
 
@@ -24,6 +26,34 @@ class Now(NamedTuple):
 
     tick_ns: float
     ticks: int | None
+
+
+class HostClocks(NamedTuple):
+    """One moment by the clocks of the machine, in ns: CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, CLOCK_MONOTONIC."""
+
+    raw_ns: int
+    unix_ns: int
+    monotonic_ns: int
+
+    @classmethod
+    def of(cls, document: Iterable[Any]) -> HostClocks:
+        """Check the three times in a document. ValueError: one is impossible."""
+        return cls(*(whole(each, 0, 2**61) for each in document))
+
+
+def host_clocks() -> HostClocks:
+    """Read the clocks together: the closest readings out of a few, within a microsecond on an idle machine."""
+    best: HostClocks | None = None
+    least = 0
+    for _ in range(5):
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        unix, monotonic = time.time_ns(), time.monotonic_ns()
+        after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        if best is None or after - before < least:
+            least = after - before
+            best = HostClocks((before + after) // 2, unix, monotonic)
+    assert best is not None
+    return best
 
 
 class WorkerClock:

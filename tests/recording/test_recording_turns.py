@@ -143,7 +143,7 @@ def test_a_snapshot_without_a_free_descriptor_counts_as_not_recorded(tmp_path: P
 def test_a_snapshot_too_large_for_any_file_is_reported_and_starts_no_file(tmp_path: Path) -> None:
     machine = Many()
     made = Written(tmp_path / "run.brick", machine)
-    machine.length = SMALL - 400  # after the beginning of a file, there is no room for this snapshot
+    machine.length = SMALL - 500  # after the beginning of a file, there is no room for this snapshot
     for count in range(1, 4):
         made.writer.look()
         made.round()
