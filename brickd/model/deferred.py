@@ -63,7 +63,9 @@ class Deferred:
             waiting start. `finalized` counts settled finalizes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ended: Callable[[Start, int], object] | None = None) -> None:
+        """`ended` receives each start that ends, and its measured time in ns or its part of the time in ticks."""
+        self._ended = ended
         self.measured = _reader.Summaries()
         self.bound = _reader.Summaries()
         self.latency = _reader.Summaries()
@@ -86,9 +88,9 @@ class Deferred:
 
     def take(self, records: bytes, now: Callable[[], Now]) -> None:
         """Take records of the event ring, in the order of each lane; `now` returns a clock value later than these."""
-        for _, payload, _, kind, a, b, c, _, e, f in _RECORD.iter_unpack(records):
+        for _, payload, _, kind, a, b, c, d, e, f in _RECORD.iter_unpack(records):
             if kind == _reader.KIND_DEFER:
-                self._begin(b, Start(start=a, id=c, path=payload, elements=e, bytes=f), now)
+                self._begin(b, Start(a, c, payload, elements=e, bytes=f, stream=b, step=d), now)
             elif kind == _reader.KIND_FINALIZE:
                 self._fresh.finalizes.append(Finalize(a, None if payload else b))
             elif kind == _reader.KIND_MEASURED:
@@ -120,6 +122,8 @@ class Deferred:
         start.measured = True
         self.measured.add(start.path, elapsed_ns, start.elements, start.bytes)
         self.counts["measured"] += 1
+        if self._ended is not None:
+            self._ended(start, elapsed_ns)
 
     def settle(self, tick_ns: float, *, complete: bool) -> None:
         """End a pass over the lanes; `complete`: whether each lane was read to its end during the pass."""
@@ -176,6 +180,8 @@ class Deferred:
             self.latency.add(start.path, _ns(sync - start.start, tick_ns), 0, 0)
             self.counts["bounded"] += 1
             self.counts["late"] += late
+            if self._ended is not None:
+                self._ended(start, part)
 
     def _limit(self) -> None:
         here = sum(len(stream.waiting) for stream in self._streams.values())

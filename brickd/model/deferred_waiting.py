@@ -24,7 +24,10 @@ _ROW_CHARACTERS = _ROW.size // 3 * 4  # the size is a multiple of 3, so texts of
 
 @dataclass(slots=True)
 class Start:
-    """Work handed to a stream. Even if its duration was measured, a start ends the part of the previous start."""
+    """Work handed to a stream. Even if its duration was measured, a start ends the part of the previous start.
+
+    A restart forgets `stream` and `step`, because only a reader of a recording uses them.
+    """
 
     start: int
     id: int
@@ -32,6 +35,8 @@ class Start:
     elements: int
     bytes: int
     measured: bool = False
+    stream: int = field(default=0, compare=False)
+    step: int = field(default=0, compare=False)
 
 
 class WaitingStarts:

@@ -212,6 +212,30 @@ class StatusQuery(Query):
     active_for: float | None = given(ACTIVE_FOR, default=None)
 
 
+class ExportQuery(Query):
+    """The spans of a recording: which workers, which bricks, which step, how long."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
+    brick: tuple[str, ...] = given(
+        Names("names of bricks", "Only spans of this brick; may be given several times.", metavar="NAME"), default=()
+    )
+    step: str | None = given(
+        Name(
+            "a step",
+            "Only spans of this step: its number, the 16 hexadecimal digits shown for it, or its text.",
+            metavar="STEP",
+        ),
+        default=None,
+    )
+    longer: float = given(Duration(0, 86400, "Only spans of at least this duration."), default=0.0)
+
+
+class SpansQuery(ExportQuery):
+    """The longest of these spans: how many."""
+
+    top: int = given(Whole(1, 100_000, "Show the N longest spans.", short="-n", metavar="N"), default=20)
+
+
 class StragglersQuery(Query):
     """A query for the stragglers of some services."""
 

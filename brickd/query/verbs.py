@@ -39,7 +39,7 @@ VERBS = {
         "WorkersQuery",
         also="ps ls list processes threads top htop",
     ),
-    "bricks": Verb("Show the totals of every brick.", "BricksQuery", also="top spans profile hotspots kernels"),
+    "bricks": Verb("Show the totals of every brick.", "BricksQuery", also="top profile hotspots kernels"),
     "tree": Verb(
         "Show the call tree over all workers: totals, self times, shares.",
         "TreeQuery",
@@ -68,6 +68,15 @@ VERBS = {
         "Stop the daemon; the next daemon continues from its saved state.", also="stop restart kill shutdown quit"
     ),
     "record": Verb("Record the workers into a file.", also="trace capture save"),
+    "spans": Verb(
+        "List the longest spans of a recording.", "SpansQuery", served=False, also="slices timeline longest calls"
+    ),
+    "export": Verb(
+        "Write the spans of a recording for other tools.",
+        "ExportQuery",
+        served=False,
+        also="perfetto pprof speedscope convert parquet jsonl csv",
+    ),
     "inspect": Verb(
         "Show one segment in full: header, lanes, ledger, rings.", "InspectQuery", also="segment show dump"
     ),

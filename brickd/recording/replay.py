@@ -29,7 +29,7 @@ from brickd.model.windows import SLOTS, Window, Windows
 from brickd.model.workers import Survey, Worker
 from brickd.recording import recorded_fingerprints
 from brickd.recording.body_codec import Beginning, RecordingCounts, Shown
-from brickd.recording.chunks import open_recording
+from brickd.recording.chunks import Form, open_recording
 from brickd.recording.file_bytes import Reads, unreported
 from brickd.recording.file_index import FileIndex, RecordedEvents
 from brickd.recording.recorded_segment import RecordedSegment
@@ -260,8 +260,8 @@ class Replay:
 
 
 @contextlib.contextmanager
-def opened(paths: Sequence[str], reads: Reads = unreported) -> Iterator[Replay]:
-    """Open one recording: one or several of its files, in any order; `reads` gets the progress.
+def opened_files(paths: Sequence[str], reads: Reads = unreported) -> Iterator[list[Form]]:
+    """Open the files of one recording, given in any order, and return them in their order.
 
     Raises:
         RecordingRefused: a file is not a recording, or the files belong to different recordings.
@@ -279,4 +279,14 @@ def opened(paths: Sequence[str], reads: Reads = unreported) -> Iterator[Replay]:
                 raise RecordingRefused(
                     other.path, f"is the same file of its recording as {one.path}: give each file once"
                 )
+        yield forms
+
+
+@contextlib.contextmanager
+def opened(paths: Sequence[str], reads: Reads = unreported) -> Iterator[Replay]:
+    """Open one recording: one or several of its files in any order; `reads` gets the progress.
+
+    Raises: the errors of `opened_files`.
+    """
+    with opened_files(paths, reads) as forms:
         yield Replay.of([FileIndex(form) for form in forms])

@@ -445,6 +445,50 @@ def is_removed(name: str, /) -> bool: ...
 def append_removed(prefix: str, record: Buffer, /) -> bool: ...
 def pieces(events: bytes, /) -> tuple[bytes, list[tuple[int, int, bytes]]]: ...
 def source_hash(text: Buffer, /) -> int: ...
+def span_rows(
+    slots: Buffer,
+    sequence: int,
+    lost: int,
+    paths: Buffer,
+    knots: Buffer,
+    longer_ns: int,
+    has_step: bool,
+    step: int,
+    into: bytearray,
+    /,
+) -> tuple[int, int, int, int, int, int]: ...
+def deferred_slots(slots: Buffer, at: int, sequence: int, /) -> tuple[bytes, int, int, int]: ...
+def span_lines(
+    rows: Buffer,
+    track: bytes,
+    places: Buffer,
+    offsets: Buffer,
+    kinds: tuple[bytes, ...],
+    before: tuple[bytes, ...],
+    end: bytes,
+    none: bytes,
+    quote: bytes,
+    epoch_ns: int,
+    into: bytearray,
+    /,
+) -> tuple[int, int]: ...
+
+@final
+class SpanTracks:
+    def __init__(self) -> None: ...
+    def place(self, rows: bytearray | memoryview, /) -> int: ...
+    def events(
+        self,
+        rows: Buffer,
+        names: Buffer,
+        name_offsets: Buffer,
+        events: Buffer,
+        event_offsets: Buffer,
+        sequences: Buffer,
+        into: bytearray,
+        /,
+    ) -> tuple[int, int, int]: ...
+
 def recording_end(body: Buffer, /) -> tuple[int, int, int, int]: ...
 def layout() -> list[tuple[str, str, int, int, str]]: ...
 def later() -> list[tuple[str, str, int, int, str]]: ...

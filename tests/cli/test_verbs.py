@@ -55,15 +55,16 @@ def test_these_verbs_take_workers() -> None:
         if command is not None
     }
     about = "[RECORDING]... [WORKER|SERVICE]..."
-    assert {verb for verb, metavars in arguments.items() if about in metavars} == {*ASKED, "roofline", "weights"}
+    found = {verb for verb, metavars in arguments.items() if about in metavars}
+    assert found == {*ASKED, "roofline", "weights", "spans", "export"}
 
 
-def test_verbs_with_a_view_and_roofline_take_recordings() -> None:
+def test_verbs_with_a_view_and_those_without_a_daemon_take_recordings() -> None:
     """Every view is a verb, except `fingerprints`, which only the API has."""
     found = pkgutil.iter_modules(views.__path__, "brickd.views.")
     answering = {name for _, name, _ in found if hasattr(importlib.import_module(name), "answer")}
     named = {name.rpartition(".")[2] for name in answering} - {"fingerprints"}
-    assert set(filter(takes_recordings, VERBS)) == named | {"roofline"}
+    assert set(filter(takes_recordings, VERBS)) == named | {"roofline", "spans", "export"}
 
 
 @pytest.mark.parametrize("verb", ASKED)

@@ -87,8 +87,8 @@ def test_a_command_that_takes_no_recording_is_not_shown_for_one(text: str) -> No
 
 # This list is not derived from the table of verbs, because a verb that is missing there would be missing here, too.
 TAKE_RECORDINGS = (
-    "bricks", "coverage", "diff", "events", "hang", "inspect", "roofline", "source", "status", "stragglers", "tree",
-    "weights", "workers",
+    "bricks", "coverage", "diff", "events", "export", "hang", "inspect", "roofline", "source", "spans", "status",
+    "stragglers", "tree", "weights", "workers",
 )  # fmt: skip
 
 
@@ -96,7 +96,8 @@ TAKE_RECORDINGS = (
 def test_each_suggested_verb_takes_a_recording(verb: str, tmp_path: Path) -> None:
     reported = f"brickd {verb} api"
     assert command({"recording": {"files": [{"path": "a.brick"}]}}, reported) == f"brickd {verb} a.brick api"
-    ended = brickd(verb, str(tmp_path / "none.brick"))
+    options = ("-f", "csv", "-o", "-") if verb == "export" else ()
+    ended = brickd(verb, str(tmp_path / "none.brick"), *options)
     assert (ended.returncode, "none.brick" in ended.stderr) == (2, True)
     assert "No such file" in ended.stderr, ended.stderr
 

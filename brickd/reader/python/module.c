@@ -107,6 +107,11 @@ static PyMethodDef reader_methods[] = {
     {"walk", reader_walk, METH_VARARGS, "The slot of the first record at `from` or after it; None: unknown."},
     {"checked", reader_checked, METH_VARARGS,
      "(complete checksums, slot of an incomplete one or the count of slots, last sequence, missing, rejected)."},
+    {"span_rows", reader_span_rows, METH_VARARGS,
+     "Write the rows of span slots: (count of rows, last sequence, lost since the last row, missing, rejected, of other kinds)."},
+    {"deferred_slots", reader_deferred_slots, METH_VARARGS,
+     "(records of deferred work, last sequence, missing, rejected) of event slots."},
+    {"span_lines", reader_span_lines, METH_VARARGS, "Write rows as lines: (rows done, bytes used)."},
     {"tensor_error", reader_tensor_error, METH_VARARGS,
      "The relative error of the second record, or None; both are checksums without inputs and heads."},
     {"weights_of", reader_weights_of, METH_VARARGS, "The number of each record's tensor, or -1."},
@@ -237,7 +242,8 @@ static const struct constant {
 };
 
 /* Types that are not used in C code. */
-static PyType_Spec *const other_types[] = {&segment_spec, &fold_spec, &summaries_spec, &recording_spec, &fingerprints_spec};
+static PyType_Spec *const other_types[] = {&segment_spec, &fold_spec, &summaries_spec, &recording_spec, &fingerprints_spec,
+                                          &tracks_spec};
 
 static int reader_exec(PyObject *module)
 {

@@ -18,6 +18,7 @@ extern PyType_Spec spool_spec;     /* python/py_spool.c */
 extern PyType_Spec summaries_spec; /* python/py_summaries.c */
 extern PyType_Spec packed_spec;    /* python/py_packed.c */
 extern PyType_Spec fingerprints_spec; /* python/py_fingerprints.c */
+extern PyType_Spec tracks_spec;    /* python/py_tracks.c */
 
 /* Functions of the module. */
 /* python/fn_drain.c */
@@ -35,6 +36,10 @@ PyObject *reader_records(PyObject *module, PyObject *body);
 PyObject *reader_end(PyObject *module, PyObject *body);
 PyObject *reader_walk(PyObject *module, PyObject *args);
 PyObject *reader_checked(PyObject *module, PyObject *args);
+/* python/fn_spans.c */
+PyObject *reader_span_rows(PyObject *module, PyObject *args);
+PyObject *reader_deferred_slots(PyObject *module, PyObject *args);
+PyObject *reader_span_lines(PyObject *module, PyObject *args);
 /* python/fn_weights.c */
 PyObject *reader_tensor_error(PyObject *module, PyObject *args);
 PyObject *reader_weights_of(PyObject *module, PyObject *args);
@@ -88,6 +93,10 @@ struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char 
 /* Makes the caller the only consumer. Returns 0 with an exception on failure. */
 int spool_enter(struct brick_spool *spool);
 void spool_leave(struct brick_spool *spool);
+
+struct brick_pieces;
+/* Validates the offsets of texts. Returns 0 with an exception if they are invalid. */
+int pieces_of(const Py_buffer *text, const Py_buffer *offsets, struct brick_pieces *pieces);
 
 /* Returns the number of summaries in a buffer; -1 with an exception on failure. */
 Py_ssize_t summaries_in(const Py_buffer *buffer);

@@ -1,0 +1,85 @@
+"""Spans as a profile of pprof, compressed with gzip.
+
+Owns: the messages of profile.proto. Must not know: files. Invariants: each sample has the count of spans, the self time
+and a stack of bricks, with the labels service, worker, layer and device; string 0 is empty; ids begin at 1.
+
+https://github.com/google/pprof/blob/main/proto/profile.proto
+"""
+
+from __future__ import annotations
+
+import gzip
+
+from brickd.base import escape
+from brickd.export.collapsed import UNKNOWN_BRICK
+from brickd.export.encoder import WithoutContext, Write
+from brickd.export.protobuf import message, number, numbers, text
+from brickd.export.recorded_workers import DescribedRecording
+from brickd.export.span_rows import SpanBatch
+from brickd.export.span_stream import SpanCounts
+from brickd.export.span_totals import PlaceTotal, SpanTotals
+
+# Fields of the messages.
+SAMPLE_TYPE, SAMPLE, MAPPING, LOCATION, FUNCTION, STRINGS = 1, 2, 3, 4, 5, 6
+TIME_NS, DURATION_NS, PERIOD_TYPE, PERIOD, COMMENT, DEFAULT_SAMPLE_TYPE = 9, 10, 11, 12, 13, 14
+
+
+class Pprof(WithoutContext):
+    """One sample for each worker and place."""
+
+    def __init__(self, write: Write, recorded: DescribedRecording) -> None:
+        self._write, self._recorded = write, recorded
+        self._totals = SpanTotals()
+        self._strings = {"": 0}
+        self._functions: dict[str, int] = {}
+
+    def begin(self) -> None:
+        """Write nothing."""
+
+    def take(self, batch: SpanBatch) -> None:
+        """Add up the batch."""
+        self._totals.add(batch)
+
+    def end(self, counts: SpanCounts) -> None:
+        """Write the profile."""
+        spans, self_time, ns = (self._string(each) for each in ("spans", "self", "nanoseconds"))
+        parts = [
+            message(SAMPLE_TYPE, number(1, spans), number(2, self._string("count"))),
+            message(SAMPLE_TYPE, number(1, self_time), number(2, ns)),
+            *(self._sample(total) for total in self._totals),
+        ]
+        for name, id_ in self._functions.items():
+            parts.append(message(LOCATION, number(1, id_), message(4, number(1, id_))))
+            label = self._string(name)
+            parts.append(message(FUNCTION, number(1, id_), number(2, label), number(3, label)))
+        totals = self._totals
+        if counts.spans:
+            parts.append(number(TIME_NS, totals.begin_ns + self._recorded.epoch_ns))
+            parts.append(number(DURATION_NS, totals.end_ns - totals.begin_ns))
+        parts += [number(COMMENT, self._string(escape.text(each))) for each in counts.words()]
+        parts.append(message(PERIOD_TYPE, number(1, self_time), number(2, ns)))
+        parts.append(number(PERIOD, 1))
+        parts.append(number(DEFAULT_SAMPLE_TYPE, self_time))
+        parts += [text(STRINGS, each) for each in self._strings]
+        self._write(gzip.compress(b"".join(parts), mtime=0))
+
+    def _sample(self, total: PlaceTotal) -> bytes:
+        place, worker = total.place, total.worker
+        stack = place.stack or (UNKNOWN_BRICK,)
+        labels = {"service": worker.service, "worker": worker.name}
+        if place.category is not None:
+            labels["category"] = place.category
+        if place.device:
+            labels["device"] = "yes"
+        pairs = [(self._string(key), self._string(escape.text(value))) for key, value in labels.items()]
+        texts = [message(3, number(1, key), number(2, value)) for key, value in pairs]
+        if place.layer is not None:
+            texts.append(message(3, number(1, self._string("layer")), number(3, place.layer)))
+        locations = numbers(1, [self._function(escape.text(name)) for name in reversed(stack)])
+        return message(SAMPLE, locations, numbers(2, (total.spans, total.self_ns)), *texts)
+
+    def _string(self, value: str) -> int:
+        return self._strings.setdefault(value, len(self._strings))
+
+    def _function(self, name: str) -> int:
+        return self._functions.setdefault(name, len(self._functions) + 1)
