@@ -95,11 +95,11 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
-        gc.set_threshold(50_000, *gc.get_threshold()[1:])  # collecting often takes a twentieth of the time of the tests
+        gc.set_threshold(50_000, *gc.get_threshold()[1:])  # more frequent collection takes 5 % of the tests' time
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start the processes that fork verbs and workers once for all processes of the tests."""
+    """Start the parents from which verbs and workers are forked. All processes of the tests share these parents."""
     if session.config.option.processes > 1 and len(session.items) > _SHARED_FROM:
         for what in ("brickd", "worker", "worker with profiler", "worker with numpy"):
             forking_parent(what)
@@ -113,7 +113,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 _SLOW_SECONDS = 600
-_SHARED_FROM = 200  # tests: fewer tests need few of these processes
+_SHARED_FROM = 200  # the number of tests from which the parents are shared; a short run needs only a few of them
 _FAILED = pytest.StashKey[bool]()
 
 ROOT = Path(__file__).parent.parent

@@ -1,4 +1,4 @@
-"""The notebook under docs: each cell runs, with real workers, and the file has no outputs."""
+"""Each cell of the notebook in `docs` runs with real workers, and the file contains no outputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTEBOOK = ROOT / "docs" / "how-to" / "explore-in-a-notebook.ipynb"
 CONTENT: dict[str, Any] = json.loads(NOTEBOOK.read_text())
 CODE = ["".join(cell["source"]) for cell in CONTENT["cells"] if cell["cell_type"] == "code"]
 
-# Runs cells as a notebook does: in one namespace, and the value of a cell's last expression is shown.
+# Runs cells as a notebook does: all cells share one namespace, and the value of a cell's last expression is shown.
 KERNEL = """
 import ast, json, sys
 names, shown = {"__name__": "__main__"}, []
@@ -37,7 +37,7 @@ json.dump(shown, sys.stderr)
 
 
 def run(cells: list[str], folder: Path) -> tuple[str, list[str | None]]:
-    """Run cells in a process of their own; return what they print, and what each of them shows."""
+    """Run the cells in one new process; return the printed text, and the value that each cell shows."""
     command = [sys.executable, "-P", "-c", KERNEL]
     done = subprocess.run(command, input=json.dumps(cells), capture_output=True, text=True, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr

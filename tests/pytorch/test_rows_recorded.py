@@ -298,13 +298,13 @@ model(torch.randn(2, 5, 16)); model(torch.randn(2, 5, 16))
     got = left(worker, prefix, TOGETHER + source)
     assert got.reported
     assert f"layers.*.{name}" not in names(got)
-    # A part without parameters is not looked at: it is known without a call.
+    # INT8 has no parameters, so the agent examines and counts no call of it: the reason is known without a call.
     assert unknown(got)[reason][f"layers.*.{name}", 0] == (0 if part == INT8 else 2)
     assert "head" in names(got)
 
 
 def test_a_call_that_a_device_records_into_a_graph_is_unknown(worker: Start, prefix: str) -> None:
-    """Such a call computes nothing: the numbers in its tensors are those of an earlier call."""
+    """While a graph is captured, the call computes nothing: its tensors contain the numbers of an earlier call."""
     got = left(
         worker,
         prefix,
@@ -319,7 +319,7 @@ reported = call(RMSNorm(lambda x: x), given=torch.ones(4, 16, device="meta"))[1]
 
 
 def test_rows_that_another_argument_scales_are_unknown(worker: Start, prefix: str) -> None:
-    """The same row has another result for each scale."""
+    """Equal rows with different scales have different results."""
     got = left(
         worker,
         prefix,
