@@ -163,7 +163,7 @@ class Worker:
         self.process.stdin.flush()
 
     def kill(self) -> None:
-        """Send SIGKILL, and wait until the kernel has dropped its locks."""
+        """Send SIGKILL, and wait until the kernel has released the program's locks."""
         self.process.kill()
         self.process.wait()
 

@@ -64,7 +64,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Record failed tests, which show nothing about a mutant, and skipped tests."""
+    """Record failed tests and skipped tests. A test that fails without a mutant shows nothing about a mutant."""
     if report.failed:
         _failed.add(report.nodeid)
     elif report.skipped:

@@ -70,7 +70,7 @@ class Running:
             self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Send SIGKILL, and wait until the kernel has dropped its locks."""
+        """Send SIGKILL, and wait until the kernel has released the program's locks."""
         self.process.kill()
         self.process.wait()
 
