@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from brickd.query.queries import DiffQuery
+from brickd.query.queries import DiffQuery, step_digits
 from brickd.results.schema import SITES
 from brickd.results.table import Table
 from brickd.views import diff_operands, fetch_answer
@@ -169,9 +169,7 @@ def found(
     recordings: Sequence[str] = (),
 ) -> Divergence:
     """Compare workers by name, of a recording if there is one; raise the exceptions of `brickd.diff`."""
-    # Hexadecimal digits are used, because the query would parse sixteen decimal digits as hexadecimal.
-    asked = step if step is None or isinstance(step, str) else f"{step & (1 << 64) - 1:016x}"
-    query = DiffQuery(tuple(names), by, asked, since, rtol)
+    query = DiffQuery(tuple(names), by, step_digits(step), since, rtol)
     answer = fetch_answer.find("diff", query, recordings=recordings) if recordings else diff_operands.find(query)
     diff_operands.require_comparable(answer.document)
     return Divergence(answer.document, answer.words)

@@ -7,7 +7,7 @@ figure is from the document that the command line shows for the same query.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +17,21 @@ from brickd.query.queries import (
     By,
     EvidenceName,
     FingerprintsQuery,
+    SpansQuery,
     StatusQuery,
     TreeQuery,
     WorkersQuery,
+    step_digits,
 )  # fmt: skip
 from brickd.query.query import OVER, START, Query
-from brickd.results.schema import BRICKS, FINGERPRINTS, PROBLEMS, TREE, WORKERS, Schema
+from brickd.results.schema import BRICKS, FINGERPRINTS, PROBLEMS, SPANS, STEPS, TREE, WORKERS, Schema
 from brickd.results.table import Table
 from brickd.views import fetch_answer
 
 if TYPE_CHECKING:
     from brickd.divergence import Divergence
+    from brickd.recording.chunks import Form
+    from brickd.views.common import Document
 
 _EXPORT_SECONDS = 30.0  # how long a daemon may take to send all fingerprints
 _ASKED_MAX = 100  # with more workers than this, ask for all of them instead of a list of uuids
@@ -118,6 +122,45 @@ class Profile:
         """
         return self._table(TREE, "tree", TreeQuery(names, layers, depth, min, _period(over)))
 
+    def spans(
+        self,
+        *names: str,
+        brick: tuple[str, ...] = (),
+        step: int | str | None = None,
+        longer: float = 0.0,
+        top: int = 1000,
+    ) -> Table:
+        """Return the longest single spans of a recording, the longest first, as `brickd spans` does.
+
+        Args:
+            names: names of workers and services; without a name, all workers.
+            brick: only the spans of these bricks.
+            step: only the spans of this step.
+            longer: only spans of at least this duration, in seconds.
+            top: the number of spans, at most 100,000; `document["spans_total"]` counts all.
+
+        Raises:
+            brickd.errors.BrickdError: the profile is live, and only a recording has single spans.
+        """
+        from brickd.export import longest_spans
+
+        query = SpansQuery(names, brick, step_digits(step), longer, top)
+        return self._of_spans(SPANS, lambda forms: longest_spans.find(forms, query))
+
+    def steps(self, *names: str, newest: int = 100_000) -> Table:
+        """Return the steps of the engine in a recording, in the order of their beginnings.
+
+        Args:
+            names: names of workers and services; without a name, all workers.
+            newest: the largest number of steps; `document["steps_total"]` counts all.
+
+        Raises:
+            brickd.errors.BrickdError: the profile is live, and only a recording has single steps.
+        """
+        from brickd.export import recorded_steps
+
+        return self._of_spans(STEPS, lambda forms: recorded_steps.find(forms, names, newest))
+
     def problems(self, *names: str, active_for: float | None = None) -> Table:
         """Return the active problems, the worst first, as `brickd status` lists them.
 
@@ -167,6 +210,14 @@ class Profile:
         from brickd.divergence import found
 
         return found(names, by=by, step=step, since=since, rtol=rtol, recordings=self.recordings)
+
+    def _of_spans(self, schema: Schema, find: Callable[[Sequence[Form]], tuple[Document, tuple[str, ...]]]) -> Table:
+        from brickd.export.recorded_steps import require_recordings
+        from brickd.recording.replay import opened_files
+
+        require_recordings("spans", self.recordings)
+        with opened_files(self.recordings) as forms:
+            return Table(schema, *find(forms))
 
     def _table(self, schema: Schema, view: str, query: Query) -> Table:
         answer = fetch_answer.find(view, query, recordings=self.recordings)

@@ -20,6 +20,7 @@ from brickd.errors import BrickdError
 from brickd.export.formats import BINARY, FORMATS, Exported, export_files
 from brickd.export.longest_spans import wanted
 from brickd.export.output_file import STDOUT
+from brickd.export.recorded_steps import require_recordings
 from brickd.query.queries import ExportQuery
 
 NO_SPANS = "the recording has no spans: `brickd record --spans` records each span"
@@ -55,13 +56,6 @@ def export(query: ExportQuery, recordings: Sequence[str], form: str, file: str) 
     with progress.reading() as reads:
         done = export_files(recordings, form, file, query.names, query.brick, wanted(query.step, query.longer), reads)
     report(done, file)
-
-
-def require_recordings(verb: str, recordings: Sequence[str], options: str = "") -> None:
-    """Refuse a command without a recording."""
-    if not recordings:
-        steps = f"brickd record --spans -o run.brick, then brickd {verb} run.brick{options}"
-        raise BrickdError(f"no recording is given, and only a recording has single spans: {steps}")
 
 
 def report(done: Exported, file: str) -> None:

@@ -31,7 +31,10 @@ def find(forms: Sequence[Form], query: SpansQuery) -> tuple[dict[str, Any], tupl
     for batch in stream:
         if isinstance(batch, SpanBatch):
             arrived = _keep(kept, batch, query.top, arrived)
-    spans = [_span(recorded, track, row) for _, _, track, row in sorted(kept, key=lambda each: each[:2], reverse=True)]
+    spans = [
+        span_document(recorded, track, row)
+        for _, _, track, row in sorted(kept, key=lambda each: each[:2], reverse=True)
+    ]
     answer = {
         **document(recorded),
         **stream.counts.document(),
@@ -60,7 +63,8 @@ def _keep(kept: list[_Kept], batch: SpanBatch, top: int, arrived: int) -> int:
     return arrived + len(rows)
 
 
-def _span(recorded: DescribedRecording, track: SpanTrack, row: _Row) -> dict[str, Any]:
+def span_document(recorded: DescribedRecording, track: SpanTrack, row: _Row) -> dict[str, Any]:
+    """Return a span as JSON."""
     begin, duration, own, step, elements, size, rows, path, lost, kind, _ = row
     place = track.worker.places[path]
     values = (

@@ -89,6 +89,15 @@ def step_text(text: str | None) -> str | None:
     return None if text is None or _DIGITS.fullmatch(text) or _NUMBER.fullmatch(text) else text
 
 
+def step_digits(step: int | str | None) -> str | None:
+    """Return a step of a Python program as text for `step_number`, which reads sixteen decimal digits as hexadecimal.
+
+    >>> step_digits(17), step_digits(-1), step_digits("req-1"), step_digits(None)
+    ('0000000000000011', 'ffffffffffffffff', 'req-1', None)
+    """
+    return step if step is None or isinstance(step, str) else f"{step & _ALL:016x}"
+
+
 class DiffQuery(Query):
     """A query to compare workers: parameters select the workers, the evidence and the period."""
 

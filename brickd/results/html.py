@@ -14,6 +14,7 @@ from typing import Any
 
 from brickd.base import units
 from brickd.base.escape import text as visible
+from brickd.base.timestamps import rfc3339
 from brickd.results.schema import COUNT, NUMBER, TEXTS, WHOLE, TableColumn
 
 ROWS_MAX = 50
@@ -50,6 +51,8 @@ def _figure(column: TableColumn, value: int | float | None) -> str:
     name = column.name
     if value is None:
         return "-"
+    if name.endswith("_unix_ns"):
+        return rfc3339(int(value))
     if name.endswith("_ns"):
         return units.duration(value)
     if name.endswith("bytes"):

@@ -226,6 +226,32 @@ PROBLEMS = Schema(
     ("id", "kind", "service", "text", "command", "since", "seen"),
 )
 
+_SPAN = _columns(
+    (TEXT, "worker service"),
+    (WHOLE, "lane thread"),
+    (TEXT, "stream brick category"),
+    (WHOLE, "layer"),
+    (TEXTS, "path"),
+    (TEXT, "kind"),
+    (COUNT, "begin_unix_ns duration_ns self_ns"),
+    (TEXT, "step"),
+    (COUNT, "elements bytes"),
+    (WHOLE, "rows"),
+    (COUNT, "lost_before"),
+)
+SPANS = Schema(
+    "spans",
+    "spans",
+    _SPAN,
+    ("worker", "brick", "layer", "begin_unix_ns", "duration_ns", "self_ns", "step", "elements", "kind"),
+)
+STEPS = Schema(
+    "steps",
+    "steps",
+    _SPAN,
+    ("worker", "brick", "step", "begin_unix_ns", "duration_ns", "self_ns", "rows", "elements"),
+)
+
 FINGERPRINTS = Schema(
     "fingerprints",
     "fingerprints",

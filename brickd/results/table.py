@@ -72,7 +72,7 @@ class Table(Sequence[Row]):
 
     @property
     def _title(self) -> str:
-        return f"{self.name}: {plural(len(self), 'row')} from {self.document['source']}"
+        return f"{self.name}: {plural(len(self), 'row')} from {self.document.get('source', 'recording')}"
 
     def column(self, name: str) -> list[Any]:
         """Return the values of a column as they are in JSON: null is None, a time is text.

@@ -34,7 +34,7 @@ ROOMS = (
 # Public modules outside of the rooms, and the rooms from which they may import.
 LIBRARY = ("brickd.divergence", "brickd.profile")
 FLAT = {"brickd": 0, "brickd.errors": 1, "brickd.__main__": len(ROOMS)}
-FLAT |= dict.fromkeys(LIBRARY, ROOMS.index("results") + 1)
+FLAT |= dict.fromkeys(LIBRARY, ROOMS.index("export") + 1)
 # Modules that are loaded by processes other than brickd's own: the workers of the demonstration, and each Python that
 # `brickd run` starts.
 PROGRAMS = {"brickd.demo.transformer", "brickd.demo.worker", "brickd.launch.site.sitecustomize"}

@@ -1,0 +1,43 @@
+"""The steps of a recording: each span that was a step of an engine.
+
+Owns: their choice and order, and the refusal of a query about single spans that names no recording. Must not know:
+screens. Invariant: Memory has only as many steps as are asked for, and one batch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from brickd.errors import BrickdError
+from brickd.export import recorded_workers
+from brickd.export.lines import document
+from brickd.export.longest_spans import span_document
+from brickd.export.span_rows import ROW, STEP, SpanBatch, SpanTrack
+from brickd.export.span_stream import SpanFilter, SpanStream
+from brickd.recording.chunks import Form
+
+
+def require_recordings(verb: str, recordings: Sequence[str], options: str = "") -> None:
+    """Refuse a query without a recording."""
+    if not recordings:
+        steps = f"brickd record --spans -o run.brick, then brickd {verb} run.brick{options}"
+        raise BrickdError(f"no recording is given, and only a recording has single spans: {steps}")
+
+
+def find(forms: Sequence[Form], names: Sequence[str], newest: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the document of the newest steps of some workers, in the order of their beginnings, and notes."""
+    recorded = recorded_workers.read(forms, names)
+    stream = SpanStream(forms, recorded, SpanFilter())
+    kept: deque[tuple[SpanTrack, tuple[int, ...]]] = deque(maxlen=newest)
+    total = 0
+    for batch in stream:
+        if isinstance(batch, SpanBatch):
+            places = (batch.array()["kind"] == STEP).nonzero()[0].tolist()
+            kept.extend((batch.track, ROW.unpack_from(batch.rows, number * ROW.size)) for number in places)
+            total += len(places)
+    steps = [span_document(recorded, track, row) for track, row in sorted(kept, key=lambda each: each[1][0])]
+    counts = {key: value for key, value in stream.counts.document().items() if key != "spans"}
+    answer = {**document(recorded), **counts, "steps_total": total, "steps": steps}
+    return answer, (*recorded.words(), *stream.words())

@@ -1,0 +1,110 @@
+"""The single spans and steps of a recording in Python."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from faults import Start
+from test_record import recording
+from test_result_tables import flattened
+from verbs import brickd as command
+from verbs import document, started
+
+import brickd
+from brickd.errors import BrickdError, NoSuchWorker, WrongQuestion
+from brickd.profile import Profile
+from brickd.results.schema import SPANS, STEPS
+
+WORKER = """
+brick.init()
+pause()
+gemm = brick.brick("gemm", category="ffn")
+for step in range(3):
+    with brick.step(step + 1, kind="decode", rows=4, valid=3), brick.layer(2):
+        with gemm(elements=5): pass
+pause()
+"""
+
+
+@pytest.fixture
+def recorded(worker: Start, tmp_path: Path) -> str:
+    """Make a recording of the single spans of two workers."""
+    path = str(tmp_path / "run.brick")
+    workers = [started(worker, WORKER, BRICKD_SERVICE="api", BRICKD_WORKER=str(number)) for number in range(2)]
+    with recording("--spans", "-o", path) as process:
+        for each in workers:
+            each.go()
+            each.paused()
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    return path
+
+
+def test_spans_are_the_document_of_their_verb(recorded: str) -> None:
+    profile = brickd.open(recorded)
+    assert profile.spans(top=100).document == document("spans", recorded, "-n", "100")
+    some = profile.spans("api/1", brick=("gemm",), step=2, top=7)
+    assert some.document == document("spans", recorded, "api/1", "--brick", "gemm", "--step", "2", "-n", "7")
+    (row,) = some.to_numpy()
+    assert (row["worker"], row["brick"], row["elements"], row["path"]) == ("api/1", "gemm", 5, ["decode", "gemm"])
+    assert len(profile.spans(longer=60)) == 0
+    assert profile.spans(top=1).document["spans_total"] == 12
+
+
+def test_steps_are_the_spans_of_kind_step_in_order(recorded: str) -> None:
+    profile = brickd.open(recorded)
+    steps = profile.steps()
+    assert sorted(steps, key=str) == sorted((row for row in profile.spans(top=100) if row["kind"] == "step"), key=str)
+    array = steps.to_numpy()
+    assert (array["begin_unix_ns"][1:] >= array["begin_unix_ns"][:-1]).all()
+    first = array[array["worker"] == "api/0"]
+    assert first["step"].tolist() == [f"{step:016x}" for step in (1, 2, 3)]
+    assert (first["rows"].tolist(), first["elements"].tolist()) == ([4] * 3, [3] * 3)
+    assert first["brick"].tolist() == ["decode"] * 3
+
+
+def test_the_newest_steps_are_kept_and_all_are_counted(recorded: str) -> None:
+    profile = brickd.open(recorded)
+    newest = profile.steps("api/1", newest=2)
+    assert newest.column("step") == [f"{step:016x}" for step in (2, 3)]
+    assert newest.document["steps_total"] == 3
+
+
+def test_the_columns_are_the_keys_of_spans_and_steps(recorded: str) -> None:
+    profile = brickd.open(recorded)
+    for schema, table in ((SPANS, profile.spans()), (STEPS, profile.steps())):
+        names = [column.name for column in schema.columns]
+        assert len(table) > 0
+        assert [[*flattened(row, set(names))] for row in table] == [names] * len(table)
+        assert "20" in table._repr_html_().partition("T")[0]
+
+
+def test_a_recording_without_single_spans_gives_none(worker: Start, tmp_path: Path) -> None:
+    started(worker)
+    path = str(tmp_path / "totals.brick")
+    with recording("-o", path) as process:
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    profile = brickd.open(path)
+    assert (len(profile.spans()), len(profile.steps()), profile.steps().document["spans_recorded"]) == (0, 0, False)
+
+
+def test_only_a_recording_has_single_spans(prefix: str) -> None:
+    refused = command("spans")
+    for ask in (brickd.live().spans, brickd.live().steps):
+        with pytest.raises(BrickdError) as raised:
+            ask()
+        assert refused.stderr == f"brickd: {raised.value}\n"
+
+
+@pytest.mark.parametrize(("wrong", "kind"), [({"top": 0}, WrongQuestion), ({"longer": -1}, WrongQuestion)])
+def test_a_wrong_parameter_of_spans_is_refused(wrong: dict[str, int], kind: type[BrickdError]) -> None:
+    with pytest.raises(kind):
+        Profile(("run.brick",)).spans(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_unknown_worker_of_a_recording_is_refused(recorded: str) -> None:
+    with pytest.raises(NoSuchWorker):
+        brickd.open(recorded).steps("nobody")
