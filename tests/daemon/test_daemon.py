@@ -296,7 +296,8 @@ def test_stopping_the_daemon_restores_the_flags_of_workers(worker: Start, prefix
     (file,) = find(prefix)
 
     def flags() -> int:
-        return int.from_bytes((SHM / file).read_bytes()[4096:4100], "little")
+        with (SHM / file).open("rb", buffering=0) as segment:
+            return int.from_bytes(os.pread(segment.fileno(), 4, 4096), "little")
 
     with running() as daemon:
         daemon.until("worker_found")

@@ -20,6 +20,7 @@ from typing import Any
 
 import forge
 import pytest
+import sparse_files
 from conftest import SHM, Worker, workers
 from faults import ALERT, Compile, native, order, program
 from forge import PAGE, U64, golden, place, put, seal
@@ -95,10 +96,13 @@ class Shared:
         # An ended worker of another test may have had this name before.
         return min(entries, key=lambda each: each["state"] in ("died", "ended"))
 
-    def put(self, name: str, image: bytes) -> str:
-        """Create a segment with these bytes; the daemon sees it either complete or not at all."""
+    def put(self, name: str, image: bytes | Path) -> str:
+        """Create a segment with these bytes, or a copy; the daemon sees it either complete or not at all."""
         draft = SHM / f".{self.prefix}{name}"
-        draft.write_bytes(image)
+        if isinstance(image, Path):
+            sparse_files.copy(image, draft)
+        else:
+            draft.write_bytes(image)
         draft.rename(SHM / f"{self.prefix}{name}")
         return f"{self.prefix}{name}"
 
@@ -314,7 +318,7 @@ def test_a_header_that_changes_while_drained_changes_nothing(shared: Shared) -> 
 def test_a_copy_of_a_segment_is_quarantined_and_counted_once(shared: Shared) -> None:
     before = shared.newest()
     for of in shared.files:
-        file = shared.put(f"copy-of-{of}", (SHM / of).read_bytes())
+        file = shared.put(f"copy-of-{of}", SHM / of)
         assert f"is a copy of {of}: both have the same uuid" in logged_since(shared, file, before)
     shared.goes_on()
     assert len([each for each in shared.daemon.ask("/status")["workers"] if each["service"] == "healthy"]) == 2

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import sparse_files
 from conftest import SHM, reading
 from faults import Start
-from forge import placed, put, seal, with_header
+from forge import PAGE, placed, put, seal, with_header
 from running import running
 from serving import ask
 from verbs import SPANS, brickd, document, started
@@ -35,6 +36,10 @@ def foreign_file(file: Path, image: bytes = b"x\n", mode: int = 0o666, uid: int 
     """Create a file of another user, which is complete when it gets its name."""
     draft = SHM / f".{file.name}"
     placed(draft.name, image)
+    return given_away(draft, file, mode, uid)
+
+
+def given_away(draft: Path, file: Path, mode: int = 0o666, uid: int = STRANGER) -> Path:
     draft.chmod(mode)
     os.chown(draft, uid, uid)
     return draft.rename(file)
@@ -48,17 +53,21 @@ def lock_holder(file: Path) -> Iterator[None]:
         yield
 
 
-def copy_of(name: str, **header: object) -> bytes:
-    """Return the same segment with other values in its header."""
-    image = bytearray((SHM / name).read_bytes())
-    put(image, "header", header)
-    return seal(image)
+def foreign_copy(file: Path, name: str, **header: object) -> Path:
+    """Create a copy of a segment that belongs to another user, with other values in its header."""
+    draft = SHM / f".{file.name}"
+    sparse_files.copy(SHM / name, draft)
+    with draft.open("r+b", buffering=0) as copied:
+        page = bytearray(os.pread(copied.fileno(), PAGE, 0))
+        put(page, "header", {"uid": STRANGER, **header})
+        copied.write(seal(page))
+    return given_away(draft, file)
 
 
 def test_another_users_segment_with_a_workers_uuid_changes_nothing_for_it(worker: Start, prefix: str) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     victim = reading(prefix)
-    file = foreign_file(SHM / f"{prefix}0", copy_of(victim.file, uid=STRANGER))
+    file = foreign_copy(SHM / f"{prefix}0", victim.file)
     with lock_holder(file), running() as daemon:
         daemon.until("worker_found")
         first = daemon.once("/workers", lambda answer: answer["workers"])
@@ -71,7 +80,7 @@ def test_another_users_segment_with_a_workers_uuid_changes_nothing_for_it(worker
 @pytest.mark.parametrize("by_daemon", [False, True])
 def test_another_users_segment_has_no_name_and_no_vote(worker: Start, prefix: str, by_daemon: bool) -> None:
     started(worker, SPANS, BRICKD_SERVICE="good", BRICKD_WORKER="0")
-    foreign_file(SHM / f"{prefix}7", copy_of(reading(prefix).file, uid=STRANGER, uuid=os.urandom(16), index=7))
+    foreign_copy(SHM / f"{prefix}7", reading(prefix).file, uuid=os.urandom(16), index=7)
     with lock_holder(SHM / f"{prefix}7"):
         if not by_daemon:
             assert [each["name"] for each in document("workers")["workers"]] == ["good/0"]

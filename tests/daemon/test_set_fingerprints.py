@@ -84,7 +84,8 @@ class Served:
     @property
     def control(self) -> bytes:
         """Return the settings that the operator made, without the epoch."""
-        content = bytearray((SHM / self.reading().file).read_bytes()[_reader.CONTROL : _reader.CONTROL + 4096])
+        with (SHM / self.reading().file).open("rb", buffering=0) as file:
+            content = bytearray(os.pread(file.fileno(), 4096, _reader.CONTROL))
         at, _, size = field("control", "epoch")
         content[at : at + size] = bytes(size)
         return bytes(content)

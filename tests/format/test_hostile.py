@@ -758,7 +758,7 @@ def test_a_segment_truncated_while_it_is_read_gives_data_or_a_refusal(
         except SegmentRefused:
             seen["refused"] += 1
 
-    bounded(1000, change, look)
+    bounded(40 * settings().max_examples, change, look)
     look()
     os.close(fd)
     assert seen["whole"] > 0
@@ -807,7 +807,7 @@ def test_a_segment_overwritten_while_it_is_read_gives_data_or_a_refusal(
         except SegmentRefused:
             pass
 
-    bounded(7_000, change, look)
+    bounded(280 * settings().max_examples, change, look)
     os.close(fd)
 
 
@@ -849,6 +849,6 @@ def test_a_constantly_replaced_name_opens_one_whole_file_or_none(prefix: str) ->
         except SegmentRefused as refused:
             reasons.add(refused.reason)
 
-    bounded(700, change, look)
+    bounded(28 * settings().max_examples, change, look)
     # A rename may take the name of the old file before this process reads it.
     assert reasons <= {"no longer exists", "has 0 links, not 1"}

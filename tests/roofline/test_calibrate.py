@@ -320,22 +320,26 @@ def test_all_cores_slower_than_one_core_is_a_contradiction() -> None:
 def test_processors_report_each_type_and_level_or_the_reason_why_not() -> None:
     cpus = sorted(os.sched_getaffinity(0))[:1]
     plan = Plan(1, 2**62)
-    reported = list(processors("core", cpus, plan, [WorkingSet("L1", 4096), Skipped("memory", "no room")], []))
+    cache = CpuCache("L1", 8192, frozenset({*cpus, 4095}))
+    reported = list(processors("core", cpus, plan, [WorkingSet("L1", 4096), Skipped("memory", "no room")], [cache]))
     assert isinstance(reported[0], Begun)
     assert [each.type for each in reported if isinstance(each, Flops)] == ["float32", "float64"]
     assert [each.what for each in reported if isinstance(each, Next)] == ["float32", "float64", "L1"]
     assert all(each.per_second > 0 for each in reported if isinstance(each, Flops))
-    assert [each.of for each in reported if isinstance(each, Rounds)] == ["float32", "float64", "L1"]
+    rounds = [each for each in reported if isinstance(each, Rounds)]
+    assert [each.of for each in rounds] == ["float32", "float64", "L1"]
+    assert rounds[-1].shared, "another processor uses this cache"
     assert reported[-1] == Skipped("memory", "no room")
     assert [decode(encode(each)) for each in reported] == reported
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("others", "shared"),
     [
-        pytest.param(set(), False, id="none", marks=pytest.mark.ci),
+        pytest.param(set(), False, id="none"),
         pytest.param({4095}, True, id="others"),
-        pytest.param(None, True, id="unknown", marks=pytest.mark.ci),
+        pytest.param(None, True, id="unknown"),
     ],
 )
 def test_a_cache_used_by_other_processors_is_shared(others: set[int] | None, shared: bool) -> None:

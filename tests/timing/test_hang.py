@@ -37,7 +37,7 @@ import select, threading
 def spin():
     moved = False
     with brick.span("loop"):
-        while not select.select([0], [], [], 0)[0]:
+        while not select.select([0], [], [], 0.001)[0]:
             with brick.span("step"): pass
             if not moved: report("paused")
             moved = True

@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import dtypes
 import pytest
 from conftest import ROOT, SHM, reading, readings
 from faults import ALERT, Compile, Start, counts, exact, native, needs_namespaces, program, read_file, total
-from forge import place
+from forge import PAGE, place
 
 from brickd.errors import SegmentRefused
 from brickd.shm import _reader, records
@@ -134,9 +135,10 @@ def test_a_death_while_a_mark_is_counted_leaves_only_it_unpublished(
     assert (account.marks["wanted"] - counted, dead.odd) == (unpublished, odd)
 
 
-def event_slot(image: bytes, slot: int, lane: int) -> bytes:
-    at = place(image, "event_ring", slot, lane)
-    return image[at : at + 64]
+def event_slots(file: str, slots: Iterable[int], lane: int) -> bytes:
+    with (SHM / file).open("rb", buffering=0) as opened:
+        header = os.pread(opened.fileno(), PAGE, 0)
+        return b"".join(os.pread(opened.fileno(), 64, place(header, "event_ring", slot, lane)) for slot in slots)
 
 
 # The program repeats these events: two deferred starts, a measurement, a finalize.
@@ -158,7 +160,7 @@ def test_a_death_while_an_event_is_written_leaves_only_it_unpublished(
     assert (first, others) == (0, {})
     assert [each["sequence"] for each in events] == list(range(1, at))
     assert [each["kind"] for each in events] == [(3, 3, 5, 4)[n % 4] for n in range(at - 1)]
-    at_the_head = event_slot((SHM / dead.file).read_bytes(), at - 1, number)
+    at_the_head = event_slots(dead.file, [at - 1], number)
     # The reader uses the record at the head if the number of the record shows that it is complete.
     assert [each["sequence"] for each in records.events(at_the_head)[0] if each["sequence"]] == [at] * whole
 
@@ -181,8 +183,7 @@ def test_a_death_while_a_checksum_is_written_leaves_only_it_unpublished(
         events, others = records.events(segment.ring(number, events=True)[1])
     assert others == {}
     assert [(each["sequence"], each["inputs"]) for each in events] == list(enumerate(inputs[: at - 1], 1))
-    image = (SHM / dead.file).read_bytes()
-    around = b"".join(event_slot(image, (below + n) % 128, number) for n in range(slots[at - 1]))
+    around = event_slots(dead.file, ((below + n) % 128 for n in range(slots[at - 1])), number)
     found = [each for each in records.events(around)[0] if each["sequence"]] if whole else []
     assert [(each["sequence"], each["inputs"], len(each["tensors"])) for each in found] == (
         [(at, inputs[at - 1], inputs[at - 1] + 1)] * whole
@@ -216,8 +217,7 @@ def test_a_death_while_rows_are_written_leaves_only_them_unpublished(
         events, others = records.events(segment.ring(number, events=True)[1])
     assert others == {}
     assert [(each["sequence"], each["inputs"]) for each in events] == list(enumerate(inputs[: at - 1], 1))
-    image = (SHM / dead.file).read_bytes()
-    around = b"".join(event_slot(image, below + n, number) for n in range(slots[at - 1]))
+    around = event_slots(dead.file, range(below, below + slots[at - 1]), number)
     found = [each for each in records.events(around)[0] if each["sequence"]] if whole else []
     assert [(each["sequence"], len(each["tensors"])) for each in found] == [(at, inputs[at - 1] + 1)] * whole
 
