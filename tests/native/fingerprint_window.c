@@ -4,6 +4,7 @@
  * fingerprints that a search through all finds. Sanitizers find memory errors.
  */
 #include "core/match.h"
+#include "core/row_census.h"
 #include "core/row_pairs.h"
 
 #include <stdio.h>
@@ -163,6 +164,13 @@ static void check_pairs(const struct brick_fingerprints *p)
     free(pairs);
 }
 
+static void check_census(const struct brick_fingerprints *p)
+{
+    const uint64_t site = brick_fingerprints_at(p, p->first + below(p->end - p->first))->site, held = p->end - p->first;
+    if (brick_rows_in_other_contexts(p, 0) > held || brick_rows_repeated(p, 0, site) > held)
+        wrong("more rows than there are");
+}
+
 static void check_match(const struct brick_fingerprints *p, int by_input, int single_rows)
 {
     const uint32_t workers[] = {3, 0, 4, 1};
@@ -229,6 +237,7 @@ static void once(void)
         check_match(&p, 1, 0);
         check_match(&p, 1, 1);
         check_pairs(&p);
+        check_census(&p);
     }
     brick_fingerprints_init(&some, SIZE_MAX, 0);
     const uint32_t chosen[] = {1, 4}, as[] = {0, 3}, services[] = {0, 1};
