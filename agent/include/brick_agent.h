@@ -340,7 +340,7 @@ unsigned brick_rows_record(uint32_t kernel, const void *key, const struct brick_
  * (brick_shm.h). calls: 1, or 0 for a site that is never examined. */
 unsigned brick_rows_note(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t word, uint64_t calls);
 /* Declares that a site is only presumed to be row-wise; call it before the site's first record. brickd then names no
- * worker by rows of this site until equal rows had equal results in several steps. layer: BRICK_NO_LAYER means none. */
+ * worker by rows of this site until equal rows had equal results in several steps. layer: UINT32_MAX means none. */
 void brick_rows_presume(uint32_t kernel, uint32_t layer);
 /* Publishes the number of turns among the process's sites of rows. The largest published number counts. */
 void brick_rows_turns(uint32_t turns);

@@ -249,7 +249,8 @@ static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNC
  * it has the name and the layer of a site. `elements` in its summary is the number of calls of the site that were
  * examined for rows and had the result of this word. If it is 0, the site is never examined. The words:
  *
- *   decode, prefill, packed   rows were chosen; the input's shape is [batch, 1, ...], [batch, more, ...] or another one
+ *   decode, prefill, packed   rows were chosen; the input's shape is [batch, 1, ...], [batch, more, ...] or another one;
+ *                             an instrumented model counts the calls in all layers of a kernel without a layer
  *   a reason                  there are no rows: the result may depend on more than the row, or the call cannot be read
  */
 

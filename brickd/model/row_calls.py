@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from brickd.model.workers import Worker
@@ -37,11 +38,13 @@ class RowCalls(NamedTuple):
         phases: the number of calls with rows, by phase.
         unknown: the number of calls without rows, by reason and site.
         turns: the number of turns in which sites are examined; 0 if all sites are examined all the time.
+        kernels: the number of calls with rows in all layers, by kernel and phase.
     """
 
     phases: Mapping[str, int]
     unknown: Mapping[str, Mapping[RowSite, int]]
     turns: int
+    kernels: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -67,14 +70,15 @@ def row_calls(workers: Iterable[Worker]) -> RowCalls:
         if (of := rows.of(reading)) is not None:
             parents, flags = array("i", [-1]) * len(of), bytes([_reader.PART_OUTER | _reader.PART_NS]) * len(of)
             fold.add(reading.summaries, of, parents, flags, reading.tick_ns)
-    phases = Counter[str]()
+    phases, kernels = Counter[str](), dict[str, Counter[str]]()
     unknown: dict[str, dict[RowSite, int]] = {}
     for (word, site), (_, _, calls) in zip(rows.known, fold.sums(), strict=False):
         if word in PHASES:
             phases[word] += calls
+            kernels.setdefault(site.kernel, Counter())[word] += calls
         elif calls or word in _LASTING:
             unknown.setdefault(word, {})[site] = calls
-    return RowCalls(dict(phases), unknown, turns)
+    return RowCalls(dict(phases), unknown, turns, kernels)
 
 
 class _Rows:

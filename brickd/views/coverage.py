@@ -111,6 +111,7 @@ def _weights(of: TensorSeen) -> Document:
         "evicted": 0,
         "unlike": of.outliers,
         "unknown": {},
+        "phases": {},
     }
 
 
@@ -137,4 +138,5 @@ def _site(of: SiteSeen, called: KnownNames) -> Document:
         "evicted": counts.gone,
         "unlike": counts.unlike,
         "unknown": dict(of.unknown),
+        "phases": dict(of.phases),
     }

@@ -21,6 +21,7 @@ def test_calls_are_counted_by_phase_and_sites_without_rows_by_reason() -> None:
         found = row_calls([worker] * times)
         assert found.phases == {"decode": 2 * times}
         assert found.turns == 3
+        assert found.kernels == {"ffn": found.phases}
         assert found.unknown == {"quantized": {RowSite("ffn", 2): 0}}, "the site is never examined"
     fold: SummaryFold[tuple[object, ...]] = SummaryFold(marks=True)
     fold.add(reading, lambda path, above: (above, *path))

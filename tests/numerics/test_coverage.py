@@ -215,7 +215,7 @@ def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> Non
     ]  # fmt: skip
     assert list(reported["sites"][0]) == [
         "service", "kernel", "layer", "category", "state", "evidence", "numeric_classes", "fingerprints", "compared",
-        "stateful", "without_inputs", "alone", "evicted", "unlike", "unknown",
+        "stateful", "without_inputs", "alone", "evicted", "unlike", "unknown", "phases",
     ]  # fmt: skip
     assert list(service["row"]) == [
         "rows", "compared", "differ", "unknown", "phases", "layers", "layers_in_turn", "turns", "cycle_ns",

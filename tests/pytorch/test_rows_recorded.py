@@ -17,7 +17,7 @@ from test_instrument import MODEL, kernels, place
 
 from brickd.model.row_calls import RowCalls, row_calls
 from brickd.model.workers import Worker
-from brickd.shm._reader import SITE_PRESUMED
+from brickd.shm._reader import SITE_PRESUMED, UNIT_ROWS
 from brickd.shm.ledger import ledger_of
 
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
@@ -406,6 +406,9 @@ def test_calls_with_rows_are_counted_by_phase(worker: Start, prefix: str) -> Non
         """,
     )
     assert calls(got).phases == {"prefill": 3, "decode": 6, "packed": 3}
+    assert calls(got).kernels == {"layers.*.norm": calls(got).phases}
+    paths = [each for each in got.reading.paths if each is not None and each.unit == UNIT_ROWS and each.parent >= 0]
+    assert len(paths) == 3, "a deep model needs no path per layer"
 
 
 def test_quantized_parts_that_are_never_looked_at_are_known(worker: Start, prefix: str) -> None:

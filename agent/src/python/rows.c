@@ -7,6 +7,7 @@
  * call.
  */
 #include "rows.h"
+#include "arguments.h"
 #include "context_key.h"
 #include "opening.h"
 #include "methods.h"
@@ -63,9 +64,13 @@ static int note_text(const CoreRowsOf *of, const char *word)
     return noted;
 }
 
-static const char *phase_of(const struct brick_rows *rows)
+/* Counts a call by its phase, for all layers of a kernel together: a deep model has more sites than marks have paths. */
+static int note_phase(const CoreRowsOf *of, const struct brick_rows *rows)
 {
-    return rows->leading < 2 ? "packed" : rows->shape[1] == 1 ? "decode" : "prefill";
+    static const uint32_t no_layer = UINT32_MAX;
+    CoreRowsOf kernel = *of;
+    kernel.layer = &no_layer;
+    return note_text(&kernel, rows->leading < 2 ? "packed" : rows->shape[1] == 1 ? "decode" : "prefill");
 }
 
 /* Asks the context whether a call has rows. If so, sets *backend to the backend's number; if not, sets it to 0 and
@@ -134,7 +139,7 @@ static bool has_rows(const struct brick_tensor *output, const struct brick_rows 
 static int record(const CoreRowsOf *of, PyObject *result, uint32_t backend, const struct brick_rows *rows)
 {
     CoreTensor t;
-    const char *word = "output";
+    bool recorded = false;
     if (PyTuple_Check(result) && PyTuple_GET_SIZE(result) > 0)
         result = PyTuple_GET_ITEM(result, 0);
     else if (PyList_Check(result) && PyList_GET_SIZE(result) > 0)
@@ -143,7 +148,7 @@ static int record(const CoreRowsOf *of, PyObject *result, uint32_t backend, cons
     const int held = hold(result, &t);
     if (held == 1 && has_rows(&t.tensor, rows)) {
         const struct brick_at at = at_of(of, backend);
-        word = phase_of(rows);
+        recorded = true;
         PyThreadState *unlocked = are_large(&t.tensor) ? PyEval_SaveThread() : NULL;
         brick_rows_record(of->brick->number, of->key, &at, &t.tensor, rows);
         if (unlocked != NULL)
@@ -152,7 +157,9 @@ static int record(const CoreRowsOf *of, PyObject *result, uint32_t backend, cons
     if (held == 1)
         core_tensor_release(&t);
     Py_DECREF(result);
-    return held < 0 ? -1 : note_text(of, word);
+    if (held < 0)
+        return -1;
+    return recorded ? note_phase(of, rows) : note_text(of, "output");
 }
 
 /* Takes the input rows of a call, or counts why the call has no rows. */

@@ -47,6 +47,7 @@ class SiteSeen(NamedTuple):
     Attributes:
         classes: the uuids of the workers in each numeric class, if there are several.
         unknown: the calls without rows, by reason.
+        phases: the calls of the kernel with rows, in all layers, by phase.
     """
 
     place: ServiceSite
@@ -54,6 +55,7 @@ class SiteSeen(NamedTuple):
     counts: SiteCounts
     classes: Sequence[Sequence[str]] = ()
     unknown: Mapping[str, int] = MappingProxyType({})
+    phases: Mapping[str, int] = MappingProxyType({})
 
 
 class ServiceSeen(NamedTuple):
@@ -202,7 +204,8 @@ def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
             state = SiteState.UNKNOWN
         elif state is SiteState.SILENT and is_in_turn(place, counted, calls[place.service]):
             state = SiteState.IN_TURN
-        found.append(SiteSeen(place, state, counts, classes.get(place, ()), unknown.get(place, {})))
+        phases = calls[place.service].kernels.get(place.kernel, {}) if place.rows and place.service in calls else {}
+        found.append(SiteSeen(place, state, counts, classes.get(place, ()), unknown.get(place, {}), phases))
     order = list(SiteState)
     return sorted(found, key=lambda each: (order.index(each.state), each.place))
 
