@@ -42,6 +42,7 @@ def spans_of(prefix: str, background: Background | None = None) -> tuple[int, in
 # ---- screens
 
 
+@pytest.mark.ci
 @needs_namespaces
 def test_100_killed_workers_of_1000_spans_are_shown_or_counted_as_removed(worker: Start, prefix: str) -> None:
     process = worker(

@@ -354,6 +354,7 @@ def test_cyclic_dependencies_are_named(worker: Start) -> None:
     assert sorted(sorted(each["name"] for each in circle) for circle in found) == [["a", "b"], ["c"]]
 
 
+@pytest.mark.ci
 def test_more_kinds_of_launches_than_the_limit_are_merged(worker: Start) -> None:
     program = """
     with brick.span("norm"):

@@ -28,6 +28,7 @@ def measured(compiled: Compile, use: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("use", "least"), [("fingerprints", 80), ("segment", 2), ("drained", 4), ("refused", 1), ("recorded", 0)]
 )

@@ -306,6 +306,7 @@ def test_a_worker_killed_by_a_signal_dies_of_that_signal(worker: Start, prefix: 
     assert exact(reading(prefix)) == {"begun": 1, "abandoned": 1}
 
 
+@pytest.mark.ci
 def test_100_dead_segments_that_fill_little_of_dev_shm_are_kept(worker: Start, prefix: str) -> None:
     process = worker(
         """

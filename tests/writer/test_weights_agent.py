@@ -39,6 +39,7 @@ def test_all_tensors_of_a_model_are_recorded_by_their_names(worker: Start, prefi
     assert reported == ""
 
 
+@pytest.mark.ci
 def test_weights_wait_for_a_temporarily_unavailable_key(worker: Start, prefix: str) -> None:
     got, records, reported, _ = left_by(
         worker,
