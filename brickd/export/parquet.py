@@ -86,9 +86,7 @@ class Parquet(WithoutContext):
         }
         columns["kind"] = arrow.array(KINDS, arrow.string()).take(arrow.array(rows["kind"].astype(np.int32)))
         columns["begin_unix_ns"] = arrow.array(rows["begin_ns"] + self._recorded.epoch_ns)
-        columns["step"] = arrow.array(
-            [f"{step:016x}" if step else None for step in rows["step"].tolist()], arrow.string()
-        )
+        columns["step"] = _digits(arrow, rows["step"])
         columns["rows"] = arrow.array(rows["rows"], mask=rows["kind"] != STEP)
         columns["lost_before"] = arrow.array(rows["lost"].copy())
         for key in ("duration_ns", "self_ns", "elements", "bytes"):
@@ -104,6 +102,13 @@ class Parquet(WithoutContext):
                 self._arrow.array(column, fields[name]) for name, column in zip(PLACE_KEYS, values, strict=True)
             ]
         return self._places[key]
+
+
+def _digits(arrow: Any, steps: np.ndarray[Any, Any]) -> Any:
+    """Return the column of steps; most steps have many spans, so each is written once."""
+    known, places = np.unique(steps, return_inverse=True)
+    texts = arrow.array([f"{step:016x}" if step else None for step in known.tolist()], arrow.string())
+    return texts.take(arrow.array(places))
 
 
 class _Sink:

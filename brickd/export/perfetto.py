@@ -40,6 +40,7 @@ _LAYER = 6
 _BYTES_UNIT = 3  # of a counter
 _PIDS_MAX = 1 << 22  # of Linux
 _INTO_BYTES = 1 << 20
+_KIND_AT = 16  # the kind in a row, in words of 32 bits
 
 
 class _Lane:
@@ -130,16 +131,16 @@ class Perfetto:
         while len(lane.sequences) < count:
             lane.sequences.append(self._sub_track(lane, batch.track, len(lane.sequences)))
         form = self._form(batch.track.worker)
+        steps = self._steps_of(batch.track.worker, rows)
         rest: memoryview = rows
         while rest:
-            done, used, untracked = lane.tracks.events(rest, *form, lane.sequences, self._into)
+            done, used, untracked = lane.tracks.events(rest, *form, lane.sequences, steps, self._into)
             if not done:
                 self._into = bytearray(2 * len(self._into))
                 continue
             self._untracked += untracked
             self._write(memoryview(self._into)[:used])
             rest = rest[done * ROW.size :]
-        self._instants(batch, rows)
 
     def event(self, event: Event) -> None:
         """Write an event as an instant, on the track of its worker or of the machine."""
@@ -214,18 +215,16 @@ class Perfetto:
 
     # ---- texts
 
-    def _instants(self, batch: SpanBatch, rows: memoryview) -> None:
-        import numpy as np
+    def _steps_of(self, worker: RecordedWorker, rows: memoryview) -> int:
+        """Return the packet sequence of a worker's steps, which exists once it has one; 0: none."""
+        if worker.number not in self._steps:
+            import numpy as np
 
-        steps = (np.frombuffer(rows, np.uint32)[16 :: ROW.size // 4] == STEP).nonzero()[0].tolist()
-        worker = batch.track.worker
-        for at in steps:
-            row = ROW.unpack_from(rows, at * ROW.size)
-            if worker.number not in self._steps:
-                parent = number(5, self._processes[worker.number].uuid)
-                self._steps[worker.number] = self._track(text(2, "steps"), parent)[1]
-            name = text(_EVENT_NAME, f"step {row[3]}")
-            self._at(self._steps[worker.number], row[0], number(_EVENT_TYPE, _INSTANT), name)
+            if not (np.frombuffer(rows, np.uint32)[_KIND_AT :: ROW.size // 4] == STEP).any():
+                return 0
+            parent = number(5, self._processes[worker.number].uuid)
+            self._steps[worker.number] = self._track(text(2, "steps"), parent)[1]
+        return self._steps[worker.number]
 
     def _form(self, worker: RecordedWorker) -> tuple[bytes, bytes, bytes, bytes]:
         key = id(worker.places)

@@ -485,6 +485,7 @@ class SpanTracks:
         events: Buffer,
         event_offsets: Buffer,
         sequences: Buffer,
+        steps: int,
         into: bytearray,
         /,
     ) -> tuple[int, int, int]: ...

@@ -254,7 +254,7 @@ def test_a_viewer_reads_the_same_spans_back(chunks: list[list[tuple[int, int]]])
     events = []
     for rows in batches:
         into = bytearray(1 << 16)
-        done, used, untracked = tracks.events(rows, b"", bytes(8), texts, offsets, _SEQUENCES, into)
+        done, used, untracked = tracks.events(rows, b"", bytes(8), texts, offsets, _SEQUENCES, 0, into)
         assert (done, untracked) == (len(rows) // ROW.size, 0)
         for packet in protobuf.message(bytes(into[:used]))[1]:
             each = protobuf.message(packet)
@@ -275,7 +275,9 @@ def test_a_synchronous_lane_needs_one_track() -> None:
 
 def test_more_overlapping_spans_than_tracks_are_counted() -> None:
     tracks, (rows,) = placed([[(n, 5000 + n) for n in range(1030)]])
-    *_, untracked = tracks.events(rows, b"", bytes(8), b"N", b"\0\0\0\0\1\0\0\0", bytes(4 * 1024), bytearray(1 << 20))
+    *_, untracked = tracks.events(
+        rows, b"", bytes(8), b"N", b"\0\0\0\0\1\0\0\0", bytes(4 * 1024), 0, bytearray(1 << 20)
+    )
     assert untracked == 6
 
 

@@ -1,5 +1,6 @@
 #include "perfetto_events.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,12 +13,13 @@ enum {
     PACKET_INTERNED = 12 << 3 | 2,
     PACKET_FLAGS = 13 << 3 | 0,
     EVENT_TYPE = 9 << 3 | 0,
+    EVENT_NAME = 23 << 3 | 2, /* two bytes as a varint */
     EVENT_ANNOTATION = 4 << 3 | 2,
     ANNOTATION_NAME = 1 << 3 | 0,
     ANNOTATION_UINT = 3 << 3 | 0,
     ANNOTATION_POINTER = 7 << 3 | 0, /* shown in hexadecimal */
 };
-enum { SLICE_BEGIN = 1, SLICE_END = 2, NEEDS_INCREMENTAL_STATE = 2 };
+enum { SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3, NEEDS_INCREMENTAL_STATE = 2 };
 
 /* The most bytes of a begin without its texts, and of an end. */
 #define EVENT_BYTES_MAX 192u
@@ -107,6 +109,22 @@ static const struct brick_text *interned(struct brick_one_track *track, const st
     return text;
 }
 
+/* Writes an instant with the name "step N". */
+static uint8_t *put_step(uint8_t *to, const struct brick_span_row *row, uint32_t sequence)
+{
+    static const struct brick_text nothing = {"", 0};
+    char name[32], event[64];
+    const int length = snprintf(name, sizeof name, "step %llu", (unsigned long long)row->step);
+    uint8_t *behind = (uint8_t *)event;
+    *behind++ = EVENT_TYPE;
+    *behind++ = INSTANT;
+    behind = put_varint(behind, EVENT_NAME);
+    behind = put_varint(behind, (uint64_t)length);
+    memcpy(behind, name, (size_t)length);
+    const struct brick_text instant = {event, (size_t)(behind + length - (uint8_t *)event)};
+    return put_packet(to, row->begin_ns, sequence, &instant, &nothing);
+}
+
 size_t brick_perfetto_events(struct brick_tracks *tracks, const struct brick_span_row *rows, size_t count,
                              const struct brick_event_form *form, uint8_t *to, size_t room, size_t *used,
                              uint64_t *untracked)
@@ -114,7 +132,7 @@ size_t brick_perfetto_events(struct brick_tracks *tracks, const struct brick_spa
     static const char slice_end[] = {EVENT_TYPE, SLICE_END};
     const struct brick_text end = {slice_end, sizeof slice_end}, nothing = {"", 0};
     const size_t longest_event = brick_longest_piece(&form->events) + EVENT_BYTES_MAX;
-    const size_t longest = 2 * EVENT_BYTES_MAX + longest_event + brick_longest_piece(&form->names);
+    const size_t longest = 3 * EVENT_BYTES_MAX + longest_event + brick_longest_piece(&form->names);
     uint8_t *event = malloc(longest_event), *at = to;
     size_t i = 0;
     for (; event != NULL && i < count && (size_t)(at - to) + longest <= room; i++) {
@@ -136,6 +154,8 @@ size_t brick_perfetto_events(struct brick_tracks *tracks, const struct brick_spa
         const uint32_t sequence = form->sequences[row->track];
         at = put_packet(at, row->begin_ns, sequence, &begin, &text);
         at = put_packet(at, row->begin_ns + row->duration_ns, sequence, &end, &nothing);
+        if (row->kind == BRICK_ROW_STEP && form->steps != 0)
+            at = put_step(at, row, form->steps);
     }
     free(event);
     *used = (size_t)(at - to);

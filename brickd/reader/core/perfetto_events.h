@@ -24,6 +24,7 @@ struct brick_event_form {
     struct brick_pieces events; /* by path: the fields of TrackEvent that refer to these, and its annotations */
     const uint32_t *sequences;  /* by track: the number of its packet sequence */
     size_t sequence_count;
+    uint32_t steps; /* the packet sequence of the worker's steps: each step is also an instant there; 0: none */
 };
 
 /* Writes the begin and the end of as many rows as `room` bytes hold for certain. Returns the number of rows; sets

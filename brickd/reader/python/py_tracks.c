@@ -43,8 +43,8 @@ static PyObject *tracks_events(PyObject *self, PyObject *args)
     struct brick_tracks *tracks = &((SpanTracks *)self)->tracks;
     struct brick_event_form form;
     Py_buffer rows, names, name_offsets, events, event_offsets, sequences, into;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*w*:events", &rows, &names, &name_offsets, &events, &event_offsets, &sequences,
-                          &into))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*Iw*:events", &rows, &names, &name_offsets, &events, &event_offsets, &sequences,
+                          &form.steps, &into))
         return NULL;
     size_t done = 0, used = 0;
     uint64_t untracked = 0;
