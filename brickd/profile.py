@@ -19,6 +19,7 @@ from brickd.query.queries import (
     FingerprintsQuery,
     SpansQuery,
     StatusQuery,
+    StepsQuery,
     TreeQuery,
     WorkersQuery,
     step_digits,
@@ -159,7 +160,8 @@ class Profile:
         """
         from brickd.export import recorded_steps
 
-        return self._of_spans(STEPS, lambda forms: recorded_steps.find(forms, names, newest))
+        query = StepsQuery(names, newest)
+        return self._of_spans(STEPS, lambda forms: recorded_steps.find(forms, query))
 
     def problems(self, *names: str, active_for: float | None = None) -> Table:
         """Return the active problems, the worst first, as `brickd status` lists them.

@@ -16,6 +16,7 @@ from brickd.export.lines import document
 from brickd.export.longest_spans import span_document
 from brickd.export.span_rows import ROW, STEP, SpanBatch, SpanTrack
 from brickd.export.span_stream import SpanFilter, SpanStream
+from brickd.query.queries import StepsQuery
 from brickd.recording.chunks import Form
 
 
@@ -26,11 +27,11 @@ def require_recordings(verb: str, recordings: Sequence[str], options: str = "") 
         raise BrickdError(f"no recording is given, and only a recording has single spans: {steps}")
 
 
-def find(forms: Sequence[Form], names: Sequence[str], newest: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+def find(forms: Sequence[Form], query: StepsQuery) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the document of the newest steps of some workers, in the order of their beginnings, and notes."""
-    recorded = recorded_workers.read(forms, names)
+    recorded = recorded_workers.read(forms, query.names)
     stream = SpanStream(forms, recorded, SpanFilter())
-    kept: deque[tuple[SpanTrack, tuple[int, ...]]] = deque(maxlen=newest)
+    kept: deque[tuple[SpanTrack, tuple[int, ...]]] = deque(maxlen=query.newest)
     total = 0
     for batch in stream:
         if isinstance(batch, SpanBatch):

@@ -245,6 +245,13 @@ class SpansQuery(ExportQuery):
     top: int = given(Whole(1, 100_000, "Show the N longest spans.", short="-n", metavar="N"), default=20)
 
 
+class StepsQuery(Query):
+    """The steps of an engine in a recording: which workers, how many."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
+    newest: int = given(Whole(1, None, "Only the newest N steps.", metavar="N"), default=100_000)
+
+
 class StragglersQuery(Query):
     """A query for the stragglers of some services."""
 

@@ -13,6 +13,7 @@ from verbs import brickd as command
 from verbs import document, started
 
 import brickd
+from brickd.base.timestamps import rfc3339
 from brickd.errors import BrickdError, NoSuchWorker, WrongQuestion
 from brickd.profile import Profile
 from brickd.results.schema import SPANS, STEPS
@@ -78,7 +79,8 @@ def test_the_columns_are_the_keys_of_spans_and_steps(recorded: str) -> None:
         names = [column.name for column in schema.columns]
         assert len(table) > 0
         assert [[*flattened(row, set(names))] for row in table] == [names] * len(table)
-        assert "20" in table._repr_html_().partition("T")[0]
+        begin = rfc3339(table[0]["begin_unix_ns"])
+        assert f'title="{table[0]["begin_unix_ns"]}">{begin}</td>' in table._repr_html_()
 
 
 def test_a_recording_without_single_spans_gives_none(worker: Start, tmp_path: Path) -> None:
@@ -103,6 +105,8 @@ def test_only_a_recording_has_single_spans(prefix: str) -> None:
 def test_a_wrong_parameter_of_spans_is_refused(wrong: dict[str, int], kind: type[BrickdError]) -> None:
     with pytest.raises(kind):
         Profile(("run.brick",)).spans(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(WrongQuestion, match=r"^newest is 0, expected a whole number of 1 or more$"):
+        Profile(("run.brick",)).steps(newest=0)
 
 
 def test_an_unknown_worker_of_a_recording_is_refused(recorded: str) -> None:
