@@ -5,6 +5,8 @@ Owns: which process runs which test, and how its results come back. Must not kno
 The parent collects all tests once, forks the processes, hands out chunks of tests and reports the results. The parent
 runs no test itself, so it can fork a process at any time, also to replace a process that crashed. A process asks for
 the next chunk before it runs its last test, because the teardown of a test depends on the test after it.
+
+A value that a test file computes at its import is the same in all processes: no name is unique there.
 """
 
 from __future__ import annotations

@@ -41,7 +41,6 @@ from brickd.shm.segment import open_segment
 from brickd.shm.segment_copy import Reading
 
 PATHS, SLOTS, EVENT_SLOTS, BRICKS = 64, 4, 16, 5
-PREFIX = f"{sandbox.PREFIX}lane-{os.getpid()}-"
 
 LAYER = st.integers(0, 3) | st.sampled_from([LAYER_MAX, LAYER_MAX + 1, 2**32 - 1])
 KEY = st.integers(0, 2)
@@ -53,11 +52,16 @@ AMOUNT = st.sampled_from([0, 1, 7, 2**48, 2**48 + 1, U64])
 TICKS = st.sampled_from([0, 1, 31, 32, 38, 39, 1000, 123456, -5]) | st.integers(0, 10**7)
 
 
+def own_prefix() -> str:
+    """Return a prefix of this process; a constant would be the same in all processes that are forked for tests."""
+    return f"{sandbox.PREFIX}lane-{os.getpid()}-"
+
+
 class Writer:
     """The process that has the lane."""
 
     def __init__(self, binary: Path) -> None:
-        self.prefix = f"{PREFIX}{uuid.uuid4().hex[:4]}-"
+        self.prefix = f"{own_prefix()}{uuid.uuid4().hex[:4]}-"
         self.process = subprocess.Popen(
             [binary, self.prefix, "2", str(PATHS), str(SLOTS), str(EVENT_SLOTS)],
             stdin=subprocess.PIPE,
@@ -337,7 +341,7 @@ class LaneMachine(RuleBasedStateMachine):
 def machine(compiled: Callable[..., Path]) -> Iterator[type[LaneMachine]]:
     LaneMachine.binary = program(compiled, "lane")
     yield LaneMachine
-    for file in SHM.glob(PREFIX + "*"):
+    for file in SHM.glob(own_prefix() + "*"):
         file.unlink()
 
 
