@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import insort
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -220,9 +221,12 @@ def lanes(draw: st.DrawFn) -> list[list[tuple[int, int]]]:
 
 
 def placed(chunks: list[list[tuple[int, int]]]) -> tuple[_reader.SpanTracks, list[bytearray]]:
-    tracks, batches = _reader.SpanTracks(), []
+    """Place the spans; the elements of each are its number, from 1."""
+    tracks, batches, numbers = _reader.SpanTracks(), [], itertools.count(1)
     for spans_ in chunks:
-        rows = bytearray(b"".join(ROW.pack(begin, end - begin, 0, 0, 0, 0, 0, 0, 0, 0, 0) for begin, end in spans_))
+        rows = bytearray()
+        for begin, end in spans_:
+            rows += ROW.pack(begin, end - begin, 0, 0, next(numbers), 0, 0, 0, 0, 0, 0)
         tracks.place(rows)
         batches.append(rows)
     return tracks, batches
@@ -249,22 +253,22 @@ _SEQUENCES = b"".join(number.to_bytes(4, "little") for number in range(1, 100))
 def test_a_viewer_reads_the_same_spans_back(chunks: list[list[tuple[int, int]]]) -> None:
     """Also if spans begin or end at the same time."""
     tracks, batches = placed(chunks)
-    texts, offsets = b"N", b"\0\0\0\0\1\0\0\0"
     found, stacks = [], defaultdict(list)
     events = []
     for rows in batches:
         into = bytearray(1 << 16)
-        done, used, untracked = tracks.events(rows, b"", bytes(8), texts, offsets, _SEQUENCES, 0, into)
+        done, used, untracked = tracks.events(rows, b"", bytes(8), b"", bytes(8), _SEQUENCES, 0, into)
         assert (done, untracked) == (len(rows) // ROW.size, 0)
         for packet in protobuf.message(bytes(into[:used]))[1]:
             each = protobuf.message(packet)
-            events.append((each[8][0], each[10][0], protobuf.fields(each[11][0])))
+            events.append((each[8][0], each[10][0], protobuf.message(each[11][0])))
     for time, sequence, event in sorted(events, key=lambda one: one[0]):
-        if next(event) == (9, 1):
-            stacks[sequence].append(time)
+        if event[9] == [1]:
+            stacks[sequence].append((time, protobuf.message(event[4][0])[3][0]))
         else:
-            found.append((stacks[sequence].pop(), time))
-    assert sorted(found) == sorted(span for each in chunks for span in each)
+            begin, number = stacks[sequence].pop()
+            found.append((number, (begin, time)))
+    assert sorted(found) == list(enumerate((span for each in chunks for span in each), 1))
 
 
 def test_a_synchronous_lane_needs_one_track() -> None:
