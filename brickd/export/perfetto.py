@@ -70,6 +70,7 @@ class Perfetto:
         self._uuids = 0
         self._sequences = 0
         self._processes: dict[int, _Process] = {}
+        self._named: dict[str, _Process] = {}  # of several workers with one name, the last one
         self._lanes: dict[SpanTrack, _Lane] = {}
         self._forms: dict[int, tuple[bytes, bytes, bytes, bytes]] = {}
         self._steps: dict[int, int] = {}  # the sequence of each worker's track of steps
@@ -121,7 +122,7 @@ class Perfetto:
             pid = self._free(self._pids, worker.pid, _PIDS_MAX + worker.number)
             name = escape.text(worker.name)
             uuid, _ = self._track(message(3, number(1, pid), text(6, name)), text(2, name))
-            self._processes[worker.number] = _Process(uuid, pid, set())
+            self._processes[worker.number] = self._named[worker.name] = _Process(uuid, pid, set())
 
     def take(self, batch: SpanBatch) -> None:
         """Write the spans of a batch, and its steps as instants."""
@@ -180,8 +181,7 @@ class Perfetto:
     # ---- tracks
 
     def _process_of(self, name: str | None) -> _Process | None:
-        workers = self._recorded.workers.values()
-        return next((self._processes[each.number] for each in reversed(list(workers)) if each.name == name), None)
+        return None if name is None else self._named.get(name)
 
     def _lane(self, track: SpanTrack) -> _Lane:
         if (found := self._lanes.get(track)) is None:
