@@ -44,6 +44,10 @@ class Runtime(NamedTuple):
         """The directory of recordings that are being written, or that were not fetched yet."""
         return self.state / "recordings"
 
+    def last_day(self, prefix: str) -> Path:
+        """The file of the last day of the segments with this prefix."""
+        return self.state / f"{prefix}last-day"
+
     @property
     def sources(self) -> Path:
         """The directory of the sources of kernels, with one file for each source."""

@@ -4,8 +4,9 @@ Owns: the formats of timestamps: RFC 3339 and local time. Must not know: the mea
 can be formatted.
 """
 
+import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 
@@ -28,6 +29,30 @@ def rfc3339(ns: int) -> str:
     ('2023-11-14T22:13:20.123Z', '2262-04-11T23:47:16.854Z')
     """
     return _moment(ns).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_OF_DAY = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?")
+
+
+def parse_time(text: str) -> float:
+    """Parse a time as seconds since 1970. A time of the day is the last one that has passed, in local time.
+
+    >>> parse_time("@12.5"), parse_time("1970-01-02T00:00Z"), parse_time("1970-01-01T01:00:00+01:00")
+    (12.5, 86400.0, 0.0)
+    >>> 0 <= time.time() - parse_time("02:47") < 90_000
+    True
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if text.startswith("@"):
+        return float(text[1:])
+    if (found := _OF_DAY.fullmatch(text)) is None:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    now = datetime.now()
+    hour, minute, second = (int(part or 0) for part in found.groups())
+    today = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
+    return (today if today <= now else today - timedelta(days=1)).timestamp()
 
 
 def local(ns: int, now_ns: int) -> str:

@@ -7,6 +7,7 @@ Invariant: a column that the user requested is shown on a screen of any width.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
@@ -53,6 +54,9 @@ def over(document: dict[str, Any]) -> str:
     length_ns = document["over_ns"]
     if length_ns is None:
         return ""
+    if document.get("from") is not None:
+        began, ended = (datetime.fromisoformat(document[key]).astimezone() for key in ("from", "to"))
+        return f", {began:%H:%M:%S} to {ended:%H:%M:%S}"
     seconds = length_ns / units.SECOND
     return f", last {f'{seconds:.0f} s' if seconds >= 1 else units.duration(length_ns)}"
 

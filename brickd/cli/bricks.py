@@ -79,11 +79,11 @@ def _render(document: dict[str, Any], screen: Screen, more: Sequence[str]) -> li
     entries, rest = document["bricks"], document["rest"]
     if not entries:
         return [brick_columns.nothing(document)]
-    # With a single worker, there is no worst worker to name.
+    # A single worker has no worst worker, and the last day is kept by service.
     figures = [
         *brick_columns.identity_columns(document),
         *brick_columns.with_optional(_FIGURES, more),
-        *(() if document["by"] == "worker" else _WORST),
+        *(() if document["by"] == "worker" or document.get("from") is not None else _WORST),
     ]
     known = {key for entry in entries for key, value in entry.items() if value is not None}
     figures = [each for each in figures if each.key in known or each.key not in _SOMETIMES]

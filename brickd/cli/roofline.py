@@ -65,7 +65,15 @@ def roofline(query: RooflineQuery, recordings: Sequence[str], svg: Path | None, 
       brickd roofline --by layer --top 10
       brickd roofline --device gpu0 --type bfloat16
     """  # noqa: D301
-    bricks = BricksQuery(query.names, by=query.by, category=query.category, over=query.over)
+    bricks = BricksQuery(
+        query.names,
+        by=query.by,
+        category=query.category,
+        over=query.over,
+        at=query.at,
+        since=query.since,
+        until=query.until,
+    )
     totals = asked("bricks", bricks, recordings=recordings)
     device = chosen(peaks_file.load(peaks_file.place(runtime())), query)
     found = document(totals, device, query, here())

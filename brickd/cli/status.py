@@ -211,6 +211,8 @@ def _bricks(document: dict[str, Any], screen: Screen, room: int, more: Sequence[
         Figure(Column(title, "right"), key, units.count),
         *brick_columns.with_optional(_BRICK_FIGURES, more),
     )
+    if document.get("from") is not None:  # the last day is kept by service
+        figures = tuple(each for each in figures if each.key not in ("worst_worker", "spread"))
     whole = sum(brick["self_ns"] for brick in bricks)
     most = min(_BRICKS, room - 2)
     rows = [

@@ -73,6 +73,7 @@ class Daemon(LiveWorld):
         self._problems = ProblemWatch(self, memory, self.log_event, self._keep_soon, send)
         doubts = WeightDoubts(self._weighing, self._collector.rescans)
         takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, doubts, news, self._recordings]
+        takers += [] if self._day is None else [self._day]
         takers.append(self._problems)  # the last taker, because it uses the results of the others
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
 
@@ -102,6 +103,8 @@ class Daemon(LiveWorld):
         self._recordings.close()
         self._collector.ending.set()
         self._sampler.end()
+        if self._day is not None:
+            self._day.end()
         self._notifier.end()
         self._loop.end()
 

@@ -30,12 +30,14 @@ from brickd.base.paths import runtime
 from brickd.base.thresholds import Thresholds
 from brickd.client.other_version import ours
 from brickd.daemon.collector import Collector
+from brickd.daemon.day_keeper import DayKeeper
 from brickd.daemon.epochs import Epochs
 from brickd.daemon.loop import Loop
 from brickd.daemon.order_handler import OrderHandler
 from brickd.daemon.process_usage import Usages
 from brickd.daemon.saving import Saver
 from brickd.datasources.world import Details, Source
+from brickd.model.day_slots import DaySlot
 from brickd.model.event_log import KEPT, Log
 from brickd.model.kernel_sources.files import Filed
 from brickd.model.kernel_sources.store import KnownSources
@@ -92,6 +94,7 @@ class LiveWorld:
         self._loop = Loop(self._collector, self.log_event)
         self.orders = OrderHandler(self._collector, self._numerics, self.survey, self._loop.wake, self.log_event)
         self._usages, self._windows = Usages(), Windows()
+        self._day = DayKeeper(runtime().last_day(self.prefix), self.log_event) if stays else None
         self._lookout = Lookout(self.log_event, CpuSharing().of, self._thresholds)
         self._weighing = Weighing(weights)
         detectors = (Stuck(), GrowingMemory(), Slower(self._lookout.newest))
@@ -113,6 +116,14 @@ class LiveWorld:
     def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
         """Return the work of these workers in the last `length_ns`; None if unknown."""
         return self._windows.over(of, time.monotonic_ns(), length_ns)
+
+    def at_ns(self) -> int:
+        """Return the time of the survey, since 1970."""
+        return time.time_ns()
+
+    def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
+        """Return what services did in a time of the last two days; None: unknown."""
+        return None if self._day is None else self._day.between(began_ns, ended_ns)
 
     def stragglers(self) -> StragglerVerdict:
         """Return the stragglers."""

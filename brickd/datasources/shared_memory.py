@@ -8,6 +8,7 @@ decode.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -86,6 +87,13 @@ class SharedMemory:
         return found
 
     def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> None:
+        """Return None, because there is no earlier survey."""
+
+    def at_ns(self) -> int:
+        """Return the time of the survey, since 1970."""
+        return time.time_ns()
+
+    def day(self, began_ns: int, ended_ns: int) -> None:
         """Return None, because there is no earlier survey."""
 
     def stragglers(self) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from brickd.analysis.timing.findings import StragglerVerdict
     from brickd.analysis.weights.store import Weights
     from brickd.analysis.weights.verdicts import WeightsVerdict
+    from brickd.model.day_slots import DaySlot
     from brickd.model.kernel_sources.store import KnownSources
     from brickd.model.windows import Window
     from brickd.model.workers import Survey, Worker
@@ -120,6 +121,12 @@ class World(Protocol):
 
     def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
         """Return the work of workers in the last `length_ns`, or since the oldest snapshot, if there is one."""
+
+    def at_ns(self) -> int:
+        """Return the time of the survey, since 1970."""
+
+    def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
+        """Return what services did in a time since 1970, as far as it is kept; None: unknown."""
 
     def stragglers(self) -> StragglerVerdict | None:
         """Return the stragglers; None if workers are not compared continuously."""

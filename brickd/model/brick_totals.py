@@ -41,7 +41,7 @@ class BrickTotals(NamedTuple):
     latency: _reader.Row | None
     worst_worker: str
 
-    def document(self, by: By | None = None, over_ns: int | None = None) -> dict[str, Any]:
+    def document(self, by: By | None = None, over_ns: int | None = None, *, summed: bool = False) -> dict[str, Any]:
         """Return the totals as JSON; `over_ns`: the length of a window, whose shortest and longest span are unknown."""
         row = self.row
         times = ("total", "self", "mean", "min", "max", "p50", "p90", "p95", "p99", "p999")
@@ -65,8 +65,8 @@ class BrickTotals(NamedTuple):
             "bounded": self.bounded,
             "latency_to_sync_mean_ns": None if self.latency is None else round(self.latency["mean_ns"]),
             "latency_to_sync_max_ns": None if self.latency is None or windowed else round(self.latency["max_ns"]),
-            "worst_worker": self.worst_worker,
-            "spread": round(row["spread"], 4),
+            "worst_worker": None if summed else self.worst_worker,
+            "spread": None if summed else round(row["spread"], 4),
         }
 
 

@@ -133,6 +133,12 @@ class SummaryFold(Generic[Key]):
         """Return the number of spans of a row in each bucket, in ticks of the first reading."""
         return self._fold.histogram(number)
 
+    def only(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None) -> _reader.Fold:
+        """Return the rows of one reading, without adding it; arguments as in `add`."""
+        fold = _reader.Fold()
+        fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns)
+        return fold
+
     def alone(
         self,
         reading: Reading,
@@ -144,8 +150,7 @@ class SummaryFold(Generic[Key]):
 
         Sums with a self time of at least `usual_from_ns` have the mean of the usual calls.
         """
-        fold = _reader.Fold()
-        fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns)
+        fold = self.only(reading, key_of, group)
         for number, (key, sums) in enumerate(zip(self.keys, fold.sums(), strict=False)):
             if sums[0]:
                 usual_ns = _usual_ns(fold, number, reading.tick_ns) if sums[1] >= usual_from_ns else None

@@ -12,6 +12,8 @@ from typing import Any
 
 from brickd.base.units import DURATIONS, parse_duration, parse_size, write_duration, write_size
 
+_YEAR_2262 = 2**63 / 1e9  # the last year that nanoseconds since 1970 can express
+
 
 class Parameter:
     """One parameter of any kind.
@@ -191,6 +193,28 @@ class Period(Duration):
     def write(self, value: Any) -> str:
         """Return the word, or the duration in seconds."""
         return str(value) if value == self.everything else f"{float(value)!r}".removesuffix(".0") + "s"
+
+
+def _time(text: str) -> float:
+    """Parse a time, as seconds since 1970."""
+    from brickd.base.timestamps import parse_time  # takes 4 ms, which most commands do not need
+
+    return parse_time(text)
+
+
+class Time(Number):
+    """A time, in seconds since 1970. Its text may be a time of the day, or a date and a time."""
+
+    parse = staticmethod(_time)
+
+    def __init__(self, help: str, **more: Any) -> None:
+        super().__init__(0, _YEAR_2262, help, **{"metavar": "TIME"} | more)
+        forms = "02:47, 02:47:30, 2026-11-27T02:47, 2026-11-27T02:47:30Z"
+        self.wanted = f"a time (such as {forms}, or @ and seconds since 1970)"
+
+    def write(self, value: Any) -> str:
+        """Return the seconds since 1970."""
+        return f"@{value!r}"
 
 
 class NumberOrDuration(Duration):

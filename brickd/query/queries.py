@@ -6,11 +6,11 @@ Owns: the parameters of each query, and the words for reasons. Must not know: ho
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from brickd.errors import WrongQuestion
 from brickd.query.parameters import Choice, Duration, Name, Names, Number, NumberOrDuration, Switch, Whole
-from brickd.query.query import ABOUT_WORKERS, OVER, START, Query, given
+from brickd.query.query import ABOUT_WORKERS, AT, FROM, OVER, START, TO, Query, given
 
 By = Literal["worker", "service", "layer"]
 
@@ -25,6 +25,40 @@ SORTS = {
 }
 
 
+class HasPeriod(Protocol):
+    """A query about a period: `over` until now or until `at`, or from `since` to `until`."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The workers and services."""
+
+    @property
+    def over(self) -> float | str | None:
+        """The length of the period."""
+
+    @property
+    def at(self) -> float | None:
+        """The end of the period; without a length: a time in it."""
+
+    @property
+    def since(self) -> float | None:
+        """The begin of the period."""
+
+    @property
+    def until(self) -> float | None:
+        """The end of the period."""
+
+
+def check_period(query: HasPeriod) -> None:
+    """Refuse times that contradict each other."""
+    if query.until is not None and query.since is None:
+        raise WrongQuestion("to is given without from: give both, or use at")
+    if query.since is not None and (query.at is not None or query.over not in (START, None)):
+        raise WrongQuestion("from contradicts at and over: use from with to, or at with over")
+    if query.since is not None and query.until is not None and query.until <= query.since:
+        raise WrongQuestion("from is not before to: exchange them")
+
+
 class BricksQuery(Query):
     """A query for the totals of bricks: parameters select the workers, the bricks and their order."""
 
@@ -34,6 +68,9 @@ class BricksQuery(Query):
     category: str | None = given(CATEGORY, default=None)
     top: int | None = given(TOP, default=None)
     over: float | str = given(OVER, default=START)
+    at: float | None = given(AT, default=None)
+    since: float | None = given(FROM, default=None)
+    until: float | None = given(TO, default=None)
 
     def rules(self) -> None:
         """Refuse a combination of values that is invalid."""
@@ -44,6 +81,7 @@ class BricksQuery(Query):
                 f"sort max contradicts over {OVER.write(self.over)}: the longest span is known only since the start"
                 " (use sort p99, or over start)"
             )
+        check_period(self)
 
 
 class CoverageQuery(Query):
@@ -195,6 +233,13 @@ class RooflineQuery(Query):
     category: str | None = given(CATEGORY, default=None)
     top: int | None = given(TOP, default=None)
     over: float | str = given(OVER, default=START)
+    at: float | None = given(AT, default=None)
+    since: float | None = given(FROM, default=None)
+    until: float | None = given(TO, default=None)
+
+    def rules(self) -> None:
+        """Refuse times that contradict each other."""
+        check_period(self)
 
 
 class SourceQuery(Query):
@@ -219,6 +264,13 @@ class StatusQuery(Query):
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     over: float | str | None = given(OVER, default=None)
     active_for: float | None = given(ACTIVE_FOR, default=None)
+    at: float | None = given(AT, default=None)
+    since: float | None = given(FROM, default=None)
+    until: float | None = given(TO, default=None)
+
+    def rules(self) -> None:
+        """Refuse times that contradict each other."""
+        check_period(self)
 
 
 class ExportQuery(Query):
@@ -271,6 +323,13 @@ class TreeQuery(Query):
         default=0.0,
     )
     over: float | str = given(OVER, default=START)
+    at: float | None = given(AT, default=None)
+    since: float | None = given(FROM, default=None)
+    until: float | None = given(TO, default=None)
+
+    def rules(self) -> None:
+        """Refuse times that contradict each other."""
+        check_period(self)
 
 
 class WeightsQuery(Query):

@@ -12,19 +12,24 @@ from dataclasses import MISSING
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 from brickd.errors import WrongQuestion
-from brickd.query.parameters import Names, Parameter, Period
+from brickd.query.parameters import Names, Parameter, Period, Time
 
 ABOUT_WORKERS = Names("names of workers or services", metavar="[WORKER|SERVICE]...", key="name", positional=True)
 
-# The periods over which totals may be counted. There are windows for the last minute, in steps of ten seconds.
+# The times over which totals may be counted. The daemon keeps windows of a minute in steps of 10 seconds. The file of
+# the last day keeps an hour in these steps, and 48 hours in steps of 5 minutes.
 START = "start"
+MINUTE_S, DAYS_S = 60.0, 48 * 3600.0
 OVER = Period(
     START,
     10,
-    60,
-    "Count the last DURATION, from 10s to 60s in steps of ten seconds, or everything since each worker's start.",
+    DAYS_S,
+    "Count the last DURATION, from 10s to 48h, or everything since each worker's start. With --at: DURATION before.",
     metavar="DURATION|start",
 )
+AT = Time("Count the slot of 10 seconds (later: 5 minutes) that contains TIME. With --over: the DURATION before TIME.")
+FROM = Time("Count from TIME on, up to --to.", key="from")
+TO = Time("Count up to TIME, from --from on. Without --to: up to now.", key="to")
 
 
 class _Given(NamedTuple):

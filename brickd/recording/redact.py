@@ -20,8 +20,9 @@ from brickd.shm import _reader
 # The kinds of events whose texts contain only workers, services, bricks and files, and the numbers of these.
 _TOLD = frozenset(
     {
-        "blind", "break", "checkpoint_failed", "checkpoint_written", "daemon_started", "quarantined", "rationed",
-        "recording_began", "recording_ended", "recording_failed", "recording_removed", "recording_resumed", "restored",
+        "blind", "break", "checkpoint_failed", "checkpoint_written", "daemon_started", "day_failed", "quarantined",
+        "rationed", "recording_began", "recording_ended", "recording_failed", "recording_removed", "recording_resumed",
+        "restored",
         "set", "starved", "straggler", "straggler_gone", "worker_died", "worker_ended", "worker_found", "worker_missed",
         "worker_moved", "worker_returned",
     }

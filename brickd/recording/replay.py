@@ -23,8 +23,10 @@ from brickd.base.timestamps import rfc3339
 from brickd.base.units import plural
 from brickd.datasources.world import DaemonStatus, Source
 from brickd.errors import NoSuchWorker, RecordingRefused
+from brickd.model.day_slots import DaySlot, slot
 from brickd.model.kernel_sources.assembly import KernelSource as Text
 from brickd.model.kernel_sources.assembly import SourceHead
+from brickd.model.survey_snapshot import Snapshot
 from brickd.model.windows import SLOTS, Window, Windows
 from brickd.model.workers import Survey, Worker
 from brickd.recording import recorded_fingerprints
@@ -52,6 +54,11 @@ class Backwards:
         """Return the newest `count` snapshots, or all if there are fewer."""
         self._read += itertools.islice(self._rest, max(0, count - len(self._read)))
         return self._read[:count]
+
+
+def nearer(one: Snapshot | None, other: Snapshot, at_ns: int) -> Snapshot:
+    """Return the snapshot that is nearer to a time, the earlier one if both are equally near."""
+    return other if one is None or abs(other.at_ns - at_ns) < abs(one.at_ns - at_ns) else one
 
 
 class RecordedSources(NamedTuple):
@@ -126,6 +133,25 @@ class Replay:
         for shown in reversed(self._last(SLOTS + 1)[1:]):
             windows.take(shown.snapshot)
         return windows.over(of, self._shown().snapshot.now_ns, length_ns)
+
+    def at_ns(self) -> int:
+        """Return the time of the shown snapshot, since 1970."""
+        return self._shown().snapshot.at_ns
+
+    def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
+        """Return the work between the snapshots nearest to these times, or around a time."""
+        began: Snapshot | None = None
+        ended: Snapshot | None = None
+        for each in (shown.snapshot for file in self._files for shown in file.snapshots()):
+            if began_ns == ended_ns:
+                began = each if began is None or each.at_ns <= began_ns else began
+                ended = each if ended is None or ended.at_ns <= began_ns else ended
+            else:
+                began = nearer(began, each, began_ns)
+                ended = nearer(ended, each, ended_ns)
+        if began is None or ended is None or not began.at_ns < ended.at_ns:
+            return None
+        return slot(began, ended) if began_ns < ended.at_ns and began.at_ns <= ended_ns else None
 
     def stragglers(self) -> StragglerVerdict:
         """Return the stragglers at that time."""

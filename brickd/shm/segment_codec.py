@@ -189,6 +189,29 @@ def added(one: Reading, other: Reading) -> Reading:
 
     Fields about a single process (pid, uuid, file) are those of `one`.
     """
+    names, paths, rows = _tables(one, other)
+    ended = {"ended": one.process["ended"] & other.process["ended"]}
+    return replace(
+        one,
+        names=names,
+        paths=paths,
+        summaries=_merged(one.summaries, other.summaries, rows).ljust(len(paths) * _reader.SUMMARY_BYTES, b"\0"),
+        latency=_merged(one.latency, other.latency, rows),
+        sites=[],
+        lanes=together(one.lanes + other.lanes),
+        process=cast("_reader.ProcessCounters", _sum([one.process, other.process]) | _NO_TABLES | ended),
+        deferred={name: _total([count]) for name, count in (Counter(one.deferred) + Counter(other.deferred)).items()},
+        odd=_total([one.odd, other.odd]),
+        moving=_total([one.moving, other.moving]),
+        memory_bytes=0,
+    )
+
+
+def _tables(one: Reading, other: Reading) -> tuple[list[tuple[str, int] | None], list[CallPath | None], array[int]]:
+    """Return the names and paths of both readings, and the numbers of the other's paths among them; -1: no room."""
+    count = len(other.paths)
+    if one.paths[:count] == other.paths and one.names[: len(other.names)] == other.names:
+        return one.names, one.paths, array("i", range(count))
     names, numbers = list(one.names), {one.name(number): number for number in reversed(range(len(one.names)))}
     paths, places = list(one.paths), {path: number for number, path in reversed(list(enumerate(one.paths)))}
 
@@ -221,21 +244,7 @@ def added(one: Reading, other: Reading) -> Reading:
             paths.append(moved)
         # A path without room counts as 'other' if its unit is ticks, which is the unit of 'other'.
         rows[number] = places.get(moved, 0 if path.unit == _reader.UNIT_TICKS else -1)
-    ended = {"ended": one.process["ended"] & other.process["ended"]}
-    return replace(
-        one,
-        names=names,
-        paths=paths,
-        summaries=_merged(one.summaries, other.summaries, rows).ljust(len(paths) * _reader.SUMMARY_BYTES, b"\0"),
-        latency=_merged(one.latency, other.latency, rows),
-        sites=[],
-        lanes=together(one.lanes + other.lanes),
-        process=cast("_reader.ProcessCounters", _sum([one.process, other.process]) | _NO_TABLES | ended),
-        deferred={name: _total([count]) for name, count in (Counter(one.deferred) + Counter(other.deferred)).items()},
-        odd=_total([one.odd, other.odd]),
-        moving=_total([one.moving, other.moving]),
-        memory_bytes=0,
-    )
+    return names, paths, rows
 
 
 def _merged(one: bytes | _reader.Packed, other: bytes | _reader.Packed, rows: array[int]) -> bytes:

@@ -22,12 +22,14 @@ from brickd.views.common import Answer, begun, chosen, counted
 def answer(world: World, query: BricksQuery) -> Answer:
     """Add up the workers' bricks."""
     them = chosen(world, query.names)
-    over = counted(world, them, query.over)
+    over = counted(world, them, query)
+    if over.summed and query.by == "worker":
+        raise BrickdError("the last day is kept by service, expected by service or by layer: use --over 60s")
     totals = totals_of(over.workers, query.by)
     whole = sum(brick.row["self_ns"] for brick in totals)
     entries = [
         {
-            **brick.document(query.by, over.length_ns),
+            **brick.document(query.by, over.length_ns, summed=over.summed),
             "share_percent": percent_of(brick.row["self_ns"], whole),
         }
         for brick in totals

@@ -8,15 +8,20 @@ code.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from brickd.base.units import NO_WORKERS, NONE_RECORDED, SECOND, duration
+from brickd.base.timestamps import local, rfc3339
+from brickd.base.units import NO_WORKERS, NONE_RECORDED, SECOND, duration, plural, write_duration
 from brickd.base.users import others_have
 from brickd.datasources.world import Source, World
 from brickd.errors import BrickdError, NoDaemon
 from brickd.model.survey_snapshot import EVERY_NS
 from brickd.model.workers import Survey, Worker, select
-from brickd.query.query import OVER, START
+from brickd.query.queries import HasPeriod
+from brickd.query.query import MINUTE_S, OVER, START
+
+if TYPE_CHECKING:
+    from brickd.model.day_slots import DaySlot
 
 Document = dict[str, Any]
 
@@ -40,19 +45,29 @@ class Counted(NamedTuple):
     """Workers whose readings contain the records of a period.
 
     Attributes:
-        over: the period, as in the query.
+        over: the period, as in the query; None: it has a begin and an end, or contains a time.
         length_ns: the real length of the period; None if it began at each worker's start.
-        words: why the real length differs from the length in the query.
+        words: why the real period differs from the period in the query.
+        began_ns, ended_ns: the real period of the last day, since 1970; None: another period. Its workers are sums of
+            services.
     """
 
     workers: list[Worker]
-    over: str = START
+    over: str | None = START
     length_ns: int | None = None
     words: tuple[str, ...] = ()
+    began_ns: int | None = None
+    ended_ns: int | None = None
+
+    @property
+    def summed(self) -> bool:
+        """Whether the workers are sums of services."""
+        return self.began_ns is not None
 
     def document(self) -> Document:
         """The keys of the document that describe the period."""
-        return {"over": self.over, "over_ns": self.length_ns}
+        began, ended = (None if ns is None else rfc3339(ns) for ns in (self.began_ns, self.ended_ns))
+        return {"over": self.over, "over_ns": self.length_ns, "from": began, "to": ended}
 
 
 class Sourced(Protocol):
@@ -86,7 +101,7 @@ def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
     return ChosenWorkers(found, workers, found.words + foreign_words(found))
 
 
-def counted(world: World, found: ChosenWorkers, over: float | str | None) -> Counted:
+def counted(world: World, found: ChosenWorkers, query: HasPeriod) -> Counted:
     """Return the chosen workers with what they recorded in a period.
 
     The default (`over` is None) is the last 60 seconds if there are windows, else the time since each worker's start.
@@ -94,9 +109,12 @@ def counted(world: World, found: ChosenWorkers, over: float | str | None) -> Cou
     Raises:
         NoDaemon: the query names a period, but there is no daemon, so there are no windows.
     """
+    over = query.over
+    if query.at is not None or query.since is not None or (isinstance(over, float | int) and over > MINUTE_S):
+        return _of_the_day(world, found, query)
     if over == START:
         return Counted(found.workers)
-    seconds = OVER.most if over is None else float(over)
+    seconds = MINUTE_S if over is None else float(over)
     length = OVER.write(seconds)
     window = world.window(found.survey, found.workers, round(seconds * SECOND))
     if window is not None:
@@ -110,6 +128,52 @@ def counted(world: World, found: ChosenWorkers, over: float | str | None) -> Cou
             f" (start one: brickd up -d; or use --over {START})"
         )
     raise BrickdError(f"there is 1 snapshot of the workers, expected 2 to count the last {length}: use --over {START}")
+
+
+def _of_the_day(world: World, found: ChosenWorkers, query: HasPeriod) -> Counted:
+    """Return what the services of the chosen workers recorded in a period of the last day."""
+    from brickd.model.day_slots import as_workers  # a status without a period does not wait for this module
+
+    over, now_ns = 0.0 if query.over in (None, START) else float(query.over or 0), world.at_ns()
+    if query.since is not None:
+        began_ns = round(query.since * SECOND)
+        ended_ns = now_ns if query.until is None else round(query.until * SECOND)
+        text = f"{local(began_ns, now_ns)} to {local(ended_ns, now_ns)}"
+    else:
+        ended_ns = now_ns if query.at is None else round(query.at * SECOND)
+        began_ns = ended_ns - round(over * SECOND)
+        text = f"the last {write_duration(over)}"
+        if query.at is not None:
+            text = f"{write_duration(over)} before {local(ended_ns, now_ns)}" if over else local(ended_ns, now_ns)
+    slot = world.day(began_ns, ended_ns)
+    if slot is None:
+        if world.source == "shared memory":
+            raise NoDaemon(f"nothing is kept of {text}, because no daemon runs (start one: brickd up -d)")
+        kept = "48 hours back, as far as the daemon ran" if world.source == "daemon" else "only what was recorded"
+        raise BrickdError(f"nothing is kept of {text}, expected a time within: {kept}: use --over {START}")
+    services = {worker.service for worker in found.workers}
+    if others := sorted({worker.name for worker in found.workers} & set(query.names)):
+        raise BrickdError(
+            f"the last day is kept by service, not by worker {others[0]}: give the service, or use --over 60s"
+        )
+    workers = [each for each in as_workers(slot) if not query.names or each.service in services]
+    words = [_other_period(text, began_ns, ended_ns, slot, now_ns)] if query.at is None or over else []
+    if slot.folded:
+        words.append(f"{plural(slot.folded, 'call path')} with little time had no room: they are in the brick other")
+    length_ns = slot.ended_ns - slot.began_ns
+    asked = OVER.write(over) if over else None
+    return Counted(workers, asked, length_ns, tuple(filter(None, words)), slot.began_ns, slot.ended_ns)
+
+
+def _other_period(text: str, began_ns: int, ended_ns: int, slot: DaySlot, now_ns: int) -> str:
+    """Explain why the counted period differs from the period in the query; "" if it is nearly equal."""
+    most_ns = max(EVERY_NS, slot.longest_ns)
+    if abs(slot.began_ns - began_ns) <= most_ns and abs(slot.ended_ns - ended_ns) <= most_ns:
+        return ""
+    return (
+        f"{text}: counted is {local(slot.began_ns, now_ns)} to {local(slot.ended_ns, now_ns)},"
+        f" {duration(slot.ended_ns - slot.began_ns)}, because no more is kept of this period"
+    )
 
 
 def _other_length(over: str, asked_ns: int, length_ns: int) -> tuple[str, ...]:

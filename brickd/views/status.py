@@ -21,7 +21,7 @@ from brickd.views.workers import entries, whole_ledger
 def answer(world: World, query: StatusQuery) -> Answer:
     """Add up the workers."""
     found, workers, words = them = chosen(world, query.names)
-    over = counted(world, them, query.over)
+    over = counted(world, them, query)
     partial, totals = bool(query.names), bricks(over.workers)
     seen = Seen.of(world, found, workers, query.names)
     active_ns = None if query.active_for is None else round(query.active_for * SECOND)
@@ -33,7 +33,7 @@ def answer(world: World, query: StatusQuery) -> Answer:
         "removed": removed_summary.summary(seen.removed),
         "workers": entries(found, workers, partial=partial),
         **over.document(),
-        "bricks": [brick.document(over_ns=over.length_ns) for brick in totals],
+        "bricks": [brick.document(over_ns=over.length_ns, summed=over.summed) for brick in totals],
         "categories": categories(totals),
         "stragglers": [finding.document(rows=False) for finding in slow.findings] if slow and slow.current else None,
         "waiting": [each.document() for each in slow.waiting] if slow and slow.current else None,

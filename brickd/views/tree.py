@@ -14,7 +14,7 @@ from brickd.views.common import Answer, begun, chosen, counted
 def answer(world: World, query: TreeQuery) -> Answer:
     """Merge the workers' trees."""
     them = chosen(world, query.names)
-    over = counted(world, them, query.over)
+    over = counted(world, them, query)
     merged = tree(over.workers, layers=query.layers, depth=query.depth, least_percent=query.min)
     document = {
         **begun(world),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, get_args
 
 import click
@@ -20,6 +21,7 @@ from brickd.query.queries import (
     EventsQuery,
     HangQuery,
     InspectQuery,
+    RooflineQuery,
     StatusQuery,
     TreeQuery,
     WeightsQuery,
@@ -95,10 +97,10 @@ def test_default_values_are_left_out_of_a_query_string() -> None:
         (HangQuery, "watch=1d", "watch is '1d', expected a duration"),
         (
             BricksQuery,
-            "over=2h",
-            "over is 7200.0, expected a duration of 10s to 1m (without a unit: seconds), or 'start'",
+            "over=72h",
+            "over is 259200.0, expected a duration of 10s to 48h (without a unit: seconds), or 'start'",
         ),
-        (BricksQuery, "over=ever", "over is 'ever', expected a duration of 10s to 1m"),
+        (BricksQuery, "over=ever", "over is 'ever', expected a duration of 10s to 48h"),
         (BricksQuery, "sort=max over=10s", "sort max contradicts over 10s"),
         (StartRecording, "max-size=64MB", "max-size is '64MB', expected a size of 64KiB to 1TiB (such as 512KiB, 64M"),
         (StartRecording, "max-size=1K", "max-size is 1024, expected a size of 64KiB to 1TiB"),
@@ -140,6 +142,40 @@ def test_a_period_is_a_duration_or_the_whole_time() -> None:
     assert [to_query(BricksQuery(over=over)) for over in (60.0, 12.5, "start")] == [
         [("over", "60s")], [("over", "12.5s")], [],
     ]  # fmt: skip
+
+
+def test_a_time_is_a_time_of_the_day_or_a_date_or_seconds_since_1970() -> None:
+    texts = {"@12.5": 12.5, "1970-01-02T00:00Z": 86400.0, "1970-01-01T02:00:01+02:00": 1.0}
+    assert {text: from_query(BricksQuery, [("at", text)]).at for text in texts} == texts
+    assert to_query(BricksQuery(at=12.5, over=600.0)) == [("over", "600s"), ("at", "@12.5")]
+    assert from_query(TreeQuery, to_query(TreeQuery(since=1.5, until=2.0))) == TreeQuery(since=1.5, until=2.0)
+    now = time.time()
+    for minutes in (1, 600, 1400):
+        moment = time.localtime(now - 60 * minutes)
+        found = from_query(BricksQuery, [("at", time.strftime("%H:%M", moment))]).at
+        assert found is not None
+        assert 0 <= now - 60 * minutes - found < 60
+
+
+@pytest.mark.parametrize("text", ["", "25:00", "2:7", "noon", "@", "@nan", "@-1", "@1e300", "2026-13-01T00:00"])
+def test_an_invalid_time_is_refused(text: str) -> None:
+    with pytest.raises(WrongQuestion, match="expected a time"):
+        from_query(BricksQuery, [("at", text)])
+
+
+@pytest.mark.parametrize(
+    ("times", "why"),
+    [
+        ({"until": 5.0}, "to is given without from"),
+        ({"since": 5.0, "at": 6.0}, "from contradicts at and over"),
+        ({"since": 5.0, "over": 600.0}, "from contradicts at and over"),
+        ({"since": 5.0, "until": 5.0}, "from is not before to"),
+    ],
+)
+@pytest.mark.parametrize("kind", [BricksQuery, RooflineQuery, StatusQuery, TreeQuery])
+def test_times_that_contradict_each_other_are_refused(kind: Any, times: dict[str, float], why: str) -> None:
+    with pytest.raises(WrongQuestion, match=why):
+        kind(**times)
 
 
 def test_a_size_has_a_unit_of_1024_or_is_in_bytes() -> None:

@@ -20,13 +20,14 @@ from brickd.model.windows import SLOTS, Window, Windows, since
 from brickd.model.worker_origins import Origin, RecentlyMerged
 from brickd.model.worker_totals import Share, Slot, slot
 from brickd.model.workers import Survey, Worker
-from brickd.query.query import OVER
+from brickd.query.query import MINUTE_S, OVER
 from brickd.shm.ledger import Ledger, ledger_of
 from brickd.shm.memory_budget import kept_of, packed_size
 from brickd.shm.records import named_later
 from brickd.shm.removed_workers import OTHERS
 from brickd.shm.segment_copy import CallPath
 from brickd.state.daemon_state import Memory
+from brickd.state.day_file import CELLS, LENGTHS_NS
 
 COUNTERS = ("names", "paths", "sites", "names_refused", "names_cut", "no_lane", "lanes_refused", "blocks_refused")
 NOTHING = dict.fromkeys(COUNTERS, 0) | named_later("process")
@@ -308,7 +309,9 @@ def test_a_window_begins_at_the_snapshot_nearest_to_its_length() -> None:
 
 
 def test_a_query_may_ask_for_every_window_that_is_kept() -> None:
-    assert (OVER.least * SECOND, OVER.most * SECOND) == (EVERY_NS, SLOTS * EVERY_NS)
+    assert (OVER.least * SECOND, MINUTE_S * SECOND) == (EVERY_NS, SLOTS * EVERY_NS)
+    assert OVER.most * SECOND == CELLS[1] * LENGTHS_NS[1]
+    assert CELLS[0] * LENGTHS_NS[0] == 3600 * SECOND
 
 
 def test_a_window_is_shorter_if_no_older_snapshot_exists() -> None:

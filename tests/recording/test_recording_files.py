@@ -27,6 +27,7 @@ from verbs import brickd, document, started
 
 from brickd.analysis.timing.monitor import Lookout
 from brickd.api import event_stream
+from brickd.base.timestamps import rfc3339
 from brickd.base.units import SECOND
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.datasources.world import DaemonStatus
@@ -616,6 +617,38 @@ def test_a_view_counts_the_period_that_a_query_names(tmp_path: Path) -> None:
     assert [each.document["over_ns"] for each in other] == [10 * SECOND] * 3
     why = "a window begins at the nearest snapshot, and a snapshot is taken every 10 s"
     assert [each.words for each in other] == [(), (), (f"over 14s counts the last 10.0 s: {why}",)]
+
+
+def test_a_view_counts_any_period_of_a_recording(tmp_path: Path) -> None:
+    path = tmp_path / "run.brick"
+    at = [1_700_000_000 * SECOND + n * EVERY_NS for n in range(13)]
+    surveys = [Snapshot(n * EVERY_NS, at_ns, Survey([], [])) for n, at_ns in enumerate(at, 1)]
+    path.write_bytes(forged([(_reader.CHUNK_SNAPSHOT, each.at_ns, bodies.snapshot(each, None, bodies.RecordingCounts()))
+                             for each in surveys]))  # fmt: skip
+
+    def seconds(ns: int) -> float:
+        return ns / SECOND
+
+    queries = {
+        "90s": (BricksQuery(over=90.0), at[3], at[12]),
+        "from": (BricksQuery(since=seconds(at[2])), at[2], at[12]),
+        "to": (BricksQuery(since=seconds(at[2]), until=seconds(at[5])), at[2], at[5]),
+        "at": (BricksQuery(at=seconds(at[4]) + 3), at[4], at[5]),
+        "before": (BricksQuery(at=seconds(at[6]), over=20.0), at[4], at[6]),
+    }
+    with opened([str(path)]) as world:
+        for query, began_ns, ended_ns in queries.values():
+            found = bricks.answer(world, query)
+            document = found.document
+            expected = (rfc3339(began_ns), rfc3339(ended_ns), ended_ns - began_ns)
+            assert (document["from"], document["to"], document["over_ns"]) == expected
+            assert found.words == ()
+        short = bricks.answer(world, BricksQuery(over=3600.0))
+        assert short.document["over_ns"] == 12 * EVERY_NS
+        assert short.words[0].endswith("2.0 min, because no more is kept of this period")
+        for query in (BricksQuery(at=1.0), BricksQuery(since=1.0, until=2.0)):
+            with pytest.raises(BrickdError, match="nothing is kept of 1970-01-01"):
+                bricks.answer(world, query)
 
 
 def test_a_recording_names_the_straggler_that_the_daemon_named(worker: Start, tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""Keeps the last day: a slot for every snapshot, and a longer one for every five minutes.
+
+Owns: when a slot begins and ends, which slots answer for a time. Must not know: the content of a slot, the form of the
+file, who asks. Invariants: after a killed daemon, the next one continues the long slot with the short ones on disk; a
+time is answered by short slots as far as they reach, never twice; a slot that could not be saved is reported.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from brickd.model.day_slots import DaySlot, decode, encode, slot
+from brickd.model.event_log import LogEvent
+from brickd.model.survey_snapshot import Snapshot
+from brickd.state.day_file import CONTENT_BYTES, LENGTHS_NS, DayFile, SlotPlace
+
+_SHORT, _LONG = 0, 1
+_SHORT_NS, _LONG_NS = LENGTHS_NS
+
+
+class DayKeeper:
+    """The slots of the last two days. One thread adds snapshots, any thread may ask."""
+
+    def __init__(self, path: Path, log_event: LogEvent) -> None:
+        self._path, self._log_event = path, log_event
+        self._lock = threading.Lock()
+        self._before: Snapshot | None = None
+        self._trouble = ""
+        self._file = self._opened()
+        self._long = self._unfinished()
+
+    def _opened(self) -> DayFile | None:
+        try:
+            return DayFile(self._path)
+        except OSError as error:
+            self._report(error, "the last day is not kept")
+            return None
+
+    def _unfinished(self) -> DaySlot | None:
+        """Return the sum of the short slots that are in no long one."""
+        if self._file is None:
+            return None
+        long = self._file.places[_LONG]
+        ended_ns = long[-1].ended_ns if long else 0
+        return _sum(self._contents([each for each in self._file.places[_SHORT] if each.began_ns >= ended_ns]))
+
+    def end(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    # ---- adding
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Receive the next snapshot."""
+        before, self._before = self._before, snapshot
+        if before is None or self._file is None:
+            return
+        self._add(slot(before, snapshot))
+
+    def _add(self, short: DaySlot) -> None:
+        long = self._long
+        if long is not None and not 0 <= short.ended_ns - long.began_ns < _LONG_NS + _SHORT_NS // 2:
+            self._save(_LONG, long)  # after a pause, or a step of the clock
+            long = None
+        self._save(_SHORT, short)
+        long = short if long is None else long.and_(short)
+        is_whole = long.ended_ns - long.began_ns >= _LONG_NS - _SHORT_NS // 2
+        if is_whole:
+            self._save(_LONG, long)
+        self._long = None if is_whole else long
+
+    def _save(self, tier: int, of: DaySlot) -> None:
+        content = encode(of, CONTENT_BYTES)
+        try:
+            with self._lock:
+                if self._file is not None:
+                    self._file.append(tier, of.began_ns, of.ended_ns, content)
+                    self._trouble = ""
+        except OSError as error:
+            self._report(error, "a slot of the last day is lost")
+
+    def _report(self, error: OSError, what: str) -> None:
+        """Report a failure, but not again while it lasts."""
+        why = error.strerror or str(error)
+        if why != self._trouble:
+            self._trouble = why
+            self._log_event("day_failed", f"{self._path}: {why}: {what}")
+
+    # ---- asked
+
+    def between(self, began_ns: int, ended_ns: int) -> DaySlot | None:
+        """Return what was done in a time since 1970, as near as the slots allow; None: no slot is in it.
+
+        If the two times are equal, return the slot that contains this time.
+        """
+        with self._lock:
+            places = [] if self._file is None else _places(self._file, began_ns, ended_ns)
+        return _sum(self._contents(places))
+
+    def _contents(self, places: list[SlotPlace]) -> Iterator[DaySlot]:
+        for place in places:
+            with self._lock:
+                content = None if self._file is None else self._file.content(place)
+            if content is not None:
+                try:
+                    yield decode(content, place.began_ns, place.ended_ns)
+                except ValueError as error:
+                    self._log_event("day_failed", f"{self._path}: slot {place.sequence} {error}: it is left out")
+
+
+def _places(file: DayFile, began_ns: int, ended_ns: int) -> list[SlotPlace]:
+    """Return the slots that answer for a time, in order."""
+    if began_ns == ended_ns:
+        return file.around(_SHORT, began_ns) or file.around(_LONG, began_ns)
+    short = file.places[_SHORT]
+    long = [*file.within(_LONG, began_ns, min(ended_ns, short[0].began_ns if short else ended_ns))]
+    rest_ns = long[-1].ended_ns if long else 0
+    return [*long, *(each for each in file.within(_SHORT, began_ns, ended_ns) if each.began_ns >= rest_ns)]
+
+
+def _sum(slots: Iterator[DaySlot]) -> DaySlot | None:
+    """Add up slots; None if there are none."""
+    found: DaySlot | None = None
+    for each in slots:
+        found = each if found is None else found.and_(each)
+    return found

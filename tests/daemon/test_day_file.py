@@ -1,0 +1,274 @@
+"""The file of the last day: what it keeps after damage and a killed daemon, and which slots answer for a time."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up_workers import MadeUp
+from test_day_slots import whole
+from test_windows import counts, snapshot, work, worker
+
+from brickd.base.units import SECOND
+from brickd.daemon.day_keeper import DayKeeper
+from brickd.model.day_slots import as_workers
+from brickd.model.survey_snapshot import Snapshot
+from brickd.state import day_file
+from brickd.state.day_file import CELL_BYTES, CELLS, CONTENT_BYTES, DayFile
+
+LATER = 1_700_000_000 * SECOND  # of a snapshot, to its time since 1970
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "day"
+
+
+def fill(file: DayFile, tier: int, count: int, length_ns: int = 10 * SECOND) -> None:
+    for n in range(count):
+        file.append(tier, n * length_ns, (n + 1) * length_ns, b"%d" % n)
+
+
+# ---- the file
+
+
+def test_each_tier_keeps_its_newest_slots_and_the_file_never_grows_beyond_its_cells(path: Path) -> None:
+    file = DayFile(path)
+    for tier, cells in enumerate(CELLS):
+        fill(file, tier, cells + 3)
+        assert [file.content(place) for place in file.places[tier]] == [b"%d" % n for n in range(3, cells + 3)]
+    file.append(0, 0, 0, b"x" * CONTENT_BYTES)
+    assert path.stat().st_size <= sum(CELLS) * CELL_BYTES < 64 << 20
+    assert path.stat().st_mode & 0o777 == 0o600
+    places = file.places
+    file.close()
+    again = DayFile(path)
+    assert again.places == places
+    again.close()
+
+
+def test_a_slot_that_does_not_fit_is_refused(path: Path) -> None:
+    file = DayFile(path)
+    with pytest.raises(ValueError, match=f"has {CONTENT_BYTES + 1} bytes, expected at most {CONTENT_BYTES}"):
+        file.append(0, 0, 1, b"x" * (CONTENT_BYTES + 1))
+    assert file.places == ([], [])
+    file.close()
+
+
+def test_a_replaced_slot_is_gone(path: Path) -> None:
+    file = DayFile(path)
+    fill(file, 0, 1)
+    (first,) = file.places[0]
+    fill(file, 0, CELLS[0])
+    assert file.content(first) is None
+    file.close()
+
+
+@settings(max_examples=200)
+@given(at=st.integers(0, 80), bits=st.integers(1, 255))
+def test_a_damaged_slot_is_never_read(at: int, bits: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("day") / "day"
+    file = DayFile(path)
+    fill(file, 0, 2)
+    kept = file.places[0]
+    file.close()
+    with path.open("r+b") as raw:
+        raw.seek(CELL_BYTES + at)  # the first slot has the sequence 1
+        (byte,) = raw.read(1) or b"\0"
+        raw.seek(CELL_BYTES + at)
+        raw.write(bytes([byte ^ bits]))
+    again = DayFile(path)
+    contents = {place: again.content(place) for place in again.places[0]}
+    assert contents.get(kept[1]) in (b"1", None)
+    within = at < day_file._HEAD.size + 4 + 1
+    assert contents.get(kept[0]) == (None if within else b"0")
+    again.close()
+
+
+def test_an_empty_or_foreign_file_has_no_slots(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"brickday" * 100_000)
+    file = DayFile(path)
+    assert file.places == ([], [])
+    fill(file, 0, 1)
+    assert file.content(file.places[0][0]) == b"0"
+    file.close()
+
+
+def test_a_slot_that_is_written_in_part_is_an_error_and_is_not_kept(path: Path) -> None:
+    file = DayFile(path)
+    fill(file, 0, 3)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4 * CELL_BYTES + 10, hard))  # Python ignores the signal
+    try:
+        with pytest.raises(OSError, match="wrote 10 of 45 bytes"):
+            fill(file, 0, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(file.places[0]) == 3
+    fill(file, 0, 1)
+    assert file.content(file.places[0][-1]) == b"0"
+    file.close()
+
+
+def test_a_second_process_does_not_write_the_file(path: Path) -> None:
+    file = DayFile(path)
+    child = os.fork()
+    if child == 0:
+        try:
+            DayFile(path)
+        except BlockingIOError as error:
+            os._exit(7 if str(error) == "another process writes it" else 8)
+        os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    file.close()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/null", path)])
+def test_only_a_regular_file_is_opened(make: object, path: Path) -> None:
+    path.parent.mkdir()
+    make(path)  # type: ignore[operator]
+    with pytest.raises(OSError):  # noqa: PT011
+        DayFile(path)
+
+
+# ---- its slots, from snapshots
+
+
+class Keeper:
+    """A keeper that gets a snapshot of one worker every ten seconds."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.events = path, list[tuple[str, str]]()
+        self.made, self.now_s = MadeUp(), 0
+        self.keeper = self.begun()
+
+    def begun(self) -> DayKeeper:
+        return DayKeeper(self.path, lambda kind, text, **_: self.events.append((kind, text)))
+
+    def snapshot(self) -> Snapshot:
+        return snapshot(whole(worker(self.made, 1)), now_ns=self.now_s * SECOND)
+
+    def run(self, snapshots: int, every_s: int = 10) -> None:
+        """Record one span before each snapshot."""
+        for _ in range(snapshots):
+            work(self.made, "a", 5)
+            self.now_s += every_s
+            self.keeper.take(self.snapshot())
+
+    def spans(self, began_s: float, ended_s: float) -> int:
+        found = self.keeper.between(LATER + round(began_s * SECOND), LATER + round(ended_s * SECOND))
+        return 0 if found is None else counts(as_workers(found)).get("a", (0, 0, 0))[0]
+
+    @property
+    def file(self) -> DayFile:
+        assert self.keeper._file is not None
+        return self.keeper._file
+
+
+@pytest.fixture
+def keeper(path: Path) -> Iterator[Keeper]:
+    made = Keeper(path)
+    yield made
+    made.keeper.end()
+
+
+def test_each_snapshot_ends_a_slot_and_every_five_minutes_a_long_one(keeper: Keeper) -> None:
+    keeper.run(1 + 2 * 30 + 5)
+    short, long = keeper.file.places
+    assert [len(short), len(long)] == [65, 2]
+    assert {place.ended_ns - place.began_ns for place in long} == {300 * SECOND}
+    assert keeper.spans(0, 10_000) == 65
+    assert keeper.spans(10, 110) == 10
+    assert keeper.events == []
+
+
+def test_a_time_is_answered_once_by_long_slots_and_then_by_short_ones(keeper: Keeper) -> None:
+    keeper.run(1 + 30 * 30 + 20)  # the oldest short slot is within a long one
+    short, long = keeper.file.places
+    assert [len(short), len(long)] == [360, 30]
+    assert keeper.spans(0, 10_000) == 920
+    oldest_s = (short[0].began_ns - LATER) // SECOND
+    for begin_s in (10, oldest_s - 310, oldest_s, oldest_s + 10):
+        assert abs(keeper.spans(begin_s, 9_210) - (9_210 - begin_s) // 10) <= 15
+
+
+def test_a_slot_counts_if_its_middle_is_in_the_time(keeper: Keeper) -> None:
+    keeper.run(1 + 3)
+    for began_s, ended_s, expected in ((14, 24, (10, 20)), (16, 26, (20, 30)), (15, 25, (10, 20))):
+        found = keeper.keeper.between(LATER + began_s * SECOND, LATER + ended_s * SECOND)
+        assert found is not None
+        assert ((found.began_ns - LATER) // SECOND, (found.ended_ns - LATER) // SECOND) == expected
+
+
+def test_a_time_of_day_is_answered_by_the_slot_that_contains_it(keeper: Keeper) -> None:
+    keeper.run(1 + 3)
+    assert [keeper.spans(at, at) for at in (5, 10, 19.9, 20, 39.9, 49.9, 50)] == [0, 1, 1, 1, 1, 1, 0]
+    found = keeper.keeper.between(LATER + 15 * SECOND, LATER + 15 * SECOND)
+    assert found is not None
+    assert (found.began_ns - LATER, found.ended_ns - LATER) == (10 * SECOND, 20 * SECOND)
+
+
+def test_after_a_killed_daemon_the_next_one_continues_the_long_slot(keeper: Keeper) -> None:
+    keeper.run(1 + 20)
+    keeper.file.close()  # as if it was killed: nothing else is saved
+    keeper.keeper = keeper.begun()
+    assert keeper.spans(0, 1_000) == 20
+    keeper.run(1 + 9)  # the first one only begins a slot
+    assert len(keeper.file.places[1]) == 1, "20 slots, a gap of one, and 9 more are five minutes"
+    assert keeper.spans(0, 1_000) == 29
+    keeper.run(3)
+    keeper.file.close()
+    keeper.keeper = keeper.begun()
+    keeper.run(1 + 26)
+    lengths = [place.ended_ns - place.began_ns for place in keeper.file.places[1]]
+    assert lengths == [300 * SECOND] * 2, "only slots that are in no long one are continued"
+
+
+def test_a_pause_or_a_step_of_the_clock_ends_the_long_slot(keeper: Keeper) -> None:
+    keeper.run(1 + 3)
+    keeper.run(1, every_s=900)
+    keeper.run(1)
+    (first, second) = keeper.file.places[1]
+    assert [(place.ended_ns - place.began_ns) // SECOND for place in (first, second)] == [30, 900]
+    assert keeper.spans(0, 10_000) == 5
+
+
+def test_a_slot_that_cannot_be_saved_is_reported_once(keeper: Keeper) -> None:
+    keeper.run(2)
+    fd = keeper.file._fd
+    kept = os.dup(fd)
+    os.close(fd)
+    keeper.run(2)
+    ((kind, text),) = keeper.events
+    assert (kind, text) == ("day_failed", f"{keeper.path}: Bad file descriptor: a slot of the last day is lost")
+    os.dup2(kept, fd)
+    keeper.run(1)
+    os.close(fd)
+    keeper.run(2)
+    assert len(keeper.events) == 2, "a failure after a success is reported again"
+    os.dup2(kept, fd)
+    os.close(kept)
+
+
+def test_a_file_that_cannot_be_opened_is_reported_and_nothing_is_known(path: Path) -> None:
+    path.parent.mkdir()
+    path.mkdir()
+    keeper = Keeper(path)
+    keeper.run(3)
+    assert keeper.spans(0, 1_000) == 0
+    assert [kind for kind, _ in keeper.events] == ["day_failed"]
+    assert keeper.events[0][1].endswith("Is a directory: the last day is not kept")
+
+
+def test_a_damaged_slot_is_left_out_and_reported(keeper: Keeper) -> None:
+    keeper.run(1 + 3)
+    keeper.file.append(0, LATER + 40 * SECOND, LATER + 50 * SECOND, b"not a slot")
+    assert keeper.spans(0, 100) == 3
+    ((kind, text),) = keeper.events
+    assert (kind, "slot 4" in text) == ("day_failed", True)

@@ -1,0 +1,60 @@
+"""The last day of a real daemon: what it counts by service, and after it was killed."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from faults import Start
+from running import running
+from verbs import brickd
+
+WORKING = """
+    import time
+    b = brick.brick("work")
+    while True:
+        with b: time.sleep(0.01)
+"""
+_WAIT_S = 60.0
+
+
+def counted(*arguments: str) -> dict[str, Any] | None:
+    result = brickd("bricks", *arguments, "--json")
+    return json.loads(result.stdout) if result.returncode == 0 else None
+
+
+def until(spans: int, *arguments: str) -> dict[str, Any]:
+    """Wait until the last day has more than this number of spans."""
+    end = time.monotonic() + _WAIT_S
+    while time.monotonic() < end:
+        document = counted("--over", "1h", *arguments)
+        if document is not None and sum(brick["count"] for brick in document["bricks"]) > spans:
+            return document
+    raise AssertionError(brickd("bricks", "--over", "1h").stderr)
+
+
+@pytest.mark.slow
+def test_the_last_day_counts_by_service_and_survives_a_killed_daemon(worker: Start) -> None:
+    for service in ("api", "batch"):
+        worker(WORKING, BRICKD_SERVICE=service)
+    with running() as daemon:
+        first = until(0)
+        assert [brick["worst_worker"] for brick in first["bricks"]] == [None]
+        both, api = until(0), until(0, "api")
+        assert 0 < api["bricks"][0]["count"] < both["bricks"][0]["count"]
+        assert api["from"] < api["to"]
+        tree = json.loads(brickd("tree", "api", "--over", "1h", "--json").stdout)
+        assert [node["name"] for node in tree["nodes"]] == ["work"]
+        shown = brickd("status", "--over", "1h")
+        assert "WORST WORKER" not in shown.stdout
+        refused = brickd("bricks", "api/0", "--over", "1h")
+        assert (refused.returncode, "give the service, or use --over 60s" in refused.stderr) == (2, True)
+        assert "by worker" not in brickd("bricks", "--by", "layer", "--over", "1h").stderr
+        assert brickd("bricks", "--by", "worker", "--over", "1h").returncode == 2
+        known = until(0)["bricks"][0]["count"]
+        daemon.kill()
+    with running():
+        again = until(known)
+        assert again["from"] == first["from"]

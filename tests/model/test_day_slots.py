@@ -1,0 +1,206 @@
+"""Slots of the last day: their sums, their stored form, and what happens to call paths without room."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from forge import golden, segment_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up_workers import MadeUp, programs
+from test_windows import counts, replay, snapshot, work, worker
+
+from brickd.base.units import SECOND
+from brickd.model import day_slots
+from brickd.model.brick_totals import bricks
+from brickd.model.day_slots import DaySlot, as_workers, decode, encode, slot
+from brickd.model.workers import Worker
+from brickd.shm.segment_copy import Reading
+
+ROOM = 1 << 20
+
+
+def self_ns(of: DaySlot) -> float:
+    return sum(brick.row["self_ns"] for brick in bricks(as_workers(of)))
+
+
+def stored(of: DaySlot, most: int = ROOM) -> DaySlot:
+    return decode(encode(of, most), of.began_ns, of.ended_ns)
+
+
+@functools.cache
+def fields() -> tuple[Any, Any]:
+    """All fields of a header and of a process."""
+    with segment_of(golden()) as segment:
+        reading = segment.read()
+    return reading.header, reading.process
+
+
+def whole(of: Worker) -> Worker:
+    """Return a worker with all fields of a segment."""
+    header, process = fields()
+    reading = replace(of.reading, header=header | of.reading.header, process=process | of.reading.process)
+    return of._replace(reading=reading)
+
+
+def of_two(made: MadeUp, other: MadeUp) -> DaySlot:
+    """The slot in which two workers did all of their work."""
+    workers = (whole(worker(each, number, born_ns=SECOND)) for number, each in ((1, made), (2, other)))
+    return slot(snapshot(), snapshot(*workers, now_ns=10 * SECOND))
+
+
+@given(programs(given=False, room=False), programs(given=False, room=False))
+def test_a_slot_has_the_work_of_all_workers_in_its_time(first: MadeUp, then: MadeUp) -> None:
+    then.tick_ns = first.tick_ns
+    found = of_two(first, then)
+    assert counts(as_workers(found)) == counts([worker(first, 1), worker(then, 2)])
+    spans = {name: work.spans for (_, name), work in found.workers.items()}
+    workers = worker(first, 1), worker(then, 2)
+    recorded = {each.name: sum(brick.row["count"] for brick in bricks([each])) for each in workers}
+    assert spans == {name: count for name, count in recorded.items() if count}
+
+
+@given(programs(given=False, room=False), programs(given=False, room=False))
+def test_the_sum_of_two_slots_is_the_slot_of_their_whole_time(first: MadeUp, then: MadeUp) -> None:
+    then.tick_ns = first.tick_ns
+    began = snapshot()
+    middle = snapshot(worker(first, 1, born_ns=SECOND), now_ns=10 * SECOND)
+    ended = snapshot(worker(replay(first, then), 1, born_ns=SECOND), now_ns=20 * SECOND)
+    whole = slot(began, ended)
+    added = slot(began, middle).and_(slot(middle, ended))
+    assert (added.began_ns, added.ended_ns) == (whole.began_ns, whole.ended_ns)
+    assert counts(as_workers(added)) == counts(as_workers(whole))
+    assert {name: work.spans for name, work in added.workers.items()} == {
+        name: work.spans for name, work in whole.workers.items()
+    }
+
+
+@given(programs(given=False, room=False), programs(given=False, room=False))
+def test_a_stored_slot_is_the_same(first: MadeUp, then: MadeUp) -> None:
+    then.tick_ns = first.tick_ns
+    found = of_two(first, then)
+    again = stored(found)
+    assert counts(as_workers(again)) == counts(as_workers(found))
+    assert (again.workers, again.folded) == (found.workers, 0)
+    assert stored(again).workers == found.workers
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 40), st.integers(1, 64))
+def test_call_paths_without_room_are_added_to_other_and_counted(names: int, kept: int) -> None:
+    made = MadeUp()
+    for number in range(names):
+        work(made, f"brick {number}", *range(10, 11 + number))
+    found = of_two(made, MadeUp())
+    few = {key: day_slots._folded(each.reading, kept) for key, each in found.totals.items()}
+    ((reading, folded),) = few.values()
+    (totals,) = found.totals.values()
+    after = replace(found, totals={"only": replace(totals, reading=reading)})
+    assert self_ns(after) == pytest.approx(self_ns(found))
+    left = {brick.name for brick in bricks(as_workers(after))}
+    largest = {f"brick {number}" for number in range(max(0, names - kept), names)}
+    assert (left, folded) == (largest | ({"other"} if names > kept else set()), max(0, names - kept))
+
+
+def names_of(reading: Reading) -> set[str]:
+    return {reading.name(path.name) for path in reading.paths if path is not None}
+
+
+def test_a_kept_call_path_keeps_those_above_it() -> None:
+    made = MadeUp()
+    made.begin("outer")
+    made.begin("middle")
+    work(made, "inner", 1_000)
+    made.end()
+    made.end()
+    work(made, "aside", 5)
+    (totals,) = of_two(made, MadeUp()).totals.values()
+    reading, folded = day_slots._folded(totals.reading, 1)
+    assert names_of(reading) == {"other", "outer"}
+    assert folded == 3
+    made.begin("inner")
+    made.spend(10_000)
+    made.end()
+    (totals,) = of_two(made, MadeUp()).totals.values()
+    reading, folded = day_slots._folded(totals.reading, 3)
+    assert names_of(reading) >= {"other", "outer", "middle", "inner"}
+
+
+def test_a_slot_with_more_than_its_room_keeps_the_largest_bricks_and_then_only_its_time() -> None:
+    made = MadeUp()
+    for number in range(400):
+        work(made, f"brick {number * 2654435761 % 2**32:x}", *range(1, 2 + number))
+    found = of_two(made, MadeUp())
+    everything = len(encode(found, ROOM))
+    for most, kept in ((everything + 50, 400), (everything - 50, 256), (1_500, 0)):
+        body = encode(found, most)
+        again = decode(body, 0, 1)
+        assert (len(body) <= most, again.folded) == (True, 400 - kept)
+        assert self_ns(again) == pytest.approx(self_ns(found))
+        assert stored(again).folded == again.folded
+    nothing = decode(encode(found, 200), 0, 1)
+    assert (nothing.totals, nothing.workers, nothing.folded) == ({}, {}, 401)
+
+
+def test_a_call_path_below_an_open_span_keeps_its_place() -> None:
+    made = MadeUp()
+    made.begin("open")  # it has no time before its end
+    work(made, "inner", 1_000)
+    (totals,) = of_two(made, MadeUp()).totals.values()
+    reading, _ = day_slots._folded(totals.reading, 1)
+    assert names_of(reading) == {"other", "open", "inner"}
+
+
+def test_a_sum_has_the_most_folded_paths_and_the_longest_slot_of_its_parts() -> None:
+    one, other = DaySlot(0, 1, folded=3, longest_ns=1), DaySlot(1, 9, folded=5, longest_ns=8)
+    for first, then in ((one, other), (other, one)):
+        found = first.and_(then)
+        assert (found.folded, found.longest_ns) == (5, 8)
+
+
+def test_workers_beyond_the_limit_are_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(day_slots, "WORKERS_MAX", 1)
+    first, then = MadeUp(), MadeUp()
+    for made in (first, then):
+        work(made, "a", 5)
+    assert [work.spans for work in of_two(first, then).workers.values()] == [1, 1]
+    assert list(of_two(first, then).workers) == [("made", "made/1"), ("", "")]
+
+
+def test_losses_of_a_slot_are_those_of_its_time() -> None:
+    made = MadeUp()
+    work(made, "a", 5)
+
+    def lossy(lost: int) -> object:
+        found = worker(made, 1, born_ns=SECOND)
+        found.ledger.rejected["room"] = lost
+        return found
+
+    began, ended = (snapshot(lossy(lost), now_ns=at * SECOND) for lost, at in ((3, 10), (8, 20)))  # type: ignore[arg-type]
+    (found,) = slot(began, ended).workers.values()
+    assert (found.spans, found.lost) == (0, 5)
+    (found,) = slot(snapshot(), began).workers.values()
+    assert (found.spans, found.lost) == (1, 3)
+
+
+@pytest.mark.parametrize("body", [b"", b"x", zlib.compress(b"{}"), zlib.compress(b"[" * 100_000)])
+def test_a_damaged_slot_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"has an invalid structure|nested"):
+        decode(body, 0, 1)
+
+
+def test_every_truncated_or_changed_slot_is_refused_or_whole() -> None:
+    made = MadeUp()
+    work(made, "a", 5, 7)
+    body = zlib.decompress(encode(of_two(made, MadeUp()), ROOM))
+    for at in range(0, len(body), 7):
+        for changed in (body[:at], body[:at] + b"\xff" + body[at + 1 :], body[:at] + b"0" + body[at + 1 :]):
+            try:
+                found = decode(zlib.compress(changed), 0, 1)
+            except ValueError:
+                continue
+            bricks(as_workers(found))
