@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -389,6 +391,20 @@ def test_each_job_runs_cells_in_a_process_of_its_own(jobs: int, tmp_path: Path) 
     pids = {each["pid"] for each in found}
     assert pids == {os.getpid()} if jobs == 1 else os.getpid() not in pids and len(pids) <= jobs
     assert resumed(tmp_path / "kept", 5).results.keys() == {cell.key for cell in CELLS}
+
+
+def interrupted(cell: Cell) -> dict[str, Any]:
+    """Fail at the first cell; wait at the others."""
+    if cell == CELLS[0]:
+        raise KeyboardInterrupt
+    time.sleep(600)
+    return result()
+
+
+def test_an_interrupted_run_ends_the_cells_of_all_jobs(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        command.finish(CELLS, begun(tmp_path / "kept", 5), interrupted, command.line, 2)
+    assert not multiprocessing.active_children()
 
 
 def test_a_file_of_another_run_or_with_other_limits_is_not_continued(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from importlib.metadata import version
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +89,19 @@ def _run(cells: Sequence[Cell], tried: Callable[[Cell], dict[str, Any]], jobs: i
     if jobs == 1:
         yield from map(begin, cells)
         return
-    with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+    pool = ProcessPoolExecutor(jobs, get_context("fork"))
+    try:
         yield from (each.result() for each in as_completed([pool.submit(begin, cell) for cell in cells]))
+    except BaseException:  # as by a signal: no job begins another cell, and each ends what it runs
+        pool.shutdown(wait=False, cancel_futures=True)
+        jobs_left = active_children()
+        for process in jobs_left:
+            process.terminate()
+        for process in jobs_left:
+            process.join()
+        raise
+    finally:
+        pool.shutdown()
 
 
 def _begun(tried: Callable[[Cell], dict[str, Any]], cell: Cell) -> dict[str, Any]:
