@@ -1,4 +1,4 @@
-"""What Python programs ask: `brickd.live` and `brickd.open`.
+"""The interface for Python programs: `brickd.live` and `brickd.open`.
 
 Owns: the methods, and which query each of them asks. Must not know: how a query is answered, screens. Invariant: Every
 figure is from the document that the command line shows for the same query.

@@ -28,8 +28,8 @@
  *
  * A NULL task stands for the thread: use it on threads unknown to Python, and for spans without a parent in Python. If
  * a native thread sometimes calls Python (PyGILState_Ensure), the thread's spans for NULL stay open between these
- * calls. If several threads unknown to Python record at the same time, open the segment before they start, by
- * brick_agent.init() or a span of Python (see brick_init in brick_agent.h).
+ * calls. If several threads unknown to Python record at the same time, open the segment before they start: call
+ * brick_agent.init(), or begin a span in Python (see brick_init in brick_agent.h).
  */
 #ifndef BRICK_PYTHON_H
 #define BRICK_PYTHON_H

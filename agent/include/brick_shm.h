@@ -246,12 +246,16 @@ static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNC
 #define BRICK_ARROW "\xE2\x86\x92" /* the arrow in the name of a transfer */
 
 /* Sites of rows, since 1.12. A path of the unit ROWS without a parent has a word as its name. A path of this unit below
- * it has the name and the layer of a site. `elements` in its summary is the number of calls of the site that were
- * examined for rows and had the result of this word. If it is 0, the site is never examined. The words:
+ * it has the name and the layer of a site. The word is the result of examining a call of the site for rows. `elements`
+ * in the path's summary counts the calls with this result. If it is 0, the site is never examined. The words are:
  *
- *   decode, prefill, packed   rows were chosen; the input's shape is [batch, 1, ...], [batch, more, ...] or another one;
- *                             an instrumented model counts the calls in all layers of a kernel without a layer
- *   a reason                  there are no rows: the result may depend on more than the row, or the call cannot be read
+ *   decode     rows were chosen; the shape of the input is [batch, 1, ...]
+ *   prefill    rows were chosen; the shape of the input is [batch, more than 1, ...]
+ *   packed     rows were chosen; the input has another shape
+ *   a reason   there are no rows: the result may depend on more than the row, or the call cannot be read
+ *
+ * An instrumented model counts decode, prefill and packed per kernel, for all layers together, so the site of such a
+ * count has no layer.
  */
 
 /* ---- header ------------------------------------------------------------ */
@@ -274,7 +278,7 @@ struct brick_header {
     uint32_t clock;         /* enum brick_clock */
     uint64_t anchor_ticks;  /* the first readings of the two clocks, taken together */
     uint64_t anchor_ns;     /* CLOCK_MONOTONIC_RAW */
-    uint64_t started_ns;    /* CLOCK_REALTIME at birth */
+    uint64_t started_ns;    /* CLOCK_REALTIME when the segment was created */
     uint64_t process_start; /* hint: start time of the process, field 22 of /proc/PID/stat */
     uint32_t pid;           /* hint: the worker's pid in its namespace */
     uint32_t uid;
@@ -422,7 +426,7 @@ struct brick_lane {
     uint64_t begun;
     uint64_t summarized;
     uint64_t open;          /* the number of spans open now */
-    uint64_t current;       /* the open word of the youngest open span */
+    uint64_t current;       /* the open word (section 2) of the open span that began last; 0: none */
     uint64_t span_head;     /* records ever written */
     uint64_t span_attempts; /* attempts ever made; also the last record's sequence */
     uint64_t opened;        /* threads that have owned this lane */
@@ -502,9 +506,9 @@ static inline uint64_t brick_open_word(uint64_t start, uint32_t path) { return s
 /* ---- summaries --------------------------------------------------------- */
 
 /* Only the lane's thread changes a summary, between an odd and an even sequence. `total` is the sum of the whole
- * durations of the spans; `child` is the sum of the durations of their direct children. `again` is the part of `total`
- * in spans inside another span of the same path. So self time = total - child, and the time with at least one open span
- * of the path = total - again. */
+ * durations of the spans; `child` is the sum of the durations of their direct children. `again` is the sum of the
+ * durations of those spans that are inside another span of the same path. So self time = total - child, and the time
+ * with at least one open span of the path = total - again. */
 struct brick_summary {
     uint64_t count;
     uint64_t total;
@@ -680,7 +684,7 @@ struct brick_checked {
 /* The second slot of a checked record. */
 struct brick_output {
     uint64_t fnv1a;    /* FNV-1a of the output (brick_fingerprint.h): shown, never compared */
-    uint32_t dims;     /* the number of the output's dimensions; `shape` has the first 6 */
+    uint32_t dims;     /* the number of the output's dimensions; `shape` has the sizes of the first 6 */
     uint32_t reserved0;
     uint64_t shape[6];
 };

@@ -31,7 +31,7 @@ class Runtime(NamedTuple):
 
     @property
     def checkpoint(self) -> Path:
-        """The file with the state of the daemon, which is replaced atomically."""
+        """The file with the state of the daemon. The daemon replaces it atomically."""
         return self.directory / "checkpoint"
 
     @property

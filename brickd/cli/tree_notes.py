@@ -1,6 +1,6 @@
 """The text about kernels, transfers, functions, tasks, and the critical path.
 
-Owns: the words and the screen of the critical path. Must not know: how a tree is drawn, segments. Invariants: `named`
+Owns: the words and the screen of the critical path. Must not know: segments, the drawing of trees. Invariants: `named`
 returns a string without escapes, which is escaped when it is drawn. Finished lines are escaped here. Omitted entries
 are counted.
 """

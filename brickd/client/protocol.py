@@ -15,7 +15,7 @@ ROOT = "/v1"
 # A header of a request: the quoted prefix of the client's segments. Without this header, the daemon's prefix applies.
 PREFIX = "brickd-prefix"
 
-# Errors that do not depend on the request, with which the daemon refuses this client, for now or always.
+# Errors that do not depend on the request: the daemon refuses this client, for now or always.
 OTHER_PREFIX, STRANGER, BUSY = "other_prefix", "stranger", "busy"
 
 # A path that this daemon does not have.

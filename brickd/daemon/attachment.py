@@ -240,7 +240,7 @@ class Attached:
         return False
 
     def last_reading(self) -> Reading:
-        """Return the last reading with deferred work, in which all rings are marked as read."""
+        """Return the last reading with deferred work. Mark all rings in it as read."""
         cursors = [Cursor(*cursor) for cursor in self.drain.cursors()]
 
         def closed(lane: _reader.Lane, cursor: Cursor) -> tuple[_reader.Lane, _reader.Consumer]:

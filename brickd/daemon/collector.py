@@ -1,6 +1,6 @@
 """The daemon's loop: finds, drains and saves segments, and removes those of dead workers.
 
-Owns: the order of the loop's steps, in which every event counts once. Must not know: where the state is saved, queries,
+Owns: the order of the loop's steps, so that every event counts once. Must not know: where the state is saved, queries,
 signals, the time of day. A tick has these steps, in this order:
 
     look      open and lock new segments, and continue at the saved positions
@@ -201,7 +201,7 @@ class Collector:
                         self._unsaved.urgent = True
 
     def _ration(self, each: Attached) -> None:
-        """Apply the new ration of a worker, which a reading computed."""
+        """Apply and log a worker's new ration. The last reading of the worker's segment set the ration."""
         before, each.reported = each.reported, each.account.ration
         if each.reported is Ration.NOTHING:
             self.roster.give_up(each, SegmentOverBudget(each.segment.name, each.account.why))

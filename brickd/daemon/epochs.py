@@ -1,4 +1,4 @@
-"""The sampling epoch: a number on all control pages, by which workers choose steps.
+"""The sampling epoch: a number on all control pages. Workers use it to choose the steps to record.
 
 Owns: when the epoch changes, and its distribution to all workers. Must not know: how a step is chosen
 (`agent/src/writer/draw.h`). Invariants: All workers get a new epoch in one call. A new worker gets the epoch of the

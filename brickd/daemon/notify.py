@@ -157,7 +157,7 @@ class Channel:
 
 
 class Notifier:
-    """All targets of a daemon, of which there may be none."""
+    """All targets of a daemon. There may be none."""
 
     def __init__(self, targets: Sequence[Target], prefix: str, log_event: LogEvent) -> None:
         self._prefix = prefix

@@ -46,7 +46,7 @@ class _Look(NamedTuple):
 class Usages:
     """The usage of all workers' processes. One thread measures it; any thread may query it.
 
-    `root` is the root of the file system, in which control groups are read.
+    `root` is the root of the file system that contains the control groups.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:

@@ -29,7 +29,7 @@ class ComparableWorld(Protocol):
     """A world whose workers may be compared with those of another world."""
 
     def survey(self) -> Survey:
-        """Return all workers, at one time."""
+        """Return all workers as they are at one moment."""
 
     def add_fingerprints(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
         """Add the fingerprints of workers to `numerics`, with `mark` as a prefix of the workers' uuids."""

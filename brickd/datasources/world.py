@@ -117,7 +117,7 @@ class World(Protocol):
         """Return the status of the daemon; None if this process reads segments itself."""
 
     def survey(self) -> Survey:
-        """Return all workers, at one time."""
+        """Return all workers as they are at one moment."""
 
     def window(self, found: Survey, of: Sequence[Worker], length_ns: int) -> Window | None:
         """Return the work of workers in the last `length_ns`, or since the oldest snapshot, if there is one."""

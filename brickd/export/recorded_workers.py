@@ -34,7 +34,7 @@ _INVALID_MAX = 10
 
 @dataclass
 class DescribedRecording:
-    """What a recording says of its workers.
+    """The description of the workers in a recording.
 
     Attributes:
         workers: those with a description, by their number in the recording.
@@ -56,7 +56,7 @@ class DescribedRecording:
 
     @property
     def epoch_ns(self) -> int:
-        """What to add to a time of CLOCK_MONOTONIC_RAW for the time since 1970."""
+        """The time since 1970 minus the time of CLOCK_MONOTONIC_RAW; 0 if the recording has no clocks."""
         host = self.clocks.host
         return 0 if host is None else host.unix_ns - host.raw_ns
 

@@ -28,7 +28,7 @@ _MANY = 2**63
 
 
 class SpanFilter(NamedTuple):
-    """Which spans are wanted, besides their workers and bricks.
+    """The conditions for a span to be exported, in addition to its worker and brick.
 
     Attributes:
         step: the number of the only wanted step; None: all.
@@ -50,10 +50,10 @@ class UsageSample(NamedTuple):
 
 @dataclass(slots=True)
 class SpanCounts:
-    """What was read.
+    """The numbers of the records that an export has read.
 
     Attributes:
-        spans: the rows.
+        spans: the exported rows.
         lost: records of wanted workers that no file has: dropped by a full ring, without room, or damaged.
         rejected: records with an impossible value.
         nameless: slots of workers that no snapshot describes.

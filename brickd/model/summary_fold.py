@@ -2,8 +2,8 @@
 
 Owns: to which row each path belongs, and how time is assigned to rows. Must not know: files, workers, the meaning of a
 key. Invariants: Self times add up to the recorded time, and each moment counts once. In the total of a row, a moment
-counts once, even if the row is below itself. The order of readings changes nothing. Marks have no time, and have rows
-only if the caller requests them.
+counts once, even if a span of the row is inside another span of the same row. The order of readings changes nothing.
+Marks have no time, and have rows only if the caller requests them.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ NOTHING = DroppedChunks(0, 0, 0)
 
 @dataclass(slots=True)
 class End:
-    """How the reading of a file ended.
+    """The end of the readable data of a file, and the damage before it.
 
     Attributes:
         at: all valid data before this byte was read.

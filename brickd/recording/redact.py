@@ -36,7 +36,7 @@ def event(of: Event) -> Event:
 
 
 def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
-    """Return the snapshot, in which the names of checksum keys are replaced as in the records."""
+    """Return a copy of the snapshot. The names of checksum keys are replaced as in the records."""
     workers = []
     for worker in of.survey.workers:
         process = worker.reading.process

@@ -92,7 +92,7 @@ class Replay:
 
     @classmethod
     def of(cls, files: Sequence[FileIndex]) -> Replay:
-        """Return the replay of these files of one recording, which are in order."""
+        """Return the replay of one recording from its files, which must be in order."""
         events = RecordedEvents()
         for file in files:
             events.merge(file.events)

@@ -60,7 +60,7 @@ class Put(Enum):
 
 
 class Volumes:
-    """The files of a recording, of which the last one is being written.
+    """The files of a recording. The last one is being written.
 
     Attributes:
         id: the id of the recording, which is the same in all files.

@@ -189,7 +189,7 @@ class Recorder:
             if order.until_exit and not self._source.lives(order.names):
                 return "exited"
             if writer.turn():
-                self._spool.wake()  # more data may be pending, for which the old file had no room
+                self._spool.wake()  # data that had no room in the old file may be pending
             self._log_trouble()
 
     def _patience_ms(self, until: int | None) -> int:

@@ -1,9 +1,9 @@
 """The content of a recording's files, and its order.
 
-Owns: the beginning of a file, the order of its chunks, the counts of data without room, when a new file begins. Must
-not know: when a write is due, how files are written. Invariants: Every file is complete: it begins with all totals and
-the state of weights, and it names each worker that has records in it. A new file begins only if it has more room than
-the old one. Data that was not recorded is counted.
+Owns: the beginning of a file, the order of its chunks, the decision to begin a new file, and the counts of data for
+which no file had room. Must not know: when a write is due, how files are written. Invariants: Every file is complete:
+it begins with all totals and the state of weights, and it names each worker that has records in it. A new file begins
+only if it has more room than the old one. Data that was not recorded is counted.
 """
 
 from __future__ import annotations

@@ -120,7 +120,8 @@ def _offset_ns(process: str) -> int | None:
         return None
 
 
-# The first pair is read at import, because 10 ms have usually passed until a tick is measured.
+# A tick is measured over at least 10 ms. The first pair is read at import, so that the first measurement usually need
+# not wait.
 _own_pairs = {_reader.CLOCK_TSC: _reader.clock_pair(_reader.CLOCK_TSC)}
 
 

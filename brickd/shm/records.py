@@ -84,7 +84,7 @@ def events(slots: bytes) -> Found:
 
 
 def newest(slots: bytes, most: int, decode: Callable[[bytes], Found]) -> Found:
-    """Return the newest `most` records that `decode` finds, and how many other records are between them.
+    """Return the newest records that `decode` finds, at most `most`, and the counts of other decoded records.
 
     Decoding takes microseconds per record, and a ring may hold a million records. So only the last slots are decoded,
     and more of them until there are enough records.

@@ -38,7 +38,7 @@ class WorkerCounts(NamedTuple):
         return WorkerCounts(*(min(mine + its, U64_MAX) for mine, its in zip(self, other, strict=True)))
 
     def without(self, other: WorkerCounts) -> WorkerCounts:
-        """Return the difference, in which each count is at least 0."""
+        """Return the difference of the counts; a negative difference becomes 0."""
         return WorkerCounts(*(max(0, mine - its) for mine, its in zip(self, other, strict=True)))
 
 

@@ -279,7 +279,7 @@ def _total(counts: Iterable[int]) -> int:
 
 
 def _whole(consumer: _reader.Consumer) -> _reader.Consumer:
-    """Return the consumer, in which the second number of each tail is the complement of the first."""
+    """Return the consumer, with the complement of each tail as the tail's second number."""
     span, event = consumer["span"][0], consumer["event"][0]
     return {**consumer, "span": (span, span ^ (2**64 - 1)), "event": (event, event ^ (2**64 - 1))}
 

@@ -205,8 +205,8 @@ def whole(folder: Path, size: int, then: int) -> list[Any]:
     [(0.0, []), (1.0, []), (2.0, []), (2.5, [1]), (3.5, [1]), (4.0, [2]), (7.0, [3])],
 )
 def test_a_late_status_of_a_stream_counts_the_missed_ones(takes: float, missed: list[int]) -> None:
-    """A status is due every two seconds, on a clock that the document moves. A late status does not shift the
-    schedule."""
+    """A status is due every two seconds, and a late status does not shift this schedule. The test replaces the clock:
+    each call of `document` moves it."""
 
     async def received() -> list[bytes]:
         loop = asyncio.get_running_loop()

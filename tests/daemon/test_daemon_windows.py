@@ -1,4 +1,4 @@
-"""The daemon's numbers of the last seconds, and of the workers' processes."""
+"""The numbers that a daemon shows for the last seconds, and the memory of the workers' processes."""
 
 from __future__ import annotations
 

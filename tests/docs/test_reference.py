@@ -339,7 +339,7 @@ def documented_keys(text: str) -> set[str]:
 
 
 def words_of_code() -> set[str]:
-    """Return every name and every word of a string in the code of brickd."""
+    """Return every word in the source of brickd: in names, strings and comments."""
     texts = [path.read_text() for path in (ROOT / "brickd").rglob("*.py")]
     texts += [path.read_text() for path in (ROOT / "brickd").rglob("*.pyi")]
     return {word for text in texts for word in re.findall(r"\w+", text)}

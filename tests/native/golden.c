@@ -259,7 +259,7 @@ static enum brick_held unreadable(void *host, uint64_t number, struct brick_tens
     return BRICK_UNREADABLE;
 }
 
-/* Since 1.10: weights that are read again every hour, of which one is read only at load. */
+/* Since 1.10: two weights. One is read again every hour, the other is read only at load. */
 static void watch(uint64_t time)
 {
     static struct brick_weight each[2];

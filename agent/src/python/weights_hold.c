@@ -1,7 +1,7 @@
 /* python/weights_hold.c - holds one watched tensor while the writer reads it.
  *
- * Owns how a tensor is found, unpacked or copied from a device, and why it cannot be read. Must not know which tensors
- * are watched. Invariant: between two slices, no tensor is held.
+ * Owns the ways to find a tensor, to unpack it and to copy it from a device, and the reason why a tensor cannot be
+ * read. Must not know which tensors are watched. Invariant: between two slices, no tensor is held.
  */
 #include "weights_watched.h"
 #include "methods.h"

@@ -1,7 +1,7 @@
 /* writer/checksum.c - checksums: writes the fingerprints of a site's tensors into the lane's event ring.
  *
  * A fingerprint is taken before its record is written, because the kernel may overwrite its inputs. Fingerprints are
- * taken outside of the busy section, in which calls from signal handlers are refused. Tensors are not read while
+ * taken outside of the busy section, which refuses calls from signal handlers. Tensors are not read while
  * recording is off, for a site that is off, or while the ring is full. There is no system call and no allocation,
  * except for the first checksum of a process, of a lane and of a site.
  */

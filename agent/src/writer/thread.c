@@ -46,7 +46,7 @@ int brick_threads_make(uint32_t lanes)
     return 1;
 }
 
-/* Returns false for a thread of the parent, which a fork copied. */
+/* Returns false if a fork copied this thread's data from the parent. */
 static int is_present(const struct brick_thread *t)
 {
     return t >= brick_agent.threads && t < brick_agent.threads + brick_segment_now()->header->lanes;

@@ -227,7 +227,7 @@ static uint64_t asked_now(void)
     return brick_load_relaxed(&brick_control_of(s)->reserved[BRICK_CONTROL_WEIGHTS]); /* O15 */
 }
 
-/* Notices a new segment, in which all readings are recorded again. */
+/* Checks for a new segment. In a new segment, all readings are recorded again. */
 static void follow(struct brick_weights *w)
 {
     const struct brick_segment *s = brick_segment_now();

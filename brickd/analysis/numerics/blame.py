@@ -49,7 +49,7 @@ class Blame(StrEnum):
 
 
 class NotFinite(StrEnum):
-    """Where NaN and infinities come from, if the two outputs do not have equally many of them."""
+    """Where NaN and infinities come from, if the two outputs have different numbers of them."""
 
     BORN = "born"
     PASSED_ON = "passed_on"
@@ -103,7 +103,7 @@ class Judgement(NamedTuple):
 
     Attributes:
         blame: where the difference was born; None if nothing differs.
-        not_finite: where NaN or infinities come from; None if both outputs have equally many of them.
+        not_finite: where NaN or infinities come from; None if both outputs have the same numbers of them.
         error: the estimated relative error of the output; None if unknown.
         inputs_error: the largest error of an input; 0 if the inputs are equal, None if unknown.
         rounding: whether adding the same numbers in another order explains the error.

@@ -123,7 +123,7 @@ class WorkerFound(NamedTuple):
 
 
 class StepOverlap(NamedTuple):
-    """How many steps several workers have, only one worker has, and with different work in different workers."""
+    """The number of steps that several workers have, that one worker has, and in which workers did different work."""
 
     shared: int
     lone: int

@@ -6,9 +6,8 @@ are counted. Findings of unknown workers are dropped. If the first fingerprints 
 value, as with a mask, this is by design and no finding.
 
 A kind is NaN, +Inf or -Inf. A kind is born at a site if the output has it and no input has it. A birth is a finding in
-two
-cases: it first appeared after the worker's first fingerprints at the site, or another worker of the service has that
-many fingerprints at the site and none of this kind. Counts start again with the daemon, and when all of a worker's
+two cases: it first appeared after the worker's first fingerprints at the site, or another worker of the service has
+that many fingerprints at the site and none of this kind. Counts start again with the daemon, and when all of a worker's
 fingerprints at the site are evicted. A birth that was once found to be by design stays by design.
 """
 
@@ -102,7 +101,10 @@ class _Counted(NamedTuple):
 
 
 class BirthsWatch:
-    """Finds the births in a window of fingerprints."""
+    """Finds births in a window of fingerprints.
+
+    A birth is a call whose output has a NaN or an infinity, while no input has one of the same kind.
+    """
 
     def __init__(self, numerics: Numerics) -> None:
         self._numerics = numerics

@@ -191,8 +191,8 @@ class Compared:
         window_bytes: the limit of the window in bytes; 0 if nothing is compared.
         window_since_ns: when the window began, since 1970.
         held: the number of fingerprints in the window. Evicted fingerprints are no longer compared.
-        oldest: the time, since 1970, by which the oldest fingerprint in a window had arrived; by service, and by
-            whether the window has rows.
+        oldest: for each window of fingerprints, the time (since 1970) when its oldest fingerprint had arrived. The key
+            is the service, and whether the window has rows.
         apart: for each site, the workers of two numeric classes, if any are known.
         latest: for each service, the last growth of its number of comparisons.
         recent: for each service, the counts of whole tensors in the last hour.
@@ -201,8 +201,8 @@ class Compared:
         row_doubts: for each site whose rows differ but cannot be judged, why not.
         births: NaN and infinities that were born in a worker.
         by_design: NaN and infinities that a worker has computed since its first fingerprints.
-        births_unkept: the number of births for which there was no room, and of fingerprints without room that may have
-            births.
+        births_unkept: the number of births for which there was no room. Fingerprints that had no room and may show a
+            birth also count.
         unlooked: the number of unlike fingerprints that were not judged, because their site had too many or because
             they were evicted.
         unkept: for each service, the number of findings that were dropped for lack of room.

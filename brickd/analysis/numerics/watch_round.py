@@ -209,7 +209,7 @@ class WatchRound:
     def _found(
         self, place: ServiceSite, before: DivergentSite | None, look: PlaceLook, now: Doubt, *, repeats: bool
     ) -> DivergentSite | None:
-        """The finding after this look; None if its fingerprints were evicted.
+        """Return the finding about a site, updated by this look; None if the fingerprints that show it were evicted.
 
         If the look has no case, the workers that contradict themselves are the outliers.
         """

@@ -186,7 +186,7 @@ def merged(measured: Iterable[Device], known: Iterable[Device]) -> tuple[tuple[D
 
 
 def _identity(device: Device) -> tuple[object, ...]:
-    """Return the identity of a measured device. A device that the user gave is not identical with any other."""
+    """Return the identity of a measured device. A device that the user gave equals only itself."""
     if device.source == "given":
         return (id(device),)
     gpu = None if device.name in ("core", "machine") else device.by

@@ -1,9 +1,9 @@
 """Rounds: the same work in successive time slots, and the disturbances in each slot.
 
-Owns: which rounds are undisturbed, when there are enough. Must not know: the kind of work, where peaks are stored.
-Invariants: A rate is that of one round, in which all threads worked in the same slot. The rate of a round is the work
-of all threads, divided by the time from the first start to the last end, so a disturbance can only lower it. A round is
-undisturbed only if every thread had its processor for the whole round.
+Owns: the condition for an undisturbed round, and how many of them are enough. Must not know: the kind of work, where
+peaks are stored. Invariants: A rate is that of one round, in which all threads worked in the same slot. The rate of a
+round is the work of all threads, divided by the time from the first start to the last end, so a disturbance can only
+lower it. A round is undisturbed only if every thread had its processor for the whole round.
 
 A slot is a millisecond, which is shorter than the kernel's time slice. So even if twenty processes compete for a
 processor, a thread gets some slots without interruption, and sometimes all threads get the same slot.
@@ -185,7 +185,7 @@ class Rounds(NamedTuple):
 
     @classmethod
     def best(cls, of: str, found: Sequence[Round], *, shared: bool, others_processors: float | None) -> Rounds:
-        """Summarize the rounds, of which there must be at least one."""
+        """Summarize the rounds. There must be at least one."""
         undisturbed = [each.per_second for each in found if each.disturbed_by is None]
         disturbed = Counter(each.disturbed_by for each in found if each.disturbed_by is not None)
         best = max(each.per_second for each in found)

@@ -59,7 +59,7 @@ class Standing:
         score: the excess divided by the deviation that chance and usual differences explain.
         slots: the number of slots used.
         steady: whether the row stood out in all slots, or in all but one.
-        first: the first of the consecutive slots, up to the last one, in which the row stood out.
+        first: the slot since which the row has stood out in every slot.
     """
 
     excess: float

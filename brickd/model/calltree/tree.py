@@ -27,7 +27,7 @@ class Node:
     """A shown node.
 
     Attributes:
-        number: the index of the node in the list of all nodes, which is in preorder.
+        number: the index of the node in the list of all nodes in preorder.
         category: the category of its brick; "layer" for a layer.
         parent: the number of the node above it; None for a root.
         recorded_ns: the recorded time of the whole tree.

@@ -1,8 +1,9 @@
 /* core/cursor.h - how far a lane has been read: the start of reading, and the tails that tell the writer which slots
  * are free.
  *
- * Tails in a file are hostile, like all data there. Reading starts at the checkpoint's cursor, if its slot is still in
- * the ring. A tail beyond the cursor shows that a reader read more records after its checkpoint; these are lost.
+ * A tail that is read from a segment may have any value, like all data there. Reading starts at the checkpoint's
+ * cursor, if its slot is still in the ring. A tail beyond the cursor shows that a reader read more records after its
+ * checkpoint; these are lost.
  */
 #ifndef BRICKD_CURSOR_H
 #define BRICKD_CURSOR_H

@@ -50,7 +50,8 @@ struct brick_kept_fingerprint {
     uint8_t steps : 1;          /* whether the worker had this output in several steps, or several times without a step */
 };
 
-#define BRICK_OUTPUTS_MAX 2u /* the limit of a worker's current fingerprints in a group: two already contradict each other */
+/* The most current fingerprints that a worker has in a group. Two are enough to show that it contradicts itself. */
+#define BRICK_OUTPUTS_MAX 2u
 #define BRICK_ROW_OUTPUTS_MAX 8u /* BRICK_OUTPUTS_MAX for rows: each number of rows may use another kernel */
 
 /* The index. A group has one entry, for any of its current fingerprints. A worker in a group has an entry for each of
@@ -61,7 +62,7 @@ struct brick_link {
     uint32_t borders; /* for a group: how many neighbours in its ring have different outputs */
 };
 
-/* The limits of unlike fingerprints taken at once: in total, and of one site (fewer if more sites wait). */
+/* The most unlike fingerprints that one call takes: in total, and of one site (fewer if more sites wait). */
 #define BRICK_UNLIKE_MAX 128u
 #define BRICK_UNLIKE_OF_A_SITE 4u
 

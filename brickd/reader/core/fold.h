@@ -9,7 +9,7 @@ struct brick_row {
     double total, self, inclusive, squares, min, max; /* ns */
     uint64_t elements, bytes;
     double flops;
-    double histogram[BRICK_BUCKETS]; /* counts by bucket of the fold's own tick */
+    double histogram[BRICK_BUCKETS]; /* the number of spans in each bucket; buckets are in ticks of grid_ns (below) */
 };
 
 /* One path of one worker. */

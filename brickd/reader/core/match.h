@@ -73,7 +73,7 @@ struct brick_named {
 struct brick_member {
     uint64_t number;
     uint32_t worker; /* the index of the worker in m->workers */
-    uint8_t class;   /* the result of the comparison with the reference; identical for the reference itself */
+    uint8_t class;   /* how its output compares with the reference; BRICK_CLASS_IDENTICAL for the reference */
 };
 
 /* The numbers of comparisons before a row. */

@@ -131,7 +131,7 @@ BRICK_ASSERT(offsetof(struct brick_chunk, head_sum) == 56, "frozen");
 
 enum { BRICK_RING_SPANS, BRICK_RING_EVENTS };
 
-/* The start of the body of RECORDS. Slots are hostile: no value in them is validated. */
+/* The start of the body of RECORDS. The slots may have any value: they are recorded without a check. */
 struct brick_records {
     uint32_t worker; /* the worker's number in WORKERS */
     uint32_t lane;

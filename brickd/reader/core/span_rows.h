@@ -1,6 +1,7 @@
 /* core/span_rows.h - turns the slots of a recorded span ring into rows: times in ns, amounts, counted losses.
  *
- * Slots are hostile: every value is validated here. A row is what every export and the table of spans are made of.
+ * A recorded slot may have any value, so every value is validated here. Every export and the table of spans are made
+ * of these rows.
  */
 #ifndef BRICKD_SPAN_ROWS_H
 #define BRICKD_SPAN_ROWS_H

@@ -17,7 +17,9 @@ from benchmarks.faulty.cells import Cell
 from benchmarks.faulty.frozen import HEALTHY
 
 DENSE = {"fp32": "llama_fp32", "bf16": "llama_bf16"}
-BITWISE = "bitwise"  # no fault: bits are compared with and without brickd, and rows between replicas
+# A trial without a fault. It serves the same requests with and without brickd, and compares the outputs bit by bit. It
+# also compares the rows of different replicas.
+BITWISE = "bitwise"
 EXPERTS = {"fp32": "mixtral", "bf16": "mixtral_bf16"}
 _QUICK = (
     ("llama_fp32", "late_channel", "000"),

@@ -1,6 +1,6 @@
 """Tables of the rows that replicas computed, and what equal inputs, histories and lineages imply.
 
-Owns: the form of a table, by which keys rows of different replicas are compared. Must not know: torch, brickd.
+Owns: the form of a table, and the keys of the comparison of rows of different replicas. Must not know: torch, brickd.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Need:
 
 
 class GraphNeeds:
-    """The dependencies of nodes, which are in preorder.
+    """The dependencies of nodes. The nodes are in preorder.
 
     Attributes:
         needs: for each node, the nodes that it needs. own_ns: for each node, its time without the time of the nodes

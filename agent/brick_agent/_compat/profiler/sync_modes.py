@@ -141,7 +141,7 @@ class SyncModes(Timing):
         return 0 if self._epoch_ns is None else max(0, now_ns() - self._epoch_ns)
 
     def _since_epoch(self, ns: SupportsIndex, what: str) -> int | None:
-        """Convert a time since the epoch to the clock; None: refused, because it is not after the epoch."""
+        """Convert a time since the epoch to a time of the clock; None if the time is refused as impossible."""
         now = now_ns()
         try:
             at = operator.index(ns) + (now if self._epoch_ns is None else self._epoch_ns)
