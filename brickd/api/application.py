@@ -44,7 +44,7 @@ from brickd.query.queries import (
     InspectQuery,
     StatusQuery,
 )
-from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Query, given
+from brickd.query.query import ABOUT_WORKERS, LIVE, Asked, Query, given
 from brickd.query.verbs import VERBS
 from brickd.recording.session import Recorder
 from brickd.views import events, fingerprints, hang, inspect, status
@@ -63,7 +63,7 @@ class StreamQuery(Query):
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     seconds: float = given(Duration(0.1, 3600, "Send the status again after this time."), default=2.0)
-    over: float | str | None = given(OVER, default=None)
+    over: float | str | None = given(LIVE, default=None)  # a long period would be decoded at each refresh
     active_for: float | None = given(ACTIVE_FOR, default=None)
 
 

@@ -48,7 +48,10 @@ def parse_time(text: str) -> float:
     if text.startswith("@"):
         return float(text[1:])
     if (found := _OF_DAY.fullmatch(text)) is None:
-        return datetime.fromisoformat(text).astimezone().timestamp()
+        try:
+            return datetime.fromisoformat(text).astimezone().timestamp()
+        except OverflowError as error:  # the first or the last day of the calendar
+            raise ValueError(str(error)) from None
     now = datetime.now()
     hour, minute, second = (int(part or 0) for part in found.groups())
     today = now.replace(hour=hour, minute=minute, second=second, microsecond=0)

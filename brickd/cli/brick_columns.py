@@ -56,7 +56,8 @@ def over(document: dict[str, Any]) -> str:
         return ""
     if document.get("from") is not None:
         began, ended = (datetime.fromisoformat(document[key]).astimezone() for key in ("from", "to"))
-        return f", {began:%H:%M:%S} to {ended:%H:%M:%S}"
+        date = "" if began.date() == ended.date() else "%Y-%m-%d "
+        return f", {began:{date}%H:%M:%S} to {ended:{date}%H:%M:%S}"
     seconds = length_ns / units.SECOND
     return f", last {f'{seconds:.0f} s' if seconds >= 1 else units.duration(length_ns)}"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from brickd.model.day_slots import DaySlot, decode, encode, slot
 from brickd.model.event_log import LogEvent
-from brickd.model.survey_snapshot import Snapshot
+from brickd.model.survey_snapshot import Snapshot, without_lanes
 from brickd.state.day_file import CONTENT_BYTES, LENGTHS_NS, DayFile, SlotPlace
 
 _SHORT, _LONG = 0, 1
@@ -57,10 +57,9 @@ class DayKeeper:
 
     def take(self, snapshot: Snapshot) -> None:
         """Receive the next snapshot."""
-        before, self._before = self._before, snapshot
-        if before is None or self._file is None:
-            return
-        self._add(slot(before, snapshot))
+        before, self._before = self._before, without_lanes(snapshot)
+        if before is not None and self._file is not None:
+            self._add(slot(before, snapshot))
 
     def _add(self, short: DaySlot) -> None:
         long = self._long
@@ -70,11 +69,10 @@ class DayKeeper:
         self._save(_SHORT, short)
         long = short if long is None else long.and_(short)
         is_whole = long.ended_ns - long.began_ns >= _LONG_NS - _SHORT_NS // 2
-        if is_whole:
-            self._save(_LONG, long)
-        self._long = None if is_whole else long
+        self._long = None if is_whole and self._save(_LONG, long) else long
 
-    def _save(self, tier: int, of: DaySlot) -> None:
+    def _save(self, tier: int, of: DaySlot) -> bool:
+        """Write a slot; return whether that worked."""
         content = encode(of, CONTENT_BYTES)
         try:
             with self._lock:
@@ -83,6 +81,8 @@ class DayKeeper:
                     self._trouble = ""
         except OSError as error:
             self._report(error, "a slot of the last day is lost")
+            return False
+        return True
 
     def _report(self, error: OSError, what: str) -> None:
         """Report a failure, but not again while it lasts."""
@@ -104,12 +104,17 @@ class DayKeeper:
 
     def _contents(self, places: list[SlotPlace]) -> Iterator[DaySlot]:
         for place in places:
-            with self._lock:
-                content = None if self._file is None else self._file.content(place)
-            if content is not None:
-                try:
+            try:
+                with self._lock:
+                    content = None if self._file is None else self._file.content(place)
+                if content is not None:
                     yield decode(content, place.began_ns, place.ended_ns)
-                except ValueError as error:
+            except (OSError, ValueError) as error:
+                with self._lock:
+                    known = self._file is not None and place in self._file.places[place.tier]
+                    if self._file is not None and known:
+                        self._file.places[place.tier].remove(place)  # reported once, and never read again
+                if known:
                     self._log_event("day_failed", f"{self._path}: slot {place.sequence} {error}: it is left out")
 
 
@@ -118,7 +123,7 @@ def _places(file: DayFile, began_ns: int, ended_ns: int) -> list[SlotPlace]:
     if began_ns == ended_ns:
         return file.around(_SHORT, began_ns) or file.around(_LONG, began_ns)
     short = file.places[_SHORT]
-    long = [*file.within(_LONG, began_ns, min(ended_ns, short[0].began_ns if short else ended_ns))]
+    long = [each for each in file.within(_LONG, began_ns, ended_ns) if not short or each.began_ns < short[0].began_ns]
     rest_ns = long[-1].ended_ns if long else 0
     return [*long, *(each for each in file.within(_SHORT, began_ns, ended_ns) if each.began_ns >= rest_ns)]
 

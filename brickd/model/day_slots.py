@@ -7,13 +7,14 @@ paths without room are added to the path `other`, and their number is kept.
 
 from __future__ import annotations
 
+import math
 import zlib
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
-from brickd.base.json_values import composed, document, listed, number, plain, unicode, validating, whole
+from brickd.base.json_values import U64_MAX, composed, document, listed, number, plain, unicode, validating, whole
 from brickd.model.retained_workers import RetainedTotals
 from brickd.model.summary_fold import SummaryFold
 from brickd.model.survey_snapshot import Snapshot
@@ -28,6 +29,7 @@ _KEPT_PATHS = (4096, 1024, 256, 64, 0)  # tried in this order, until a slot fits
 _BODY_MAX = 1 << 24
 _LEVEL = 1  # of compression
 _BUCKETS = 128  # of a summary
+_TICKS_ALIKE = 1e-3  # the relative difference of two measured lengths of a tick of one clock
 
 
 class WorkerWork(NamedTuple):
@@ -40,13 +42,22 @@ class WorkerWork(NamedTuple):
     histogram: tuple[int, ...]
 
     def and_(self, other: WorkerWork) -> WorkerWork:
-        """The sum of both; of two tick lengths, the histogram of the one with more spans."""
-        same = self.tick_ns == other.tick_ns
+        """The sum of both; of two clocks, the histogram of the one with more spans."""
+        same = math.isclose(self.tick_ns, other.tick_ns, rel_tol=_TICKS_ALIKE)
         most = self if self.spans >= other.spans else other
-        added = tuple(map(sum, zip(self.histogram, other.histogram, strict=True))) if same else most.histogram
+        added = tuple(map(_total, zip(self.histogram, other.histogram, strict=True))) if same else most.histogram
         return WorkerWork(
-            self.spans + other.spans, self.self_ns + other.self_ns, self.lost + other.lost, most.tick_ns, added
+            _total((self.spans, other.spans)),
+            self.self_ns + other.self_ns,
+            _total((self.lost, other.lost)),
+            most.tick_ns,
+            added,
         )
+
+
+def _total(counts: Iterable[int]) -> int:
+    """Return the sum, limited to what a stored number may be: the counts of a hostile worker may exceed it."""
+    return min(sum(counts), U64_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,7 @@ class DaySlot:
         workers: the work of each worker, by service and name.
         folded: the number of call paths that were added to `other`.
         longest_ns: the longest slot of a sum, or 0.
+        covered_ns: the sum of the lengths of its slots.
     """
 
     began_ns: int
@@ -67,6 +79,7 @@ class DaySlot:
     workers: Mapping[tuple[str, str], WorkerWork] = field(default_factory=dict)
     folded: int = 0
     longest_ns: int = 0
+    covered_ns: int = 0
 
     def and_(self, later: DaySlot) -> DaySlot:
         """The sum of this slot and a later one."""
@@ -77,30 +90,51 @@ class DaySlot:
             known = name if name in workers or len(workers) < WORKERS_MAX else ("", "")
             workers[known] = workers[known].and_(work) if known in workers else work
         longest_ns = max(self.longest_ns, later.longest_ns)
-        return DaySlot(self.began_ns, later.ended_ns, totals, workers, max(self.folded, later.folded), longest_ns)
+        folded, covered_ns = max(self.folded, later.folded), self.covered_ns + later.covered_ns
+        return DaySlot(self.began_ns, later.ended_ns, totals, workers, folded, longest_ns, covered_ns)
 
 
 def slot(before: Snapshot, after: Snapshot) -> DaySlot:
     """Return the work of all workers between two snapshots."""
     lost_before = {worker.reading.uuid: worker.ledger.lost() for worker in before.survey.workers}
-    found, fold = DaySlot(before.at_ns, max(before.at_ns, after.at_ns)), SummaryFold[None]()
+    lost_before |= {uuid[:16]: lost for uuid, lost in lost_before.items()}
+    fold: SummaryFold[None] = SummaryFold()
+    totals: dict[str, RetainedTotals] = {}
+    workers: dict[tuple[str, str], WorkerWork] = {}
     for worker in since((before,), after.survey.workers):
-        lost = max(0, worker.ledger.lost() - lost_before.get(worker.reading.uuid, 0))
-        work = _work(worker, lost, fold)
-        if work.spans or lost:
-            totals = RetainedTotals(worker.service, _bare(worker.reading), worker.together)
-            key = f"{worker.service}/{worker.reading.clock}/{worker.reading.tick_ns}"
-            found = found.and_(
-                DaySlot(found.began_ns, found.ended_ns, {key: totals}, {(worker.service, worker.name): work})
-            )
-    return found
+        work = _work(worker, max(0, worker.ledger.lost() - _lost(worker, lost_before)), fold)
+        if any(_counts(worker.reading)):
+            own = RetainedTotals(worker.service, _bare(worker.reading), worker.together)
+            # Each reading measures the length of a tick anew, with a tiny error.
+            key = f"{worker.service}/{worker.reading.clock}"
+            totals[key] = totals[key].and_(own) if key in totals else own
+        if work.spans or work.lost:
+            name = (worker.service, worker.name) if len(workers) < WORKERS_MAX else ("", "")
+            workers[name] = workers[name].and_(work) if name in workers else work
+    ended_ns = max(before.at_ns, after.at_ns)
+    length_ns = ended_ns - before.at_ns
+    return DaySlot(before.at_ns, ended_ns, totals, workers, 0, length_ns, length_ns)
+
+
+def _lost(worker: Worker, before: Mapping[str, int]) -> int:
+    """Return what the worker, those that were added to it, or its lost segment had lost before."""
+    origins = worker.added if worker.together > 1 else ()
+    took = worker.reading.process["took"]
+    known = before.get(worker.reading.uuid, before.get(took.to_bytes(8, "little").hex(), 0) if took else 0)
+    return known + sum(before.get(origin.uuid, 0) for origin in origins)
+
+
+def _counts(reading: Reading) -> memoryview:
+    """The counts of a reading's call paths."""
+    return memoryview(bytes(reading.summaries)).cast("Q")[:: _reader.SUMMARY_BYTES // 8]
 
 
 def _work(worker: Worker, lost: int, fold: SummaryFold[None]) -> WorkerWork:
     """Return the work of one worker; `fold` is of all workers, because most have the same call paths."""
     own, tick_ns = fold.only(worker.reading, lambda *_: None), worker.reading.tick_ns
     spans, self_ns, _ = own.sums()[0] if own.sums() else (0, 0.0, 0)
-    return WorkerWork(spans, self_ns, lost, tick_ns, tuple(own.histogram(0)) if spans else (0,) * _BUCKETS)
+    histogram = tuple(min(count, U64_MAX) for count in own.histogram(0)) if spans else (0,) * _BUCKETS
+    return WorkerWork(min(spans, U64_MAX), self_ns, min(lost, U64_MAX), tick_ns, histogram)
 
 
 def _bare(reading: Reading) -> Reading:
@@ -179,7 +213,8 @@ def decode(body: bytes, began_ns: int, ended_ns: int) -> DaySlot:
             for key, (name, reading, workers) in found["totals"].items()
         }
         workers = dict(map(_worker, listed(found["workers"], WORKERS_MAX + 1)))
-        return DaySlot(began_ns, ended_ns, totals, workers, whole(found["folded"]), ended_ns - began_ns)
+        length_ns = ended_ns - began_ns
+        return DaySlot(began_ns, ended_ns, totals, workers, whole(found["folded"]), length_ns, length_ns)
 
 
 def _worker(row: Any) -> tuple[tuple[str, str], WorkerWork]:
@@ -206,10 +241,11 @@ def _dense(sparse: Any) -> tuple[int, ...]:
 def _folded(reading: Reading, most: int) -> tuple[Reading, int]:
     """Return the reading with its recorded paths, about `most` of them with the most time; and how many it lost.
 
-    Times of the other paths are added to path 0, `other`, if they are in ticks.
+    Times of the other paths are added to path 0, `other`, if they are in ticks. Other units have no such path.
     """
-    words = memoryview(bytes(reading.summaries)).cast("Q")
-    counts, totals = (words[word :: _reader.SUMMARY_BYTES // 8] for word in (0, 1))
+    counts = _counts(reading)
+    totals = memoryview(bytes(reading.summaries)).cast("Q")[1 :: _reader.SUMMARY_BYTES // 8]
+    deferred = {path[:3]: n for n, path in enumerate(reading.paths) if path and path.unit == _reader.UNIT_DEFERRED}
     paths = list(enumerate(reading.paths[: len(counts)]))
     recorded = [(path.unit == _reader.UNIT_TICKS, -totals[n], n) for n, path in paths if path is not None and counts[n]]
     kept = {0}
@@ -217,6 +253,8 @@ def _folded(reading: Reading, most: int) -> tuple[Reading, int]:
         above = place
         while above >= 0 and above not in kept and (path := reading.paths[above]) is not None:
             kept.add(above)
+            if path.unit == _reader.UNIT_BOUND and path[:3] in deferred:
+                kept.add(deferred[path[:3]])  # a bound needs the path of what it bounds
             above = path.parent
     rows = array("i", (n if n in kept else _place(path) for n, path in enumerate(reading.paths)))
     summaries = _reader.Summaries()

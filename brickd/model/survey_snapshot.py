@@ -6,6 +6,7 @@ Invariant: a recording gives a receiver the same snapshots, in the same order, a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from brickd.base.timestamps import Moment
@@ -33,6 +34,12 @@ class Snapshot(NamedTuple):
         """Make a snapshot of a survey."""
         workers = [worker._replace(reading=segment_codec.compact(worker.reading)) for worker in survey.workers]
         return cls(now_ns, at_ns, survey._replace(workers=workers))
+
+
+def without_lanes(of: Snapshot) -> Snapshot:
+    """Return the snapshot without lanes, which take much memory."""
+    workers = [each._replace(reading=replace(each.reading, lanes=[])) for each in of.survey.workers]
+    return of._replace(survey=of.survey._replace(workers=workers))
 
 
 class Takes(Protocol):

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from brickd.model.survey_snapshot import Snapshot
+from brickd.model.survey_snapshot import Snapshot, without_lanes
 from brickd.model.worker_origins import Origin
 from brickd.model.workers import Worker
 from brickd.shm import _reader
@@ -47,10 +47,8 @@ class Windows:
 
     def take(self, snapshot: Snapshot) -> None:
         """Keep the next snapshot."""
-        # The lanes are dropped, because they take much memory and a window does not use them.
-        workers = [each._replace(reading=replace(each.reading, lanes=[])) for each in snapshot.survey.workers]
         with self._lock:
-            self._kept.append(snapshot._replace(survey=snapshot.survey._replace(workers=workers)))
+            self._kept.append(without_lanes(snapshot))
             while len(self._kept) > 1 and self._bytes() > KEPT_BYTES:
                 self._kept.popleft()
 

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, get_args
 
 from brickd.errors import WrongQuestion
 from brickd.query.parameters import Choice, Duration, Name, Names, Number, NumberOrDuration, Switch, Whole
-from brickd.query.query import ABOUT_WORKERS, AT, FROM, OVER, START, TO, Query, given
+from brickd.query.query import ABOUT_WORKERS, AT, FROM, MINUTE_S, OVER, START, TO, Query, given
 
 By = Literal["worker", "service", "layer"]
 
@@ -49,6 +49,12 @@ class HasPeriod(Protocol):
         """The end of the period."""
 
 
+def is_of_the_day(query: HasPeriod) -> bool:
+    """Whether the file of the last day answers a query."""
+    long = isinstance(query.over, float | int) and query.over > MINUTE_S
+    return long or query.at is not None or query.since is not None
+
+
 def check_period(query: HasPeriod) -> None:
     """Refuse times that contradict each other."""
     if query.until is not None and query.since is None:
@@ -56,7 +62,7 @@ def check_period(query: HasPeriod) -> None:
     if query.since is not None and (query.at is not None or query.over not in (START, None)):
         raise WrongQuestion("from contradicts at and over: use from with to, or at with over")
     if query.since is not None and query.until is not None and query.until <= query.since:
-        raise WrongQuestion("from is not before to: exchange them")
+        raise WrongQuestion("from is not before to: a time of the day is the last one that has passed; give a date")
 
 
 class BricksQuery(Query):
@@ -76,6 +82,10 @@ class BricksQuery(Query):
         """Refuse a combination of values that is invalid."""
         if (self.sort, self.by) == ("spread", "worker"):
             raise WrongQuestion("sort spread contradicts by worker, because one worker has no spread: give one of them")
+        if self.sort == "spread" and is_of_the_day(self):
+            raise WrongQuestion("sort spread contradicts the period: the last day is kept by service: use over 60s")
+        if self.sort == "max" and is_of_the_day(self):
+            raise WrongQuestion("sort max contradicts the period: the longest span is known only since the start")
         if self.sort == "max" and self.over != START:
             raise WrongQuestion(
                 f"sort max contradicts over {OVER.write(self.over)}: the longest span is known only since the start"

@@ -27,6 +27,7 @@ OVER = Period(
     "Count the last DURATION, from 10s to 48h, or everything since each worker's start. With --at: DURATION before.",
     metavar="DURATION|start",
 )
+LIVE = Period(START, 10, MINUTE_S, "Count the last DURATION, from 10s to 60s, or everything.", metavar="DURATION|start")
 AT = Time("Count the slot of 10 seconds (later: 5 minutes) that contains TIME. With --over: the DURATION before TIME.")
 FROM = Time("Count from TIME on, up to --to.", key="from")
 TO = Time("Count up to TIME, from --from on. Without --to: up to now.", key="to")

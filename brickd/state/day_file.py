@@ -95,7 +95,7 @@ class DayFile:
         """Read a slot's content; None: it was replaced, or is damaged."""
         cell = os.pread(self._fd, CELL_BYTES, _offset(place.tier, place.sequence % CELLS[place.tier]))
         head = cell[: _HEAD.size]
-        if _place(head, place.tier, place.sequence % CELLS[place.tier]) != place:
+        if len(cell) < _HEAD.size + _CRC.size or _place(head, place.tier, place.sequence % CELLS[place.tier]) != place:
             return None
         length = _HEAD.unpack(head)[3]
         content = cell[_HEAD.size + _CRC.size :][:length]

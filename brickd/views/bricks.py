@@ -16,13 +16,14 @@ from brickd.model.brick_totals import bricks as totals_of
 from brickd.model.brick_totals import percent_of
 from brickd.model.worker_names import suggestion
 from brickd.query.queries import SORTS, BricksQuery
-from brickd.views.common import Answer, begun, chosen, counted
+from brickd.views.common import Answer, begun, chosen, counted, day_of
 
 
 def answer(world: World, query: BricksQuery) -> Answer:
     """Add up the workers' bricks."""
-    them = chosen(world, query.names)
-    over = counted(world, them, query)
+    of_day = day_of(world, query)
+    them = chosen(world, query.names, of_day)
+    over = counted(world, them, query, of_day)
     if over.summed and query.by == "worker":
         raise BrickdError("the last day is kept by service, expected by service or by layer: use --over 60s")
     totals = totals_of(over.workers, query.by)
@@ -44,7 +45,7 @@ def answer(world: World, query: BricksQuery) -> Answer:
         "sort": query.sort,
         "by": query.by,
         "category": query.category,
-        "workers": len(them.workers),
+        "workers": len(them.workers) if over.many is None else over.many,
         "recorded_ns": round(whole),
         "bricks": entries[:kept],
         "rest": _rest(entries[kept:], whole),

@@ -17,7 +17,7 @@ from brickd.datasources.world import Source, World
 from brickd.errors import BrickdError, NoDaemon
 from brickd.model.survey_snapshot import EVERY_NS
 from brickd.model.workers import Survey, Worker, select
-from brickd.query.queries import HasPeriod
+from brickd.query.queries import HasPeriod, is_of_the_day
 from brickd.query.query import MINUTE_S, OVER, START
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Counted(NamedTuple):
         words: why the real period differs from the period in the query.
         began_ns, ended_ns: the real period of the last day, since 1970; None: another period. Its workers are sums of
             services.
+        many: the number of workers in that period.
     """
 
     workers: list[Worker]
@@ -58,6 +59,7 @@ class Counted(NamedTuple):
     words: tuple[str, ...] = ()
     began_ns: int | None = None
     ended_ns: int | None = None
+    many: int | None = None
 
     @property
     def summed(self) -> bool:
@@ -89,19 +91,19 @@ def no_workers(world: Sourced) -> str:
     return NONE_RECORDED if world.source == "recording" else NO_WORKERS
 
 
-def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
+def chosen(world: World, names: Sequence[str], of_day: PeriodSlot | None = None) -> ChosenWorkers:
     """Choose the named workers, or all workers if no name is given.
 
     Raises:
         NoSuchWorker: no worker and no service has one of the names.
     """
     found = world.survey()
-    services = {each.service for each in found.removed}
+    services = {each.service for each in found.removed} | (set() if of_day is None else of_day.services)
     workers = select(found.workers, names, foreign=found.foreign, services=services)
     return ChosenWorkers(found, workers, found.words + foreign_words(found))
 
 
-def counted(world: World, found: ChosenWorkers, query: HasPeriod) -> Counted:
+def counted(world: World, found: ChosenWorkers, query: HasPeriod, of_day: PeriodSlot | None) -> Counted:
     """Return the chosen workers with what they recorded in a period.
 
     The default (`over` is None) is the last 60 seconds if there are windows, else the time since each worker's start.
@@ -110,8 +112,8 @@ def counted(world: World, found: ChosenWorkers, query: HasPeriod) -> Counted:
         NoDaemon: the query names a period, but there is no daemon, so there are no windows.
     """
     over = query.over
-    if query.at is not None or query.since is not None or (isinstance(over, float | int) and over > MINUTE_S):
-        return _of_the_day(world, found, query)
+    if of_day is not None:
+        return _of_the_day(found, query, of_day, world.at_ns())
     if over == START:
         return Counted(found.workers)
     seconds = MINUTE_S if over is None else float(over)
@@ -130,10 +132,24 @@ def counted(world: World, found: ChosenWorkers, query: HasPeriod) -> Counted:
     raise BrickdError(f"there is 1 snapshot of the workers, expected 2 to count the last {length}: use --over {START}")
 
 
-def _of_the_day(world: World, found: ChosenWorkers, query: HasPeriod) -> Counted:
-    """Return what the services of the chosen workers recorded in a period of the last day."""
-    from brickd.model.day_slots import as_workers  # a status without a period does not wait for this module
+class PeriodSlot(NamedTuple):
+    """What a period of the last day has, and the period in the query, in words and since 1970."""
 
+    slot: DaySlot
+    text: str
+    began_ns: int
+    ended_ns: int
+
+    @property
+    def services(self) -> set[str]:
+        """The services that recorded anything."""
+        return {each.reading.service for each in self.slot.totals.values()}
+
+
+def day_of(world: World, query: HasPeriod) -> PeriodSlot | None:
+    """Return the work of a query's period in the last day; None: the query has another period."""
+    if not is_of_the_day(query):
+        return None
     over, now_ns = 0.0 if query.over in (None, START) else float(query.over or 0), world.at_ns()
     if query.since is not None:
         began_ns = round(query.since * SECOND)
@@ -146,33 +162,47 @@ def _of_the_day(world: World, found: ChosenWorkers, query: HasPeriod) -> Counted
         if query.at is not None:
             text = f"{write_duration(over)} before {local(ended_ns, now_ns)}" if over else local(ended_ns, now_ns)
     slot = world.day(began_ns, ended_ns)
-    if slot is None:
-        if world.source == "shared memory":
-            raise NoDaemon(f"nothing is kept of {text}, because no daemon runs (start one: brickd up -d)")
-        kept = "48 hours back, as far as the daemon ran" if world.source == "daemon" else "only what was recorded"
-        raise BrickdError(f"nothing is kept of {text}, expected a time within: {kept}: use --over {START}")
-    services = {worker.service for worker in found.workers}
+    if slot is not None:
+        return PeriodSlot(slot, text, began_ns, ended_ns)
+    if world.source == "shared memory":
+        raise NoDaemon(f"nothing is kept of {text}, because no daemon runs (start one: brickd up -d)")
+    kept = "48 hours back, as far as the daemon ran" if world.source == "daemon" else "only what was recorded"
+    raise BrickdError(f"nothing is kept of {text}, expected a time within: {kept}: use --over {START}")
+
+
+def _of_the_day(found: ChosenWorkers, query: HasPeriod, of_day: PeriodSlot, now_ns: int) -> Counted:
+    """Return what the chosen services recorded in a period of the last day."""
+    from brickd.model.day_slots import as_workers  # a status without a period does not wait for this module
+
+    slot = of_day.slot
     if others := sorted({worker.name for worker in found.workers} & set(query.names)):
         raise BrickdError(
             f"the last day is kept by service, not by worker {others[0]}: give the service, or use --over 60s"
         )
-    workers = [each for each in as_workers(slot) if not query.names or each.service in services]
-    words = [_other_period(text, began_ns, ended_ns, slot, now_ns)] if query.at is None or over else []
+    workers = [each for each in as_workers(slot) if not query.names or each.service in query.names]
+    exact = query.at is not None and query.over in (None, START)
+    words = [] if exact else [_other_period(of_day, now_ns)]
     if slot.folded:
-        words.append(f"{plural(slot.folded, 'call path')} with little time had no room: they are in the brick other")
-    length_ns = slot.ended_ns - slot.began_ns
-    asked = OVER.write(over) if over else None
-    return Counted(workers, asked, length_ns, tuple(filter(None, words)), slot.began_ns, slot.ended_ns)
+        paths = plural(slot.folded, "call path")
+        words.append(f"{paths} with little time had no room: they are in the brick other, or left out")
+    many = sum(not query.names or service in query.names for service, _ in slot.workers)
+    over = query.over if isinstance(query.over, float | int) else None
+    asked = None if over is None else OVER.write(over)
+    return Counted(workers, asked, slot.covered_ns, tuple(filter(None, words)), slot.began_ns, slot.ended_ns, many)
 
 
-def _other_period(text: str, began_ns: int, ended_ns: int, slot: DaySlot, now_ns: int) -> str:
+def _other_period(of_day: PeriodSlot, now_ns: int) -> str:
     """Explain why the counted period differs from the period in the query; "" if it is nearly equal."""
+    slot = of_day.slot
     most_ns = max(EVERY_NS, slot.longest_ns)
-    if abs(slot.began_ns - began_ns) <= most_ns and abs(slot.ended_ns - ended_ns) <= most_ns:
+    missing_ns = slot.ended_ns - slot.began_ns - slot.covered_ns
+    ends = abs(slot.began_ns - of_day.began_ns), abs(slot.ended_ns - of_day.ended_ns)
+    if max(*ends, missing_ns) <= most_ns:
         return ""
+    began, ended = local(slot.began_ns, now_ns), local(slot.ended_ns, now_ns)
     return (
-        f"{text}: counted is {local(slot.began_ns, now_ns)} to {local(slot.ended_ns, now_ns)},"
-        f" {duration(slot.ended_ns - slot.began_ns)}, because no more is kept of this period"
+        f"{of_day.text}: counted is {began} to {ended}, {duration(slot.covered_ns)}, because no more is kept of this"
+        " period"
     )
 
 

@@ -13,15 +13,16 @@ from brickd.datasources.world import World
 from brickd.model.brick_totals import bricks, categories
 from brickd.query.queries import StatusQuery
 from brickd.views import evidence_summary, numerics_summary, removed_summary
-from brickd.views.common import Answer, Document, begun, chosen, counted
+from brickd.views.common import Answer, Document, begun, chosen, counted, day_of
 from brickd.views.problems import Seen, active
 from brickd.views.workers import entries, whole_ledger
 
 
 def answer(world: World, query: StatusQuery) -> Answer:
     """Add up the workers."""
-    found, workers, words = them = chosen(world, query.names)
-    over = counted(world, them, query)
+    of_day = day_of(world, query)
+    found, workers, words = them = chosen(world, query.names, of_day)
+    over = counted(world, them, query, of_day)
     partial, totals = bool(query.names), bricks(over.workers)
     seen = Seen.of(world, found, workers, query.names)
     active_ns = None if query.active_for is None else round(query.active_for * SECOND)

@@ -157,10 +157,19 @@ def test_a_time_is_a_time_of_the_day_or_a_date_or_seconds_since_1970() -> None:
         assert 0 <= now - 60 * minutes - found < 60
 
 
-@pytest.mark.parametrize("text", ["", "25:00", "2:7", "noon", "@", "@nan", "@-1", "@1e300", "2026-13-01T00:00"])
+@pytest.mark.parametrize(
+    "text", ["", "25:00", "2:7", "noon", "@", "@nan", "@-1", "@1e300", "2026-13-01T00:00", "0001-01-01T00:00+14:00"]
+)
 def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(WrongQuestion, match="expected a time"):
         from_query(BricksQuery, [("at", text)])
+
+
+@pytest.mark.parametrize("period", [{"over": 61.0}, {"at": 5.0}, {"since": 5.0}])
+@pytest.mark.parametrize("sort", ["max", "spread"])
+def test_a_period_of_the_day_is_not_sorted_by_figures_that_it_lacks(sort: str, period: dict[str, Any]) -> None:
+    with pytest.raises(WrongQuestion, match=f"sort {sort} contradicts the period"):
+        BricksQuery(sort=sort, **period)
 
 
 @pytest.mark.parametrize(

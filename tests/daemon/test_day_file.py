@@ -90,6 +90,17 @@ def test_a_damaged_slot_is_never_read(at: int, bits: int, tmp_path_factory: pyte
     again.close()
 
 
+@pytest.mark.parametrize("size", [*range(40, 46), 60])
+def test_a_truncated_file_has_no_slot(size: int, path: Path) -> None:
+    file = DayFile(path)
+    fill(file, 0, 1)
+    file.close()
+    os.truncate(path, CELL_BYTES + size)
+    again = DayFile(path)
+    assert [again.content(place) for place in again.places[0]] == [b"0" if size >= 45 else None]
+    again.close()
+
+
 def test_an_empty_or_foreign_file_has_no_slots(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"brickday" * 100_000)
@@ -198,6 +209,24 @@ def test_a_time_is_answered_once_by_long_slots_and_then_by_short_ones(keeper: Ke
         assert abs(keeper.spans(begin_s, 9_210) - (9_210 - begin_s) // 10) <= 15
 
 
+def test_no_time_is_left_out_where_short_and_long_slots_meet(keeper: Keeper) -> None:
+    keeper.run(1 + 30 * 30)
+    for _ in range(31):  # the oldest short slot moves through a long one
+        keeper.run(1)
+        assert keeper.spans(0, 20_000) == keeper.now_s // 10 - 1
+
+
+def test_a_period_with_a_gap_says_how_much_of_it_is_kept(keeper: Keeper) -> None:
+    keeper.run(1 + 3)
+    keeper.file.close()
+    keeper.keeper = keeper.begun()
+    keeper.now_s += 600
+    keeper.run(1 + 3)
+    found = keeper.keeper.between(LATER, LATER + 10_000 * SECOND)
+    assert found is not None
+    assert (found.ended_ns - found.began_ns, found.covered_ns) == (670 * SECOND, 60 * SECOND)
+
+
 def test_a_slot_counts_if_its_middle_is_in_the_time(keeper: Keeper) -> None:
     keeper.run(1 + 3)
     for began_s, ended_s, expected in ((14, 24, (10, 20)), (16, 26, (20, 30)), (15, 25, (10, 20))):
@@ -269,6 +298,7 @@ def test_a_file_that_cannot_be_opened_is_reported_and_nothing_is_known(path: Pat
 def test_a_damaged_slot_is_left_out_and_reported(keeper: Keeper) -> None:
     keeper.run(1 + 3)
     keeper.file.append(0, LATER + 40 * SECOND, LATER + 50 * SECOND, b"not a slot")
-    assert keeper.spans(0, 100) == 3
+    for _ in range(3):
+        assert keeper.spans(0, 100) == 3
     ((kind, text),) = keeper.events
-    assert (kind, "slot 4" in text) == ("day_failed", True)
+    assert (kind, "slot 4" in text) == ("day_failed", True), "reported once"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -37,8 +38,8 @@ def until(spans: int, *arguments: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_last_day_counts_by_service_and_survives_a_killed_daemon(worker: Start) -> None:
-    for service in ("api", "batch"):
-        worker(WORKING, BRICKD_SERVICE=service)
+    worker(WORKING, BRICKD_SERVICE="api")
+    batch = worker(WORKING, BRICKD_SERVICE="batch")
     with running() as daemon:
         first = until(0)
         assert [brick["worst_worker"] for brick in first["bricks"]] == [None]
@@ -58,3 +59,11 @@ def test_the_last_day_counts_by_service_and_survives_a_killed_daemon(worker: Sta
     with running():
         again = until(known)
         assert again["from"] == first["from"]
+        assert (
+            again["over_ns"]
+            < (datetime.fromisoformat(again["to"]) - datetime.fromisoformat(again["from"])).total_seconds() * 1e9
+        )
+        batch.kill()
+        assert brickd("prune").returncode == 0
+        gone = until(0, "batch")
+        assert gone["workers"] == 1, "a service without a worker now is still found by name"

@@ -17,9 +17,12 @@ from test_windows import counts, replay, snapshot, work, worker
 from brickd.base.units import SECOND
 from brickd.model import day_slots
 from brickd.model.brick_totals import bricks
-from brickd.model.day_slots import DaySlot, as_workers, decode, encode, slot
+from brickd.model.day_slots import DaySlot, WorkerWork, as_workers, decode, encode, slot
+from brickd.model.retained_workers import RetainedTotals
+from brickd.model.worker_origins import Origin
 from brickd.model.workers import Worker
-from brickd.shm.segment_copy import Reading
+from brickd.shm import _reader
+from brickd.shm.segment_copy import CallPath, Reading
 
 ROOM = 1 << 20
 
@@ -160,6 +163,69 @@ def test_a_sum_has_the_most_folded_paths_and_the_longest_slot_of_its_parts() -> 
     for first, then in ((one, other), (other, one)):
         found = first.and_(then)
         assert (found.folded, found.longest_ns) == (5, 8)
+
+
+def test_workers_whose_ticks_were_measured_with_a_tiny_error_are_added_up() -> None:
+    """Each reading of a worker measures the length of a tick anew."""
+    first, then = MadeUp(tick_ns=0.3851884009193253), MadeUp(tick_ns=0.3851884009853756)
+    for made in (first, then):
+        work(made, "a", 500, 700)
+    found = of_two(first, then)
+    assert len(found.totals) == 1
+    assert counts(as_workers(found))["a"][0] == 4
+    (one, other) = found.workers.values()
+    assert sum(one.and_(other).histogram) == 4
+    assert sum(one.and_(other._replace(tick_ns=1.0)).histogram) == 2, "buckets of another clock are other times"
+
+
+def test_a_bound_is_stored_with_the_path_of_what_it_bounds() -> None:
+    made = MadeUp()
+    work(made, "a", 5)
+    (totals,) = of_two(made, MadeUp()).totals.values()
+    reading, added = totals.reading, _reader.Summaries(totals.reading.summaries)
+    for path in (2, 3):
+        added.add(path, 7 if path == 3 else 0, 0, 0)
+    named = reading.names.index(("a", 0))
+    paths = [
+        *reading.paths[:2],
+        *(CallPath(-1, named, -1, unit) for unit in (_reader.UNIT_DEFERRED, _reader.UNIT_BOUND)),
+    ]
+    summaries = bytearray(added.tobytes())
+    summaries[2 * _reader.SUMMARY_BYTES : 3 * _reader.SUMMARY_BYTES] = bytes(
+        _reader.SUMMARY_BYTES
+    )  # nothing deferred yet
+    latency = _reader.Summaries()
+    latency.add(3, 9, 0, 0)
+    bounded = replace(reading, paths=paths, summaries=bytes(summaries), latency=latency.tobytes())
+    found = DaySlot(0, 1, {"api/TSC": RetainedTotals("api", bounded)})
+    again = stored(found)
+    assert counts(as_workers(again)) == counts(as_workers(found))
+
+
+def test_a_worker_with_marks_only_counts_them() -> None:
+    made = MadeUp()
+    made.mark("kernel", _reader.UNIT_LAUNCHED, count=3)
+    found = of_two(made, MadeUp())
+    assert (len(found.totals), found.workers) == (1, {})
+
+
+def test_counts_above_the_limit_are_stored() -> None:
+    most = WorkerWork(2**64 - 1, 1.0, 2**64 - 1, 1.0, (2**64 - 1,) * 128)
+    found = DaySlot(0, 1, {}, {("api", "api/0"): most.and_(most)})
+    assert stored(found).workers[("api", "api/0")].lost == 2**64 - 1
+
+
+def test_losses_before_a_worker_was_added_to_a_sum_do_not_count_again() -> None:
+    made = MadeUp()
+    work(made, "a", 5)
+    lone = worker(made, 1)
+    lone.ledger.rejected["room"] = 7
+    origin = Origin(lone.reading.uuid, 0, 0, 0)
+    merged = worker(made, 2)._replace(together=2, added=(origin,))
+    merged.ledger.rejected["room"] = 9
+    before = {worker(made, 2).reading.uuid: 1, lone.reading.uuid: 7}
+    assert day_slots._lost(merged, before) == 8
+    assert day_slots._lost(merged._replace(together=1), before) == 1
 
 
 def test_workers_beyond_the_limit_are_one_row(monkeypatch: pytest.MonkeyPatch) -> None:

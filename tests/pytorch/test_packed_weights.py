@@ -86,7 +86,7 @@ def test_a_packed_weight_without_an_accessor_is_counted(worker: Start, prefix: s
     assert {each.name for each in records} == {"*.weight", "*.bias"}
     assert reported == (
         "brickd: 1 of 3 weights have no fingerprint; the first, '0._all_weight_values.0.param':"
-        " 'brick_agent: it is packed, and torch has no accessor for what it contains'\n"
+        " 'brick_agent: the weight is packed, and torch has no function that unpacks it'\n"
     )
 
 

@@ -256,7 +256,7 @@ def test_an_unknown_worker_is_an_error(worker: Start) -> None:
         ({"sort": "color"}, "sort is 'color', expected one of self, total"),
         ({"by": "host"}, "by is 'host', expected one of worker, service, layer"),
         ({"top": 0}, "top is 0, expected a whole number of 1 or more"),
-        ({"over": 5}, "over is 5, expected a duration of 10s to 1m"),
+        ({"over": 5}, "over is 5, expected a duration of 10s to 48h"),
         ({"over": "5 bananas"}, "over is '5 bananas', expected a duration"),
     ],
 )
