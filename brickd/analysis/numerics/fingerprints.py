@@ -242,7 +242,7 @@ class Numerics:
         known = [self.producers.pop(uuid) for uuid in uuids if uuid in self.producers]
         self.fingerprints.mute([producer.number for producer in known])
         for producer in known:
-            self.row_workers.forget(producer.uuid)
+            self.row_workers.forget(producer.service, producer.uuid)
         left = {each.service for each in self.producers.values()}
         for number in [number for service, number in self._services.items() if service not in left]:
             self.fingerprints.drop(number)

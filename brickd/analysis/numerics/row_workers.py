@@ -37,10 +37,12 @@ class RowWorkers:
         """Admit a worker whose rows were added."""
         self._admitted.setdefault(service, set()).add(uuid)
 
-    def forget(self, uuid: str) -> None:
-        """Drop a worker."""
-        for admitted in self._admitted.values():
-            admitted.discard(uuid)
+    def forget(self, service: str, uuid: str) -> None:
+        """Drop a worker, and its service after the last one."""
+        admitted = self._admitted.get(service, set())
+        admitted.discard(uuid)
+        if not admitted:
+            self._admitted.pop(service, None)
 
     def take(self) -> Counter[str]:
         """Return how many rows were left out since the last call, by service."""
