@@ -34,6 +34,8 @@ STEPS = {
     ("write", "checkpoint.new"),
     ("rename", "checkpoint"),
     ("unlink", "segment"),
+    ("open", "last-day"),
+    ("lock", "last-day"),
 }
 # the events that a daemon logs if nothing is lost
 USUAL = {"daemon_started", "worker_found", "worker_ended", "worker_died", "problem"}
@@ -76,7 +78,7 @@ class Host:
                 then(daemon)
             daemon.over()
         effect, path = daemon.effects[-1]
-        self.killed[action, (effect, "segment" if path.parent == SHM else path.name)] += 1
+        self.killed[action, (effect, "segment" if path.parent == SHM else path.name.removeprefix(self.prefix))] += 1
         self.events += daemon.events
 
     def one_dies(self, _: DyingDaemon) -> None:
@@ -190,8 +192,8 @@ def test_a_daemon_killed_at_any_step_under_load_loses_no_event(worker: Start, pr
     # Effects that happen once per second, and effects that happen once in the life of a daemon.
     for action in ACTIONS:
         for of in ("open", "write", "rename"):
-            host.kill(action, 2 if of != "open" else 3, of)
-        for name, numbers in {"open": (1, 2), "lock": (1, 2), "write": (1,), "rename": (1,)}.items():
+            host.kill(action, 2 if of != "open" else 4, of)
+        for name, numbers in {"open": (1, 2, 3), "lock": (1, 2, 3), "write": (1,), "rename": (1,)}.items():
             for number in numbers:
                 host.kill(action, number, name)
         for _ in range(2):
