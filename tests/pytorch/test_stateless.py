@@ -273,7 +273,9 @@ def test_an_encoder_is_compared_and_a_fault_found_at_its_attention(worker: Start
     layers, whole = LAYERS[family]
     with running() as daemon:
         coverage = daemon.once("/coverage", lambda answer: (f"{layers}.attention", 1) in places(answer))
-    states = {(site["kernel"], site["layer"]): site["state"] for site in coverage["sites"]}
+    # The rows of parts that mix rows are unknown.
+    sites = [site for site in coverage["sites"] if site["state"] != "unknown"]
+    states = {(site["kernel"], site["layer"]): site["state"] for site in sites}
     assert states[layers, 0] == states[f"{layers}.attention", 0] == "compared"
     assert states[whole, None] == "differs"
 
