@@ -109,8 +109,8 @@ def dead(compiled: Compile, prefix: str, *spans: int) -> Iterator[list[str]]:
             workers[-1].paused()
             files += [file for file in find(prefix) if file not in files + before]
         for age, (file, each) in enumerate(zip(files, workers, strict=True)):
-            os.utime(SHM / file, ns=(age * 10**9, age * 10**9))
             each.kill()
+            os.utime(SHM / file, ns=(age * 10**9, age * 10**9))  # a dead worker does not write any more
         yield files
 
 
