@@ -21,9 +21,9 @@ from brickd.model.retained_workers import Cursor, RetainedWorker
 from brickd.query.orders import Wish
 from brickd.shm import _reader
 from brickd.shm.memory_budget import MIB, Account, Ration
+from brickd.shm.reading_sums import together
 from brickd.shm.sampling import left_out, rate_of
 from brickd.shm.segment import Segment
-from brickd.shm.segment_codec import together
 from brickd.shm.segment_copy import Reading, begins
 
 _COMPLEMENT = 2**64 - 1

@@ -11,9 +11,11 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from brickd.model.day_slots import DaySlot, decode, encode, slot
+from brickd.model.day_codec import decode, encode
+from brickd.model.day_slots import DaySlot, slot
 from brickd.model.event_log import LogEvent
-from brickd.model.survey_snapshot import Snapshot, without_lanes
+from brickd.model.summary_fold import SummaryFold
+from brickd.model.survey_snapshot import Snapshot
 from brickd.state.day_file import CONTENT_BYTES, LENGTHS_NS, DayFile, SlotPlace
 
 _SHORT, _LONG = 0, 1
@@ -27,6 +29,7 @@ class DayKeeper:
         self._path, self._log_event = path, log_event
         self._lock = threading.Lock()
         self._before: Snapshot | None = None
+        self._fold: SummaryFold[None] = SummaryFold()
         self._trouble = ""
         self._file = self._opened()
         self._long = self._unfinished()
@@ -44,7 +47,8 @@ class DayKeeper:
             return None
         long = self._file.places[_LONG]
         ended_ns = long[-1].ended_ns if long else 0
-        return _sum(self._contents([each for each in self._file.places[_SHORT] if each.began_ns >= ended_ns]))
+        places = [each for each in self._file.places[_SHORT] if each.began_ns >= ended_ns]
+        return _sum(self._contents(places, work=True))
 
     def end(self) -> None:
         """Close the file."""
@@ -57,9 +61,9 @@ class DayKeeper:
 
     def take(self, snapshot: Snapshot) -> None:
         """Receive the next snapshot."""
-        before, self._before = self._before, without_lanes(snapshot)
+        before, self._before = self._before, snapshot
         if before is not None and self._file is not None:
-            self._add(slot(before, snapshot))
+            self._add(slot(before, snapshot, self._fold))
 
     def _add(self, short: DaySlot) -> None:
         long = self._long
@@ -100,15 +104,15 @@ class DayKeeper:
         """
         with self._lock:
             places = [] if self._file is None else _places(self._file, began_ns, ended_ns)
-        return _sum(self._contents(places))
+        return _sum(self._contents(places, work=False))
 
-    def _contents(self, places: list[SlotPlace]) -> Iterator[DaySlot]:
+    def _contents(self, places: list[SlotPlace], *, work: bool) -> Iterator[DaySlot]:
         for place in places:
             try:
                 with self._lock:
                     content = None if self._file is None else self._file.content(place)
                 if content is not None:
-                    yield decode(content, place.began_ns, place.ended_ns)
+                    yield decode(content, place.began_ns, place.ended_ns, work=work)
             except (OSError, ValueError) as error:
                 with self._lock:
                     known = self._file is not None and place in self._file.places[place.tier]

@@ -16,6 +16,7 @@ from brickd.base.json_values import U64_MAX, listed, optional, plain, unicode, w
 from brickd.model.deferred import Deferred
 from brickd.shm import _reader, segment_codec
 from brickd.shm.memory_budget import MIB, kept_of
+from brickd.shm.reading_sums import added
 from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import Identifier
 
@@ -109,7 +110,7 @@ class RetainedTotals:
     def and_(self, other: RetainedTotals) -> RetainedTotals:
         """Return the sum of both totals, which is named after the service."""
         header = {**self.reading.header, "index": -1, "coordinates": b""}
-        reading = replace(segment_codec.added(self.reading, other.reading), header=cast("_reader.Header", header))
+        reading = replace(added(self.reading, other.reading), header=cast("_reader.Header", header))
         return RetainedTotals(f"{reading.service}/older", reading, self.workers + other.workers)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from brickd.model.survey_snapshot import Snapshot, without_lanes
@@ -19,6 +19,8 @@ from brickd.model.worker_origins import Origin
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.memory_budget import MIB, kept_of, packed_size
+from brickd.shm.reading_sums import same_rows
+from brickd.shm.segment_codec import compact
 from brickd.shm.segment_copy import Reading
 
 SLOTS = 6
@@ -66,11 +68,12 @@ class Windows:
         if not snapshots:
             return None
         began = min(snapshots, key=lambda each: abs(now_ns - each.now_ns - length_ns))
-        return Window(since(snapshots[snapshots.index(began) :], of), now_ns - began.now_ns)
+        workers = since(snapshots[snapshots.index(began) :], of)
+        return Window([each._replace(reading=compact(each.reading)) for each in workers], now_ns - began.now_ns)
 
 
-def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
-    """Return the workers with their work since the first of these snapshots.
+def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> Iterator[Worker]:
+    """Yield the workers with their work since the first of these snapshots, unpacked.
 
     If that snapshot does not have a worker's totals, the work counts from the next snapshot that has them. Unknown
     workers are omitted.
@@ -85,8 +88,9 @@ def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
                 return found
         return None
 
-    found = ((worker, bases(worker)) for worker in of)
-    return [worker._replace(reading=_without(worker.reading, each)) for worker, each in found if each is not None]
+    for worker in of:
+        if (found := bases(worker)) is not None:
+            yield worker._replace(reading=_without(worker.reading, found))
 
 
 class _Before:
@@ -140,14 +144,14 @@ def _without(reading: Reading, bases: Iterable[Reading]) -> Reading:
         rows = _rows(base, reading)
         summaries.subtract(base.summaries, rows)
         latency.subtract(base.latency, rows[: len(base.latency) // _reader.SUMMARY_BYTES])
-    return replace(reading, summaries=summaries.packed(), latency=latency.packed())
+    return replace(reading, summaries=summaries.tobytes(), latency=latency.tobytes())
 
 
 def _rows(of: Reading, within: Reading) -> array[int]:
     """Return, for each path of a reading, its number in another reading; -1 if it has none there."""
     count = len(of.paths)
     if within.paths[:count] == of.paths and within.names[: len(of.names)] == of.names:
-        return array("i", range(count))
+        return same_rows(count)
     places = {
         (path.parent, within.name(path.name), path.layer, path.unit): number
         for number, path in reversed(list(enumerate(within.paths)))

@@ -23,7 +23,7 @@ CELL_BYTES = 17 * 4096  # 936 cells are 62.2 MiB
 LENGTHS_NS = (10 * SECOND, 300 * SECOND)
 CELLS = (360, 576)  # an hour of short slots, and 48 hours of long ones
 _MAGIC = b"brickday"
-_VERSION = 1
+_VERSION = 2
 # Magic, version, tier, length of the content, sequence, begin and end since 1970. A checksum of all this and of the
 # content follows.
 _HEAD = struct.Struct("<8sHHIQqq")

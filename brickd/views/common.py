@@ -185,7 +185,7 @@ def _of_the_day(found: ChosenWorkers, query: HasPeriod, of_day: PeriodSlot, now_
     if slot.folded:
         paths = plural(slot.folded, "call path")
         words.append(f"{paths} with little time had no room: they are in the brick other, or left out")
-    many = sum(not query.names or service in query.names for service, _ in slot.workers)
+    many = sum(not query.names or service in query.names for service, _ in slot.names)
     over = query.over if isinstance(query.over, float | int) else None
     asked = None if over is None else OVER.write(over)
     return Counted(workers, asked, slot.covered_ns, tuple(filter(None, words)), slot.began_ns, slot.ended_ns, many)

@@ -24,8 +24,9 @@ from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.worker_survey import survey
 from brickd.query.orders import Wish
 from brickd.shm import _reader
+from brickd.shm.reading_sums import added
 from brickd.shm.removed_workers import RemovedWorker, WorkerCounts
-from brickd.shm.segment_codec import added, compact
+from brickd.shm.segment_codec import compact
 from brickd.shm.segment_copy import Reading
 from brickd.state import checkpoint
 from brickd.state.daemon_state import OLDER_MAX, Memory

@@ -15,9 +15,10 @@ from made_up_workers import MadeUp, programs
 from test_windows import counts, replay, snapshot, work, worker
 
 from brickd.base.units import SECOND
-from brickd.model import day_slots
+from brickd.model import day_codec, day_slots
 from brickd.model.brick_totals import bricks
-from brickd.model.day_slots import DaySlot, WorkerWork, as_workers, decode, encode, slot
+from brickd.model.day_codec import decode, encode
+from brickd.model.day_slots import DaySlot, WorkerWork, as_workers, slot
 from brickd.model.retained_workers import RetainedTotals
 from brickd.model.worker_origins import Origin
 from brickd.model.workers import Worker
@@ -99,7 +100,7 @@ def test_call_paths_without_room_are_added_to_other_and_counted(names: int, kept
     for number in range(names):
         work(made, f"brick {number}", *range(10, 11 + number))
     found = of_two(made, MadeUp())
-    few = {key: day_slots._folded(each.reading, kept) for key, each in found.totals.items()}
+    few = {key: day_codec._folded(each.reading, kept) for key, each in found.totals.items()}
     ((reading, folded),) = few.values()
     (totals,) = found.totals.values()
     after = replace(found, totals={"only": replace(totals, reading=reading)})
@@ -122,14 +123,14 @@ def test_a_kept_call_path_keeps_those_above_it() -> None:
     made.end()
     work(made, "aside", 5)
     (totals,) = of_two(made, MadeUp()).totals.values()
-    reading, folded = day_slots._folded(totals.reading, 1)
+    reading, folded = day_codec._folded(totals.reading, 1)
     assert names_of(reading) == {"other", "outer"}
     assert folded == 3
     made.begin("inner")
     made.spend(10_000)
     made.end()
     (totals,) = of_two(made, MadeUp()).totals.values()
-    reading, folded = day_slots._folded(totals.reading, 3)
+    reading, folded = day_codec._folded(totals.reading, 3)
     assert names_of(reading) >= {"other", "outer", "middle", "inner"}
 
 
@@ -154,7 +155,7 @@ def test_a_call_path_below_an_open_span_keeps_its_place() -> None:
     made.begin("open")  # it has no time before its end
     work(made, "inner", 1_000)
     (totals,) = of_two(made, MadeUp()).totals.values()
-    reading, _ = day_slots._folded(totals.reading, 1)
+    reading, _ = day_codec._folded(totals.reading, 1)
     assert names_of(reading) == {"other", "open", "inner"}
 
 
@@ -251,6 +252,26 @@ def test_losses_of_a_slot_are_those_of_its_time() -> None:
     assert (found.spans, found.lost) == (0, 5)
     (found,) = slot(snapshot(), began).workers.values()
     assert (found.spans, found.lost) == (1, 3)
+
+
+def test_the_work_of_workers_is_decoded_on_request_and_their_names_always() -> None:
+    made, other = MadeUp(), MadeUp()
+    work(made, "a", 5)
+    work(other, "a", 7)
+    found = of_two(made, other)
+    few = decode(encode(found, ROOM), 0, 1, work=False)
+    assert not few.workers
+    assert few.names == {("made", "made/1"), ("made", "made/2")}
+    assert few.and_(few).names == stored(found).names == few.names
+
+
+@pytest.mark.parametrize("step_s", [-3600, 0, 3600])
+def test_a_step_of_the_clock_does_not_change_the_length_of_what_was_counted(step_s: int) -> None:
+    began, ended = snapshot(), snapshot(now_ns=10 * SECOND)
+    found = slot(began, ended._replace(at_ns=ended.at_ns + step_s * SECOND))
+    assert (found.covered_ns, stored(found).covered_ns) == (10 * SECOND, 10 * SECOND)
+    both = found.and_(replace(found, began_ns=5, ended_ns=9))
+    assert (both.began_ns, both.ended_ns, both.covered_ns) == (5, found.ended_ns, 20 * SECOND)
 
 
 @pytest.mark.parametrize("body", [b"", b"x", zlib.compress(b"{}"), zlib.compress(b"[" * 100_000)])

@@ -242,7 +242,7 @@ def test_an_aggregate_that_lost_workers_is_not_in_the_window() -> None:
     for each in made:
         work(each, "a", 5)
     gone = [worker(each, number, alive=False) for number, each in enumerate(made, 1)]
-    assert since((snapshot(merged_workers(*gone)),), [merged_workers(*gone[:2])]) == []
+    assert [*since((snapshot(merged_workers(*gone)),), [merged_workers(*gone[:2])])] == []
 
 
 def test_a_live_worker_is_not_subtracted_from_an_aggregate() -> None:

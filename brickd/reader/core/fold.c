@@ -12,8 +12,7 @@ static double bucket_start(double bucket)
 static void histogram_add(struct brick_row *row, const struct brick_summary *s, double ratio)
 {
     double shift = brick_bucket_shift(ratio);
-    for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
-        if (s->histogram[b] != 0)
+    for (uint32_t b = brick_next_bucket(s, 0); b < BRICK_BUCKETS; b = brick_next_bucket(s, b + 1))
             row->histogram[brick_bucket_shifted(b, shift)] += (double)s->histogram[b];
 }
 

@@ -2,6 +2,21 @@
 
 #include <math.h>
 
+uint32_t brick_next_bucket(const struct brick_summary *s, uint32_t bucket)
+{
+    const uint64_t *at = &s->histogram[bucket];
+    for (; bucket % 4 != 0 && bucket < BRICK_BUCKETS; bucket++, at++)
+        if (*at != 0)
+            return bucket;
+    for (; bucket < BRICK_BUCKETS && (at[0] | at[1] | at[2] | at[3]) == 0; at += 4)
+        bucket += 4;
+    while (bucket < BRICK_BUCKETS && *at == 0) {
+        bucket++;
+        at++;
+    }
+    return bucket;
+}
+
 void brick_summary_add(struct brick_summary *into, const struct brick_summary *s)
 {
     if (s->count == 0)
@@ -18,7 +33,7 @@ void brick_summary_add(struct brick_summary *into, const struct brick_summary *s
     into->elements = brick_sum(into->elements, s->elements);
     into->bytes = brick_sum(into->bytes, s->bytes);
     brick_summary_set_flops(into, brick_summary_flops(into) + brick_summary_flops(s));
-    for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
+    for (uint32_t b = brick_next_bucket(s, 0); b < BRICK_BUCKETS; b = brick_next_bucket(s, b + 1))
         into->histogram[b] = brick_sum(into->histogram[b], s->histogram[b]);
 }
 
@@ -47,7 +62,7 @@ void brick_summary_subtract(struct brick_summary *from, const struct brick_summa
     subtract(&from->bytes, then->bytes);
     brick_summary_set_flops(from, fmax(brick_summary_flops(from) - brick_summary_flops(then), 0));
     uint32_t first = BRICK_BUCKETS, last = 0;
-    for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
+    for (uint32_t b = brick_next_bucket(from, 0); b < BRICK_BUCKETS; b = brick_next_bucket(from, b + 1)) {
         subtract(&from->histogram[b], then->histogram[b]);
         if (from->histogram[b] != 0) {
             first = first < b ? first : b;
@@ -82,7 +97,7 @@ struct brick_summary brick_summary_scaled(const struct brick_summary *s, double 
     scaled.max = times(s->max, factor);
     for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
         scaled.histogram[b] = 0;
-    for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
+    for (uint32_t b = brick_next_bucket(s, 0); b < BRICK_BUCKETS; b = brick_next_bucket(s, b + 1)) {
         uint64_t *to = &scaled.histogram[brick_bucket_shifted(b, shift)];
         *to = brick_sum(*to, s->histogram[b]);
     }

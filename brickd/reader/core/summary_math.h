@@ -29,6 +29,9 @@ static inline void brick_summary_add_span(struct brick_summary *s, uint64_t dura
     *alike = brick_sum(*alike, 1);
 }
 
+/* Returns the first bucket at or after this one that is not empty, or BRICK_BUCKETS: most of the buckets are empty. */
+uint32_t brick_next_bucket(const struct brick_summary *s, uint32_t bucket);
+
 /* Adds a summary whose ticks have the same length. */
 void brick_summary_add(struct brick_summary *into, const struct brick_summary *s);
 

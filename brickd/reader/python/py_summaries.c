@@ -36,8 +36,10 @@ static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *key
     Summaries *s = count >= 0 ? (Summaries *)type->tp_alloc(type, 0) : NULL;
     if (s != NULL && !grow(s, count))
         Py_CLEAR(s);
+    const struct brick_summary *summary = bytes.buf;
     for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* empty summaries become zeros */
-        brick_summary_add(&s->summaries[i], (const struct brick_summary *)bytes.buf + i);
+        if (summary[i].count != 0)
+            s->summaries[i] = summary[i];
     if (bytes.buf != NULL)
         PyBuffer_Release(&bytes);
     return (PyObject *)s;

@@ -1,0 +1,150 @@
+"""The stored form of a slot of the last day.
+
+Owns: the form, and which call paths are left out of a slot that has no room. Must not know: files, how a slot is made.
+Invariants: Decoding reverses encoding. Call paths without room are added to the path `other`, and their number is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from array import array
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from brickd.base.json_values import composed, document, listed, number, plain, require, text, unicode, validating, whole
+from brickd.model.day_slots import BUCKETS, WORKERS_MAX, DaySlot, WorkerWork, counts_of, limited
+from brickd.model.retained_workers import RetainedTotals
+from brickd.shm import _reader, segment_codec
+from brickd.shm.reading_sums import added
+from brickd.shm.segment_copy import CallPath, Reading
+
+_KEPT_PATHS = (4096, 1024, 256, 64, 0)  # tried in this order, until a slot fits
+_BODY_MAX = 1 << 24
+_LEVEL = 1  # of compression
+
+
+def encode(of: DaySlot, most: int) -> bytes:
+    """Encode a slot in at most `most` bytes, with fewer call paths if necessary, or else without its content."""
+    for kept in _KEPT_PATHS:
+        totals, folded = dict[str, RetainedTotals](), of.folded
+        for key, each in of.totals.items():
+            reading, lost = _folded(each.reading, kept)
+            totals[key] = RetainedTotals(each.name, reading, each.workers)
+            folded += lost
+        body = _body(replace(of, totals=totals, folded=folded))
+        if len(body) <= most:
+            return body
+    paths = sum(len(each.reading.paths) for each in of.totals.values())
+    return _body(replace(of, totals={}, workers={}, names=frozenset(), folded=of.folded + paths))
+
+
+def _body(of: DaySlot) -> bytes:
+    return zlib.compress(_text(of).encode(), _LEVEL)
+
+
+def _text(of: DaySlot) -> str:
+    rows = [
+        [work.spans, work.self_ns, work.lost, work.tick_ns, _sparse(work.histogram)] for work in of.workers.values()
+    ]
+    tables = segment_codec.SharedTables.over([each.reading for each in of.totals.values()]).texts()
+    return composed(
+        {
+            "totals": composed({key: each.text() for key, each in of.totals.items()}),
+            "names": plain(list(of.workers)),
+            "folded": plain(of.folded),
+            "covered_ns": plain(of.covered_ns),
+            # Texts in this text, so that equal tables are decoded once, and the work of workers only if it is needed.
+            "tables": plain(composed(tables)),
+            "work": plain(plain(rows)),
+        }
+    )
+
+
+def decode(body: bytes, began_ns: int, ended_ns: int, *, work: bool = True) -> DaySlot:
+    """Decode the output of `encode`; `work`: also the work of each worker. ValueError: it is invalid."""
+    with validating():
+        found = document(zlib.decompressobj().decompress(body, _BODY_MAX), _BODY_MAX)
+        tables = _tables(text(found["tables"]))
+        totals = {
+            unicode(key): RetainedTotals(unicode(name), segment_codec.reading(reading, tables), whole(workers, 1))
+            for key, (name, reading, workers) in found["totals"].items()
+        }
+        names = [(unicode(service), unicode(name)) for service, name in listed(found["names"], WORKERS_MAX + 1)]
+        rows = document(text(found["work"]).encode(), _BODY_MAX) if work else ()
+        return DaySlot(
+            began_ns,
+            ended_ns,
+            totals,
+            dict(zip(names, map(_work_of, rows), strict=work)),
+            frozenset(names),
+            whole(found["folded"]),
+            ended_ns - began_ns,
+            whole(found["covered_ns"]),
+        )
+
+
+@functools.lru_cache(maxsize=8)
+def _tables(text: str) -> segment_codec.SharedTables:
+    """Decode tables. Most slots of a day have the same ones."""
+    return segment_codec.SharedTables.of(document(text.encode(), _BODY_MAX))
+
+
+def _work_of(row: Any) -> WorkerWork:
+    spans, self_ns, lost, tick_ns, histogram = row
+    return WorkerWork(whole(spans), number(self_ns), whole(lost), number(tick_ns), _dense(histogram))
+
+
+def _sparse(histogram: Iterable[int]) -> list[int]:
+    """The buckets that are not empty, and their counts, one after the other."""
+    return [part for bucket, count in enumerate(histogram) if count for part in (bucket, count)]
+
+
+def _dense(sparse: Any) -> tuple[int, ...]:
+    histogram, counts = [0] * BUCKETS, sparse[1::2]
+    for bucket, count in zip(sparse[::2], counts, strict=True):
+        histogram[bucket] = count
+    require(set(map(type, sparse)) <= {int} and min(sparse, default=0) >= 0, "whole numbers", sparse)
+    return limited(histogram)
+
+
+# ---- fewer paths
+
+
+def _folded(reading: Reading, most: int) -> tuple[Reading, int]:
+    """Return the reading with its recorded paths, about `most` of them with the most time; and how many it lost.
+
+    Times of the other paths are added to path 0, `other`, if they are in ticks. Other units have no such path.
+    """
+    counts = counts_of(reading)
+    totals = memoryview(bytes(reading.summaries)).cast("Q")[1 :: _reader.SUMMARY_BYTES // 8]
+    deferred = {path[:3]: n for n, path in enumerate(reading.paths) if path and path.unit == _reader.UNIT_DEFERRED}
+    paths = list(enumerate(reading.paths[: len(counts)]))
+    recorded = [(path.unit == _reader.UNIT_TICKS, -totals[n], n) for n, path in paths if path is not None and counts[n]]
+    if len(recorded) == len(paths) - (not counts[0]) and len(recorded) <= most:
+        return reading, 0
+    kept = {0}
+    for *_, place in sorted(recorded)[:most]:
+        above = place
+        while above >= 0 and above not in kept and (path := reading.paths[above]) is not None:
+            kept.add(above)
+            if path.unit == _reader.UNIT_BOUND and path[:3] in deferred:
+                kept.add(deferred[path[:3]])  # a bound needs the path of what it bounds
+            above = path.parent
+    rows = array("i", (n if n in kept else _place(path) for n, path in enumerate(reading.paths)))
+    summaries = _reader.Summaries()
+    summaries.merge(reading.summaries, rows[: len(counts)])
+    few = replace(
+        reading,
+        paths=[path if n in kept else None for n, path in enumerate(reading.paths)],
+        summaries=summaries.tobytes(),
+    )
+    nothing = replace(
+        reading, names=reading.names[:1], paths=reading.paths[:1], summaries=bytes(_reader.SUMMARY_BYTES), latency=b""
+    )
+    return added(nothing, few), sum(n not in kept for *_, n in recorded)
+
+
+def _place(path: CallPath | None) -> int:
+    return 0 if path is not None and path.unit == _reader.UNIT_TICKS else -1

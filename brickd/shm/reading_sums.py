@@ -1,0 +1,139 @@
+"""The sum of several readings.
+
+Owns: how the tables, summaries and counters of readings are added up. Must not know: files, the stored form of a
+reading. Invariant: Every counter of a sum is the sum of the counters.
+"""
+
+from __future__ import annotations
+
+import functools
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from brickd.base.json_values import U64_MAX
+from brickd.shm import _reader
+from brickd.shm.segment_copy import CallPath, Reading
+
+# Fields about the tables of a single process, which cannot be added up.
+_NO_TABLES = {"names": 0, "paths": 0, "sites": 0, "took": 0, "key": 0}
+
+
+class PathSums:
+    """The sum of the call paths of readings of one service and tick length."""
+
+    def __init__(self, first: Reading) -> None:
+        self._sum = first
+        self._summaries, self._latency = _reader.Summaries(first.summaries), _reader.Summaries(first.latency)
+
+    def add(self, other: Reading) -> None:
+        """Add the call paths of another reading."""
+        names, paths, rows = _tables(self._sum, other)
+        if paths is not self._sum.paths:
+            self._sum = replace(self._sum, names=names, paths=paths)
+        self._summaries.merge(other.summaries, rows[: len(other.summaries) // _reader.SUMMARY_BYTES])
+        self._latency.merge(other.latency, rows[: len(other.latency) // _reader.SUMMARY_BYTES])
+
+    def reading(self) -> Reading:
+        """Return the first reading with all call paths and their sums."""
+        summaries = self._summaries.tobytes().ljust(len(self._sum.paths) * _reader.SUMMARY_BYTES, b"\0")
+        return replace(self._sum, summaries=summaries, latency=self._latency.tobytes())
+
+
+def added(one: Reading, other: Reading) -> Reading:
+    """Return the sum of two readings of one service and tick length. The sum has all paths and one lane.
+
+    Fields about a single process (pid, uuid, file) are those of `one`.
+    """
+    sums = PathSums(one)
+    sums.add(other)
+    ended = {"ended": one.process["ended"] & other.process["ended"]}
+    return replace(
+        sums.reading(),
+        sites=[],
+        lanes=together(one.lanes + other.lanes),
+        process=cast("_reader.ProcessCounters", _sum([one.process, other.process]) | _NO_TABLES | ended),
+        deferred={name: _total([count]) for name, count in (Counter(one.deferred) + Counter(other.deferred)).items()},
+        odd=_total([one.odd, other.odd]),
+        moving=_total([one.moving, other.moving]),
+        memory_bytes=0,
+    )
+
+
+def _tables(one: Reading, other: Reading) -> tuple[list[tuple[str, int] | None], list[CallPath | None], array[int]]:
+    """Return the names and paths of both readings, and the numbers of the other's paths among them; -1: no room."""
+    count = len(other.paths)
+    if one.paths[:count] == other.paths and one.names[: len(other.names)] == other.names:
+        return one.names, one.paths, same_rows(count)
+    names, numbers = list(one.names), {one.name(number): number for number in reversed(range(len(one.names)))}
+    paths, places = list(one.paths), {path: number for number, path in reversed(list(enumerate(one.paths)))}
+
+    def number_of(name: int) -> int | None:
+        """Return the number in the sum of a name of `other`; None if there is no room."""
+        number = numbers.get(other.name(name), len(names))
+        # The category of the name, and the category of that category, are also added, because workers may declare any.
+        while (text := other.name(name)) not in numbers and len(names) < _reader.NUMBERS_MAX:
+            numbers[text] = len(names)
+            entry = other.names[name] if name < len(other.names) else None
+            name, following = 0 if entry is None else entry[1], len(names) + 1
+            above = numbers.get(other.name(name), following if following < _reader.NUMBERS_MAX else 0) if name else 0
+            names.append((text, above))
+            if not name:
+                break
+        return number if number < len(names) else None
+
+    rows = array("i", [-1]) * len(other.paths)
+    for number, path in enumerate(other.paths):
+        if path is None:
+            continue
+        above = rows[path.parent] if path.parent >= 0 else -1
+        if len(paths) >= _reader.NUMBERS_MAX and other.name(path.name) not in numbers:
+            rows[number] = 0 if path.unit == _reader.UNIT_TICKS else -1
+            continue
+        name = number_of(path.name)
+        moved = None if name is None else CallPath(above, name, path.layer, path.unit)
+        if moved is not None and moved not in places and len(paths) < _reader.NUMBERS_MAX:
+            places[moved] = len(paths)
+            paths.append(moved)
+        # A path without room counts as 'other' if its unit is ticks, which is the unit of 'other'.
+        rows[number] = places.get(moved, 0 if path.unit == _reader.UNIT_TICKS else -1)
+    return names, paths, rows
+
+
+@functools.lru_cache(maxsize=64)
+def same_rows(count: int) -> array[int]:
+    """Return the rows of paths that have the same numbers in another reading. The array must not be changed."""
+    return array("i", range(count))
+
+
+def together(
+    lanes: Sequence[tuple[int, _reader.Lane, _reader.Consumer]],
+) -> list[tuple[int, _reader.Lane, _reader.Consumer]]:
+    """Return the sum of all lanes as one lane, or no lane if there are none."""
+    if not lanes:
+        return []
+    lane, consumer = _sum([lane for _, lane, _ in lanes]), _sum([consumer for _, _, consumer in lanes])
+    return [(0, cast("_reader.Lane", lane), _whole(cast("_reader.Consumer", consumer)))]
+
+
+def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sum of each field."""
+    return {
+        name: tuple(map(_total, zip(*(row[name] for row in rows), strict=True)))
+        if isinstance(rows[0][name], tuple)
+        else _total(row[name] for row in rows)
+        for name in rows[0]
+    }
+
+
+def _total(counts: Iterable[int]) -> int:
+    """Return the sum, limited to the range of a counter, because the counts of a hostile worker may exceed it."""
+    return min(sum(counts), U64_MAX)
+
+
+def _whole(consumer: _reader.Consumer) -> _reader.Consumer:
+    """Return the consumer, with the complement of each tail as the tail's second number."""
+    span, event = consumer["span"][0], consumer["event"][0]
+    return {**consumer, "span": (span, span ^ (2**64 - 1)), "event": (event, event ^ (2**64 - 1))}
