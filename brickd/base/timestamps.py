@@ -34,7 +34,11 @@ def rfc3339(ns: int) -> str:
 _OF_DAY = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?")
 
 
-def parse_time(text: str) -> float:
+class UnclearTimeError(ValueError):
+    """A local time that exists twice or not at all, because clocks are changed at that time."""
+
+
+def parse_time(text: str, now_s: float | None = None) -> float:
     """Parse a time as seconds since 1970. A time of the day is the last one that has passed, in local time.
 
     >>> parse_time("@12.5"), parse_time("1970-01-02T00:00Z"), parse_time("1970-01-01T01:00:00+01:00")
@@ -43,19 +47,40 @@ def parse_time(text: str) -> float:
     True
 
     Raises:
-        ValueError: it is none of these.
+        UnclearTimeError: the local time exists twice, or not at all.
+        ValueError: it is no time.
     """
     if text.startswith("@"):
         return float(text[1:])
-    if (found := _OF_DAY.fullmatch(text)) is None:
-        try:
-            return datetime.fromisoformat(text).astimezone().timestamp()
-        except OverflowError as error:  # the first or the last day of the calendar
-            raise ValueError(str(error)) from None
-    now = datetime.now()
-    hour, minute, second = (int(part or 0) for part in found.groups())
-    today = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
-    return (today if today <= now else today - timedelta(days=1)).timestamp()
+    try:
+        if (found := _OF_DAY.fullmatch(text)) is None:
+            moment = datetime.fromisoformat(text)
+            return moment.timestamp() if moment.tzinfo else _only(_instants(moment), moment)
+        now_s = time.time() if now_s is None else now_s
+        hour, minute, second = (int(part or 0) for part in found.groups())
+        now = datetime.fromtimestamp(now_s).replace(fold=0)
+        today = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
+        past = [each for each in _instants(today) if each <= now_s]
+        if past or (today <= now and not _instants(today)):
+            return _only(past, today)
+        return _only(_instants(today - timedelta(days=1)), today - timedelta(days=1))
+    except OverflowError as error:  # the first or the last day of the calendar
+        raise ValueError(str(error)) from None
+
+
+def _instants(naive: datetime) -> list[float]:
+    """Return the seconds since 1970 at which clocks show a local time: one, two if they are set back then, or none."""
+    before, after = (naive.replace(fold=fold).timestamp() for fold in (0, 1))
+    return [before] if before == after else [before, after] if before < after else []
+
+
+def _only(instants: list[float], naive: datetime) -> float:
+    """Return the only instant; raise UnclearTimeError if there are two, or none."""
+    if len(instants) == 1:
+        return instants[0]
+    shown = " or ".join(naive.replace(fold=fold).astimezone().isoformat() for fold in (0, 1))
+    how, where = ("exists twice", "back") if instants else ("does not exist", "forward")
+    raise UnclearTimeError(f"{shown}: this local time {how}, because clocks were set {where}")
 
 
 def local(ns: int, now_ns: int) -> str:

@@ -61,6 +61,10 @@ class Parameter:
         """Format a value as a text that `read` parses."""
         return str(value)
 
+    def expected(self, refused: Any) -> str:
+        """Return what is accepted instead of a refused value, in words."""
+        return self.wanted
+
 
 class Choice(Parameter):
     """One of a few words."""
@@ -215,6 +219,18 @@ class Time(Number):
     def write(self, value: Any) -> str:
         """Return the seconds since 1970."""
         return f"@{value!r}"
+
+    def expected(self, refused: Any) -> str:
+        """Return the two meanings of a local time that is unclear, or else the forms of a time."""
+        from brickd.base.timestamps import UnclearTimeError
+
+        try:
+            _time(str(refused))
+        except UnclearTimeError as unclear:
+            return str(unclear)
+        except ValueError:
+            pass
+        return self.wanted
 
 
 class NumberOrDuration(Duration):

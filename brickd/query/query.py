@@ -65,7 +65,7 @@ class Query:
             if value is MISSING:
                 raise TypeError(f"{type(self).__name__} needs {name}")
             if not parameter.takes(value) and not (value is None and unless is None):
-                raise WrongQuestion(f"{key(name, parameter)} is {_shown(value)}, expected {parameter.wanted}")
+                raise WrongQuestion(f"{key(name, parameter)} is {_shown(value)}, expected {parameter.expected(value)}")
             vars(self)[name] = value
         self.rules()
 

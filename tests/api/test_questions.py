@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import click
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brickd.base.timestamps import UnclearTimeError, parse_time
 from brickd.cli.query_options import asks
 from brickd.errors import WrongQuestion
 from brickd.query.orders import Forgetting, RecordedFile, StartRecording
@@ -155,6 +157,68 @@ def test_a_time_is_a_time_of_the_day_or_a_date_or_seconds_since_1970() -> None:
         found = from_query(BricksQuery, [("at", time.strftime("%H:%M", moment))]).at
         assert found is not None
         assert 0 <= now - 60 * minutes - found < 60
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The time zone of Berlin: clocks are set from 02:00 to 03:00 in March, and from 03:00 to 02:00 in October."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("2026-10-25T01:59", "2026-10-24T23:59Z"),
+        ("2026-10-25T02:00", "2026-10-25T02:00:00+02:00 or 2026-10-25T02:00:00+01:00: this local time exists twice"),
+        (
+            "2026-10-25T02:59:59",
+            "2026-10-25T02:59:59+01:00: this local time exists twice, because clocks were set back",
+        ),
+        ("2026-10-25T03:00", "2026-10-25T02:00Z"),
+        ("2026-10-25T02:30+02:00", "2026-10-25T00:30Z"),
+        ("2026-10-25T00:30Z", "2026-10-25T00:30Z"),
+        ("2026-03-29T01:59", "2026-03-29T00:59Z"),
+        ("2026-03-29T02:00", "2026-03-29T01:00:00+01:00 or 2026-03-29T03:00:00+02:00: this local time does not exist"),
+        ("2026-03-29T03:00", "2026-03-29T01:00Z"),
+    ],
+)
+@pytest.mark.usefixtures("berlin")
+def test_a_local_time_is_unclear_only_in_the_hour_in_which_clocks_are_set(text: str, found: str) -> None:
+    if "this local time" not in found:
+        assert from_query(BricksQuery, [("at", text)]).at == parse_time(found)
+        return
+    with pytest.raises(WrongQuestion) as refused:
+        from_query(BricksQuery, [("at", text)])
+    assert f"at is {text!r}, expected " in str(refused.value)
+    assert found in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "found"),
+    [
+        ("2026-10-25T02:10+02:00", "02:10", "2026-10-25T02:10+02:00"),
+        ("2026-10-25T02:10+02:00", "02:11", "2026-10-24T02:11+02:00"),
+        ("2026-10-25T02:10+01:00", "02:11", "2026-10-25T02:11+02:00"),
+        ("2026-10-25T02:10+01:00", "02:10", None),
+        ("2026-10-26T02:09+01:00", "02:10", None),
+        ("2026-10-26T02:10+01:00", "02:10", "2026-10-26T02:10+01:00"),
+        ("2026-03-29T01:59+01:00", "02:30", "2026-03-28T02:30+01:00"),
+        ("2026-03-29T03:00+02:00", "02:30", None),
+        ("2026-03-30T02:29+02:00", "02:30", None),
+        ("2026-03-30T02:30+02:00", "02:30", "2026-03-30T02:30+02:00"),
+    ],
+)
+@pytest.mark.usefixtures("berlin")
+def test_a_time_of_the_day_is_the_last_one_that_has_passed(now: str, text: str, found: str | None) -> None:
+    if found is None:
+        with pytest.raises(UnclearTimeError):
+            parse_time(text, parse_time(now))
+    else:
+        assert parse_time(text, parse_time(now)) == parse_time(found)
 
 
 @pytest.mark.parametrize(
