@@ -17,7 +17,6 @@ import shlex
 import signal
 import socket
 import ssl
-import stat
 import subprocess
 import threading
 import time
@@ -27,12 +26,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from brickd.base.secret_file import secret_of
 from brickd.daemon.notify import Target, TargetFailed
 from brickd.errors import WrongQuestion
 
 LIMIT_SECONDS = 10.0
 SIGNATURE = "brickd-signature"
-_SECRET_BYTES_MAX = 4096
 
 
 class CommandTarget:
@@ -253,31 +252,6 @@ def _reason(error: Exception) -> str:
     return text[:200]
 
 
-def secret_of(path: Path) -> bytes:
-    """Read a secret; raise WrongQuestion if other users have access to its file, or if it is invalid."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise WrongQuestion(f"--notify-secret-file {path}: cannot be opened: {error.strerror}") from None
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            mode = stat.filemode(status.st_mode)
-            raise WrongQuestion(f"--notify-secret-file {path} has mode {mode}, expected a regular file")
-        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-            raise WrongQuestion(
-                f"--notify-secret-file {path} has owner {status.st_uid} and mode {stat.S_IMODE(status.st_mode):04o},"
-                f" expected owner {os.geteuid()} and mode 0600 (chmod 600 {shlex.quote(os.fspath(path))})"
-            )
-        secret = os.read(fd, _SECRET_BYTES_MAX + 2).strip()  # a newline may follow the secret
-    finally:
-        os.close(fd)
-    if not 0 < len(secret) <= _SECRET_BYTES_MAX:
-        seen = "a longer secret" if secret else "no secret"
-        raise WrongQuestion(f"--notify-secret-file {path} has {seen}, expected 1 to {_SECRET_BYTES_MAX:,} bytes")
-    return secret
-
-
 def targets(command: str | None, url: str | None, secret_file: Path | None) -> Sequence[Target]:
     """Return the targets that the options of `brickd up` name; raise WrongQuestion for an invalid option."""
     if secret_file is not None and url is None:
@@ -286,5 +260,5 @@ def targets(command: str | None, url: str | None, secret_file: Path | None) -> S
     if command is not None:
         found.append(CommandTarget(command))
     if url is not None:
-        found.append(UrlTarget(url, None if secret_file is None else secret_of(secret_file)))
+        found.append(UrlTarget(url, None if secret_file is None else secret_of(secret_file, "--notify-secret-file")))
     return found

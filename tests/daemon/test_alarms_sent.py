@@ -25,8 +25,9 @@ from verbs import brickd, document, started
 
 from brickd.analysis.problem import Problem
 from brickd.analysis.problem_book import Book
+from brickd.base.secret_file import secret_of
 from brickd.daemon.notify import Channel, Notifier, TargetFailed, _Item
-from brickd.daemon.notify_targets import CommandTarget, UrlTarget, secret_of, targets
+from brickd.daemon.notify_targets import CommandTarget, UrlTarget, targets
 from brickd.errors import BrickdError, WrongQuestion
 from brickd.model.event_log import Log
 
@@ -317,25 +318,25 @@ def test_a_secret_file_must_be_readable_by_its_owner_only(tmp_path: Path) -> Non
     path = tmp_path / "secret"
     path.write_bytes(b"s3cret\n")
     path.chmod(0o600)
-    assert secret_of(path) == b"s3cret"
+    assert secret_of(path, "--notify-secret-file") == b"s3cret"
     for mode in (0o640, 0o604, 0o620):
         path.chmod(mode)
         with pytest.raises(WrongQuestion, match=f"and mode 0{mode:o}, expected owner {os.geteuid()} and mode 0600"):
-            secret_of(path)
+            secret_of(path, "--notify-secret-file")
     path.chmod(0o600)
     for content, seen in ((b"", "no"), (b"\n", "no"), (b"x" * 4097, "a longer")):
         path.write_bytes(content)
         with pytest.raises(WrongQuestion, match=f"has {seen} secret, expected 1 to 4,096 bytes"):
-            secret_of(path)
+            secret_of(path, "--notify-secret-file")
     for secret in (b"x", b"x" * 4096):
         path.write_bytes(secret + b"\n")
-        assert secret_of(path) == secret, "the newline does not count as a part of the secret"
+        assert secret_of(path, "--notify-secret-file") == secret, "the newline does not count as a part of the secret"
     os.mkfifo(tmp_path / "pipe")
     for other, kind in ((tmp_path, "d"), (tmp_path / "pipe", "p")):  # opening a pipe without a writer would block
         with pytest.raises(WrongQuestion, match=rf"has mode {kind}\S+, expected a regular file"):
-            secret_of(other)
+            secret_of(other, "--notify-secret-file")
     with pytest.raises(WrongQuestion, match="No such file"):
-        secret_of(tmp_path / "none")
+        secret_of(tmp_path / "none", "--notify-secret-file")
     with pytest.raises(WrongQuestion, match="needs --notify-url"):
         targets("true", None, path)
 
