@@ -116,10 +116,13 @@ class SummaryFold(Generic[Key]):
             group: the part of the keys that does not depend on paths and names.
             whose: the number by which a row's `worst` refers to this reading.
         """
-        self._fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns, whose)
+        self._fold.add(reading.summaries, *self.rows_of(reading, key_of, group), reading.tick_ns, whose)
 
-    def _places_of(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable) -> PathRows:
-        """Return the rows of a reading's paths. The rows of the last reading are reused if its paths are the same."""
+    def rows_of(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None) -> PathRows:
+        """Return the rows of a reading's paths, new keys included; arguments as in `add`.
+
+        The rows of the last reading are reused if its paths are the same.
+        """
         like = (reading.paths, reading.names, group)
         if like != self._like:
             self._like, self._places = like, self._new_places(reading, key_of)
@@ -136,7 +139,7 @@ class SummaryFold(Generic[Key]):
     def only(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None) -> _reader.Fold:
         """Return the rows of one reading, without adding it; arguments as in `add`."""
         fold = _reader.Fold()
-        fold.add(reading.summaries, *self._places_of(reading, key_of, group), reading.tick_ns)
+        fold.add(reading.summaries, *self.rows_of(reading, key_of, group), reading.tick_ns)
         return fold
 
     def alone(

@@ -55,6 +55,8 @@ SITE_OFF: int
 LANES_MAX: int
 NUMBERS_MAX: int
 SITES_MAX: int
+BUCKETS: int
+BOUNDS: int
 SUMMARY_BYTES: int
 RECORDING_FIRST: int
 BLOCK_BYTES: int
@@ -246,6 +248,13 @@ class Fold:
     def row(self, index: int, /) -> Row: ...
     def histogram(self, index: int, /) -> list[int]: ...
     def sums(self) -> list[tuple[int, float, int]]: ...
+
+@final
+class Durations:
+    def add(
+        self, summaries: Buffer, rows: Buffer, flags: Buffer, places: Buffer, ticks: Buffer, ns: Buffer, /
+    ) -> list[tuple[int, int, int]]: ...
+    def row(self, place: int, /) -> tuple[int, int, int, tuple[int, ...]]: ...
 
 @final
 class Drain:

@@ -68,3 +68,27 @@ double brick_row_quantile(const struct brick_row *row, double fraction, double g
     double value = low > 0 ? low * pow(high / low, part) : high * part;
     return fmin(fmax(value, row->min), row->max);
 }
+
+void brick_durations_add(struct brick_durations *into, const struct brick_summary *s, uint8_t flags,
+                         const uint8_t *bounds)
+{
+    if (s->count == 0)
+        return;
+    uint64_t *sum = flags & BRICK_PART_NS ? &into->ns : &into->ticks;
+    into->count = brick_sum(into->count, s->count);
+    if (flags & BRICK_PART_OUTER)
+        *sum = brick_sum(*sum, s->again < s->total ? s->total - s->again : 0);
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
+        uint64_t *within = &into->within[bounds[b] < BRICK_BOUNDS ? bounds[b] : BRICK_BOUNDS - 1];
+        *within = brick_sum(*within, s->histogram[b]);
+    }
+}
+
+void brick_durations_join(struct brick_durations *into, const struct brick_durations *of)
+{
+    into->count = brick_sum(into->count, of->count);
+    into->ticks = brick_sum(into->ticks, of->ticks);
+    into->ns = brick_sum(into->ns, of->ns);
+    for (uint32_t b = 0; b < BRICK_BOUNDS; b++)
+        into->within[b] = brick_sum(into->within[b], of->within[b]);
+}

@@ -31,4 +31,19 @@ void brick_row_add(struct brick_row *row, const struct brick_part *part, double 
 /* Returns the duration that this fraction of the spans does not exceed, to within a bucket; 0 for an empty row. */
 double brick_row_quantile(const struct brick_row *row, double fraction, double grid_ns);
 
+/* The durations of the spans at a place, exact, so that a sum never goes back while its parts grow. Recursive spans count
+ * one by one; in the sums, time inside several of them counts once. */
+#define BRICK_BOUNDS 16u
+struct brick_durations {
+    uint64_t count, ticks, ns;
+    uint64_t within[BRICK_BOUNDS]; /* by the first bound that a span's bucket does not exceed; the last has no limit */
+};
+
+/* Adds a part. bounds: for each bucket, the number of its bound. */
+void brick_durations_add(struct brick_durations *into, const struct brick_summary *s, uint8_t flags,
+                         const uint8_t *bounds);
+
+/* Adds the durations of another worker, whose ticks have the same length. */
+void brick_durations_join(struct brick_durations *into, const struct brick_durations *of);
+
 #endif

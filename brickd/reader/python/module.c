@@ -238,12 +238,14 @@ static const struct constant {
     {"CHUNK_WEIGHTS", BRICK_CHUNK_WEIGHTS},
     {"CHUNK_SOURCE", BRICK_CHUNK_SOURCE},
     {"CHUNK_KINDS", BRICK_CHUNK_KINDS},
+    {"BUCKETS", BRICK_BUCKETS},
+    {"BOUNDS", BRICK_BOUNDS},
     {"SUMMARY_BYTES", (long)sizeof(struct brick_summary)},
 };
 
 /* Types that are not used in C code. */
 static PyType_Spec *const other_types[] = {&segment_spec, &fold_spec, &summaries_spec, &recording_spec, &fingerprints_spec,
-                                          &tracks_spec};
+                                          &tracks_spec,  &durations_spec};
 
 static int reader_exec(PyObject *module)
 {

@@ -12,6 +12,7 @@
 
 extern PyType_Spec segment_spec;   /* python/py_segment.c */
 extern PyType_Spec fold_spec;      /* python/py_fold.c */
+extern PyType_Spec durations_spec; /* python/py_durations.c */
 extern PyType_Spec drain_spec;     /* python/py_drain.c */
 extern PyType_Spec recording_spec; /* python/py_recording.c */
 extern PyType_Spec spool_spec;     /* python/py_spool.c */
