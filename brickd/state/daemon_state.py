@@ -19,6 +19,7 @@ from brickd.base.json_values import flag, listed, pieces, plain, text, unicode, 
 from brickd.base.thresholds import Thresholds
 from brickd.model.background import Background
 from brickd.model.deferred_overlay import overlay
+from brickd.model.exported_series import ExportedSeries
 from brickd.model.kernel_sources.store import Sources
 from brickd.model.retained_workers import RetainedTotals, RetainedWorker
 from brickd.query.orders import Wish
@@ -49,6 +50,7 @@ class Memory:
         thresholds: the thresholds of alarms.
         problems: the book of problems.
         unproven: the services and classes of evidence that were reported as unproven.
+        exported: the bricks with series of their own in the metrics.
     """
 
     prefix: str
@@ -65,6 +67,7 @@ class Memory:
     thresholds: Thresholds = Thresholds()  # noqa: RUF009
     problems: Book = field(default_factory=Book)
     unproven: Collection[evidence_news.About] = frozenset()
+    exported: ExportedSeries = ExportedSeries()  # noqa: RUF009
 
     def add_up(self, gone: RetainedTotals) -> RetainedTotals:
         """Add totals to the sum of their service, or to a common sum if there are too many; return the sum."""
@@ -192,6 +195,7 @@ class Memory:
                 "closed": [plain(self.closed)],
                 "problems": [plain(self.problems.rows())],
                 "unproven": [plain(evidence_news.plain(self.unproven))],
+                "exported": [plain(self.exported.plain())],
                 "compared": online_codec.encode(self.compared),
                 "sources": self.sources.pieces(),
                 **{what: [text] for what, text in segment_codec.SharedTables.over(gone).texts().items()},
@@ -217,6 +221,7 @@ class Memory:
             closed=flag(document["closed"]),
             problems=Book.of(document["problems"]) if "problems" in document else Book(),
             unproven=evidence_news.of_document(document.get("unproven", [])),
+            exported=ExportedSeries.of(document["exported"]) if "exported" in document else ExportedSeries(),
             compared=online_codec.decode(document["compared"]) if "compared" in document else Compared(),
             sources=Sources.of(document["sources"]) if "sources" in document else Sources(),
         )

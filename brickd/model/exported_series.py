@@ -1,0 +1,83 @@
+"""The bricks that have series of their own in the metrics of a daemon, and the tick lengths of their sums.
+
+Owns: which bricks these are, which length of a tick is used. Must not know: metrics, where this is saved. Invariants: A
+brick with series keeps them, and a brick without them gets none once all places are taken, so that no sum goes back. A
+tick keeps its length, although each reading measures it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from brickd.base.json_values import flag, listed, number, require, unicode
+
+BRICKS_MAX = 50  # of a service
+OTHER = "other"
+
+_TICKS_MAX = 8
+_UNLIKE = 0.001  # clocks of one machine differ by less (brickd/shm/clock.py)
+
+Brick = tuple[str, bool]  # the name, and whether its times are only upper bounds
+
+
+class ExportedSeries(NamedTuple):
+    """What must not change while a daemon, or the next one, exports series.
+
+    Attributes:
+        bricks: by service, the bricks with series, in the order in which they got them.
+        ticks: by clock, the lengths of ticks in ns.
+    """
+
+    bricks: Mapping[str, tuple[Brick, ...]] = MappingProxyType({})
+    ticks: Mapping[str, tuple[float, ...]] = MappingProxyType({})
+
+    def with_bricks(self, service: str, found: Iterable[Brick]) -> ExportedSeries:
+        """Return the same with places for these bricks of a service, the first ones first, as long as there are any."""
+        have = self.bricks.get(service, ())
+        more = [brick for brick in found if brick[0] != OTHER and brick not in have][: BRICKS_MAX - len(have)]
+        return self._replace(bricks={**self.bricks, service: (*have, *more)}) if more else self
+
+    def only(self, services: Collection[str]) -> ExportedSeries:
+        """Return the same without other services."""
+        if self.bricks.keys() <= set(services):
+            return self
+        return self._replace(bricks={name: bricks for name, bricks in self.bricks.items() if name in services})
+
+    def with_tick(self, clock: str, tick_ns: float) -> ExportedSeries:
+        """Return the same with a length of a tick for this clock, if none is alike."""
+        if self.tick(clock, tick_ns) is not None:
+            return self
+        ticks = (*self.ticks.get(clock, ()), tick_ns)[-_TICKS_MAX:]
+        return self._replace(ticks={**self.ticks, clock: ticks})
+
+    def tick(self, clock: str, tick_ns: float) -> float | None:
+        """Return the length that stands for a measured one; None: there is none yet."""
+        known = self.ticks.get(clock, ())
+        return next((each for each in known if abs(each / tick_ns - 1) < _UNLIKE), None)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the JSON."""
+        return {
+            "bricks": {name: list(bricks) for name, bricks in self.bricks.items()},
+            "ticks": {clock: list(ticks) for clock, ticks in self.ticks.items()},
+        }
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> ExportedSeries:
+        """Decode the output of `plain`. An invalid document may raise any exception."""
+        bricks = {
+            unicode(service): tuple((unicode(name), flag(bounded)) for name, bounded in listed(found, BRICKS_MAX))
+            for service, found in document["bricks"].items()
+        }
+        ticks = {
+            unicode(clock): tuple(_tick(each) for each in listed(found, _TICKS_MAX))
+            for clock, found in document["ticks"].items()
+        }
+        return cls(bricks, ticks)
+
+
+def _tick(value: Any) -> float:
+    require(0 < number(value) < 1e9, "the ns of a tick", value)
+    return float(value)
