@@ -11,16 +11,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import socket
+import struct
+from asyncio.trsock import TransportSocket
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Self
 
+import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from brickd.api.error_responses import error_body
-from brickd.api.peer_credentials import Role, peer
+from brickd.api.peer_credentials import Role
 from brickd.base.open_file_limits import CLIENTS_MAX
 from brickd.client import protocol
+
+_DROP = struct.pack("ii", 1, 0)  # struct linger: close at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +65,11 @@ class Limits:
 
 
 class ClientPlaces:
-    """Admits clients up to the limit. The members of `group` may read; the daemon's user and root may also control."""
+    """Admits clients up to the limit; `role_of` returns the role of a connection."""
 
-    def __init__(self, limits: Limits, group: int | None) -> None:
+    def __init__(self, limits: Limits, role_of: Callable[[TransportSocket], Role]) -> None:
         self.limits = limits
-        self.group = group
+        self.role_of = role_of
         self._taken: set[Connection] = set()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -126,7 +135,7 @@ class Connection(H11Protocol):
         """Admit the client, or send it the reason why it is refused."""
         super().connection_made(transport)
         self._wait(self._room.limits.arrive_seconds)
-        self.role = peer(transport.get_extra_info("socket")).role(self._room.group)
+        self.role = self._room.role_of(transport.get_extra_info("socket"))
         self.app_state["role"] = self.role  # the application reads this as request.state.role
         if self.role is Role.NONE:
             self._turn_away(
@@ -182,6 +191,9 @@ class Connection(H11Protocol):
     def abort(self) -> None:
         """Drop the client and the data that was not sent."""
         self._room.leave(self)
+        # The kernel also drops what a client on a TCP port has not read: otherwise it keeps that for minutes.
+        with contextlib.suppress(OSError):
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
         self.transport.abort()
 
     def _turn_away(self, status: HTTPStatus, kind: str, message: str) -> None:
@@ -203,3 +215,21 @@ class Connection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+def connections(application: ASGIApp, room: ClientPlaces) -> Callable[[], Connection]:
+    """Return a function that makes the protocol of a new client of this application."""
+    config = uvicorn.Config(
+        application,
+        http=Connection,
+        interface="asgi3",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",  # the application logs errors itself, escaped
+        access_log=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=room.limits.head_bytes,
+    )
+    state = ServerState()
+    return lambda: Connection(config, state, {}, room=room)

@@ -61,7 +61,7 @@ class Endpoint:
 
         async def handle(request: Request) -> Response:
             self._require_role(request)
-            _require_small_head(request, limits)
+            require_small_head(request, limits)
             _require_prefix(request, prefix)
             return await self.answer(from_query(self.query, await _parameters(request, limits)))
 
@@ -76,7 +76,8 @@ class Endpoint:
             )
 
 
-def _require_small_head(request: Request, limits: Limits) -> None:
+def require_small_head(request: Request, limits: Limits) -> None:
+    """Refuse a request whose head is too long, with status 431."""
     # uvicorn limits only incomplete heads, so a head that arrives in one piece may be larger.
     spelled = sum(map(len, (request.scope["raw_path"], request.scope["query_string"])))
     length = spelled + sum(len(key) + len(value) for key, value in request.scope["headers"])

@@ -11,13 +11,11 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-import uvicorn
-from uvicorn.server import ServerState
-
 from brickd.api.application import Application
 from brickd.api.backend import Served
-from brickd.api.connection_limits import ClientPlaces, Connection, Limits
+from brickd.api.connection_limits import ClientPlaces, Limits, connections
 from brickd.api.listener import Listener
+from brickd.api.peer_credentials import peer
 from brickd.errors import BrickdError
 
 _FOUND_SECONDS = 5.0  # the interval of checks that the socket's file exists
@@ -34,7 +32,8 @@ class Server:
         self._limits, self._listen = limits, listen
         self._listener = listen()
         self._application = Application(served, self._limits)
-        self._room = ClientPlaces(self._limits, self._listener.group)
+        group = self._listener.group
+        self._room = ClientPlaces(self._limits, lambda client: peer(client).role(group))
         self._wanted = True
         self._stopped = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -62,7 +61,8 @@ class Server:
     async def _accept(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
         # One client is accepted at a time. If many connect at once, the excess ones are closed before the next client
         # gets a descriptor.
-        server = await loop.create_unix_server(self._connection_factory(), sock=self._listener.socket, backlog=1)
+        factory = connections(self._application.asgi, self._room)
+        server = await loop.create_unix_server(factory, sock=self._listener.socket, backlog=1)
         self._listener.socket.listen(self._limits.backlog)  # asyncio uses one number for both
         return server
 
@@ -88,18 +88,3 @@ class Server:
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._room.shed)
-
-    def _connection_factory(self) -> Callable[[], Connection]:
-        config = uvicorn.Config(
-            self._application.asgi,
-            http=Connection,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="critical",  # the application logs errors itself, escaped
-            access_log=False,
-            proxy_headers=False,
-            h11_max_incomplete_event_size=self._limits.head_bytes,
-        )
-        state = ServerState()
-        return lambda: Connection(config, state, {}, room=self._room)

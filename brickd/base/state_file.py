@@ -76,8 +76,8 @@ def content_of(path: Path) -> bytes | None:
         return None
 
 
-def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
-    """Replace a file, with mode 0600, or raise OSError; `lasting`: whether the file must survive a crash."""
+def replace(path: Path, content: bytes, *, lasting: bool = True, mode: int = 0o600) -> None:
+    """Replace a file, or raise OSError and leave it unchanged; `lasting`: whether it must survive a crash."""
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
@@ -88,6 +88,8 @@ def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
     try:
         with open(fd, "wb") as file:
             file.write(content)
+            if mode != 0o600:
+                os.fchmod(fd, mode)  # whatever the umask is
             if lasting:
                 file.flush()
                 os.fsync(file.fileno())

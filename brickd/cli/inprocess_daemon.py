@@ -15,6 +15,7 @@ import resource
 import select
 import signal
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
 from brickd.base.open_file_limits import Descriptors, divided
@@ -65,6 +66,8 @@ def draining(
     numerics_bytes: int = WINDOW_BYTES,
     stays: bool = True,
     targets: Sequence[Target] = (),
+    serves_metrics: bool = False,
+    metrics_textfile: Path | None = None,
 ) -> Iterator[Daemon]:
     """Run a daemon that drains workers.
 
@@ -74,6 +77,8 @@ def draining(
         numerics_bytes: the limit in bytes of the fingerprints in memory.
         stays: whether workers that end cleanly leave their segments for the daemon; False for a recording only.
         targets: the receivers of alarms.
+        serves_metrics: whether pages of metrics are made.
+        metrics_textfile: the file for pages of metrics; None: no file.
 
     Raises:
         DaemonRefused: the daemon may not start.
@@ -81,7 +86,15 @@ def draining(
     gc.set_threshold(*_USUAL_GC)
     with Home(here, group=group) as home:
         most = descriptors().workers
-        daemon = Daemon(home, workers_max=most, numerics_bytes=numerics_bytes, stays=stays, targets=targets)
+        daemon = Daemon(
+            home,
+            workers_max=most,
+            numerics_bytes=numerics_bytes,
+            stays=stays,
+            targets=targets,
+            serves_metrics=serves_metrics,
+            metrics_textfile=metrics_textfile,
+        )
         daemon.start()
         try:
             yield daemon

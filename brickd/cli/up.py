@@ -14,23 +14,27 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
 from brickd.base import escape
 from brickd.base.paths import Runtime, runtime
+from brickd.base.secret_file import secret_of
 from brickd.base.thresholds import of_file
 from brickd.base.units import write_size
 from brickd.cli import logfile
 from brickd.cli.output import emit, output_options, print_message
 from brickd.cli.query_options import ParameterType
-from brickd.errors import DaemonRefused
+from brickd.errors import DaemonRefused, WrongQuestion
 from brickd.query.parameters import ByteSize
 
 if TYPE_CHECKING:
+    from brickd.api.tcp_listener import TcpListener
     from brickd.daemon.notify import Target
+
+_PLACES = 4  # of clients, whose descriptors clients of metrics take: one each, and not two
 
 
 @click.command()
@@ -59,6 +63,22 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Sign the posted data (HMAC-SHA256) with the secret in this file. The file must be readable only by you.",
 )
+@click.option(
+    "--http", metavar="ADDRESS", help="Answer on this address of this machine, as 127.0.0.1:9230. Needs --metrics."
+)
+@click.option("--metrics", is_flag=True, help="Serve metrics for Prometheus at http://ADDRESS/metrics. Needs --http.")
+@click.option(
+    "--http-token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Answer only requests with the bearer token in this file. The file must be readable only by you.",
+)
+@click.option(
+    "--metrics-textfile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the metrics into this file every 10 seconds, for node_exporter. Its name must end with .prom.",
+)
 @output_options
 def up(
     detach: bool,
@@ -67,6 +87,10 @@ def up(
     notify_exec: str | None,
     notify_url: str | None,
     notify_secret_file: Path | None,
+    http: str | None,
+    metrics: bool,
+    http_token_file: Path | None,
+    metrics_textfile: Path | None,
     output: str,
 ) -> None:
     """Start the daemon.
@@ -77,14 +101,20 @@ def up(
     here = runtime()
     values = {} if thresholds is None else of_file(thresholds)
 
+    metrics_to = _MetricsTo(
+        _door(http, http_token_file, metrics=metrics), None if metrics_textfile is None else _textfile(metrics_textfile)
+    )
+
     def report(pid: int) -> None:
         socket, log = os.fspath(here.socket), os.fspath(here.log) if detach else None
-        document = {"schema_version": 1, "pid": pid, "socket": socket, "log": log}
-        line = f"the daemon runs: process {pid}, {escape.text(socket)}"
+        url = None if metrics_to.door is None else f"http://{metrics_to.door.listener.address}/metrics"
+        document = {"schema_version": 1, "pid": pid, "socket": socket, "log": log, "metrics": url}
+        line = f"the daemon runs: process {pid}, {escape.text(socket)}{f', {url}' if url else ''}"
         emit(document, output, table=lambda _: [f"{line}, log {escape.text(log)}" if log else line])
         sys.stdout.flush()
 
-    start = partial(_run, here, numerics_bytes, values, _targets(notify_exec, notify_url, notify_secret_file))
+    targets = _targets(notify_exec, notify_url, notify_secret_file)
+    start = partial(_run, here, numerics_bytes, values, targets, metrics_to)
     if detach:
         _detach(here, start, report)
     else:
@@ -99,11 +129,46 @@ def _targets(command: str | None, url: str | None, secret_file: Path | None) -> 
     return targets(command, url, secret_file)
 
 
+class _Door(NamedTuple):
+    """Where metrics are served, and the token that a client needs."""
+
+    listener: TcpListener
+    token: bytes | None
+
+
+class _MetricsTo(NamedTuple):
+    """Where metrics go."""
+
+    door: _Door | None
+    textfile: Path | None
+
+
+def _door(address: str | None, token_file: Path | None, *, metrics: bool) -> _Door | None:
+    if address is None:
+        if metrics or token_file is not None:
+            option = "--metrics" if metrics else "--http-token-file"
+            raise WrongQuestion(f"{option} needs --http ADDRESS, such as --http 127.0.0.1:9230")
+        return None
+    if not metrics:
+        raise WrongQuestion(f"--http {address} has nothing to serve: add --metrics")
+    from brickd.api.tcp_listener import TcpListener
+
+    token = None if token_file is None else secret_of(token_file, "--http-token-file")
+    return _Door(TcpListener(address), token)
+
+
+def _textfile(path: Path) -> Path:
+    if path.suffix != ".prom":
+        raise WrongQuestion(f"--metrics-textfile {path}: node_exporter reads only names that end with .prom")
+    return Path(os.path.abspath(path))  # a background daemon has another working directory
+
+
 def _run(
     here: Runtime,
     numerics_bytes: int,
     values: Mapping[str, float],
     targets: Sequence[Target],
+    metrics_to: _MetricsTo,
     ready: Callable[[], None],
 ) -> None:
     # Imported here, because only the daemon needs these modules, which take a quarter of a second to load.
@@ -114,7 +179,15 @@ def _run(
     from brickd.daemon.sd_notify import Manager
 
     group = inprocess_daemon.group()
-    with inprocess_daemon.draining(here, group, numerics_bytes=numerics_bytes, targets=targets) as daemon:
+    door = metrics_to.door
+    with inprocess_daemon.draining(
+        here,
+        group,
+        numerics_bytes=numerics_bytes,
+        targets=targets,
+        serves_metrics=door is not None,
+        metrics_textfile=metrics_to.textfile,
+    ) as daemon:
         if values:
             daemon.orders.take_thresholds(daemon.orders.thresholds.with_(values))
 
@@ -122,9 +195,20 @@ def _run(
             daemon.saver.restore()
             return Listener(here.socket, group=group, replace=True)
 
-        limits = Limits.of(inprocess_daemon.descriptors().clients)
+        limits = Limits.of(inprocess_daemon.descriptors().clients - (0 if door is None else _PLACES))
         server, manager = Server(daemon, listen, limits), Manager(os.environ)
-        daemon.saver.close_clients = server.shed
+        http = None
+        if door is not None and daemon.metrics is not None:
+            from brickd.api.http_server import HttpServer
+
+            http = HttpServer(door.listener, daemon.metrics, door.token)
+
+        def shed() -> None:
+            server.shed()
+            if http is not None:
+                http.shed()
+
+        daemon.saver.close_clients = shed
 
         def stop() -> None:
             manager.stopping()
@@ -136,10 +220,14 @@ def _run(
                 # nohup or the shell of a script ignores some signals
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     loop.add_signal_handler(number, stop)
+            if http is not None:
+                await http.open()
             watching = loop.create_task(manager.watch(lambda: daemon.daemon().loop_still_ns))
             ready()
             manager.ready(f"answers at {here.socket}")
             await server.serve()
+            if http is not None:
+                await http.close()
             watching.cancel()
 
         asyncio.run(serve())

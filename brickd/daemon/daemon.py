@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from brickd.analysis.evidence_news import About, EvidenceNews
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
@@ -29,6 +29,7 @@ from brickd.daemon.problem_watch import ProblemWatch
 from brickd.daemon.sampler import Sampler
 from brickd.datasources.world import DaemonStatus
 from brickd.errors import BrickdError, DaemonRefused, NoSuchWorker, SegmentConsumed
+from brickd.model.exported_series import ExportedSeries
 from brickd.model.survey_snapshot import Takes
 from brickd.model.workers import select
 from brickd.query.orders import EndRecording, Silencing, StartRecording
@@ -38,12 +39,17 @@ from brickd.recording.session import Recorder, Recordings
 from brickd.shm import _reader
 from brickd.state.runtime_dir import Home
 
+if TYPE_CHECKING:
+    from brickd.metrics.page import MetricsPage
+    from brickd.metrics.textfile import Textfile
+
 
 class Daemon(LiveWorld):
     """A running daemon, as its API sees it. Any thread may call any method.
 
     Attributes:
         shelf: the recordings of the daemon.
+        metrics: makes pages of metrics; None: nothing asks for them.
     """
 
     def __init__(
@@ -55,6 +61,8 @@ class Daemon(LiveWorld):
         stays: bool = True,
         epoch_ns: int = EPOCH_NS,
         targets: Sequence[Target] = (),
+        serves_metrics: bool = False,
+        metrics_textfile: Path | None = None,
     ) -> None:
         """Continue where the last daemon ended. Workers choose new steps every `epoch_ns`.
 
@@ -75,6 +83,17 @@ class Daemon(LiveWorld):
         takers: list[Takes] = [self._windows, self._lookout, self._alarms, scales, doubts, news, self._recordings]
         takers += [] if self._day is None else [self._day]
         takers.append(self._problems)  # the last taker, because it uses the results of the others
+        self.metrics: MetricsPage | None = None
+        self._textfile: Textfile | None = None
+        if serves_metrics or metrics_textfile is not None:
+            from brickd.metrics.page import MetricsPage  # here, because most daemons make no pages
+
+            self.metrics = MetricsPage(self, memory.exported, self._keep_exported)
+        if self.metrics is not None and metrics_textfile is not None:
+            from brickd.metrics.textfile import Textfile
+
+            self._textfile = Textfile(metrics_textfile, self.metrics, self.log_event)
+            takers.append(self._textfile)
         self._sampler = Sampler(self._used, takers, self._loop.log_defect)
 
     # ---- start and end
@@ -103,6 +122,8 @@ class Daemon(LiveWorld):
         self._recordings.close()
         self._collector.ending.set()
         self._sampler.end()
+        if self._textfile is not None:
+            self._textfile.remove()
         if self._day is not None:
             self._day.end()
         self._notifier.end()
@@ -126,6 +147,7 @@ class Daemon(LiveWorld):
             None if recorder is None else recorder.trouble,
             tuple(self._notifier.documents()),
             self._build.sources,
+            None if self._textfile is None else self._textfile.trouble,
         )
 
     def problem_book(self) -> Book:
@@ -142,6 +164,10 @@ class Daemon(LiveWorld):
 
     def _keep_unproven(self, reported: Collection[About]) -> None:
         self._memory.unproven = reported
+        self._keep_soon()
+
+    def _keep_exported(self, exported: ExportedSeries) -> None:
+        self._memory.exported = exported
         self._keep_soon()
 
     def _keep_soon(self) -> None:

@@ -41,6 +41,7 @@ class DaemonStatus(NamedTuple):
             none.
         recording_problem: why the recording cannot be written; None if it can, or if there is no recording.
         notify: the counts of each target of alarms.
+        metrics_problem: why the file of metrics cannot be written; None if it can, or if there is none.
         build: the digest of the daemon's sources; None if unknown, as in a recording.
     """
 
@@ -55,6 +56,7 @@ class DaemonStatus(NamedTuple):
     recording_problem: str | None = None
     notify: tuple[dict[str, Any], ...] = ()
     build: str | None = None
+    metrics_problem: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the status as JSON."""
@@ -69,6 +71,7 @@ class DaemonStatus(NamedTuple):
             "loop_still_ns": self.loop_still_ns,
             "broken": self.broken,
             "recording_problem": self.recording_problem,
+            "metrics_problem": self.metrics_problem,
             "notify": list(self.notify),
         }
 

@@ -59,6 +59,11 @@ def _mark(uuid: str) -> str:
     return f"~{uuid[:6]}"
 
 
+def has_mark(name: str, uuid: str) -> bool:
+    """Whether a worker has only a name with a suffix, because another worker has the name without it."""
+    return name.endswith(_mark(uuid))
+
+
 def _declared(who: Identity) -> str | None:
     if who.coordinates:
         return f"{who.service}/{who.coordinates}"

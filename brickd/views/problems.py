@@ -254,6 +254,9 @@ def _daemon(seen: Seen) -> Found:
     if daemon.recording_problem is not None:
         text = f"the recording cannot be written: {daemon.recording_problem}"
         yield Problem("daemon", None, (), text, "brickd events", "recording")
+    if daemon.metrics_problem is not None:
+        text = f"the metrics cannot be written: {daemon.metrics_problem}"
+        yield Problem("daemon", None, (), text, "brickd events", "metrics")
     if daemon.broken is not None:
         text = f"the daemon started without its saved state: {daemon.broken}"
         yield Problem("daemon", None, (), text, "brickd events", "broken", daemon.started_ns, daemon.started_ns)

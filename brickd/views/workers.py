@@ -89,6 +89,11 @@ def _set(reading: Reading) -> Entry:
     }
 
 
+def state_of(reading: Reading) -> str:
+    """Return the state of a worker: live, ended or died."""
+    return "live" if reading.alive else "ended" if reading.ended else "died"
+
+
 def _worker(worker: Worker) -> Entry:
     reading, header, process = worker.reading, worker.reading.header, worker.reading.process
     lost = losses(reading, worker.ledger)
@@ -100,7 +105,7 @@ def _worker(worker: Worker) -> Entry:
         "uuid": reading.uuid,
         "segment": reading.file,
         "pid": reading.pid or header["pid"],
-        "state": "live" if reading.alive else "ended" if reading.ended else "died",
+        "state": state_of(reading),
         "together": worker.together,
         "set": _set(reading) if reading.alive else None,
         "configured": {"fingerprints": words_of(header["rate"])},

@@ -1,0 +1,112 @@
+"""The server for metrics: HTTP on a TCP socket of this machine.
+
+Owns: what a client must send before it gets anything, the paths. Must not know: how a page or a profile is made.
+Invariants: A request whose Host is not this machine is refused, so that no web page can read from here through a
+browser. With a token, a request without it learns nothing. Nothing can be changed from here. Clients here never take
+the places of clients of the API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from brickd.api.connection_limits import ClientPlaces, Limits, connections
+from brickd.api.endpoint import require_small_head
+from brickd.api.error_responses import HANDLERS, error_body
+from brickd.api.peer_credentials import Role
+from brickd.api.responses import Reply
+from brickd.api.tcp_listener import TcpListener
+from brickd.client import protocol
+from brickd.metrics.exposition import CONTENT_TYPE
+from brickd.metrics.page import MetricsPage
+
+CLIENTS_MAX = 8
+# Clients that only read get half of the places.
+LIMITS = Limits(connections=2 * CLIENTS_MAX, threads=1, backlog=8)
+
+
+class HttpServer:
+    """Serves metrics to clients of this machine; `token`: what they must send as bearer."""
+
+    def __init__(self, listener: TcpListener, page: MetricsPage, token: bytes | None = None) -> None:
+        self.address = listener.address
+        self._listener, self._page, self._token = listener, page, token
+        self._threads = ThreadPoolExecutor(LIMITS.threads, "brickd-http")
+        self._room = ClientPlaces(LIMITS, lambda _: Role.READ)
+        self._application = Starlette(
+            routes=[Route("/metrics", self._metrics)],
+            exception_handlers={**HANDLERS, HTTPStatus.NOT_FOUND: _no_path},
+        )
+        self._application.router.redirect_slashes = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Answer requests."""
+        self._loop = asyncio.get_running_loop()
+        factory = connections(self._admitted, self._room)
+        self._server = await self._loop.create_server(factory, sock=self._listener.socket, backlog=1)
+        self._listener.socket.listen(LIMITS.backlog)  # asyncio uses one number for both
+
+    async def close(self) -> None:
+        """Answer no new requests, and finish earlier ones for a moment."""
+        if self._server is not None:
+            self._server.close()
+        await self._room.emptied(LIMITS.farewell_seconds)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._listener.close()
+
+    def shed(self) -> None:
+        """Close all clients. Any thread may call this."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._room.shed)
+
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refused = self._refused(Headers(scope=scope))
+        await (self._application if refused is None else refused)(scope, receive, send)
+
+    def _refused(self, headers: Headers) -> Response | None:
+        """Return the answer to a client that may not ask here."""
+        if not self._listener.is_meant(host := headers.get("host", "")):
+            text = f"Host is {host[:60]!r}, expected {self.address}"
+            return Reply(error_body("other_host", text), HTTPStatus.MISDIRECTED_REQUEST)
+        given = headers.get("authorization", "").encode("latin-1")
+        if self._token is not None and not hmac.compare_digest(given, b"Bearer " + self._token):
+            text = "expected the header Authorization: Bearer TOKEN, with the token in the file of --http-token-file"
+            refused = Reply(error_body("no_token", text), HTTPStatus.UNAUTHORIZED)
+            refused.headers["www-authenticate"] = "Bearer"
+            return refused
+        return None
+
+    async def _metrics(self, request: Request) -> Response:
+        require_small_head(request, LIMITS)
+        return TextReply(await self._in_thread(self._page.newest))
+
+    async def _in_thread(self, make: Callable[[], bytes]) -> bytes:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, make)
+
+
+class TextReply(Reply):
+    """A page of metrics."""
+
+    media_type = CONTENT_TYPE
+
+
+async def _no_path(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    text = f"no path {request.scope['path'][:60]}, expected /metrics"
+    return Reply(error_body(protocol.NO_PATH, text), HTTPStatus.NOT_FOUND)

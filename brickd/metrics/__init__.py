@@ -1,0 +1,1 @@
+"""Metrics for Prometheus: the page, and the file for node_exporter."""

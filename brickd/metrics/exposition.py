@@ -1,0 +1,56 @@
+"""Series as text for Prometheus, in its format 0.0.4.
+
+Owns: the escapes, the order of families. Must not know: what a series means. Invariants: The text is valid UTF-8, and
+each series is one line, whatever characters a worker put into its names. A family without series has no lines.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from brickd.base import escape
+from brickd.metrics.families import FAMILIES, Family
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def label(value: str) -> str:
+    r"""Return a name as the value of a label: visible characters only, and without its quotes.
+
+    >>> print(label('a"b\n'), label("moe\udc80"))
+    a\"b\\n moe\\udc80
+    """
+    return escape.text(value).replace("\\", r"\\").replace('"', r"\"")
+
+
+def series(name: str, **labels: str) -> str:
+    """Return the beginning of a line, up to the number. Labels have the form that `label` returns.
+
+    >>> series("brickd_workers", service="api", state="live"), series("up")
+    ('brickd_workers{service="api",state="live"} ', 'up ')
+    """
+    inside = ",".join([f'{key}="{value}"' for key, value in labels.items()])
+    return f"{name}{{{inside}}} " if inside else f"{name} "
+
+
+class Exposition:
+    """The lines of one page, by family."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Family, list[str]] = defaultdict(list)
+
+    def add(self, family: Family, value: float, *labels: str) -> None:
+        """Add a series of a counter or gauge; the labels are in the order of the family."""
+        head = series(family.name, **dict(zip(family.labels, labels, strict=True)))
+        self.lines[family].append(f"{head}{value!r}\n")
+
+    def text(self) -> bytes:
+        """Return the page."""
+        parts: list[str] = []
+        for family in FAMILIES:
+            if lines := self.lines.get(family):
+                parts.append(f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.type}\n")
+                parts += lines
+        return "".join(parts).encode()

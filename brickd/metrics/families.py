@@ -1,0 +1,94 @@
+"""The families of metrics: name, type, meaning. `docs/reference/metrics.md` describes each one.
+
+Owns: the names. Must not know: values. Invariant: the names, types and labels of a family never change.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+
+class Family(NamedTuple):
+    """The series that share a name; `labels`: their labels, apart from `le`."""
+
+    name: str
+    type: Literal["counter", "gauge", "histogram", "summary"]
+    labels: tuple[str, ...]
+    help: str
+
+
+SPANS = Family("brickd_span_seconds", "histogram", ("service", "brick"), "Durations of spans.")
+BOUNDS = Family(
+    "brickd_span_bound_seconds", "summary", ("service", "brick"), "Upper bounds of durations that nothing measured."
+)
+WORKER_SPANS = Family(
+    "brickd_worker_span_seconds", "summary", ("service", "worker", "brick"), "Durations of spans of a worker."
+)
+WORKER_BOUNDS = Family(
+    "brickd_worker_span_bound_seconds",
+    "summary",
+    ("service", "worker", "brick"),
+    "Upper bounds of durations that nothing measured, of a worker.",
+)
+OTHER_BRICKS = Family("brickd_other_bricks", "gauge", ("service",), "Bricks that are counted as brick=other.")
+
+WORKERS = Family("brickd_workers", "gauge", ("service", "state"), "Workers: live, ended or died.")
+WORKER_UP = Family("brickd_worker_up", "gauge", ("service", "worker"), "Whether the worker is alive.")
+WORKER_STARTED = Family(
+    "brickd_worker_start_time_seconds", "gauge", ("service", "worker"), "When the worker started, since 1970."
+)
+WORKER_LOST = Family(
+    "brickd_worker_lost_records_total",
+    "counter",
+    ("service", "worker", "stream"),
+    "Spans, details and events of a worker that were lost.",
+)
+LOST = Family(
+    "brickd_lost_records_total", "counter", ("service", "stream"), "Spans, details and events that were lost."
+)
+LEDGER = Family(
+    "brickd_ledger_records", "gauge", ("service", "stream", "term"), "The ledger: what became of each record."
+)
+
+PROBLEM = Family(
+    "brickd_problem", "gauge", ("service", "worker", "kind", "state"), "Problems of this kind, active or silenced."
+)
+EVIDENCE = Family(
+    "brickd_evidence_verdict",
+    "gauge",
+    ("service", "evidence", "verdict"),
+    "1 for the verdict by a class of evidence: equal, diverged or unproven.",
+)
+LOOKED_AT = Family(
+    "brickd_evidence_looked_at", "gauge", ("service", "evidence"), "Recorded fingerprints, or watched weights."
+)
+COMPARED = Family("brickd_evidence_compared", "gauge", ("service", "evidence"), "How many of these were compared.")
+WEIGHTS = Family(
+    "brickd_weights_info", "gauge", ("service", "worker", "digest"), "The digest of all weights of a worker."
+)
+WEIGHTS_SUPPRESSED = Family(
+    "brickd_weights_info_suppressed",
+    "gauge",
+    ("service", "worker"),
+    "Whether the digest is left out, because it changes too often.",
+)
+
+DAEMON = Family("brickd_daemon_info", "gauge", ("version",), "The version of the daemon.")
+STARTED = Family("brickd_daemon_start_time_seconds", "gauge", (), "When the daemon started, since 1970.")
+LOOP_AGE = Family("brickd_daemon_loop_age_seconds", "gauge", (), "The time since the loop last read all segments.")
+SAVE_FAILING = Family("brickd_daemon_save_failing", "gauge", (), "Whether the last attempt to save the state failed.")
+QUARANTINED = Family("brickd_daemon_quarantined_segments", "gauge", (), "Segments that are not valid.")
+PAGES = Family("brickd_daemon_pages_total", "counter", (), "Pages of metrics made before this one.")
+PAGE_SECONDS = Family(
+    "brickd_daemon_page_cpu_seconds_total", "counter", (), "The processor time of the pages made before this one."
+)
+TEXTFILE_FAILURES = Family(
+    "brickd_daemon_textfile_failures_total", "counter", (), "Attempts to write the file of metrics that failed."
+)
+
+FAMILIES = (
+    *(SPANS, BOUNDS, OTHER_BRICKS, WORKER_SPANS, WORKER_BOUNDS),
+    *(WORKERS, WORKER_UP, WORKER_STARTED, WORKER_LOST, LOST, LEDGER),
+    *(PROBLEM, EVIDENCE, LOOKED_AT, COMPARED, WEIGHTS, WEIGHTS_SUPPRESSED),
+    *(DAEMON, STARTED, LOOP_AGE, SAVE_FAILING, QUARANTINED, PAGES, PAGE_SECONDS, TEXTFILE_FAILURES),
+)

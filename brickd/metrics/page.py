@@ -1,0 +1,106 @@
+"""The page of metrics: every series, from one survey.
+
+Owns: which workers have series of their own, the labels of services and workers, how often a page is made. Must not
+know: HTTP, files. Invariants: All figures of a page are from one survey. Any number of readers costs at most one page a
+second. A worker that was restarted under its name takes over the series of the dead one, so that restarts make no new
+series.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from brickd.base.units import SECOND
+from brickd.datasources.world import World
+from brickd.metrics import gauges
+from brickd.metrics.exposition import Exposition, label
+from brickd.metrics.families import PAGE_SECONDS, PAGES, TEXTFILE_FAILURES
+from brickd.metrics.span_series import SpanSeries
+from brickd.model.exported_series import ExportedSeries
+from brickd.model.worker_names import has_mark
+from brickd.model.workers import Survey, Worker
+from brickd.views import evidence_summary
+from brickd.views.problems import Seen, active
+
+_AGE_NS = SECOND
+
+
+class MetricsPage:
+    """Makes pages. Any thread may ask for one.
+
+    Attributes:
+        textfile_failures: how often the page could not be written into a file; None: it is not written into one.
+    """
+
+    def __init__(self, world: World, exported: ExportedSeries, keep: Callable[[ExportedSeries], object]) -> None:
+        """Continue the series of an earlier daemon; `keep` saves them when they change."""
+        self._world, self._keep = world, keep
+        self._spans = SpanSeries(exported)
+        self._lock = threading.Lock()
+        self._page, self._made_ns = b"", -_AGE_NS
+        self._pages = self._cpu_ns = 0
+        self.textfile_failures: int | None = None
+
+    def newest(self) -> bytes:
+        """Return a page that is at most a second old."""
+        with self._lock:
+            if time.monotonic_ns() - self._made_ns >= _AGE_NS:
+                began_ns = time.thread_time_ns()
+                self._page = self._of(self._world.survey())
+                self._count(began_ns)
+                self._made_ns = time.monotonic_ns()
+            return self._page
+
+    def of(self, found: Survey) -> bytes:
+        """Return the page of a survey."""
+        with self._lock:
+            began_ns = time.thread_time_ns()
+            page = self._of(found)
+            self._count(began_ns)
+            return page
+
+    def _count(self, began_ns: int) -> None:
+        self._pages += 1
+        self._cpu_ns += time.thread_time_ns() - began_ns
+
+    def _of(self, found: Survey) -> bytes:
+        into, workers = Exposition(), defaultdict[str, list[Worker]](list)
+        for worker in found.workers:
+            workers[label(worker.service)].append(worker)
+        shown = _shown(found.workers)
+        before = self._spans.exported
+        self._spans.write(workers, shown, into)
+        if self._spans.exported != before:
+            self._keep(self._spans.exported)
+        gauges.write_workers(workers, shown, into)
+        gauges.write_ledgers(workers, found.removed, into)
+        seen = Seen.of(self._world, found, found.workers, ())
+        named = {worker.name: shown[worker.reading.uuid] for worker in found.workers if worker.reading.uuid in shown}
+        gauges.write_problems(active(seen, time.time_ns()), named, into)
+        evidence = evidence_summary.of_status(self._world, found, found.workers, seen.compared, seen.weighed)
+        gauges.write_evidence(evidence, into)
+        if seen.daemon is not None:
+            gauges.write_daemon(seen.daemon, found, into)
+        into.add(PAGES, self._pages)
+        into.add(PAGE_SECONDS, self._cpu_ns / 1e9)
+        if self.textfile_failures is not None:
+            into.add(TEXTFILE_FAILURES, self.textfile_failures)
+        return into.text()
+
+
+def _shown(workers: Iterable[Worker]) -> dict[str, str]:
+    """Return the label of each worker with series of its own, by uuid: all live ones, and dead ones without successor.
+
+    A dead worker whose name went to another one has a new name, so each restart would make new series.
+    """
+    names: dict[str, str] = {}
+    taken = set()
+    for worker in workers:
+        uuid, name = worker.reading.uuid, label(worker.name)
+        if worker.together == 1 and (worker.reading.alive or not has_mark(worker.name, uuid)):
+            names[uuid] = name if (worker.service, name) not in taken else f"{name}~{uuid}"
+            taken.add((worker.service, name))
+    return names

@@ -1,0 +1,215 @@
+"""The TCP port for metrics: only this machine, only GET, only with the token; no client harms the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+from metric_pages import get, parsed
+from serving import Daemon, answer, connected, rest
+
+from brickd.api import http_server
+from brickd.api.connection_limits import Limits
+from brickd.api.http_server import CLIENTS_MAX, HttpServer
+from brickd.api.tcp_listener import TcpListener
+from brickd.base.paths import runtime
+from brickd.errors import BrickdError, WrongQuestion
+from brickd.metrics.page import MetricsPage
+from brickd.model.exported_series import ExportedSeries
+
+TOKEN = b"s3cret"
+
+
+@contextmanager
+def serving(daemon: Daemon, token: bytes | None = None, address: str = "127.0.0.1:0") -> Iterator[str]:
+    """Yield the address of a server in a thread."""
+    server = HttpServer(TcpListener(address), MetricsPage(daemon, ExportedSeries(), lambda _: None), token)
+    opened, ending = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def run() -> None:
+        await server.open()
+        opened.set()
+        await ending.wait()
+        await server.close()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
+    thread.start()
+    opened.wait()
+    try:
+        yield server.address
+    finally:
+        loop.call_soon_threadsafe(ending.set)
+        thread.join()
+        loop.close()
+
+
+@pytest.fixture
+def address(daemon: Daemon) -> Iterator[str]:
+    with serving(daemon) as at:
+        yield at
+
+
+def kind(body: bytes) -> str:
+    return str(json.loads(body)["error"]["kind"])
+
+
+def test_a_page_has_the_type_that_prometheus_expects(address: str) -> None:
+    found = get(address)
+    assert (found.status, found.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert any(name == "brickd_daemon_info" for name, _ in parsed(found.body))
+
+
+def test_head_has_the_length_and_no_page(address: str) -> None:
+    found = get(address, method="HEAD")
+    assert (found.status, found.body) == (200, b"")
+    assert int(found.headers["content-length"]) > 100
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_no_method_can_change_anything(address: str, method: str) -> None:
+    found = get(address, method=method)
+    assert (found.status, kind(found.body)) == (405, "no_such_method")
+
+
+@pytest.mark.parametrize("target", ["/", "/v1/status", "/v1/down", "/metrics/", "/../metrics"])
+def test_the_port_has_no_other_path(address: str, target: str) -> None:
+    found = get(address, target)
+    assert (found.status, kind(found.body)) == (404, "no_such_path")
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:9230", "127.0.0.1.evil.example", "", "localhost.", "::1"]
+)
+def test_a_request_for_another_host_is_refused(address: str, host: str) -> None:
+    found = get(address, "/metrics", f"Host: {host}")
+    assert (found.status, kind(found.body)) == (HTTPStatus.MISDIRECTED_REQUEST, "other_host")
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "[::1]", "[::1]:9230"])
+def test_this_machine_has_several_names(address: str, host: str) -> None:
+    assert get(address, "/metrics", f"Host: {host}").status == 200
+
+
+def test_without_the_token_a_client_learns_nothing(daemon: Daemon) -> None:
+    with serving(daemon, TOKEN) as address:
+        wrong = ["x", "Bearer", "Bearer s3cre", "Bearer s3cret ", "Bearer s3cret2", "bearer s3cret", "Bearer \xff"]
+        for target in ("/metrics", "/nothing"):
+            for headers in ((), *((f"Authorization: {each}",) for each in wrong if not each.endswith(" "))):
+                found = get(address, target, *headers)
+                assert (found.status, kind(found.body)) == (401, "no_token")
+                assert found.headers["www-authenticate"] == "Bearer"
+        assert get(address, "/metrics", "Authorization: Bearer s3cret").status == 200
+
+
+def test_a_request_that_is_too_long_is_refused(address: str) -> None:
+    assert get(address, "/metrics?" + "x" * 17_000).status in (400, 431)
+    assert get(address, "/metrics", f"X-Long: {'x' * 17_000}").status in (400, 431)
+
+
+def test_bytes_that_are_no_request_get_an_error(address: str) -> None:
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n")
+        assert kind(answer(rest(client)).body) == "wrong_request"
+
+
+def silent(address: str) -> socket.socket:
+    host, port = address.split(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def test_silent_clients_take_no_place_from_others_and_none_of_the_api(address: str) -> None:
+    clients = [silent(address) for _ in range(3 * CLIENTS_MAX)]
+    try:
+        assert get(address).status == 200
+        with connected(runtime().socket) as client:
+            client.sendall(b"GET /v1 HTTP/1.1\r\nHost: brickd\r\n\r\n")
+            assert answer(rest(client)).status == 200
+    finally:
+        for each in clients:
+            each.close()
+
+
+def test_a_client_that_never_reads_is_dropped_and_holds_nothing(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "LIMITS", Limits(connections=16, threads=1, take_seconds=0.2))
+    big = b"# " + b"x" * (8 << 20) + b"\n"
+    monkeypatch.setattr(MetricsPage, "newest", lambda _: big)
+    with serving(daemon) as address, silent(address) as client:
+        client.sendall(f"GET /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+        assert get(address).body == big, "another client gets its page meanwhile"
+        dropped = select.poll()
+        dropped.register(client, 0)
+        ((_, events),) = dropped.poll(30_000)
+        assert events & select.POLLHUP
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("0.0.0.0:9230", "reachable from other machines"),
+        ("192.0.2.1:9230", "reachable from other machines"),
+        ("[::]:9230", "reachable from other machines"),
+        ("example.org:9230", "not an IP address"),
+        (":9230", "not an address with a port"),
+        ("9230", "not an address with a port"),
+        ("127.0.0.1", "not an address with a port"),
+        ("127.0.0.1:65536", "not an address with a port"),
+        ("127.0.0.1:-1", "not an address with a port"),
+        ("127.0.0.1:٣", "not an address with a port"),
+    ],
+)
+def test_only_addresses_of_this_machine_are_accepted(given: str, reason: str) -> None:
+    with pytest.raises(WrongQuestion, match=reason) as error:
+        TcpListener(given)
+    assert "127.0.0.1:PORT" in str(error.value)
+
+
+def test_a_port_that_is_taken_is_named(address: str) -> None:
+    with pytest.raises(BrickdError, match=f"--http {address}: cannot listen: Address already in use"):
+        TcpListener(address)
+
+
+def test_localhost_and_ipv6_are_addresses_of_this_machine(daemon: Daemon) -> None:
+    with serving(daemon, address="localhost:0") as address:
+        assert address.startswith("127.0.0.1:")
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with serving(daemon, address="[::1]:0") as address:
+        assert get(address).status == 200
+
+
+def test_the_options_need_each_other(tmp_path: Path, run_up: Callable[..., str]) -> None:
+    assert "--metrics needs --http ADDRESS" in run_up("--metrics")
+    assert "--http-token-file needs --http" in run_up("--http-token-file", "x")
+    assert "has nothing to serve: add --metrics" in run_up("--http", "127.0.0.1:0")
+    assert "expected 127.0.0.1:PORT" in run_up("--http", "0.0.0.0:0", "--metrics")
+    assert "end with .prom" in run_up("--metrics-textfile", str(tmp_path / "x.txt"))
+    token = tmp_path / "token"
+    token.write_text("x")
+    token.chmod(0o644)
+    assert "mode 0644" in run_up("--http", "127.0.0.1:0", "--metrics", "--http-token-file", str(token))
+
+
+@pytest.fixture
+def run_up(prefix: str) -> Callable[..., str]:
+    from verbs import brickd
+
+    def run(*options: str) -> str:
+        result = brickd("up", *options)
+        assert result.returncode == 2
+        return result.stderr
+
+    return run

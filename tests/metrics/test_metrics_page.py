@@ -1,0 +1,146 @@
+"""The page of metrics: its figures are those of the views, for the same workers."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+
+import pytest
+from conftest import ROOT
+from faults import Start
+from made_up_workers import HOSTILE
+from metric_pages import Series, labels, parsed, value
+from serving import Daemon
+from verbs import SPANS, document, started
+
+from brickd.datasources.shared_memory import SharedMemory
+from brickd.errors import SegmentRefused
+from brickd.metrics import families
+from brickd.metrics.page import MetricsPage
+from brickd.model.exported_series import ExportedSeries
+from brickd.model.workers import Survey
+from brickd.query.queries import BricksQuery, StatusQuery
+from brickd.views import bricks, status
+
+
+@pytest.fixture
+def page(daemon: Daemon) -> Callable[[], Series]:
+    pages = MetricsPage(daemon, ExportedSeries(), lambda _: None)
+    return lambda: parsed(pages.of(daemon.survey()))
+
+
+def test_counts_and_sums_are_those_of_bricks_and_of_each_worker(
+    worker: Start, daemon: Daemon, page: Callable[[], Series]
+) -> None:
+    for index in ("0", "1"):
+        started(worker, SPANS, BRICKD_SERVICE="api", BRICKD_WORKER=index)
+    started(worker, SPANS, BRICKD_SERVICE="batch", BRICKD_WORKER="0")
+    of = page()
+    for by in ("service", "worker"):
+        for row in bricks.answer(daemon, BricksQuery(by=by)).document["bricks"]:
+            where = {"service": row[by].partition("/")[0], "brick": row["name"]}
+            where |= {"worker": row["worker"]} if by == "worker" else {}
+            name = "brickd_worker_span_seconds" if by == "worker" else "brickd_span_seconds"
+            assert value(of, f"{name}_count", **where) == row["count"] == (200 if where == {
+                "service": "api", "brick": row["name"]} else 100)  # fmt: skip
+            assert value(of, f"{name}_sum", **where) * 1e9 == pytest.approx(row["total_ns"], rel=1e-4, abs=1)
+
+
+def test_the_ledger_the_losses_and_the_states_are_those_of_status(
+    worker: Start, daemon: Daemon, page: Callable[[], Series]
+) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api", BRICKD_WORKER="0")
+    started(worker, SPANS, BRICKD_SERVICE="api", BRICKD_WORKER="1").kill()
+    of, shown = page(), status.answer(daemon, StatusQuery()).document
+    for term, count in shown["ledger"]["spans"].items():
+        assert value(of, "brickd_ledger_records", service="api", stream="spans", term=term) == count
+    for stream, count in shown["ledger"]["lost"].items():
+        assert value(of, "brickd_lost_records_total", service="api", stream=stream) == count
+    states = [value(of, "brickd_workers", service="api", state=state) for state in ("live", "ended", "died")]
+    assert states == [1, 0, 1]
+    up = [value(of, "brickd_worker_up", service="api", worker=name) for name in ("api/0", "api/1")]
+    assert up == [1, 0]
+    about = {"kind": "died", "state": "active", "service": "api", "worker": "api/1"}
+    assert labels(of, "brickd_problem") == [about]
+    verdicts = {each["evidence"]: each["verdict"] for each in shown["evidence"]}
+    found = {each["evidence"]: each["verdict"] for each in labels(of, "brickd_evidence_verdict")}
+    assert found == verdicts
+
+
+def test_a_restarted_worker_goes_on_with_the_series_of_its_name(worker: Start, page: Callable[[], Series]) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api", BRICKD_WORKER="0").kill()
+    first = page()
+    started(worker, SPANS, BRICKD_SERVICE="api", BRICKD_WORKER="0")
+    second = page()
+    names = {each["worker"] for each in labels(second, "brickd_worker_span_seconds_count")}
+    assert names == {each["worker"] for each in labels(first, "brickd_worker_span_seconds_count")} == {"api/0"}
+    assert value(second, "brickd_worker_span_seconds_count", service="api", worker="api/0", brick="gemm") == 100
+    assert value(second, "brickd_span_seconds_count", service="api", brick="gemm") == 200
+    (problem,) = labels(second, "brickd_problem")
+    assert problem["worker"] == "", "the dead one has no series any more"
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "\ud800", 'a",x="', "a" * 60])
+def test_a_hostile_name_of_a_service_breaks_no_line(worker: Start, page: Callable[[], Series], name: str) -> None:
+    program = f"brick.init(service={name!r})\nwith brick.span({name!r}): pass\npause()"
+    started(worker, program)
+    (found,) = labels(page(), "brickd_span_seconds_count")
+    assert found["service"].isprintable()
+
+
+def test_a_page_without_workers_has_the_daemon_only(page: Callable[[], Series]) -> None:
+    assert {name for name, _ in page() if not name.startswith("brickd_daemon_")} == set()
+
+
+def test_a_page_names_the_failures_of_the_daemon(daemon: Daemon) -> None:
+    pages = MetricsPage(daemon, ExportedSeries(), lambda _: None)
+    daemon.checkpoint_problem = "No space left on device"
+    of = parsed(pages.of(Survey([], [SegmentRefused("brickd-x", "is empty")])))
+    assert value(of, "brickd_daemon_save_failing") == value(of, "brickd_daemon_quarantined_segments") == 1
+    assert value(of, "brickd_problem", service="", worker="", kind="daemon", state="active") == 1
+
+
+class CountingWorld(SharedMemory):
+    """Counts how often its workers are read."""
+
+    def __init__(self) -> None:
+        self.surveys = 0
+
+    def survey(self) -> Survey:
+        self.surveys += 1
+        return super().survey()
+
+
+def test_many_readers_at_once_cost_one_page(prefix: str) -> None:
+    world = CountingWorld()
+    pages, found = MetricsPage(world, ExportedSeries(), lambda _: None), []
+    readers = [threading.Thread(target=lambda: found.append(pages.newest())) for _ in range(8)]
+    for each in readers:
+        each.start()
+    for each in readers:
+        each.join()
+    assert world.surveys == len(set(found)) == 1
+
+
+def test_new_series_are_kept_once(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    kept: list[ExportedSeries] = []
+    pages = MetricsPage(SharedMemory(), ExportedSeries(), kept.append)
+    for _ in range(3):
+        pages.of(SharedMemory().survey())
+    assert [set(each.bricks["api"]) for each in kept] == [{("norm", False), ("gemm", False)}]
+
+
+def test_the_reference_has_each_family_with_its_type_and_labels() -> None:
+    text = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    rows = re.findall(r"^\| `(brickd_\w+)` \| (\w+) \|([^|]*)\|", text, re.MULTILINE)
+    documented = {(name, kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    assert documented == {(each.name, each.type, each.labels) for each in families.FAMILIES}
+
+
+def test_a_page_has_the_counts_of_brickd_bricks_json(worker: Start, daemon: Daemon) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api", BRICKD_WORKER="0")
+    of = parsed(MetricsPage(daemon, ExportedSeries(), lambda _: None).newest())
+    for row in document("bricks", "--over", "start")["bricks"]:
+        assert value(of, "brickd_span_seconds_count", service="api", brick=row["name"]) == row["count"]

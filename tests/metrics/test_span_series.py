@@ -1,0 +1,203 @@
+"""The series of spans: counts and sums that never go back, whatever happens to workers and clocks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_up_workers import HOSTILE, MadeUp
+from metric_pages import Series, labels, parsed, value
+
+from brickd.metrics.exposition import Exposition
+from brickd.metrics.span_series import BOUNDS_NS, LES, SpanSeries, bounds_of
+from brickd.model.exported_series import BRICKS_MAX, ExportedSeries
+from brickd.model.retained_workers import RetainedTotals
+from brickd.model.workers import Worker
+from brickd.shm import _reader
+from brickd.shm.ledger import Ledger
+
+TSC, RAW = 1, 3
+
+
+def worker(made: MadeUp, number: int, *, clock: int = TSC, tick_ns: float | None = None, alive: bool = True) -> Worker:
+    reading = made.reading()
+    header: Any = reading.header | {"uuid": number.to_bytes(16, "big"), "clock": clock, "started_ns": number}
+    process: Any = reading.process | {"ended": 0}
+    tick_ns = reading.tick_ns if tick_ns is None else tick_ns
+    return Worker(
+        f"api/{number}",
+        replace(reading, header=header, process=process, tick_ns=tick_ns, pid=1 if alive else None),
+        Ledger(),
+    )
+
+
+def spans(*durations: int, brick: str = "gemm", of: MadeUp | None = None, tick_ns: float = 1.0) -> MadeUp:
+    made = of or MadeUp("api", tick_ns=tick_ns)
+    for ticks in durations:
+        made.begin(brick)
+        made.spend(ticks)
+        made.end()
+    return made
+
+
+def page(series: SpanSeries, *workers: Worker, shown: bool = True) -> Series:
+    into = Exposition()
+    names = {each.reading.uuid: each.name for each in workers} if shown else {}
+    series.write({"api": list(workers)}, names, into)
+    return parsed(into.text())
+
+
+def saved(series: SpanSeries) -> ExportedSeries:
+    return ExportedSeries.of(json.loads(json.dumps(series.exported.plain())))
+
+
+def test_a_span_counts_at_the_first_bound_that_its_bucket_does_not_exceed() -> None:
+    made = spans(900, 2_000, 10**9, 10**11)
+    of = page(SpanSeries(ExportedSeries()), worker(made, 1))
+    counts = [value(of, "brickd_span_seconds_bucket", service="api", brick="gemm", le=le) for le in LES]
+    # 900 ns are in a bucket that ends at 1.02 us
+    assert dict(zip(LES, counts, strict=True)) == {
+        le: sum([float(le) >= 3e-6, float(le) >= 3e-6, float(le) >= 3, float(le) > 10]) for le in LES
+    }
+    assert value(of, "brickd_span_seconds_count", service="api", brick="gemm") == 4
+    assert value(of, "brickd_span_seconds_sum", service="api", brick="gemm") == 101.0000029
+
+
+def test_sixteen_bounds_are_equal_for_all_clocks() -> None:
+    assert len(LES) == _reader.BOUNDS == 16
+    assert [float(le) for le in LES[:-1]] == [ns / 1e9 for ns in BOUNDS_NS]
+    for tick_ns in (0.2, 1.0, 40.0):
+        for bucket, bound in enumerate(bounds_of(tick_ns)[:-1]):
+            end_ns = 2 ** (5 + (bucket + 1) / 4) * tick_ns
+            assert bound == sum(ns < end_ns for ns in BOUNDS_NS)
+
+
+def test_no_number_goes_back_when_the_length_of_a_tick_is_measured_anew() -> None:
+    made, series = spans(*range(1000, 1100), tick_ns=0.4), SpanSeries(ExportedSeries())
+    before = page(series, worker(made, 1, tick_ns=0.4000001))
+    after = page(series, worker(made, 1, tick_ns=0.3999999))
+    assert after == before
+
+
+def test_the_length_of_a_tick_survives_a_restart_of_the_daemon() -> None:
+    made, first = spans(*range(1000, 1100), tick_ns=0.4), SpanSeries(ExportedSeries())
+    before = page(first, worker(made, 1, tick_ns=0.4000001))
+    kept = saved(first)
+    assert page(SpanSeries(kept), worker(made, 1, tick_ns=0.3999999)) == before
+
+
+def test_a_clock_of_another_speed_has_its_own_length() -> None:
+    series = SpanSeries(ExportedSeries())
+    of = page(series, worker(spans(1000), 1, tick_ns=0.4), worker(spans(1000), 2, tick_ns=0.5))
+    assert value(of, "brickd_span_seconds_sum", service="api", brick="gemm") == pytest.approx(900e-9)
+    assert value(of, "brickd_worker_span_seconds_sum", service="api", worker="api/2", brick="gemm") == 5e-7
+
+
+def test_a_worker_that_dies_and_is_added_up_changes_nothing_of_its_service() -> None:
+    one, two = worker(spans(*range(900, 950)), 1), worker(spans(*range(1, 90)), 2, tick_ns=1.0000001)
+    series = SpanSeries(ExportedSeries())
+    living = page(series, one, two, shown=False)
+    totals = RetainedTotals("api/1", one.reading).and_(RetainedTotals("api/2", two.reading))
+    added = Worker("api/older", replace(totals.reading, pid=None), Ledger(), totals.workers)
+    assert page(series, added) == living, "and a sum of workers has no series of its own"
+
+
+def test_a_brick_with_series_keeps_them_and_the_rest_is_other() -> None:
+    made, series = MadeUp("api"), SpanSeries(ExportedSeries())
+    for number in range(BRICKS_MAX + 10):
+        spans(100 + number, brick=f"b{number}", of=made)
+    before = page(series, worker(made, 1))
+    names = {each["brick"] for each in labels(before, "brickd_span_seconds_count")}
+    assert names == {"other", *(f"b{number}" for number in range(10, BRICKS_MAX + 10))}, "the largest ones"
+    assert value(before, "brickd_span_seconds_count", service="api", brick="other") == 10
+    assert value(before, "brickd_other_bricks", service="api") == 10
+    spans(10**9, brick="b0", of=made)
+    spans(10**9, brick="late", of=made)
+    after = page(series, worker(made, 1))
+    assert after.keys() == before.keys()
+    assert all(after[key] >= number for key, number in before.items())
+    again = page(SpanSeries(saved(series)), worker(made, 1))
+    assert again == after, "also after a restart of the daemon"
+
+
+def test_a_brick_gets_a_place_while_there_is_one() -> None:
+    made, series = spans(5), SpanSeries(ExportedSeries())
+    page(series, worker(made, 1))
+    made.begin("late")
+    page(series, worker(made, 1))
+    made.end()
+    of = page(series, worker(made, 1))
+    assert value(of, "brickd_span_seconds_count", service="api", brick="late") == 1
+    assert value(of, "brickd_other_bricks", service="api") == 0
+
+
+def test_a_brick_that_a_worker_calls_other_takes_no_place() -> None:
+    made, series = spans(5, brick="other"), SpanSeries(ExportedSeries())
+    of = page(series, worker(made, 1))
+    assert value(of, "brickd_span_seconds_count", service="api", brick="other") == 1
+    assert series.exported.bricks == {}
+
+
+def test_bounds_are_never_among_measured_times() -> None:
+    made = spans(5)
+    made.paths.append(made.paths[1]._replace(unit=_reader.UNIT_BOUND))
+    made.sums.append(made.sums[1])
+    of = page(SpanSeries(ExportedSeries()), worker(made, 1))
+    assert value(of, "brickd_span_seconds_count", service="api", brick="gemm") == 1
+    assert value(of, "brickd_span_bound_seconds_count", service="api", brick="gemm") == 1
+    assert value(of, "brickd_worker_span_bound_seconds_count", service="api", worker="api/1", brick="gemm") == 1
+
+
+def test_given_times_are_in_ns_and_others_in_ticks() -> None:
+    made = spans(1000, tick_ns=0.5)
+    made.give("nccl", 2000)
+    of = page(SpanSeries(ExportedSeries()), worker(made, 1))
+    assert value(of, "brickd_span_seconds_sum", service="api", brick="gemm") == 5e-7
+    assert value(of, "brickd_span_seconds_sum", service="api", brick="nccl") == 2e-6
+
+
+def test_recursion_counts_its_time_once_and_each_call() -> None:
+    made = MadeUp("api")
+    made.begin("f")
+    spans(10, brick="f", of=made)
+    made.spend(5)
+    made.end()
+    of = page(SpanSeries(ExportedSeries()), worker(made, 1))
+    assert value(of, "brickd_span_seconds_count", service="api", brick="f") == 2
+    assert value(of, "brickd_span_seconds_sum", service="api", brick="f") == 15e-9
+
+
+def test_hostile_names_are_one_line_each_and_never_two_series() -> None:
+    made, series = MadeUp("api"), SpanSeries(ExportedSeries())
+    for name in (HOSTILE, "a\x1b", r"a\x1b", "\udc80", "", 'q"}\n# TYPE x', "\u202e", "é"):
+        spans(5, brick=name, of=made)
+    of = page(series, worker(made, 1))
+    counts = {each["brick"]: of["brickd_span_seconds_count", frozenset(each.items())] for each in
+              labels(of, "brickd_span_seconds_count")}  # fmt: skip
+    assert counts[r"a\x1b"] == 2, "two names that look the same are one brick"
+    assert sum(counts.values()) == 8
+    assert all(name.isprintable() for name in counts)
+
+
+def test_a_service_has_at_most_a_thousand_series_and_a_worker_150() -> None:
+    made, series = MadeUp("api"), SpanSeries(ExportedSeries())
+    for number in range(2 * BRICKS_MAX):
+        spans(5, brick=f"b{number}", of=made)
+    of = page(series, worker(made, 1))
+    assert sum("worker" not in dict(labels) for _, labels in of) <= 920, "80 are left for ledger, evidence and problems"
+    assert sum("worker" in dict(labels) for _, labels in of) <= 104
+
+
+def test_tables_of_a_wrong_size_are_refused() -> None:
+    summaries, bounds = bytes(_reader.SUMMARY_BYTES), bytes(_reader.BUCKETS)
+    good = (summaries, bytes(4), bytes(1), bytes(4), bounds, bounds)
+    assert _reader.Durations().add(*good) == [(0, 0, 0)]
+    for number in (1, 2, 4, 5):
+        wrong = [*good]
+        wrong[number] = bytes(3)
+        with pytest.raises(ValueError, match="bounds"):
+            _reader.Durations().add(*wrong)
+    places = _reader.Durations().add(summaries, (7).to_bytes(4, "little"), bytes(1), bytes(4), bounds, bounds)
+    assert places == [(0, 0, 0)], "a row without a place is left out"
