@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from brickd.client import client
+from brickd.query.parameters import Parameter
 from brickd.query.queries import (
     BricksQuery,
     By,
     EvidenceName,
     FingerprintsQuery,
+    HistoryQuery,
     SpansQuery,
     StatusQuery,
     StepsQuery,
@@ -24,8 +26,8 @@ from brickd.query.queries import (
     WorkersQuery,
     step_digits,
 )  # fmt: skip
-from brickd.query.query import OVER, START, Query
-from brickd.results.schema import BRICKS, FINGERPRINTS, PROBLEMS, SPANS, STEPS, TREE, WORKERS, Schema
+from brickd.query.query import AT, FROM, OVER, START, TO, Query
+from brickd.results.schema import BRICKS, FINGERPRINTS, HISTORY, PROBLEMS, SPANS, STEPS, TREE, WORKERS, Schema
 from brickd.results.table import Table
 from brickd.views import fetch_answer
 
@@ -82,6 +84,9 @@ class Profile:
         category: str | None = None,
         top: int | None = None,
         over: float | str = START,
+        at: float | str | None = None,
+        since: float | str | None = None,
+        until: float | str | None = None,
     ) -> Table:
         """Return the totals of every brick, as `brickd bricks` does.
 
@@ -91,13 +96,17 @@ class Profile:
             by: "worker", "service" or "layer": a row for each of them.
             category: only the bricks of this category.
             top: only the first bricks; `document["rest"]` counts the others.
-            over: the last seconds to count, 10 to 60, as a number or as text ("30s"); "start" for everything.
+            over: the last seconds to count, as a number or as text ("30s", "15m"), at most 48 hours; "start" for
+                everything.
+            at: the end of `over`, or a time in the slot to count: seconds since 1970, or text ("02:47").
+            since: the begin of the period, in the same form.
+            until: the end of the period; without it, now.
 
         Raises:
-            brickd.errors.NoDaemon: `over` is a time, and no daemon runs.
+            brickd.errors.NoDaemon: a period is given, and no daemon runs.
             brickd.errors.WrongQuestion: a parameter has a wrong value.
         """
-        query = BricksQuery(names, sort, by, category, top, _period(over))
+        query = BricksQuery(names, sort, by, category, top, *_period(over, at, since, until))
         return self._table(BRICKS.grouped(by), "bricks", query)
 
     def tree(
@@ -107,6 +116,9 @@ class Profile:
         depth: int | None = None,
         min: float = 0.0,
         over: float | str = START,
+        at: float | str | None = None,
+        since: float | str | None = None,
+        until: float | str | None = None,
     ) -> Table:
         """Return the call tree, each node before the nodes below it, as `brickd tree` does.
 
@@ -115,13 +127,45 @@ class Profile:
             layers: whether each layer is separate.
             depth: the number of levels.
             min: the least share of the time of a node, in percent.
-            over: as in `bricks`.
+            over: the last seconds to count, as in `bricks`.
+            at: as in `bricks`.
+            since: as in `bricks`.
+            until: as in `bricks`.
 
         Raises:
-            brickd.errors.NoDaemon: `over` is a time, and no daemon runs.
+            brickd.errors.NoDaemon: a period is given, and no daemon runs.
             brickd.errors.WrongQuestion: a parameter has a wrong value.
         """
-        return self._table(TREE, "tree", TreeQuery(names, layers, depth, min, _period(over)))
+        query = TreeQuery(names, layers, depth, min, *_period(over, at, since, until))
+        return self._table(TREE, "tree", query)
+
+    def history(
+        self,
+        *names: str,
+        brick: str | None = None,
+        every: float | str | None = None,
+        over: float | str | None = None,
+        at: float | str | None = None,
+        since: float | str | None = None,
+        until: float | str | None = None,
+    ) -> Table:
+        """Return the work over the last day, a row for each piece of time, as `brickd history` does.
+
+        Args:
+            names: names of workers and services, which are added up; without a name, all workers.
+            brick: only this brick.
+            every: the length of a row in seconds, or as text ("5m"); None: at most 30 rows.
+            over: the last seconds, as in `bricks`; None: an hour.
+            at: the end of `over`, as in `bricks`.
+            since: as in `bricks`.
+            until: as in `bricks`.
+
+        Raises:
+            brickd.errors.NoDaemon: no daemon runs.
+            brickd.errors.WrongQuestion: a parameter has a wrong value.
+        """
+        query = HistoryQuery(names, brick, _read(OVER, every), *_period(over, at, since, until))
+        return self._table(HISTORY, "history", query)
 
     def spans(
         self,
@@ -234,6 +278,10 @@ def _made(schema: Schema, document: Mapping[str, Any], words: tuple[str, ...]) -
         raise client.unlike(error) or error from error
 
 
-def _period(over: float | str) -> float | str:
-    parsed: float | str = OVER.read(over) if isinstance(over, str) else over
-    return parsed
+def _period(*values: float | str | None) -> tuple[Any, ...]:
+    """Return the length, `at`, the begin and the end of a period as values of a query."""
+    return tuple(_read(parameter, value) for parameter, value in zip((OVER, AT, FROM, TO), values, strict=True))
+
+
+def _read(parameter: Parameter, value: float | str | None) -> Any:
+    return parameter.read(value) if isinstance(value, str) else value

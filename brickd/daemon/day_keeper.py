@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from brickd.model.day_codec import decode, encode
-from brickd.model.day_slots import DaySlot, slot
+from brickd.model.day_slots import DaySlot, slot, total
 from brickd.model.event_log import LogEvent
 from brickd.model.summary_fold import SummaryFold
 from brickd.model.survey_snapshot import Snapshot
@@ -48,7 +48,7 @@ class DayKeeper:
         long = self._file.places[_LONG]
         ended_ns = long[-1].ended_ns if long else 0
         places = [each for each in self._file.places[_SHORT] if each.began_ns >= ended_ns]
-        return _sum(self._contents(places, work=True))
+        return total(self._contents(places, work=True))
 
     def end(self) -> None:
         """Close the file."""
@@ -102,9 +102,13 @@ class DayKeeper:
 
         If the two times are equal, return the slot that contains this time.
         """
+        return total(self.slots(began_ns, ended_ns, work=False))
+
+    def slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
+        """Return the slots that answer for a time, the oldest first; `work`: with the work of each worker."""
         with self._lock:
             places = [] if self._file is None else _places(self._file, began_ns, ended_ns)
-        return _sum(self._contents(places, work=False))
+        return self._contents(places, work=work)
 
     def _contents(self, places: list[SlotPlace], *, work: bool) -> Iterator[DaySlot]:
         for place in places:
@@ -130,11 +134,3 @@ def _places(file: DayFile, began_ns: int, ended_ns: int) -> list[SlotPlace]:
     long = [each for each in file.within(_LONG, began_ns, ended_ns) if not short or each.began_ns < short[0].began_ns]
     rest_ns = long[-1].ended_ns if long else 0
     return [*long, *(each for each in file.within(_SHORT, began_ns, ended_ns) if each.began_ns >= rest_ns)]
-
-
-def _sum(slots: Iterator[DaySlot]) -> DaySlot | None:
-    """Add up slots; None if there are none."""
-    found: DaySlot | None = None
-    for each in slots:
-        found = each if found is None else found.and_(each)
-    return found

@@ -125,6 +125,10 @@ class LiveWorld:
         """Return what services did in a time of the last two days; None: unknown."""
         return None if self._day is None else self._day.between(began_ns, ended_ns)
 
+    def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
+        """Return the slots of a time of the last two days."""
+        return iter(()) if self._day is None else self._day.slots(began_ns, ended_ns, work=work)
+
     def stragglers(self) -> StragglerVerdict:
         """Return the stragglers."""
         return self._lookout.judged().at(time.monotonic_ns())

@@ -96,6 +96,10 @@ class SharedMemory:
     def day(self, began_ns: int, ended_ns: int) -> None:
         """Return None, because there is no earlier survey."""
 
+    def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> tuple[()]:
+        """Return no slots, because there is no earlier survey."""
+        return ()
+
     def stragglers(self) -> None:
         """Return None, because a single survey is not enough to compare workers."""
 

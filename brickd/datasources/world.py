@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from brickd.base.timestamps import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from brickd.analysis.numerics.fingerprints import Numerics
@@ -130,6 +130,9 @@ class World(Protocol):
 
     def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
         """Return what services did in a time since 1970, as far as it is kept; None: unknown."""
+
+    def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterable[DaySlot]:
+        """Return the slots of a time since 1970, the oldest first; `work`: with the work of each worker."""
 
     def stragglers(self) -> StragglerVerdict | None:
         """Return the stragglers; None if workers are not compared continuously."""

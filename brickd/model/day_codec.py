@@ -17,6 +17,7 @@ from brickd.base.json_values import composed, document, listed, number, plain, r
 from brickd.model.day_slots import BUCKETS, WORKERS_MAX, DaySlot, WorkerWork, counts_of, limited
 from brickd.model.retained_workers import RetainedTotals
 from brickd.shm import _reader, segment_codec
+from brickd.shm.copy_checks import TICK_NS_MAX
 from brickd.shm.reading_sums import added
 from brickd.shm.segment_copy import CallPath, Reading
 
@@ -37,7 +38,7 @@ def encode(of: DaySlot, most: int) -> bytes:
         if len(body) <= most:
             return body
     paths = sum(len(each.reading.paths) for each in of.totals.values())
-    return _body(replace(of, totals={}, workers={}, names=frozenset(), folded=of.folded + paths))
+    return _body(replace(of, totals={}, workers={}, lost={}, folded=of.folded + paths))
 
 
 def _body(of: DaySlot) -> bytes:
@@ -45,14 +46,12 @@ def _body(of: DaySlot) -> bytes:
 
 
 def _text(of: DaySlot) -> str:
-    rows = [
-        [work.spans, work.self_ns, work.lost, work.tick_ns, _sparse(work.histogram)] for work in of.workers.values()
-    ]
+    rows = [[work.spans, work.self_ns, work.tick_ns, _sparse(work.histogram)] for work in of.workers.values()]
     tables = segment_codec.SharedTables.over([each.reading for each in of.totals.values()]).texts()
     return composed(
         {
             "totals": composed({key: each.text() for key, each in of.totals.items()}),
-            "names": plain(list(of.workers)),
+            "workers": plain([[service, name, work.lost] for (service, name), work in of.workers.items()]),
             "folded": plain(of.folded),
             "covered_ns": plain(of.covered_ns),
             # Texts in this text, so that equal tables are decoded once, and the work of workers only if it is needed.
@@ -71,14 +70,16 @@ def decode(body: bytes, began_ns: int, ended_ns: int, *, work: bool = True) -> D
             unicode(key): RetainedTotals(unicode(name), segment_codec.reading(reading, tables), whole(workers, 1))
             for key, (name, reading, workers) in found["totals"].items()
         }
-        names = [(unicode(service), unicode(name)) for service, name in listed(found["names"], WORKERS_MAX + 1)]
+        workers = listed(found["workers"], WORKERS_MAX + 1)
+        lost = {(unicode(service), unicode(name)): whole(count) for service, name, count in workers}
+        require(len(lost) == len(workers), "each worker once", workers)
         rows = document(text(found["work"]).encode(), _BODY_MAX) if work else ()
         return DaySlot(
             began_ns,
             ended_ns,
             totals,
-            dict(zip(names, map(_work_of, rows), strict=work)),
-            frozenset(names),
+            dict(zip(lost, map(_work_of, rows, lost.values()), strict=work)),
+            lost,
             whole(found["folded"]),
             ended_ns - began_ns,
             whole(found["covered_ns"]),
@@ -91,9 +92,10 @@ def _tables(text: str) -> segment_codec.SharedTables:
     return segment_codec.SharedTables.of(document(text.encode(), _BODY_MAX))
 
 
-def _work_of(row: Any) -> WorkerWork:
-    spans, self_ns, lost, tick_ns, histogram = row
-    return WorkerWork(whole(spans), number(self_ns), whole(lost), number(tick_ns), _dense(histogram))
+def _work_of(row: Any, lost: int) -> WorkerWork:
+    spans, self_ns, tick_ns, histogram = row
+    require(0 < number(tick_ns) < TICK_NS_MAX, "a tick's ns", tick_ns)
+    return WorkerWork(whole(spans), number(self_ns), lost, float(tick_ns), _dense(histogram))
 
 
 def _sparse(histogram: Iterable[int]) -> list[int]:

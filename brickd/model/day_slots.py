@@ -67,7 +67,7 @@ class DaySlot:
         began_ns, ended_ns: its time, since 1970.
         totals: the sums, by service and clock.
         workers: the work of each worker, by service and name; empty if it was not decoded.
-        names: the services and names of all workers that did or lost anything.
+        lost: what each worker lost, for all workers that did or lost anything.
         folded: the number of call paths that were added to `other`.
         longest_ns: the longest slot of a sum, or 0.
         covered_ns: the sum of the lengths of its slots by a clock that is never set.
@@ -77,7 +77,7 @@ class DaySlot:
     ended_ns: int
     totals: Mapping[str, RetainedTotals] = field(default_factory=dict)
     workers: Mapping[WorkerName, WorkerWork] = field(default_factory=dict)
-    names: frozenset[WorkerName] = frozenset()
+    lost: Mapping[WorkerName, int] = field(default_factory=dict)
     folded: int = 0
     longest_ns: int = 0
     covered_ns: int = 0
@@ -95,7 +95,7 @@ class DaySlot:
             max(self.ended_ns, later.ended_ns),
             totals,
             workers,
-            self.names | later.names,
+            {name: self.lost.get(name, 0) + later.lost.get(name, 0) for name in self.lost.keys() | later.lost.keys()},
             max(self.folded, later.folded),
             max(self.longest_ns, later.longest_ns),
             self.covered_ns + later.covered_ns,
@@ -131,7 +131,8 @@ def slot(before: Snapshot, after: Snapshot, fold: SummaryFold[None] | None = Non
     totals = {key: RetainedTotals(each.service, each, counts[key]) for key, each in readings.items()}
     ended_ns = max(before.at_ns, after.at_ns)
     longest_ns, covered_ns = ended_ns - before.at_ns, after.now_ns - before.now_ns
-    return DaySlot(before.at_ns, ended_ns, totals, workers, frozenset(workers), 0, longest_ns, covered_ns)
+    lost = {name: work.lost for name, work in workers.items()}
+    return DaySlot(before.at_ns, ended_ns, totals, workers, lost, 0, longest_ns, covered_ns)
 
 
 def _lost(worker: Worker, before: Mapping[str, int]) -> int:
@@ -172,6 +173,14 @@ def _bare(reading: Reading) -> Reading:
         pid=None,
         now_ticks=None,
     )
+
+
+def total(slots: Iterable[DaySlot]) -> DaySlot | None:
+    """Add up slots; None if there are none."""
+    found: DaySlot | None = None
+    for each in slots:
+        found = each if found is None else found.and_(each)
+    return found
 
 
 # ---- workers of a sum

@@ -9,8 +9,8 @@ import re
 from typing import Literal, Protocol, get_args
 
 from brickd.errors import WrongQuestion
-from brickd.query.parameters import Choice, Duration, Name, Names, Number, NumberOrDuration, Switch, Whole
-from brickd.query.query import ABOUT_WORKERS, AT, FROM, MINUTE_S, OVER, START, TO, Query, given
+from brickd.query.parameters import Choice, Duration, Name, Names, Number, NumberOrDuration, Switch, Time, Whole
+from brickd.query.query import ABOUT_WORKERS, AT, DAYS_S, FROM, MINUTE_S, OVER, START, TO, Query, given
 
 By = Literal["worker", "service", "layer"]
 
@@ -208,6 +208,27 @@ class HangQuery(Query):
     names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
     watch: float = given(Duration(0.01, 3600, "Wait this long between the two looks."), default=1.0)
     longer: float = given(Duration(0, 86400, "Count a span as stuck if it is open at least this long."), default=1.0)
+
+
+class HistoryQuery(Query):
+    """A query for the work over the last day: parameters select the workers, the brick and the period."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, default=())
+    brick: str | None = given(Name("a brick", "Count only this brick.", metavar="NAME"), default=None)
+    every: float | None = given(
+        Duration(10, DAYS_S, "One row for each DURATION, 10s or more. Default: at most 30 rows."), default=None
+    )
+    over: float | None = given(
+        Duration(10, DAYS_S, "The last DURATION, from 10s to 48h. With --at: DURATION before. Default: 1h."),
+        default=None,
+    )
+    at: float | None = given(Time("The end of the period. Default: now."), default=None)
+    since: float | None = given(FROM, default=None)
+    until: float | None = given(TO, default=None)
+
+    def rules(self) -> None:
+        """Refuse times that contradict each other."""
+        check_period(self)
 
 
 class InspectQuery(Query):

@@ -45,6 +45,9 @@ VERBS = {
         "TreeQuery",
         also="calltree callgraph flamegraph flame graph",
     ),
+    "history": Verb(
+        "Show rates, percentiles and losses over the last day.", "HistoryQuery", also="past trend timeseries series"
+    ),
     "source": Verb("List the sources that kernels were compiled from, or print one.", "SourceQuery", also="code"),
     "roofline": Verb(
         "Compare each brick with the peak performance of a device.",
@@ -80,9 +83,7 @@ VERBS = {
     "inspect": Verb(
         "Show one segment in full: header, lanes, ledger, rings.", "InspectQuery", also="segment show dump"
     ),
-    "events": Verb(
-        "List the events that the daemon logged.", "EventsQuery", also="logs log journal history alarms alerts"
-    ),
+    "events": Verb("List the events that the daemon logged.", "EventsQuery", also="logs log journal alarms alerts"),
     "set": Verb(
         "Change what workers record, or a threshold of the daemon.", also="config configure settings enable disable"
     ),

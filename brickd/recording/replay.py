@@ -26,6 +26,7 @@ from brickd.errors import NoSuchWorker, RecordingRefused
 from brickd.model.day_slots import DaySlot, slot
 from brickd.model.kernel_sources.assembly import KernelSource as Text
 from brickd.model.kernel_sources.assembly import SourceHead
+from brickd.model.summary_fold import SummaryFold
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.windows import SLOTS, Window, Windows
 from brickd.model.workers import Survey, Worker
@@ -152,6 +153,14 @@ class Replay:
         if began is None or ended is None or not began.at_ns < ended.at_ns:
             return None
         return slot(began, ended) if began_ns < ended.at_ns and began.at_ns <= ended_ns else None
+
+    def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
+        """Yield the work between each two snapshots, if the middle between them is in this time."""
+        fold: SummaryFold[None] = SummaryFold()
+        snapshots = (shown.snapshot for file in self._files for shown in file.snapshots())
+        for before, after in itertools.pairwise(snapshots):
+            if before.at_ns < after.at_ns and began_ns <= (before.at_ns + after.at_ns) // 2 < ended_ns:
+                yield slot(before, after, fold)
 
     def stragglers(self) -> StragglerVerdict:
         """Return the stragglers at that time."""

@@ -146,6 +146,20 @@ BRICKS = Schema(
     ("name", "category", "count", "self_ns", "share_percent", "total_ns", "p50_ns", "p99_ns", "worst_worker", "spread"),
 )
 
+HISTORY = Schema(
+    "history",
+    "slots",
+    _columns(
+        (TIME, "from to"),
+        (COUNT, "over_ns workers count"),
+        (NUMBER, "count_per_second"),
+        (COUNT, "self_ns"),
+        (WHOLE, "p50_ns p99_ns"),
+        (COUNT, "lost"),
+    ),
+    ("from", "workers", "count", "count_per_second", "p50_ns", "p99_ns", "self_ns", "lost"),
+)
+
 WORKERS = Schema(
     "workers",
     "workers",

@@ -19,7 +19,7 @@ from brickd.shm.records import named_later
 from brickd.shm.segment_copy import CLOCKS, CallPath, Reading, SiteKey
 
 _PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each path may have a second path for its bounded part
-_TICK_NS_MAX = 1e6
+TICK_NS_MAX = 1e6
 _UNIT_MAX = 127  # later minor versions may define units up to this limit
 
 
@@ -27,7 +27,7 @@ def reading(found: Reading) -> Reading:
     """Check a reading whose tables were already checked, or raise ValueError. Unknown fields are dropped."""
     text(found.file)
     require(found.header.get("clock") in CLOCKS, "a clock", found.header.get("clock"))
-    require(0 < number(found.tick_ns) < _TICK_NS_MAX, "a tick's ns", found.tick_ns)
+    require(0 < number(found.tick_ns) < TICK_NS_MAX, "a tick's ns", found.tick_ns)
     optional(found.pid, whole)
     optional(found.now_ticks, functools.partial(whole, least=-(2**63)))
     for each in (found.odd, found.moving, found.memory_bytes, *found.deferred.values()):

@@ -132,13 +132,19 @@ def counted(world: World, found: ChosenWorkers, query: HasPeriod, of_day: Period
     raise BrickdError(f"there is 1 snapshot of the workers, expected 2 to count the last {length}: use --over {START}")
 
 
-class PeriodSlot(NamedTuple):
-    """What a period of the last day has, and the period in the query, in words and since 1970."""
+class AskedPeriod(NamedTuple):
+    """The period in a query, in words and since 1970."""
 
-    slot: DaySlot
     text: str
     began_ns: int
     ended_ns: int
+
+
+class PeriodSlot(NamedTuple):
+    """What a period of the last day has, and the period in the query."""
+
+    slot: DaySlot
+    period: AskedPeriod
 
     @property
     def services(self) -> set[str]:
@@ -147,9 +153,20 @@ class PeriodSlot(NamedTuple):
 
 
 def day_of(world: World, query: HasPeriod) -> PeriodSlot | None:
-    """Return the work of a query's period in the last day; None: the query has another period."""
+    """Return the work of a query's period in the last day; None: a window answers the query."""
     if not is_of_the_day(query):
         return None
+    period = period_of(world, query)
+    slot = world.day(period.began_ns, period.ended_ns)
+    if slot is not None:
+        return PeriodSlot(slot, period)
+    if world.source == "daemon" and ends_now(query):  # the daemon has just started: its window is all there is
+        return None
+    raise nothing_kept(world, period.text)
+
+
+def period_of(world: World, query: HasPeriod) -> AskedPeriod:
+    """Return the period in a query."""
     over, now_ns = 0.0 if query.over in (None, START) else float(query.over or 0), world.at_ns()
     if query.since is not None:
         began_ns = round(query.since * SECOND)
@@ -161,13 +178,22 @@ def day_of(world: World, query: HasPeriod) -> PeriodSlot | None:
         text = f"the last {write_duration(over)}"
         if query.at is not None:
             text = f"{write_duration(over)} before {local(ended_ns, now_ns)}" if over else local(ended_ns, now_ns)
-    slot = world.day(began_ns, ended_ns)
-    if slot is not None:
-        return PeriodSlot(slot, text, began_ns, ended_ns)
+    return AskedPeriod(text, began_ns, ended_ns)
+
+
+def nothing_kept(world: World, text: str) -> BrickdError:
+    """Return the error if nothing is kept of a period."""
     if world.source == "shared memory":
-        raise NoDaemon(f"nothing is kept of {text}, because no daemon runs (start one: brickd up -d)")
-    kept = "48 hours back, as far as the daemon ran" if world.source == "daemon" else "only what was recorded"
-    raise BrickdError(f"nothing is kept of {text}, expected a time within: {kept}: use --over {START}")
+        return NoDaemon(f"nothing is kept of {text}, because no daemon runs (start one: brickd up -d)")
+    kept = "only what was recorded"
+    if world.source == "daemon":
+        kept = "48 hours back, as far as the daemon ran (brickd history --over 48h)"
+    return BrickdError(f"nothing is kept of {text}, expected a time within: {kept}")
+
+
+def ends_now(query: HasPeriod) -> bool:
+    """Whether a query's period ends now."""
+    return query.at is None and query.since is None
 
 
 def _of_the_day(found: ChosenWorkers, query: HasPeriod, of_day: PeriodSlot, now_ns: int) -> Counted:
@@ -178,32 +204,30 @@ def _of_the_day(found: ChosenWorkers, query: HasPeriod, of_day: PeriodSlot, now_
     if others := sorted({worker.name for worker in found.workers} & set(query.names)):
         raise BrickdError(
             f"the last day is kept by service, not by worker {others[0]}: give the service, or use --over 60s"
+            " (brickd history WORKER adds up the bricks of a worker)"
         )
     workers = [each for each in as_workers(slot) if not query.names or each.service in query.names]
     exact = query.at is not None and query.over in (None, START)
-    words = [] if exact else [_other_period(of_day, now_ns)]
+    words = () if exact else other_period(of_day.period, slot, now_ns)
     if slot.folded:
         paths = plural(slot.folded, "call path")
-        words.append(f"{paths} with little time had no room: they are in the brick other, or left out")
-    many = sum(not query.names or service in query.names for service, _ in slot.names)
+        words += (f"{paths} with little time had no room: they are in the brick other, or left out",)
+    many = sum(not query.names or service in query.names for service, _ in slot.lost)
     over = query.over if isinstance(query.over, float | int) else None
     asked = None if over is None else OVER.write(over)
-    return Counted(workers, asked, slot.covered_ns, tuple(filter(None, words)), slot.began_ns, slot.ended_ns, many)
+    return Counted(workers, asked, slot.covered_ns, words, slot.began_ns, slot.ended_ns, many)
 
 
-def _other_period(of_day: PeriodSlot, now_ns: int) -> str:
-    """Explain why the counted period differs from the period in the query; "" if it is nearly equal."""
-    slot = of_day.slot
+def other_period(period: AskedPeriod, slot: DaySlot, now_ns: int) -> tuple[str, ...]:
+    """Explain why the counted period differs from the period in the query; () if it is nearly equal."""
     most_ns = max(EVERY_NS, slot.longest_ns)
     missing_ns = slot.ended_ns - slot.began_ns - slot.covered_ns
-    ends = abs(slot.began_ns - of_day.began_ns), abs(slot.ended_ns - of_day.ended_ns)
+    ends = abs(slot.began_ns - period.began_ns), abs(slot.ended_ns - period.ended_ns)
     if max(*ends, missing_ns) <= most_ns:
-        return ""
+        return ()
     began, ended = local(slot.began_ns, now_ns), local(slot.ended_ns, now_ns)
-    return (
-        f"{of_day.text}: counted is {began} to {ended}, {duration(slot.covered_ns)}, because no more is kept of this"
-        " period"
-    )
+    counted = f"{began} to {ended}, {duration(slot.covered_ns)}"
+    return (f"{period.text}: counted is {counted}, because no more is kept of this period",)
 
 
 def _other_length(over: str, asked_ns: int, length_ns: int) -> tuple[str, ...]:

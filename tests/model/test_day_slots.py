@@ -261,8 +261,8 @@ def test_the_work_of_workers_is_decoded_on_request_and_their_names_always() -> N
     found = of_two(made, other)
     few = decode(encode(found, ROOM), 0, 1, work=False)
     assert not few.workers
-    assert few.names == {("made", "made/1"), ("made", "made/2")}
-    assert few.and_(few).names == stored(found).names == few.names
+    assert few.lost.keys() == {("made", "made/1"), ("made", "made/2")}
+    assert few.and_(few).lost == stored(found).lost == few.lost
 
 
 @pytest.mark.parametrize("step_s", [-3600, 0, 3600])

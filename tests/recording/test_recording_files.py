@@ -25,19 +25,20 @@ from tapes import flush, forged
 from test_stragglers_verb import snapshots as made_up_snapshots
 from verbs import brickd, document, started
 
+import brickd as brickd_for_python
 from brickd.analysis.timing.monitor import Lookout
 from brickd.api import event_stream
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import SECOND
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.datasources.world import DaemonStatus
-from brickd.errors import BrickdError, SegmentRefused, SegmentUnopened
+from brickd.errors import BrickdError, SegmentRefused, SegmentUnopened, WrongQuestion
 from brickd.model.event_log import KEPT, Event, Log, Page
 from brickd.model.survey_snapshot import EVERY_NS, Snapshot
 from brickd.model.worker_origins import Origin
 from brickd.model.workers import Survey, Usage, Worker
 from brickd.query.orders import StartRecording
-from brickd.query.queries import BricksQuery, InspectQuery
+from brickd.query.queries import BricksQuery, HistoryQuery, InspectQuery
 from brickd.recording import body_codec as bodies
 from brickd.recording.chunks import open_recording
 from brickd.recording.file_index import FileIndex
@@ -46,7 +47,7 @@ from brickd.recording.ring_taps import Rings
 from brickd.recording.session import Recorder
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
-from brickd.views import bricks, inspect
+from brickd.views import bricks, history, inspect
 
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 
@@ -649,6 +650,60 @@ def test_a_view_counts_any_period_of_a_recording(tmp_path: Path) -> None:
         for query in (BricksQuery(at=1.0), BricksQuery(since=1.0, until=2.0)):
             with pytest.raises(BrickdError, match="nothing is kept of 1970-01-01"):
                 bricks.answer(world, query)
+        with pytest.raises(BrickdError, match="nothing is kept of 1h before 1970-01-01"):
+            history.answer(world, HistoryQuery(at=7200.0))
+
+
+@pytest.mark.parametrize(
+    ("query", "every_s", "began", "ended"),
+    [
+        (HistoryQuery(), 300, [0, 10], [10, 12]),
+        (HistoryQuery(over=60.0), 10, [6, 7, 8, 9, 10, 11], [7, 8, 9, 10, 11, 12]),
+        (HistoryQuery(every=30.0, since=1_700_000_010.0, until=1_700_000_060.0), 30, [1, 4], [4, 6]),
+        (HistoryQuery(at=1_700_000_040.0, over=20.0), 10, [2, 3], [3, 4]),
+        (HistoryQuery(over=3600.0 * 48), 7200, [0], [12]),
+        (HistoryQuery(over=300.0), 10, [*range(12)], [*range(1, 13)]),
+        (HistoryQuery(over=301.0), 30, [0, 1, 4, 7, 10], [1, 4, 7, 10, 12]),
+        (HistoryQuery(since=1.0), 7200, [0], [12]),
+    ],
+)
+def test_a_history_has_a_row_for_each_piece_of_the_period(
+    query: HistoryQuery, every_s: int, began: list[int], ended: list[int], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.brick"
+    at = [1_700_000_000 * SECOND + n * EVERY_NS for n in range(13)]
+    surveys = [Snapshot(n * EVERY_NS, at_ns, Survey([], [])) for n, at_ns in enumerate(at, 1)]
+    path.write_bytes(forged([(_reader.CHUNK_SNAPSHOT, each.at_ns, bodies.snapshot(each, None, bodies.RecordingCounts()))
+                             for each in surveys]))  # fmt: skip
+    with opened([str(path)]) as world:
+        found = history.answer(world, query)
+    document = found.document
+    assert document["every_ns"] == every_s * SECOND
+    assert [each["from"] for each in document["slots"]] == [rfc3339(at[n]) for n in began]
+    assert [each["to"] for each in document["slots"]] == [rfc3339(at[n]) for n in ended]
+    assert (
+        document["over_ns"] == sum(each["over_ns"] for each in document["slots"]) == (ended[-1] - began[0]) * EVERY_NS
+    )
+    assert len(found.words) == (query.since == 1.0 or (query.since is None and query.over not in (20.0, 60.0)))
+    nothing = {"workers": 0, "count": 0, "count_per_second": None, "self_ns": 0, "p50_ns": None, "p99_ns": None}
+    assert nothing.items() <= document["slots"][0].items()
+
+
+def test_python_has_the_rows_of_a_history_and_periods_in_the_forms_of_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.brick"
+    surveys = [Snapshot(n * EVERY_NS, n * EVERY_NS, Survey([], [])) for n in range(1, 8)]
+    path.write_bytes(forged([(_reader.CHUNK_SNAPSHOT, each.at_ns, bodies.snapshot(each, None, bodies.RecordingCounts()))
+                             for each in surveys]))  # fmt: skip
+    profile = brickd_for_python.open(path)
+    table = profile.history(every="20s", over="40s")
+    assert set(table.columns) == table[0].keys()
+    assert table.column("from") == [rfc3339(n * EVERY_NS) for n in (3, 4, 6)]
+    assert [*profile.history(every=20, at=70, over=40)] == [*table]
+    assert [*profile.history(every=20, since="@30", until="1970-01-01T00:01:10Z")] == [*table]
+    for found in (profile.bricks(at="@70", over="40s"), profile.tree(since=30.0, until=70.0)):
+        assert (found.document["from"], found.document["to"]) == (rfc3339(3 * EVERY_NS), rfc3339(7 * EVERY_NS))
+    with pytest.raises(WrongQuestion, match="from is not before to"):
+        profile.history(since=5, until="@5")
 
 
 def test_a_recording_names_the_straggler_that_the_daemon_named(worker: Start, tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+"""The history of services or workers: a row for each piece of time, from the slots of the last day.
+
+Owns: how slots become rows. Must not know: where slots come from, documents. Invariants: A slot counts in one row. The
+counts and self times of all rows add up to those of the bricks of the same time.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
+from typing import NamedTuple
+
+from brickd.model.day_slots import DaySlot, WorkerWork, as_workers
+from brickd.model.summary_fold import SummaryFold
+from brickd.shm import _reader
+from brickd.shm.segment_copy import CallPath, Reading
+
+_AS_SUMMARY = struct.Struct("<QQ32xQ72x128Q")  # the count, total, max and histogram of a summary in the format
+_LONGEST = 2**37  # the end of the last bucket, in ticks
+_ONE_ROW = array("i", [0]), array("i", [-1]), bytes([_reader.PART_OUTER])
+
+
+class HistoryRow(NamedTuple):
+    """The work in a piece of time.
+
+    Attributes:
+        began_ns, ended_ns: its time, since 1970.
+        covered_ns: the sum of the lengths of its slots.
+        workers: the number of workers that did or lost anything.
+        p50_ns, p99_ns: percentiles of the durations of spans; None without spans.
+        lost: what these workers lost.
+    """
+
+    began_ns: int
+    ended_ns: int
+    covered_ns: int
+    workers: int
+    spans: int
+    self_ns: float
+    p50_ns: float | None
+    p99_ns: float | None
+    lost: int
+
+
+class HistoryOf(NamedTuple):
+    """What a history is of.
+
+    Attributes:
+        names: services and workers; empty: all.
+        by_worker: whether some of the names are of workers. Otherwise, the call trees of the services count.
+        brick: the only brick that counts; None: all.
+    """
+
+    names: Collection[str] = ()
+    by_worker: bool = False
+    brick: str | None = None
+
+    def has(self, service: str, worker: str = "") -> bool:
+        """Whether a worker or a service counts."""
+        return not self.names or service in self.names or worker in self.names
+
+
+class DayHistory:
+    """The rows of a history.
+
+    Attributes:
+        bricks: the names of all bricks in the slots, if the history is of one brick.
+        total: all slots together, without their content; None if there are none.
+    """
+
+    def __init__(self, of: HistoryOf, every_ns: int) -> None:
+        self._of, self._every_ns = of, every_ns
+        self.bricks: set[str] = set()
+        self.total: DaySlot | None = None
+
+    def rows(self, slots: Iterable[DaySlot]) -> Iterator[HistoryRow]:
+        """Yield the rows. Slots are in one row if their middles are in the same multiple of `every_ns`."""
+        for _, group in groupby(slots, key=lambda each: (each.began_ns + each.ended_ns) // 2 // self._every_ns):
+            yield self._row(group)
+
+    def _row(self, slots: Iterable[DaySlot]) -> HistoryRow:
+        fold: SummaryFold[str | None] = SummaryFold()
+        whole = _reader.Fold()
+        time = functools.reduce(DaySlot.and_, (self._added(fold, whole, each) for each in slots))
+        self.total = time if self.total is None else self.total.and_(time)
+        self.bricks |= {key for key in fold.keys if key is not None}
+        number = fold.keys.index(self._of.brick) if self._of.brick in fold.keys else -1
+        row = whole.row(0) if self._of.by_worker else fold.row(number)
+        lost = [count for (service, name), count in time.lost.items() if self._of.has(service, name)]
+        return HistoryRow(
+            time.began_ns,
+            time.ended_ns,
+            time.covered_ns,
+            len(lost),
+            row["count"],
+            row["self_ns"],
+            row["p50_ns"] if row["count"] else None,
+            row["p99_ns"] if row["count"] else None,
+            sum(lost),
+        )
+
+    def _added(self, fold: SummaryFold[str | None], whole: _reader.Fold, slot: DaySlot) -> DaySlot:
+        """Add a slot; return it without its content."""
+        if self._of.by_worker:
+            self._add_workers(whole, slot)
+        else:
+            self._add_services(fold, slot)
+        return replace(slot, totals={}, workers={})
+
+    def _add_services(self, fold: SummaryFold[str | None], slot: DaySlot) -> None:
+        for worker in as_workers(slot):
+            if self._of.has(worker.reading.service):
+                fold.add(worker.reading, self._key_of(worker.reading))
+
+    def _key_of(self, reading: Reading) -> Callable[[CallPath, int], str | None]:
+        return lambda path, _: None if self._of.brick is None else reading.name(path.name)
+
+    def _add_workers(self, fold: _reader.Fold, slot: DaySlot) -> None:
+        for (service, name), work in slot.workers.items():
+            if self._of.has(service, name):
+                fold.add(_summary(work), *_ONE_ROW, work.tick_ns)
+
+
+def _summary(work: WorkerWork) -> bytes:
+    """Return the work of a worker as a summary of one path."""
+    return _AS_SUMMARY.pack(work.spans, round(work.self_ns / work.tick_ns), _LONGEST, *work.histogram)

@@ -1,0 +1,105 @@
+"""The view `history`: the work of services or workers over the last day, a row for each piece of time.
+
+Owns: the schema of the document, the length of a row. Must not know: how slots become rows, screens.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from brickd.base.timestamps import rfc3339
+from brickd.base.units import SECOND
+from brickd.datasources.world import World
+from brickd.errors import BrickdError
+from brickd.model.brick_totals import per_second
+from brickd.model.day_history import DayHistory, HistoryOf, HistoryRow
+from brickd.model.survey_snapshot import EVERY_NS
+from brickd.model.worker_names import suggestion
+from brickd.model.workers import select
+from brickd.query.queries import HistoryQuery
+from brickd.views.common import (
+    Answer,
+    AskedPeriod,
+    begun,
+    ends_now,
+    foreign_words,
+    nothing_kept,
+    other_period,
+    period_of,
+)
+
+_HOUR_S = 3600.0
+_ROWS = 30  # without `every`, at most about this many
+_NOTHING_YET = f"nothing is kept yet: the daemon has just started, and a slot ends every {EVERY_NS // SECOND} s"
+_EVERY_S = (10, 30, 60, 300, 900, 1800, 3600, 7200)
+
+
+def answer(world: World, query: HistoryQuery) -> Answer:
+    """Make a row for each piece of the period."""
+    if query.since is None and query.over is None:
+        query = query.replaced(over=_HOUR_S)
+    period = period_of(world, query)
+    every_ns = round(_every_s(query, period) * SECOND)
+    survey = world.survey()
+    services = {each.service for each in survey.workers} | {each.service for each in survey.removed}
+    of = _of(world, query, period, services)
+    history = DayHistory(of, every_ns)
+    rows = [*history.rows(world.day_slots(period.began_ns, period.ended_ns, work=of.by_worker))]
+    total, words = history.total, survey.words + foreign_words(survey)
+    if total is None and not (world.source == "daemon" and ends_now(query)):
+        raise nothing_kept(world, period.text)
+    words += (_NOTHING_YET,) if total is None else other_period(period, total, world.at_ns())
+    if rows and query.brick is not None and query.brick not in history.bricks:
+        hint = suggestion(query.brick, history.bricks)
+        raise BrickdError(f"no brick {query.brick} in {period.text}: {hint} (brickd bricks lists them)")
+    document = {
+        **begun(world),
+        "from": None if total is None else rfc3339(total.began_ns),
+        "to": None if total is None else rfc3339(total.ended_ns),
+        "over_ns": 0 if total is None else total.covered_ns,
+        "every_ns": every_ns,
+        "by": "worker" if of.by_worker else "service",
+        "brick": query.brick,
+        "slots": [_row(each) for each in rows],
+    }
+    return Answer(document, words)
+
+
+def _every_s(query: HistoryQuery, period: AskedPeriod) -> float:
+    if query.every is not None:
+        return query.every
+    length_s = (period.ended_ns - period.began_ns) / SECOND
+    return next((each for each in _EVERY_S if length_s <= _ROWS * each), _EVERY_S[-1])
+
+
+def _of(world: World, query: HistoryQuery, period: AskedPeriod, services: set[str]) -> HistoryOf:
+    """Return what the history is of. NoSuchWorker: a name is unknown now and in the period."""
+    by_worker = False
+    if not services.issuperset(query.names):
+        there = {name for slot in world.day_slots(period.began_ns, period.ended_ns, work=False) for name in slot.lost}
+        services |= {service for service, _ in there}
+        survey = world.survey()
+        select(survey.workers, query.names, foreign=survey.foreign, services=services | {name for _, name in there})
+        by_worker = not services.issuperset(query.names)
+    if by_worker and query.brick is not None:
+        worker = next(name for name in query.names if name not in services)
+        raise BrickdError(
+            f"the last day has bricks by service, not by worker {worker}: give the service, or leave out brick"
+        )
+    return HistoryOf(query.names, by_worker, query.brick)
+
+
+def _row(of: HistoryRow) -> dict[str, Any]:
+    p50_ns, p99_ns = (None if each is None else round(each) for each in (of.p50_ns, of.p99_ns))
+    return {
+        "from": rfc3339(of.began_ns),
+        "to": rfc3339(of.ended_ns),
+        "over_ns": of.covered_ns,
+        "workers": of.workers,
+        "count": of.spans,
+        "count_per_second": per_second(of.spans, of.covered_ns),
+        "self_ns": round(of.self_ns),
+        "p50_ns": p50_ns,
+        "p99_ns": p99_ns,
+        "lost": of.lost,
+    }
