@@ -50,7 +50,7 @@ def export(query: ExportQuery, recordings: Sequence[str], form: str, file: str) 
       brickd export run.brick -f perfetto -o run.pftrace
       brickd export run.brick api/0 --brick moe_gemm --longer 5ms -f csv -o slow.csv
     """  # noqa: D301
-    require_recordings("export", recordings, f" -f {form} -o {file}")
+    require_recordings("export", recordings, query.names, f" -f {form} -o {file}")
     if file == STDOUT and form in BINARY and sys.stdout.isatty():
         raise BrickdError(f"-f {form} is not text, and stdout is a terminal: use -o FILE")
     with progress.reading() as reads:

@@ -52,7 +52,7 @@ def spans(query: SpansQuery, recordings: Sequence[str], output: str) -> None:
       brickd spans run.brick
       brickd spans run.brick api/0 --brick moe_gemm --longer 5ms -n 100
     """  # noqa: D301
-    require_recordings("spans", recordings)
+    require_recordings("spans", recordings, query.names)
     with progress.reading() as reads, opened_files(recordings, reads) as forms:
         document, words = longest_spans.find(forms, query)
     for each in words:

@@ -18,13 +18,15 @@ from brickd.export.span_rows import ROW, STEP, SpanBatch, SpanTrack
 from brickd.export.span_stream import SpanFilter, SpanStream
 from brickd.query.queries import StepsQuery
 from brickd.recording.chunks import Form
+from brickd.recording.mistaken_files import named_files
 
 
-def require_recordings(verb: str, recordings: Sequence[str], options: str = "") -> None:
-    """Refuse a query without a recording."""
+def require_recordings(verb: str, recordings: Sequence[str], names: Sequence[str] = (), options: str = "") -> None:
+    """Refuse a query without a recording; a name may be a file that was taken for a recording."""
     if not recordings:
         steps = f"brickd record --spans -o run.brick, then brickd {verb} run.brick{options}"
-        raise BrickdError(f"no recording is given, and only a recording has single spans: {steps}")
+        why = "no recording is given, and only a recording has single spans"
+        raise BrickdError(f"{named_files(names)}{why}: {steps}")
 
 
 def find(forms: Sequence[Form], query: StepsQuery) -> tuple[dict[str, Any], tuple[str, ...]]:

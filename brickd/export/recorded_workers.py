@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from brickd.base.timestamps import rfc3339
-from brickd.errors import BrickdError, RecordingRefused
+from brickd.errors import BrickdError, NoSuchWorker, RecordingRefused
 from brickd.export.clock_map import ClockReadings
 from brickd.export.places import Place, flags_of, places_of, valid
 from brickd.export.span_rows import RecordedWorker
@@ -22,6 +22,7 @@ from brickd.recording import body_codec
 from brickd.recording.body_codec import Beginning, Shown
 from brickd.recording.chunks import Chunk, Form
 from brickd.recording.file_index import NameTables
+from brickd.recording.mistaken_files import named_files
 from brickd.recording.ring_taps import read_numbers
 from brickd.shm import _reader
 
@@ -99,7 +100,10 @@ def read(forms: Sequence[Form], names: Sequence[str] = (), bricks: Collection[st
         why = next(iter(found.invalid.values()), "none was recorded")
         raise RecordingRefused(forms[-1].path, f"has no complete snapshot to name its spans: {why}: record for longer")
     tables: Tables = {}
-    chosen = {each.reading.uuid for each in select(list(described.values()), names)}
+    try:
+        chosen = {each.reading.uuid for each in select(list(described.values()), names)}
+    except NoSuchWorker as error:
+        raise NoSuchWorker(named_files(names) + str(error)) from None
     for uuid, worker in described.items():
         if (number := numbers.get(uuid)) is None:
             continue

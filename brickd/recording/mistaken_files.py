@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 
 from brickd.recording.rotation import parted
 
@@ -37,6 +38,12 @@ def what_it_is(word: str) -> str | None:
         return "a file that you may not read"
     except (OSError, ValueError):  # there is no such file, or the name has a NUL
         return None
+
+
+def named_files(words: Iterable[str | None]) -> str:
+    """Return the begin of an error about these words: which of them are files, and of which kind; "" if none is."""
+    kinds = {word: kind for word in words if word and (kind := what_it_is(word)) is not None}
+    return "".join(f"{word} is {kind}, expected a recording (brickd record -o FILE): " for word, kind in kinds.items())
 
 
 def _content(begin: bytes) -> str:

@@ -104,13 +104,11 @@ def _naming_files(query: Query) -> Iterator[None]:
     try:
         yield
     except NoSuchWorker as error:
-        from brickd.recording.mistaken_files import what_it_is
+        from brickd.recording.mistaken_files import named_files
 
         given = [getattr(query, name) for name, each in parameters(type(query)).items() if each.positional]
-        words = [word for value in given for word in (value if isinstance(value, tuple) else [value]) if word]
-        kinds = {word: kind for word in words if (kind := what_it_is(word)) is not None}
-        files = (f"{word} is {kind}, expected a recording (brickd record -o FILE): " for word, kind in kinds.items())
-        raise NoSuchWorker("".join(files) + str(error)) from None
+        words = (word for value in given for word in (value if isinstance(value, tuple) else [value]))
+        raise NoSuchWorker(named_files(words) + str(error)) from None
 
 
 def _recorded(view: str, query: Query, recordings: Sequence[str], reading: Reading) -> FetchedAnswer:

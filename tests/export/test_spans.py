@@ -140,6 +140,8 @@ def test_filters_choose_workers_bricks_steps_and_durations(tmp_path: Path) -> No
     assert [each[5] for each in read(tmp_path, content, names=("api/0",), longer_ns=5)[0]] == [5, 6]
     with pytest.raises(NoSuchWorker, match="did you mean api/0"):
         read(tmp_path, content, names=("apo/0",))
+    with pytest.raises(NoSuchWorker, match=r"^/ is a directory, expected a recording .*: no worker or service /"):
+        read(tmp_path, content, names=("/",))
     with pytest.raises(BrickdError, match="no brick iner: did you mean inner"):
         read(tmp_path, content, bricks=("iner",))
 

@@ -11,7 +11,7 @@ import pytest
 from faults import Start
 from verbs import brickd, started
 
-from brickd.recording.mistaken_files import what_it_is
+from brickd.recording.mistaken_files import named_files, what_it_is
 from brickd.recording.rotation import MAGIC
 
 
@@ -47,6 +47,7 @@ def test_a_text_file_cut_within_a_character_is_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("word", ["", "not-there", "not/there", "x\0y", "x" * 5000])
 def test_a_word_that_is_no_path_has_no_kind(word: str) -> None:
     assert what_it_is(word) is None
+    assert named_files([None, word]) == ""
 
 
 @pytest.mark.parametrize("verb", ["status", "workers", "inspect", "diff", "hang", "weights"])
@@ -58,6 +59,17 @@ def test_a_file_that_is_not_a_recording_is_refused_with_its_kind(worker: Start, 
     assert (refused.returncode, refused.stdout) == (4, "")
     assert refused.stderr.startswith(
         f"brickd: {path} is a text file, expected a recording (brickd record -o FILE): no worker"
+    )
+
+
+@pytest.mark.parametrize("arguments", [("spans",), ("export", "-f", "csv", "-o", "-")])
+def test_a_verb_that_needs_a_recording_says_what_the_file_is(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    path = tmp_path / "night.txt"
+    path.write_text("notes")
+    refused = brickd(*arguments, str(path))
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(
+        f"brickd: {path} is a text file, expected a recording (brickd record -o FILE): no recording is given, and only"
     )
 
 
