@@ -22,7 +22,7 @@ _EVENTS_MAX = 1 << 20  # the limit of BRICKD_EVENTS (agent/src/writer/config.c)
 
 Kind = Literal[
     "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "marks", "amounts", "details",
-    "sites", "tensors", "sources", "events", "signals",
+    "sites", "tensors", "sources", "deferred", "events", "signals",
 ]  # fmt: skip
 
 
@@ -94,7 +94,10 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # a source waits while the ring is full
         most = f"longer than {_reader.SOURCE_MAX:,} bytes, or more than a process keeps for later"
         found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}", amount=untold))
-    without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold}
+    if starts := _starts_without_path(reading) if full else 0:
+        text = f"{plural(starts, 'deferred start')} dropped: the brick has no name or no path"
+        found.append(_loss_of("deferred", text, needs, ("names", "paths"), starts))
+    without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold, _reader.KIND_DEFER: starts}
     events = ledger.events_dropped - Counter({records.kind_name(kind): n for kind, n in without.items()})
     if dropped := events.total():
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(events.items()))
@@ -144,6 +147,14 @@ def _without_site(reading: Reading, checksums: int, needs: TableNeeds) -> Loss:
         why = f"more kernels and weights at their layers than its {sites:,} sites"
     loss = _loss_of("sites", f"{plural(checksums, 'checksum')} dropped: {why}", needs, ("sites",), checksums)
     return loss._replace(again="more checksums may need more BRICKD_EVENTS") if loss.settings else loss
+
+
+def _starts_without_path(reading: Reading) -> int:
+    """Return how many deferred starts were dropped by lanes whose ring was never half full, so it had room for them."""
+    half = reading.header["event_slots"] // 2
+    return sum(
+        n * lane["event_dropped"][_reader.KIND_DEFER] for lane, _, n in reading.alike() if lane["event_head"] <= half
+    )
 
 
 def _without_slots(reading: Reading, amount: int, dropped: str) -> Loss:

@@ -187,6 +187,21 @@ def test_a_checksum_without_a_site_is_not_counted_as_a_dropped_event() -> None:
     }
 
 
+@pytest.mark.parametrize("table", ["names", "paths"])
+def test_a_full_table_explains_the_starts_that_a_ring_with_room_dropped(table: str) -> None:
+    half = header_value(golden(), "event_slots") // 2
+    dropped = {"event_dropped": (*3 * (0,), 9, 2, *11 * (0,))}
+    full: dict[str, Any] = {table: {"names": NAMES, "paths": PATHS}[table]}
+    tables, starts, events = lost(lane=dropped | {"event_head": half}, **full)
+    assert starts.text == "9 deferred starts dropped: the brick has no name or no path"
+    assert (starts.kind, starts.amount, starts.settings) == ("deferred", 9, tables.settings)
+    assert events.text.startswith("2 events dropped (2 finalize): ")
+    _, ring = lost(lane=dropped | {"event_head": half + 1}, names=NAMES)
+    assert ring.text.startswith("11 events dropped (9 defer, 2 finalize): a thread's ring holds 4 until")
+    (unexplained,) = lost(lane=dropped | {"event_head": half})
+    assert (unexplained.kind, unexplained.amount) == ("events", 11)
+
+
 def test_dropped_events_are_reported_by_kind_with_the_ring_size_and_a_command() -> None:
     (loss,) = lost(lane={"event_dropped": (1, 0, 0, 1_700, 2, 3, *10 * (0,))})
     room = "a thread's ring holds 4 until a daemon reads them (brickd up)"
