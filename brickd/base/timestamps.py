@@ -83,10 +83,23 @@ def _only(instants: list[float], naive: datetime) -> float:
     raise UnclearTimeError(f"{shown}: this local time {how}, because clocks were set {where}")
 
 
-def local(ns: int, now_ns: int) -> str:
+def local(ns: int, now_ns: int, clock: str = "%H:%M") -> str:
     """Format a time since 1970 in local time, with its date if that is not today."""
     moment = _moment(ns).astimezone()
-    return f"{moment:%H:%M}" if moment.date() == _moment(now_ns).astimezone().date() else f"{moment:%Y-%m-%d %H:%M}"
+    is_today = moment.date() == _moment(now_ns).astimezone().date()
+    return moment.strftime(clock if is_today else f"%Y-%m-%d {clock}")
+
+
+def local_times(began_ns: int, ended_ns: int, now_ns: int) -> str:
+    """Format a period in local time, with seconds if its ends would look the same without.
+
+    >>> [local_times(0, ns, 0).count(":") for ns in (10 * 10**9, 90 * 10**9)]
+    [4, 2]
+    """
+    ends = [local(ns, now_ns) for ns in (began_ns, ended_ns)]
+    if ends[0] == ends[1]:
+        ends = [local(ns, now_ns, "%H:%M:%S") for ns in (began_ns, ended_ns)]
+    return " to ".join(ends)
 
 
 def _moment(ns: int) -> datetime:

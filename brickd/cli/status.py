@@ -33,6 +33,7 @@ from brickd.views.next_command import command
 
 LINES = 24
 _SERVICES = 3
+_NARROWEST_NAME = 8  # a service's name keeps this width; the end of its line is cut instead
 _PROBLEMS = 4
 _PROBLEM_LINES = 8
 _WORKERS = 5
@@ -134,7 +135,7 @@ def _services(document: dict[str, Any], screen: Screen, *, past: bool) -> list[s
         verdict += f", {unproven:,} unproven"
     verdict += f", {units.count(silenced)} silenced" if silenced else ""
     verdict += f", lost: {whole}" if whole else ""
-    lines = []
+    lines: list[str] = []
     for name, workers in list(services.items())[:_SERVICES]:
         spans = sum(worker["ledger"]["spans"]["summarized"] for worker in workers)
         states = Counter({"live": 0})
@@ -142,13 +143,15 @@ def _services(document: dict[str, Any], screen: Screen, *, past: bool) -> list[s
             states[worker["state"]] += worker["together"]
         counts = ", ".join(f"{n:,} {state}" for state, n in states.items())
         facts = f"  {counts}  {units.many(spans, 'span')}  {document['source']}"
-        room = None if screen.width is None else screen.width - len(facts) - len(verdict) - 2
-        lines.append(escape.text(name, room) + facts)
+        beside = 0 if lines else len(verdict) + 2
+        room = None if screen.width is None else max(_NARROWEST_NAME, screen.width - len(facts) - beside)
+        lines.append(escape.text(escape.text(name, room) + facts, screen.width))
     then = f"; a single one: {_next(document, 'status')} SERVICE"
     lines += wording.more(len(services) - _SERVICES, "more service", then)
-    painted = screen.paint(verdict, "red" if count else "yellow" if unproven or past else "green")
-    lines[:1] = [f"{lines[0]}  {painted}" if lines else painted]
-    return lines
+    fits = lines and (screen.width is None or escape.width(lines[0]) + 2 + len(verdict) <= screen.width)
+    colour = "red" if count else "yellow" if unproven or past else "green"
+    painted = screen.paint(escape.text(verdict, screen.width), colour)
+    return [f"{lines[0]}  {painted}", *lines[1:]] if fits else [painted, *lines]
 
 
 def _next(document: dict[str, Any], verb: str) -> str:

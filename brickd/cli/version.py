@@ -11,7 +11,7 @@ import click
 
 from brickd.base import escape
 from brickd.base.paths import runtime
-from brickd.cli.output import Document, Screen, emit, output_options
+from brickd.cli.output import Document, emit, output_options
 from brickd.client.other_version import ours
 from brickd.errors import BrickdError
 
@@ -33,10 +33,10 @@ def version(output: str) -> None:
         "state_directory": os.fspath(here.state),
         "segments_directory": _segments(),
     }
-    emit(document, output, table=lambda screen: _lines(document, screen))
+    emit(document, output, table=lambda _: _lines(document))
 
 
-def _lines(document: Document, screen: Screen) -> list[str]:
+def _lines(document: Document) -> list[str]:
     unknown = "unknown: the reader is not built"
     no_prefix = unknown if document["format"] is None else "invalid: see BRICKD_SHM_PREFIX"
     rows = {
@@ -50,7 +50,8 @@ def _lines(document: Document, screen: Screen) -> list[str]:
         "state": document["state_directory"],
         "segments": document["segments_directory"] or unknown,
     }
-    return [escape.text(f"{name:<8}  {value}", screen.width) for name, value in rows.items()]
+    # A path is copied into other commands, so a narrow screen cuts no line.
+    return [escape.text(f"{name:<8}  {value}") for name, value in rows.items()]
 
 
 def _format() -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from brickd.base.timestamps import local, rfc3339
+from brickd.base.timestamps import local, local_times, rfc3339
 from brickd.base.units import NO_WORKERS, NONE_RECORDED, SECOND, duration, plural, write_duration
 from brickd.base.users import others_have
 from brickd.datasources.world import Source, World
@@ -171,7 +171,7 @@ def period_of(world: World, query: HasPeriod) -> AskedPeriod:
     if query.since is not None:
         began_ns = round(query.since * SECOND)
         ended_ns = now_ns if query.until is None else round(query.until * SECOND)
-        text = f"{local(began_ns, now_ns)} to {local(ended_ns, now_ns)}"
+        text = local_times(began_ns, ended_ns, now_ns)
     else:
         ended_ns = now_ns if query.at is None else round(query.at * SECOND)
         began_ns = ended_ns - round(over * SECOND)
@@ -225,8 +225,7 @@ def other_period(period: AskedPeriod, slot: DaySlot, now_ns: int) -> tuple[str, 
     ends = abs(slot.began_ns - period.began_ns), abs(slot.ended_ns - period.ended_ns)
     if max(*ends, missing_ns) <= most_ns:
         return ()
-    began, ended = local(slot.began_ns, now_ns), local(slot.ended_ns, now_ns)
-    counted = f"{began} to {ended}, {duration(slot.covered_ns)}"
+    counted = f"{local_times(slot.began_ns, slot.ended_ns, now_ns)}, {duration(slot.covered_ns)}"
     return (f"{period.text}: counted is {counted}, because no more is kept of this period",)
 
 

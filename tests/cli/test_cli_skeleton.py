@@ -203,6 +203,7 @@ def test_version_prints_the_places_in_use(tmp_path: Path) -> None:
     assert (
         "prefix    invalid: see BRICKD_SHM_PREFIX\n" in brickd("version", **given | {"BRICKD_SHM_PREFIX": "a/b"}).stdout
     )
+    assert brickd("version", **given, COLUMNS="20").stdout == brickd("version", **given).stdout, "no path is cut"
     undecodable = brickd("version", "--json", **given | {"BRICKD_SHM_PREFIX": "p\udcff"})
     assert (undecodable.returncode, json.loads(undecodable.stdout)["prefix"]) == (0, None)
 

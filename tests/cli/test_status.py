@@ -214,6 +214,29 @@ def test_the_screen_has_at_most_24_lines_and_80_columns(worker: Start, prefix: s
     assert lines[-1].endswith(" more bricks: brickd bricks")
 
 
+def test_a_narrow_screen_keeps_the_names_of_services_and_the_verdict(worker: Start) -> None:
+    for service in ("a long service", "b long service"):
+        started(worker, BRICKD_SERVICE=service)
+    wide = brickd("status", COLUMNS="80").stdout.splitlines()
+    assert wide[0] == "a long service  1 live  200 spans  shared memory  no problem"
+    exact = brickd("status", COLUMNS=f"{len(wide[0])}").stdout.splitlines()
+    assert exact[:2] == wide[:2]
+    cut = brickd("status", COLUMNS=f"{len(wide[0]) - 1}").stdout.splitlines()
+    assert cut[0] == "a long servi…  1 live  200 spans  shared memory  no problem"
+    assert cut[1] == wide[1] == "b long service  1 live  200 spans  shared memory"
+    least = len("a long …" + wide[0].removeprefix("a long service"))
+    for columns, first in ((least, "a long …  1 live"), (least - 1, "no problem")):
+        shown = brickd("status", COLUMNS=f"{columns}").stdout.splitlines()
+        assert (shown[0].startswith(first), max(map(len, shown)) <= columns) == (True, True)
+    narrow = brickd("status", COLUMNS="40").stdout.splitlines()
+    assert narrow[:3] == [
+        "no problem",
+        "a long …  1 live  200 spans  shared mem…",
+        "b long …  1 live  200 spans  shared mem…",
+    ]
+    assert max(map(len, narrow)) == 40
+
+
 def test_inspect_accepts_a_worker_by_name_and_a_segment_by_file(worker: Start, prefix: str) -> None:
     started(worker, BRICKD_SERVICE="api")
     (reading,) = readings(prefix)
