@@ -115,7 +115,7 @@ struct brick_config {
     const char *clock;       /* BRICKD_CLOCK: auto, tsc, monotonic; else auto */
     const char *clocksource; /* the file that names the kernel's clock source; default: the one in /sys */
     uint32_t lanes;          /* BRICKD_LANES: threads that record at the same time; default 32 */
-    uint32_t paths;          /* BRICKD_PATHS: paths of the call tree; default 4,096 */
+    uint32_t paths;          /* BRICKD_PATHS: paths of the call tree; default 8,192 */
     uint32_t names;          /* BRICKD_NAMES; default 4,096 */
     uint32_t sites;          /* BRICKD_SITES: pairs of a name (kernel or weight) and a layer; default 2,048 */
     uint32_t span_slots;     /* default 4,096 */

@@ -24,7 +24,7 @@ from brickd.shm.losses import Loss, losses
 from brickd.shm.segment_copy import Reading
 from brickd.shm.segment_files import open_file
 
-_USUAL = "BRICKD_LANES=32 BRICKD_PATHS=4096"  # the defaults of brick_agent
+_USUAL = "BRICKD_LANES=32 BRICKD_PATHS=8192"  # the defaults of brick_agent
 _PAGE_BYTES, _SLOT_BYTES, _BLOCK_PATHS = 4096, 64, 64  # as in brick_shm.h
 
 

@@ -41,7 +41,7 @@ def test_a_worker_is_shown_with_its_identity_and_resources(worker: Start, prefix
     assert each["clock"] == reading.clock
     assert 0 < each["age_ns"] < 600e9
     assert each["memory_bytes"] == (SHM / reading.file).stat().st_blocks * 512 > 4096
-    assert each["paths"] == {"used": 2, "room": 4096}, "the path of the span, and the path `other`"
+    assert each["paths"] == {"used": 2, "room": 8192}, "the path of the span, and the path `other`"
     assert each["lanes"] == {"used": 1, "room": 32}
 
 

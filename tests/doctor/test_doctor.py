@@ -406,7 +406,7 @@ def test_refused_files_with_the_same_fix_are_reported_together() -> None:
         ("advice", "brickd prune --refused", ("brickd-a", "brickd-b")),
         ("broken", "pip install ./agent .", ("brickd-c",)),
         ("advice", "rm -r -- '/dev/shm/brickd-x y'", ("brickd-x y",)),
-        ("broken", "export BRICKD_LANES=32 BRICKD_PATHS=4096", ("brickd-d",)),
+        ("broken", "export BRICKD_LANES=32 BRICKD_PATHS=8192", ("brickd-d",)),
         ("advice", "brickd prune", ("brickd-e",)),
     ]
     assert found[0].seen == "brickd-a: magic; and 1 more"

@@ -221,7 +221,7 @@ for tried in tries:
 
 
 MODEL = """
-with brick.span("forward"):
+with brick.span("prefill"):
     for layer in range(32):
         with brick.layer(layer), brick.span("layer"):
             for number in range(10):
@@ -231,7 +231,7 @@ with brick.span("forward"):
 """
 
 
-def test_a_model_of_32_layers_with_ten_kernels_of_four_shapes_has_room_by_default(worker: Start, prefix: str) -> None:
+def test_two_phases_of_32_layers_with_ten_kernels_of_four_shapes_have_room(worker: Start, prefix: str) -> None:
     step = """
 tensor = b"0123" * 16
 with brick.step(1):
@@ -239,11 +239,11 @@ with brick.step(1):
         for number in range(10):
             brick.checksum(f"kernel{number}", tensor, layer=layer, input=[tensor, tensor])
 """
-    got = recorded(worker, prefix, MODEL + step)
+    got = recorded(worker, prefix, MODEL + MODEL.replace("prefill", "decode") + step)
     account = ledger_of(got)
     assert losses(got, account) == []
     kinds = Counter(UNITS[path.unit] for path in got.paths[1:] if path is not None)
-    assert kinds == {"ticks": 2 + 32 + 320, "launched": 320, "shaped": 4 * 320}
+    assert kinds == {"ticks": 1 + 2 * (1 + 32 + 320), "launched": 2 * 320, "shaped": 2 * 4 * 320}
     assert set(marks(got).values()) == {1, 4}
     assert (account.marks["refused"], account.rejected.total(), account.events_dropped.total()) == (0, 0, 0)
     assert len([site for site in got.sites if site is not None]) == 320
@@ -311,6 +311,7 @@ for n in range(400):
     with brick.span(f"later{n % 40}"):
         pass
 """,
+        BRICKD_PATHS="4096",
     )
     paths, marked = got.header["paths"], sum(1 for path in got.paths if path is not None and path.marks)
     assert marked <= paths // 2

@@ -1,6 +1,6 @@
 """Reads and copies files whose holes are much larger than their data, as those of segments are.
 
-A segment with the default limits has 169 MB, of which a worker uses less than half a megabyte. To read all of it takes
+A segment with the default limits has 321 MB, of which a worker uses less than half a megabyte. To read all of it takes
 90 ms of processor time.
 """
 

@@ -34,7 +34,7 @@ CALLS = {
     "brick.init(worker=4)": ("init must have the worker that this process already records with (0), not 4", "amounts"),
     "brick.init(lanes=64)": ("init must have the lanes that this process already records with (32), not 64", "amounts"),
     "brick.init('first', paths=1)": (
-        "init must have the paths that this process already records with (4096), not 64",
+        "init must have the paths that this process already records with (8192), not 64",
         "amounts",
     ),
     "brick.init(names=8000)": (

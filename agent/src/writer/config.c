@@ -96,7 +96,7 @@ const char *brick_plan_make(struct brick_plan *plan, const struct brick_config *
     h->clock = brick_clock_choose(
         clock, setting(c->clocksource, "", "/sys/devices/system/clocksource/clocksource0/current_clocksource"));
     h->lanes = number_setting(c->lanes, "BRICKD_LANES", 32);
-    h->paths = rounded_up(number_setting(c->paths, "BRICKD_PATHS", 4096), BRICK_NUMBERS_MAX);
+    h->paths = rounded_up(number_setting(c->paths, "BRICKD_PATHS", 8192), BRICK_NUMBERS_MAX);
     h->names = rounded_up(number_setting(c->names, "BRICKD_NAMES", 4096), BRICK_NUMBERS_MAX);
     h->sites = rounded_up(number_setting(c->sites, "BRICKD_SITES", 2048), BRICK_SITES_MAX);
     h->event_slots = power_of_two(number_setting(c->event_slots, "BRICKD_EVENTS", 4096), EVENTS_MAX);
