@@ -79,8 +79,9 @@ def _only(instants: list[float], naive: datetime) -> float:
     if len(instants) == 1:
         return instants[0]
     shown = " or ".join(naive.replace(fold=fold).astimezone().isoformat() for fold in (0, 1))
-    how, where = ("exists twice", "back") if instants else ("does not exist", "forward")
-    raise UnclearTimeError(f"{shown}: this local time {how}, because clocks were set {where}")
+    if instants:
+        raise UnclearTimeError(f"{shown}: this local time exists twice, because clocks were set back")
+    raise UnclearTimeError(f"{shown}: this local time does not exist, because clocks were set forward")
 
 
 def local(ns: int, now_ns: int, clock: str = "%H:%M") -> str:
