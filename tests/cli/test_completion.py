@@ -159,6 +159,7 @@ def complete(instruction: str, **variables: str) -> subprocess.CompletedProcess[
     return brickd(_BRICKD_COMPLETE=instruction, **variables)
 
 
+@pytest.mark.ci
 def test_tab_prints_nothing_where_nothing_can_be_read(prefix: str) -> None:
     (SHM / f"{prefix}junk").write_bytes(b"no segment")
     assert tab("status", "") == []

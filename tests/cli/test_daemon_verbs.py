@@ -207,6 +207,7 @@ def test_verbs_that_need_a_daemon_exit_3_without_one() -> None:
 # ---- status --watch
 
 
+@pytest.mark.ci
 def test_a_watched_status_as_json_is_one_document_per_line(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="api")
     with running("status", "--watch=0.1", "--json") as (process, printed):

@@ -26,6 +26,7 @@ def run(*command: str, by: str = "brickd", **environment: str) -> subprocess.Com
     return subprocess.run([*BY[by], "--", *command], capture_output=True, text=True, env=given, timeout=60, check=False)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("by", BY)
 def test_run_exits_as_its_command_does(by: str) -> None:
     for script, ends in (("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", -signal.SIGTERM)):
@@ -57,6 +58,7 @@ def test_a_command_inherits_its_environment_plus_our_variables(by: str) -> None:
     assert text.items() >= given.items()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("by", BY)
 def test_a_command_that_cannot_be_started_is_reported(by: str, tmp_path: Path) -> None:
     plain, moved = tmp_path / "plain", tmp_path / "moved"
@@ -203,12 +205,14 @@ STARTING = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize("how", STARTING)
 def test_a_program_whose_child_recorded_something_prints_nothing_at_its_end(how: str) -> None:
     assert lines_at_end(STARTING[how].format(CHILD)) == []
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_program_whose_workers_recorded_something_prints_nothing_at_its_end(tmp_path: Path, method: str) -> None:
@@ -288,6 +292,7 @@ def test_a_program_that_replaces_its_start_script_is_named_by_its_process_alone(
     assert "(serve.py)" not in line
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("prefix")
 def test_a_script_reads_what_its_programs_print_and_nothing_else(tmp_path: Path) -> None:
     assert in_script(tmp_path, "echo \"<$($PYTHON -c 'print(80)' 2>&1)>\"") == ["<80>"]
@@ -305,6 +310,7 @@ def test_a_mark_changes_no_other_file(tmp_path: Path) -> None:
     assert (file.read_bytes(), named.read_bytes()) == (b"", b"")
 
 
+@pytest.mark.ci
 def test_each_process_names_unsupported_model_libraries_at_its_end(tmp_path: Path) -> None:
     for name in ("jax", "onnxruntime", "numpy_only"):
         (tmp_path / f"{name}.py").touch()
@@ -360,6 +366,7 @@ def test_the_sitecustomize_of_the_host_still_runs(tmp_path: Path, own: str, text
     assert begun.stdout.startswith(text)
 
 
+@pytest.mark.ci
 def test_an_interpreter_without_brick_agent_is_reported_once() -> None:
     source = f"import subprocess, sys; subprocess.run([{BARE!r}, '-c', 'print(1)'])"
     ended = run(BARE, "-c", source)

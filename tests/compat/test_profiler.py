@@ -120,6 +120,7 @@ report([p.has_pending(), p.pending_count(), brick.pending(), of.count, of.bounde
     assert found == [False, 0, 0, 3, 3, 21]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("why", ["p.disable()", "p.set_sync_mode('None')"])
 def test_f105_a_disabled_profiler_reads_no_clock(
     worker: Start, prefix: str, compiled: Callable[..., Path], why: str

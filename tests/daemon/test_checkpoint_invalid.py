@@ -198,6 +198,7 @@ def used(content: bytes, dead: Dead) -> set[str]:
     return set()
 
 
+@pytest.mark.ci
 def test_a_checkpoint_with_every_kind_of_entry_can_be_decoded_and_used(dead: Dead, prefix: str) -> None:
     assert used(written(decoded(checkpoint.encode(made(dead)))), dead) == {"worker_died"}
 
@@ -407,6 +408,7 @@ def test_an_invalid_document_is_refused(body: bytes) -> None:
         checkpoint.decode(framed("checkpoint", checkpoint.VERSION, [body]))
 
 
+@pytest.mark.ci
 def test_an_unknown_path_kind_of_a_later_agent_is_harmless(dead: Dead, prefix: str) -> None:
     document = decoded(checkpoint.encode(made(dead)))
     put(document, ("paths", "*", 1, 3), 127)
@@ -424,12 +426,14 @@ def test_findings_of_older_checkpoints_name_only_workers_that_were_compared(dead
             checkpoint.decode(written(document))
 
 
+@pytest.mark.ci
 def test_a_worker_with_more_saved_cursors_than_lanes_is_drained(dead: Dead, prefix: str) -> None:
     document = decoded(checkpoint.encode(made(dead)))
     put(document, (*KNOWN, 1), 3 * [[0, 0, 0, 0, 0]])
     assert used(written(document), dead) == {"worker_died"}
 
 
+@pytest.mark.ci
 @given(st.data())
 def test_random_changes_of_a_checkpoint_are_refused_or_harmless(dead: Dead, data: st.DataObject) -> None:
     with apart():

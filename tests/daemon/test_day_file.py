@@ -69,6 +69,7 @@ def test_a_replaced_slot_is_gone(path: Path) -> None:
     file.close()
 
 
+@pytest.mark.ci
 @settings(max_examples=200)
 @given(at=st.integers(0, 80), bits=st.integers(1, 255))
 def test_a_damaged_slot_is_never_read(at: int, bits: int, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -199,6 +200,7 @@ def test_each_snapshot_ends_a_slot_and_every_five_minutes_a_long_one(keeper: Kee
     assert keeper.events == []
 
 
+@pytest.mark.ci
 def test_a_time_is_answered_once_by_long_slots_and_then_by_short_ones(keeper: Keeper) -> None:
     keeper.run(1 + 30 * 30 + 20)  # the oldest short slot is within a long one
     short, long = keeper.file.places
@@ -209,6 +211,7 @@ def test_a_time_is_answered_once_by_long_slots_and_then_by_short_ones(keeper: Ke
         assert abs(keeper.spans(begin_s, 9_210) - (9_210 - begin_s) // 10) <= 15
 
 
+@pytest.mark.ci
 def test_no_time_is_left_out_where_short_and_long_slots_meet(keeper: Keeper) -> None:
     keeper.run(1 + 30 * 30)
     for _ in range(31):  # the oldest short slot moves through a long one

@@ -206,6 +206,7 @@ def moving(every_ns: int) -> Iterator[subprocess.Popen[bytes]]:
             daemon.kill()
 
 
+@pytest.mark.ci
 def test_a_running_daemon_has_each_prompt_sampled_in_both_workers(worker: Start, prefix: str) -> None:
     one, two = (Server(worker, number, "1/2") for number in range(2))
     sampled: set[int] = set()

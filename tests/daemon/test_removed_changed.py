@@ -50,6 +50,7 @@ def go_on(process: Worker, more: int) -> None:
     process.end()
 
 
+@pytest.mark.ci
 def test_a_file_that_replaced_a_recorded_segment_is_kept(compiled: Compile, prefix: str) -> None:
     with between_two(compiled, prefix) as (process, first, _):
         replace(first)

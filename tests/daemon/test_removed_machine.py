@@ -173,6 +173,7 @@ class RemovedMachine(RuleBasedStateMachine):
         assert together == len(self.spans), "no worker counts twice"
 
 
+@pytest.mark.ci
 def test_every_span_of_a_dead_worker_is_shown_or_removed_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retained_workers, "GONE_MAX", 2)
     monkeypatch.setattr(removed_workers, "ALONE_MAX", 2)

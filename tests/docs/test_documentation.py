@@ -29,6 +29,7 @@ def wrong(folder: Path, text: str) -> list[str]:
     return links.broken(folder)
 
 
+@pytest.mark.ci
 def test_every_link_of_the_documentation_has_a_target() -> None:
     assert links.broken(ROOT) == []
 

@@ -251,6 +251,7 @@ def test_the_example_requests_use_the_variables_set_before_them() -> None:
     assert len(EXAMPLES) > 9
 
 
+@pytest.mark.ci
 def test_the_variables_of_the_example_requests_are_those_of_this_environment() -> None:
     shell = ["sh", "-c", "\n".join([*BEFORE, 'echo "$SOCKET $PREFIX"'])]
     environment = os.environ | {"PATH": f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"}
@@ -345,6 +346,7 @@ def words_of_code() -> set[str]:
     return {word for text in texts for word in re.findall(r"\w+", text)}
 
 
+@pytest.mark.ci
 def test_each_key_that_the_code_writes_is_documented() -> None:
     documented = documented_keys(page("json")) | documented_keys(page("http-api"))
     assert sorted(keys_written() - documented) == []

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
+import pytest
 from conftest import ROOT
 from pages import HOW_TO
 
@@ -96,6 +97,7 @@ def sources() -> str:
     return "\0".join(found)
 
 
+@pytest.mark.ci
 def test_every_documented_message_is_printed_by_the_code() -> None:
     every = sources()
     assert [message for message in quoted() if not parts(message)] == []

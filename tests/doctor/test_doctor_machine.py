@@ -178,6 +178,7 @@ def test_a_live_segment_of_an_unreadable_format_is_broken(worker: Start, prefix:
     assert "format" in finding["seen"]
 
 
+@pytest.mark.ci
 def test_a_worker_with_another_prefix_is_found_and_the_prefix_named(worker: Start, prefix: str) -> None:
     process = started(worker, BRICKD_SHM_PREFIX=f"x {prefix}")
     try:

@@ -60,6 +60,7 @@ CHECKS: dict[str, Callable[[bytes], object]] = {
 }
 
 
+@pytest.mark.ci
 @settings(max_examples=40)
 @given(st.data())
 def test_any_recording_is_exported_or_refused(

@@ -166,6 +166,7 @@ def test_a_profile_with_losses_has_a_comment(tmp_path: Path) -> None:
     assert whole[pprof.STRINGS][comment].startswith(b"3 records lost")
 
 
+@pytest.mark.ci
 def test_parquet_has_the_rows_of_json_lines_and_the_counts(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: the extra [export] does it")
     for run in (recording(chunk(nested())), hostile(), recording()):
@@ -191,6 +192,7 @@ def test_an_empty_recording_and_one_without_workers_are_exported(tmp_path: Path,
         assert (len(content) > 0) is (form != "collapsed")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("form", HERE)
 def test_ten_thousand_bricks_are_exported(tmp_path: Path, form: str) -> None:
     count = 10_000

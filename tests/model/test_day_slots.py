@@ -134,6 +134,7 @@ def test_a_kept_call_path_keeps_those_above_it() -> None:
     assert names_of(reading) >= {"other", "outer", "middle", "inner"}
 
 
+@pytest.mark.ci
 def test_a_slot_with_more_than_its_room_keeps_the_largest_bricks_and_then_only_its_time() -> None:
     made = MadeUp()
     for number in range(400):

@@ -275,6 +275,7 @@ def test_the_memory_for_past_services_is_bounded() -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.ci
 def test_a_service_that_returns_is_not_compared_with_its_earlier_workers() -> None:
     numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
     records, numbers = CheckedRecord(Tensor(1), IN).slots(), []

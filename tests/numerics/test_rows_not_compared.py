@@ -188,6 +188,7 @@ def test_an_impossible_number_of_rows_is_harmless() -> None:
     assert fleet.look().sites[HERE].met == 4
 
 
+@pytest.mark.ci
 def test_a_million_different_rows_take_bounded_memory_and_each_is_counted() -> None:
     fleet = Fleet(1, bytes_max=1 << 20)
     many = 1_000_000
@@ -210,6 +211,7 @@ LIES = st.lists(st.tuples(ROW, OUTPUT, STEP, BACKEND, st.sampled_from((64, 1, 40
 SHARED = st.lists(st.tuples(ROW, STEP), max_size=20)
 
 
+@pytest.mark.ci
 @settings(max_examples=200, deadline=None)
 @given(SHARED, SHARED, LIES, st.booleans())
 def test_a_worker_that_writes_false_rows_gets_no_healthy_worker_named(

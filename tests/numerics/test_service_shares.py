@@ -51,6 +51,7 @@ BYTES = 8 * 1024 * SLOT_BYTES
 SENT = st.tuples(st.integers(0, 4), st.integers(1, 1_500))
 
 
+@pytest.mark.ci
 @settings(max_examples=30)
 @given(st.lists(SENT, max_size=30))
 def test_a_service_below_its_share_loses_no_fingerprint_and_sums_are_exact(
@@ -156,6 +157,7 @@ def send_rows(window: _reader.Fingerprints, worker: int, count: int, service: in
     window.add(worker, service, 0, NUMBERS, NUMBERS, rows, True)
 
 
+@pytest.mark.ci
 def test_many_rows_evict_only_rows() -> None:
     window = _reader.Fingerprints(BYTES, True)
     whole = room(BYTES // 2) // SLOTS

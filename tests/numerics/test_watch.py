@@ -87,6 +87,7 @@ class Service:
 HERE = ServiceSite("api", "k1", 3)
 
 
+@pytest.mark.ci
 def test_both_of_two_bad_workers_at_one_site_are_found() -> None:
     service = Service(5, bytes_max=1 << 24)
     for first in range(0, 1_000, 100):
@@ -543,6 +544,7 @@ def states(compared: Compared) -> dict[ServiceSite, SiteState]:
     return {place: state_of(compared, place, counts, {}, {}) for place, counts in compared.sites.items()}
 
 
+@pytest.mark.ci
 def test_every_service_has_its_share_of_the_evidence() -> None:
     service = Service()
     for name in range(6):

@@ -113,6 +113,7 @@ def test_a_salvaged_record_is_checked_like_any_other() -> None:
         assert (drain.spans, drain.rejected) == (0, 2)
 
 
+@pytest.mark.ci
 def test_no_record_is_salvaged_before_earlier_events_are_read() -> None:
     many = 65536 + 3
     with rings(event_slots=1 << 17) as r:

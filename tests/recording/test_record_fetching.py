@@ -38,6 +38,7 @@ def elsewhere(prefix: str) -> Iterator[Path]:
 # ---- over the API
 
 
+@pytest.mark.ci
 def test_a_fetched_file_is_unchanged_and_stays_until_removed(daemon: Daemon) -> None:
     path = stored_recording(snapshots=400)
     assert path.stat().st_size > 1 << 18, "the file is larger than one piece of the transfer"

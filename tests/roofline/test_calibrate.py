@@ -317,6 +317,7 @@ def test_all_cores_slower_than_one_core_is_a_contradiction() -> None:
 # ---- measurements
 
 
+@pytest.mark.ci
 def test_processors_report_each_type_and_level_or_the_reason_why_not() -> None:
     cpus = sorted(os.sched_getaffinity(0))[:1]
     plan = Plan(1, 2**62)

@@ -58,13 +58,19 @@ def _pages(length: int) -> int:
     return -(-length // PAGE) * PAGE
 
 
-def regions(image: bytes | bytearray) -> dict[str, int]:
+_COUNTS = ("lanes", "paths", "names", "sites", "span_slots", "event_slots")
+
+
+def regions(image: bytes | bytearray) -> Mapping[str, int]:
     """Return the offset of each region, the size of a lane's area and the size of the file, from the counts of a
     header.
     """
-    count = {
-        name: header_value(image, name) for name in ("lanes", "paths", "names", "sites", "span_slots", "event_slots")
-    }
+    return _regions(*(header_value(image, name) for name in _COUNTS))
+
+
+@functools.cache
+def _regions(*counts: int) -> Mapping[str, int]:
+    count = dict(zip(_COUNTS, counts, strict=True))
     size = {name: dtypes.dtype(name).itemsize for name in ("consumer", "process", "lane", "name", "summary", "record")}
     at = {"header": 0, "control": PAGE, "consumer": 2 * PAGE}
     at["process"] = at["consumer"] + _pages(count["lanes"] * size["consumer"])

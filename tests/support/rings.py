@@ -42,9 +42,11 @@ def events(*values: dict[str, int], record: str = "defer", **common: int) -> dty
 
 def _records(record: str, values: tuple[dict[str, int], ...], common: dict[str, int]) -> dtypes.Array:
     array = np.zeros(len(values), dtypes.dtype(record))
-    for each, row in zip(values, array, strict=True):
-        for name, value in (common | each).items():
-            row[name] = value
+    for name, value in common.items():
+        array[name] = value
+    for number, each in enumerate(values):
+        for name, value in each.items():
+            array[name][number] = value
     return array
 
 

@@ -89,6 +89,7 @@ def imported(path: Path) -> set[str]:
     return {name for name in names if name in modules() or name.split(".")[0] == "brick_agent"}
 
 
+@pytest.mark.ci
 def test_no_module_imports_itself_indirectly() -> None:
     order = graphlib.TopologicalSorter({name: imported(path) - {name} for name, path in modules().items()})
     try:

@@ -375,6 +375,7 @@ report([wait(child) for child in children])
     assert process.end() == 0
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_children_are_counted_with_any_start_method(
     worker: Start, prefix: str, tmp_path: Path, method: str

@@ -500,6 +500,7 @@ def run(machine: type[LaneMachine], examples: int, steps: int, *phases: Phase) -
     run_state_machine_as_test(machine, settings=wanted)
 
 
+@pytest.mark.ci
 def test_a_lane_behaves_like_its_model(machine: type[LaneMachine]) -> None:
     # without shrinking failures, which takes minutes: the slow test does that
     run(machine, settings().max_examples, 40)

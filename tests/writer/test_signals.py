@@ -102,6 +102,7 @@ def test_a_fork_in_a_handler_during_a_record_keeps_the_parents_ledger_exact(comp
         assert process.end() == 0
 
 
+@pytest.mark.ci
 @needs_x86
 def test_a_handler_after_every_instruction_of_deferred_work_corrupts_nothing(compiled: Compile, prefix: str) -> None:
     with native(program(compiled, "signals"), "deferred", "3") as process:
