@@ -30,6 +30,7 @@ from brickd.views.diff_evidence import KnownFinding
 from brickd.views.diff_weights import Weighed, why_none
 
 _PATTERN = frozenset("*?[")
+_CHOICES = 8  # the services that a message without operands lists
 
 
 class Comparable(Sourced, Protocol):
@@ -134,11 +135,11 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
 
 
 def _choices(workers: Sequence[Worker]) -> str:
-    """List the services of these workers, the service with the most workers first."""
+    """List the services of these workers, the service with the most live workers first, then with the most workers."""
+    live = Counter(worker.service for worker in workers if worker.reading.alive)
     numbers = Counter(worker.service for worker in workers)
-    return listed(
-        [f"{name} ({plural(n, 'worker')})" for name, n in sorted(numbers.items(), key=lambda e: (-e[1], e[0]))]
-    )
+    order = sorted(numbers, key=lambda name: (-live[name], -numbers[name], name))
+    return listed([f"{name} ({plural(numbers[name], 'worker')})" for name in order], _CHOICES)
 
 
 def _fits(worker: Worker, pattern: str) -> bool:

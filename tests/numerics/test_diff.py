@@ -17,7 +17,7 @@ from made_up_workers import HOSTILE
 from replicas import MODEL, PROMPT
 from running import running
 from test_record import recording
-from verbs import brickd, document, sheet
+from verbs import brickd, document, sheet, started
 
 import brickd as brickd_package
 from brickd.base.units import NO_WORKERS
@@ -520,13 +520,22 @@ def test_without_operands_it_shows_the_services_to_choose_from(worker: Start) ->
     assert (nothing.returncode, nothing.stderr) == (6, f"brickd: {NO_WORKERS}\n")
     plain(worker, 0)
     assert "needs two workers or more, there is api/0 " in brickd("diff").stderr
-    for service, number in (("beta", 0), ("beta", 1), ("gamma", 0)):
-        plain(worker, number, BRICKD_SERVICE=service)
+    for service, number in (("beta", 0), ("beta", 1), ("gamma", 0), ("alpha", 0)):
+        process = plain(worker, number, BRICKD_SERVICE=service)
+    process.kill()
     refused = brickd("diff")
+    names = "beta (2 workers), api (1 worker), gamma (1 worker), alpha (1 worker)"
     assert (refused.returncode, refused.stderr) == (
         2,
-        "brickd: there are 3 services, expected one; name one: beta (2 workers), api (1 worker), gamma (1 worker)\n",
+        f"brickd: there are 4 services, expected one; name one: {names}\n",
     )
+
+
+def test_at_most_eight_services_are_listed_to_choose_from(worker: Start) -> None:
+    for number in range(9):
+        started(worker, BRICKD_SERVICE=f"s{number}")
+    refused = brickd("diff").stderr
+    assert refused.endswith(f"name one: {', '.join(f's{number} (1 worker)' for number in range(8))} and 1 more\n")
 
 
 def test_a_hostile_name_is_escaped(worker: Start) -> None:
