@@ -113,5 +113,6 @@ class ParameterType(click.ParamType[Any]):
         """Convert a value; raise a usage error if the parameter does not accept it."""
         found = self.parameter.read(value) if isinstance(value, str) else value
         if not self.parameter.takes((found,) if self.parameter.several else found):
-            self.fail(f"{value} is not {self.parameter.expected(value)}", param, ctx)
+            seen = "''" if value == "" else value
+            self.fail(f"{seen} is not {self.parameter.expected(value)}", param, ctx)
         return found

@@ -169,7 +169,7 @@ class DiffQuery(Query):
     )
     step: str | None = given(
         Name(
-            "a step",
+            "a step (a number, or a text that is not empty)",
             "Compare only this step: its number, the 16 hexadecimal digits shown for it, or its text.",
             metavar="STEP",
         ),
@@ -313,7 +313,7 @@ class ExportQuery(Query):
     )
     step: str | None = given(
         Name(
-            "a step",
+            "a step (a number, or a text that is not empty)",
             "Only spans of this step: its number, the 16 hexadecimal digits shown for it, or its text.",
             metavar="STEP",
         ),

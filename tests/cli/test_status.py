@@ -159,6 +159,19 @@ def test_demo_requires_a_number_of_seconds() -> None:
     assert "nan is not a duration of 500ms to 10m (such as 500ms, 3s, 5m, 1h; without a unit: seconds)" in result.stderr
 
 
+def test_an_empty_value_is_shown_as_one() -> None:
+    for arguments, expected in (
+        (("diff", "--step", ""), "a step (a number, or a text that is not empty)"),
+        (
+            ("record", "--duration", ""),
+            "a duration of 10ms to 8760h (such as 500ms, 3s, 5m, 1h; without a unit: seconds)",
+        ),
+    ):
+        refused = brickd(*arguments)
+        start = f"brickd: Invalid value for '{arguments[1]}': '' is not {expected} (see"
+        assert (refused.returncode, refused.stderr[: len(start)]) == (2, start)
+
+
 def test_prune_removes_nothing_if_all_workers_live(worker: Start) -> None:
     started(worker)
     result = brickd("prune", "--json")
