@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from brickd.analysis.evidence_news import About, EvidenceNews
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
 from brickd.analysis.problem_book import Book
+from brickd.analysis.weights.digests import WeightDigests
 from brickd.analysis.weights.monitor import Scales
 from brickd.analysis.weights.rescans import WeightDoubts
 from brickd.base.files import process
@@ -88,7 +89,8 @@ class Daemon(LiveWorld):
         if serves_metrics or metrics_textfile is not None:
             from brickd.metrics.page import MetricsPage  # here, because most daemons make no pages
 
-            self.metrics = MetricsPage(self, memory.exported, self._keep_exported)
+            digests = WeightDigests(self._numerics.weights).of
+            self.metrics = MetricsPage(self, memory.exported, self._keep_exported, digests, self.log_event)
         if self.metrics is not None and metrics_textfile is not None:
             from brickd.metrics.textfile import Textfile
 

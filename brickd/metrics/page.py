@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from brickd.base.units import SECOND
 from brickd.datasources.world import World
@@ -19,6 +19,8 @@ from brickd.metrics import gauges
 from brickd.metrics.exposition import Exposition, label
 from brickd.metrics.families import PAGE_SECONDS, PAGES, TEXTFILE_FAILURES
 from brickd.metrics.span_series import SpanSeries
+from brickd.metrics.weights_info import WeightsInfo
+from brickd.model.event_log import LogEvent
 from brickd.model.exported_series import ExportedSeries
 from brickd.model.worker_names import has_mark
 from brickd.model.workers import Survey, Worker
@@ -35,10 +37,25 @@ class MetricsPage:
         textfile_failures: how often the page could not be written into a file; None: it is not written into one.
     """
 
-    def __init__(self, world: World, exported: ExportedSeries, keep: Callable[[ExportedSeries], object]) -> None:
-        """Continue the series of an earlier daemon; `keep` saves them when they change."""
-        self._world, self._keep = world, keep
-        self._spans = SpanSeries(exported)
+    def __init__(
+        self,
+        world: World,
+        exported: ExportedSeries,
+        keep: Callable[[ExportedSeries], object],
+        digests: Callable[[Sequence[Worker]], Mapping[str, str]],
+        log_event: LogEvent,
+    ) -> None:
+        """Continue the series of an earlier daemon.
+
+        Args:
+            world: where the figures come from.
+            exported: the series of the earlier daemon.
+            keep: saves them when they change.
+            digests: returns the digests of workers' weights, by uuid.
+            log_event: logs what is left out.
+        """
+        self._world, self._keep, self._digests = world, keep, digests
+        self._spans, self._weights = SpanSeries(exported), WeightsInfo(log_event)
         self._lock = threading.Lock()
         self._page, self._made_ns = b"", -_AGE_NS
         self._pages = self._cpu_ns = 0
@@ -82,6 +99,7 @@ class MetricsPage:
         gauges.write_problems(active(seen, time.time_ns()), named, into)
         evidence = evidence_summary.of_status(self._world, found, found.workers, seen.compared, seen.weighed)
         gauges.write_evidence(evidence, into)
+        self._weights.write(found.workers, shown, self._digests(found.workers), time.monotonic_ns(), into)
         if seen.daemon is not None:
             gauges.write_daemon(seen.daemon, found, into)
         into.add(PAGES, self._pages)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from brickd.analysis.weights.contents import TensorContent
+from brickd.analysis.weights.digests import digests
 from brickd.analysis.weights.headlines import headlines
 from brickd.analysis.weights.replicas import holdings, judge
 from brickd.analysis.weights.tensors import Tensor
@@ -26,7 +27,7 @@ def answer(world: World, query: WeightsQuery) -> Answer:
     """Compare the weights of the selected workers."""
     _, workers, words = chosen(world, query.names)
     weights = world.weights(workers)
-    judged = judge(weights, workers)
+    judged, of = judge(weights, workers), digests(weights, workers)
     rows = [row for each in judged for differing in each.differing for row in _rows(differing)]
     document = {
         **begun(world),
@@ -34,7 +35,7 @@ def answer(world: World, query: WeightsQuery) -> Answer:
         "headlines": [headline.text for each in judged for headline in headlines(each)],
         "services": [_service(each) for each in judged],
         "not_comparable": dict(sum((each.reasons() for each in judged), Counter[str]())),
-        "workers": [_worker(found) for each in judged for found in each.workers],
+        "workers": [_worker(found, of.get(found.uuid)) for each in judged for found in each.workers],
         "differing_count": len(rows),
         "differing": rows[:ROWS_MAX],
     }
@@ -63,7 +64,7 @@ def _service(judged: WeightsVerdict) -> Document:
     }
 
 
-def _worker(found: ComparedWorker) -> Document:
+def _worker(found: ComparedWorker, digest: str | None) -> Document:
     return {
         "worker": found.name,
         "service": found.service,
@@ -75,6 +76,7 @@ def _worker(found: ComparedWorker) -> Document:
         "tensors_unreadable": found.unreadable,
         "tensors_load_only": found.load_only,
         "scans": found.scans,
+        "digest": digest,
         "generation": None if found.generation is None else f"{found.generation:016x}",
         "age_ns": found.times.age_ns,
         "rescanned_age_ns": found.times.rescanned_age_ns,

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
-from metric_pages import get, parsed
+from metric_pages import get, pages_of, parsed
 from serving import Daemon, answer, connected, rest
 
 from brickd.api import http_server
@@ -23,7 +23,6 @@ from brickd.api.tcp_listener import TcpListener
 from brickd.base.paths import runtime
 from brickd.errors import BrickdError, WrongQuestion
 from brickd.metrics.page import MetricsPage
-from brickd.model.exported_series import ExportedSeries
 
 TOKEN = b"s3cret"
 
@@ -31,7 +30,7 @@ TOKEN = b"s3cret"
 @contextmanager
 def serving(daemon: Daemon, token: bytes | None = None, address: str = "127.0.0.1:0") -> Iterator[str]:
     """Yield the address of a server in a thread."""
-    server = HttpServer(TcpListener(address), MetricsPage(daemon, ExportedSeries(), lambda _: None), token)
+    server = HttpServer(TcpListener(address), pages_of(daemon), token)
     opened, ending = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 

@@ -10,14 +10,13 @@ import pytest
 from conftest import ROOT
 from faults import Start
 from made_up_workers import HOSTILE
-from metric_pages import Series, labels, parsed, value
+from metric_pages import Series, labels, pages_of, parsed, value
 from serving import Daemon
 from verbs import SPANS, document, started
 
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.errors import SegmentRefused
 from brickd.metrics import families
-from brickd.metrics.page import MetricsPage
 from brickd.model.exported_series import ExportedSeries
 from brickd.model.workers import Survey
 from brickd.query.queries import BricksQuery, StatusQuery
@@ -26,7 +25,7 @@ from brickd.views import bricks, status
 
 @pytest.fixture
 def page(daemon: Daemon) -> Callable[[], Series]:
-    pages = MetricsPage(daemon, ExportedSeries(), lambda _: None)
+    pages = pages_of(daemon)
     return lambda: parsed(pages.of(daemon.survey()))
 
 
@@ -94,7 +93,7 @@ def test_a_page_without_workers_has_the_daemon_only(page: Callable[[], Series]) 
 
 
 def test_a_page_names_the_failures_of_the_daemon(daemon: Daemon) -> None:
-    pages = MetricsPage(daemon, ExportedSeries(), lambda _: None)
+    pages = pages_of(daemon)
     daemon.checkpoint_problem = "No space left on device"
     of = parsed(pages.of(Survey([], [SegmentRefused("brickd-x", "is empty")])))
     assert value(of, "brickd_daemon_save_failing") == value(of, "brickd_daemon_quarantined_segments") == 1
@@ -114,7 +113,7 @@ class CountingWorld(SharedMemory):
 
 def test_many_readers_at_once_cost_one_page(prefix: str) -> None:
     world = CountingWorld()
-    pages, found = MetricsPage(world, ExportedSeries(), lambda _: None), []
+    pages, found = pages_of(world), []
     readers = [threading.Thread(target=lambda: found.append(pages.newest())) for _ in range(8)]
     for each in readers:
         each.start()
@@ -126,7 +125,7 @@ def test_many_readers_at_once_cost_one_page(prefix: str) -> None:
 def test_new_series_are_kept_once(worker: Start) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api")
     kept: list[ExportedSeries] = []
-    pages = MetricsPage(SharedMemory(), ExportedSeries(), kept.append)
+    pages = pages_of(SharedMemory(), kept.append)
     for _ in range(3):
         pages.of(SharedMemory().survey())
     assert [set(each.bricks["api"]) for each in kept] == [{("norm", False), ("gemm", False)}]
@@ -141,6 +140,6 @@ def test_the_reference_has_each_family_with_its_type_and_labels() -> None:
 
 def test_a_page_has_the_counts_of_brickd_bricks_json(worker: Start, daemon: Daemon) -> None:
     started(worker, SPANS, BRICKD_SERVICE="api", BRICKD_WORKER="0")
-    of = parsed(MetricsPage(daemon, ExportedSeries(), lambda _: None).newest())
+    of = parsed(pages_of(daemon).newest())
     for row in document("bricks", "--over", "start")["bricks"]:
         assert value(of, "brickd_span_seconds_count", service="api", brick=row["name"]) == row["count"]

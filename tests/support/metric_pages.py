@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 from serving import Answer, answer, request, rest
+
+from brickd.datasources.world import World
+from brickd.metrics.page import MetricsPage
+from brickd.model.exported_series import ExportedSeries
+
+
+def pages_of(world: World, keep: Callable[[ExportedSeries], object] = lambda _: None) -> MetricsPage:
+    """Return the maker of pages of a world without weights."""
+    return MetricsPage(world, ExportedSeries(), keep, lambda _: {}, lambda *_, **__: None)
+
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
