@@ -96,13 +96,13 @@ def _require_prefix(request: Request, prefix: str) -> None:
 
 async def _parameters(request: Request, limits: Limits) -> list[tuple[str, str]]:
     """Return the parameters from the query, the path, and the body of a POST."""
-    found = _pairs("query", request.scope["query_string"])
+    found = query_pairs("query", request.scope["query_string"])
     if "name" in request.path_params:
         # The path is used as the client sent it, because a name may contain a slash or invalid UTF-8.
         spelled = request.scope["raw_path"].removeprefix(f"{protocol.ROOT}/inspect/".encode("ascii"))
         found.append(("name", os.fsdecode(unquote_to_bytes(spelled))))
     if request.method == "POST":
-        found += _pairs("body", await _body(request, limits))
+        found += query_pairs("body", await _body(request, limits))
     return found
 
 
@@ -117,7 +117,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
     return body
 
 
-def _pairs(what: str, text: bytes) -> list[tuple[str, str]]:
+def query_pairs(what: str, text: bytes) -> list[tuple[str, str]]:
     """Parse a query or an encoded body into pairs; raise WrongQuestion if it is neither."""
     try:
         return parse_qsl(text.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="surrogateescape")

@@ -14,6 +14,7 @@ import hmac
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
+from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -24,30 +25,39 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from brickd.api.connection_limits import ClientPlaces, Limits, connections
-from brickd.api.endpoint import require_small_head
+from brickd.api.endpoint import query_pairs, require_small_head
 from brickd.api.error_responses import HANDLERS, error_body
 from brickd.api.peer_credentials import Role
 from brickd.api.responses import Reply
 from brickd.api.tcp_listener import TcpListener
 from brickd.client import protocol
+from brickd.datasources.world import World
+from brickd.export.live_profile import live_profile, look
 from brickd.metrics.exposition import CONTENT_TYPE
 from brickd.metrics.page import MetricsPage
+from brickd.query.parameters import Duration
+from brickd.query.query import Query, from_query, given
 
+Made = TypeVar("Made")
+
+PROFILE = "/debug/pprof/bricks"
+PROFILES_MAX = 4  # at one time, because each keeps the totals of all workers at its beginning
 CLIENTS_MAX = 8
 # Clients that only read get half of the places.
 LIMITS = Limits(connections=2 * CLIENTS_MAX, threads=1, backlog=8)
 
 
 class HttpServer:
-    """Serves metrics to clients of this machine; `token`: what they must send as bearer."""
+    """Serves metrics and profiles of a world to clients of this machine; `token`: what they must send as bearer."""
 
-    def __init__(self, listener: TcpListener, page: MetricsPage, token: bytes | None = None) -> None:
+    def __init__(self, listener: TcpListener, world: World, page: MetricsPage, token: bytes | None = None) -> None:
         self.address = listener.address
-        self._listener, self._page, self._token = listener, page, token
+        self._listener, self._world, self._page, self._token = listener, world, page, token
+        self._profiles, self._ending = 0, asyncio.Event()
         self._threads = ThreadPoolExecutor(LIMITS.threads, "brickd-http")
         self._room = ClientPlaces(LIMITS, lambda _: Role.READ)
         self._application = Starlette(
-            routes=[Route("/metrics", self._metrics)],
+            routes=[Route("/metrics", self._metrics), Route(PROFILE, self._profile)],
             exception_handlers={**HANDLERS, HTTPStatus.NOT_FOUND: _no_path},
         )
         self._application.router.redirect_slashes = False
@@ -65,6 +75,7 @@ class HttpServer:
         """Answer no new requests, and finish earlier ones for a moment."""
         if self._server is not None:
             self._server.close()
+        self._ending.set()  # profiles end early
         await self._room.emptied(LIMITS.farewell_seconds)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._listener.close()
@@ -96,8 +107,35 @@ class HttpServer:
         require_small_head(request, LIMITS)
         return TextReply(await self._in_thread(self._page.newest))
 
-    async def _in_thread(self, make: Callable[[], bytes]) -> bytes:
+    async def _profile(self, request: Request) -> Response:
+        require_small_head(request, LIMITS)
+        query = from_query(ProfileQuery, query_pairs("query", request.scope["query_string"]))
+        if self._profiles >= PROFILES_MAX:
+            text = f"{PROFILES_MAX} profiles are being made, the limit: try again"
+            return Reply(error_body(protocol.BUSY, text), HTTPStatus.TOO_MANY_REQUESTS)
+        self._profiles += 1
+        try:
+            before = await self._in_thread(lambda: look(self._world))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), query.seconds)
+            return ProfileReply(await self._in_thread(lambda: live_profile(before, look(self._world))))
+        finally:
+            self._profiles -= 1
+
+    async def _in_thread(self, make: Callable[[], Made]) -> Made:
         return await asyncio.get_running_loop().run_in_executor(self._threads, make)
+
+
+class ProfileQuery(Query):
+    """The parameters of a profile."""
+
+    seconds: float = given(Duration(0.1, 60, "Profile for this time."), default=10.0)
+
+
+class ProfileReply(Reply):
+    """A profile of pprof."""
+
+    media_type = "application/octet-stream"
 
 
 class TextReply(Reply):
@@ -108,5 +146,5 @@ class TextReply(Reply):
 
 async def _no_path(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    text = f"no path {request.scope['path'][:60]}, expected /metrics"
+    text = f"no path {request.scope['path'][:60]}, expected /metrics or {PROFILE}"
     return Reply(error_body(protocol.NO_PATH, text), HTTPStatus.NOT_FOUND)

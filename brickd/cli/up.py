@@ -201,7 +201,7 @@ def _run(
         if door is not None and daemon.metrics is not None:
             from brickd.api.http_server import HttpServer
 
-            http = HttpServer(door.listener, daemon.metrics, door.token)
+            http = HttpServer(door.listener, daemon, daemon.metrics, door.token)
 
         def shed() -> None:
             server.shed()

@@ -12,13 +12,13 @@ from collections import Counter
 
 from brickd.export.encoder import WithoutContext, Write
 from brickd.export.lines import frame
+from brickd.export.places import UNKNOWN_BRICK
 from brickd.export.recorded_workers import DescribedRecording
 from brickd.export.span_rows import SpanBatch
 from brickd.export.span_stream import SpanCounts
 from brickd.export.span_totals import SpanTotals
 
 DEVICE = "[device]"  # the frame between a worker and its deferred work
-UNKNOWN_BRICK = "[unknown]"
 
 
 class Collapsed(WithoutContext):

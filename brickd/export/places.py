@@ -7,11 +7,12 @@ paths, for spans on paths that no snapshot has; texts are valid Unicode without 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from brickd.shm import _reader
 from brickd.shm.segment_copy import Reading
 
+UNKNOWN_BRICK = "[unknown]"
 GIVEN, LEFT_OUT = 1, 2  # BRICK_PATH_GIVEN, BRICK_PATH_LEFT_OUT
 
 
@@ -23,6 +24,28 @@ class Place(NamedTuple):
     layer: int | None
     stack: tuple[str, ...]
     device: bool = False
+
+
+class NamedWorker(Protocol):
+    """A worker, live or of a recording."""
+
+    @property
+    def service(self) -> str:
+        """Its service."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
+class PlaceTotal(NamedTuple):
+    """The spans of one worker at one place."""
+
+    worker: NamedWorker
+    place: Place
+    spans: int
+    self_ns: int
+    total_ns: int
 
 
 UNKNOWN = Place(None, None, None, ())

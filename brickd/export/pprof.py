@@ -1,7 +1,8 @@
-"""Spans as a profile of pprof, compressed with gzip.
+"""Totals of places as a profile of pprof, compressed with gzip: of live workers, or of the spans of a recording.
 
-Owns: the messages of profile.proto. Must not know: files. Invariants: each sample has the count of spans, the self time
-and a stack of bricks, with the labels service, worker, layer and device; string 0 is empty; ids begin at 1.
+Owns: the messages of profile.proto. Must not know: files. Invariants: each sample has the count
+of spans, the self time and a stack of bricks, with the labels service, worker, layer and device; string 0 is empty; ids
+begin at 1.
 
 https://github.com/google/pprof/blob/main/proto/profile.proto
 """
@@ -9,59 +10,58 @@ https://github.com/google/pprof/blob/main/proto/profile.proto
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterable
 
 from brickd.base import escape
-from brickd.export.collapsed import UNKNOWN_BRICK
 from brickd.export.encoder import WithoutContext, Write
+from brickd.export.places import UNKNOWN_BRICK, PlaceTotal
 from brickd.export.protobuf import message, number, numbers, text
 from brickd.export.recorded_workers import DescribedRecording
 from brickd.export.span_rows import SpanBatch
 from brickd.export.span_stream import SpanCounts
-from brickd.export.span_totals import PlaceTotal, SpanTotals
 
 # Fields of the messages.
 SAMPLE_TYPE, SAMPLE, MAPPING, LOCATION, FUNCTION, STRINGS = 1, 2, 3, 4, 5, 6
 TIME_NS, DURATION_NS, PERIOD_TYPE, PERIOD, COMMENT, DEFAULT_SAMPLE_TYPE = 9, 10, 11, 12, 13, 14
 
 
-class Pprof(WithoutContext):
-    """One sample for each worker and place."""
+def profile(totals: Iterable[PlaceTotal], words: Iterable[str], period_ns: tuple[int, int] | None) -> bytes:
+    """Return the profile.
 
-    def __init__(self, write: Write, recorded: DescribedRecording) -> None:
-        self._write, self._recorded = write, recorded
-        self._totals = SpanTotals()
+    Args:
+        totals: one sample for each worker and place.
+        words: notes for the reader.
+        period_ns: its begin since 1970, and its length; None: unknown.
+    """
+    return _Message().of(totals, words, period_ns)
+
+
+class _Message:
+    """The strings and functions of one profile."""
+
+    def __init__(self) -> None:
         self._strings = {"": 0}
         self._functions: dict[str, int] = {}
 
-    def begin(self) -> None:
-        """Write nothing."""
-
-    def take(self, batch: SpanBatch) -> None:
-        """Add up the batch."""
-        self._totals.add(batch)
-
-    def end(self, counts: SpanCounts) -> None:
-        """Write the profile."""
+    def of(self, totals: Iterable[PlaceTotal], words: Iterable[str], period_ns: tuple[int, int] | None) -> bytes:
         spans, self_time, ns = (self._string(each) for each in ("spans", "self", "nanoseconds"))
         parts = [
             message(SAMPLE_TYPE, number(1, spans), number(2, self._string("count"))),
             message(SAMPLE_TYPE, number(1, self_time), number(2, ns)),
-            *(self._sample(total) for total in self._totals),
+            *(self._sample(total) for total in totals),
         ]
         for name, id_ in self._functions.items():
             parts.append(message(LOCATION, number(1, id_), message(4, number(1, id_))))
             label = self._string(name)
             parts.append(message(FUNCTION, number(1, id_), number(2, label), number(3, label)))
-        totals = self._totals
-        if counts.spans:
-            parts.append(number(TIME_NS, totals.begin_ns + self._recorded.epoch_ns))
-            parts.append(number(DURATION_NS, totals.end_ns - totals.begin_ns))
-        parts += [number(COMMENT, self._string(escape.text(each))) for each in counts.words()]
+        if period_ns is not None:
+            parts += [number(TIME_NS, period_ns[0]), number(DURATION_NS, period_ns[1])]
+        parts += [number(COMMENT, self._string(escape.text(each))) for each in words]
         parts.append(message(PERIOD_TYPE, number(1, self_time), number(2, ns)))
         parts.append(number(PERIOD, 1))
         parts.append(number(DEFAULT_SAMPLE_TYPE, self_time))
         parts += [text(STRINGS, each) for each in self._strings]
-        self._write(gzip.compress(b"".join(parts), mtime=0))
+        return gzip.compress(b"".join(parts), mtime=0)
 
     def _sample(self, total: PlaceTotal) -> bytes:
         place, worker = total.place, total.worker
@@ -83,3 +83,26 @@ class Pprof(WithoutContext):
 
     def _function(self, name: str) -> int:
         return self._functions.setdefault(name, len(self._functions) + 1)
+
+
+class Pprof(WithoutContext):
+    """The profile of a recording: one sample for each worker and place."""
+
+    def __init__(self, write: Write, recorded: DescribedRecording) -> None:
+        from brickd.export.span_totals import SpanTotals  # here, because a live profile does not need numpy
+
+        self._write, self._recorded = write, recorded
+        self._totals = SpanTotals()
+
+    def begin(self) -> None:
+        """Write nothing."""
+
+    def take(self, batch: SpanBatch) -> None:
+        """Add up the batch."""
+        self._totals.add(batch)
+
+    def end(self, counts: SpanCounts) -> None:
+        """Write the profile."""
+        of = self._totals
+        period_ns = (of.begin_ns + self._recorded.epoch_ns, of.end_ns - of.begin_ns) if counts.spans else None
+        self._write(profile(of, counts.words(), period_ns))

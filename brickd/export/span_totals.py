@@ -7,22 +7,12 @@ number of spans; a sum of 64 bits holds 292 years.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from brickd.export.places import Place
+from brickd.export.places import PlaceTotal
 from brickd.export.span_rows import RecordedWorker, SpanBatch
-
-
-class PlaceTotal(NamedTuple):
-    """The spans of one worker at one place."""
-
-    worker: RecordedWorker
-    place: Place
-    spans: int
-    self_ns: int
-    total_ns: int
 
 
 class SpanTotals:

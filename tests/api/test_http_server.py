@@ -14,14 +14,16 @@ from pathlib import Path
 
 import pytest
 from metric_pages import get, pages_of, parsed
+from pprof_reader import profile
 from serving import Daemon, answer, connected, rest
 
 from brickd.api import http_server
 from brickd.api.connection_limits import Limits
-from brickd.api.http_server import CLIENTS_MAX, HttpServer
+from brickd.api.http_server import CLIENTS_MAX, PROFILES_MAX, HttpServer
 from brickd.api.tcp_listener import TcpListener
 from brickd.base.paths import runtime
 from brickd.errors import BrickdError, WrongQuestion
+from brickd.export import pprof
 from brickd.metrics.page import MetricsPage
 
 TOKEN = b"s3cret"
@@ -30,25 +32,25 @@ TOKEN = b"s3cret"
 @contextmanager
 def serving(daemon: Daemon, token: bytes | None = None, address: str = "127.0.0.1:0") -> Iterator[str]:
     """Yield the address of a server in a thread."""
-    server = HttpServer(TcpListener(address), pages_of(daemon), token)
+    server = HttpServer(TcpListener(address), daemon, pages_of(daemon), token)
     opened, ending = threading.Event(), asyncio.Event()
-    loop = asyncio.new_event_loop()
+    loops = []
 
     async def run() -> None:
+        loops.append(asyncio.get_running_loop())
         await server.open()
         opened.set()
         await ending.wait()
         await server.close()
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
     opened.wait()
     try:
         yield server.address
     finally:
-        loop.call_soon_threadsafe(ending.set)
+        loops[0].call_soon_threadsafe(ending.set)
         thread.join()
-        loop.close()
 
 
 @pytest.fixture
@@ -151,6 +153,35 @@ def test_a_client_that_never_reads_is_dropped_and_holds_nothing(
         dropped.register(client, 0)
         ((_, events),) = dropped.poll(30_000)
         assert events & select.POLLHUP
+
+
+PROFILE = "/debug/pprof/bricks"
+
+
+def test_a_profile_covers_the_time_that_was_asked_for(address: str) -> None:
+    found = get(address, f"{PROFILE}?seconds=0.1")
+    assert (found.status, found.headers["content-type"]) == (200, "application/octet-stream")
+    samples, whole = profile(found.body)
+    assert samples == []
+    assert 0.1 <= whole[pprof.DURATION_NS][0] / 1e9 < 30
+
+
+@pytest.mark.parametrize("query", ["seconds=0", "seconds=61", "seconds=x", "seconds=nan", "second=1", "x", "seconds="])
+def test_a_profile_of_another_length_is_refused(address: str, query: str) -> None:
+    found = get(address, f"{PROFILE}?{query}")
+    assert (found.status, kind(found.body)) == (400, "wrong_question")
+
+
+def test_more_profiles_at_once_than_the_limit_are_refused(address: str) -> None:
+    clients = [silent(address) for _ in range(PROFILES_MAX)]
+    for each in clients:
+        each.sendall(f"GET {PROFILE}?seconds=60 HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+    while (found := get(address, f"{PROFILE}?seconds=0.1")).status == 200:
+        pass
+    assert (found.status, kind(found.body)) == (429, "busy")
+    assert get(address).status == 200, "and a page of metrics is still made"
+    for each in clients:
+        each.close()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import importlib.util
 import io
 import json
@@ -18,6 +17,7 @@ import pytest
 import span_recordings as made
 from hypothesis import given
 from hypothesis import strategies as st
+from pprof_reader import profile
 from span_recordings import BEGAN_NS, EPOCH_NS, HOSTILE, INNER, OUTER, chunk, opened, recording, spans
 from verbs import brickd, document
 
@@ -112,29 +112,6 @@ def test_collapsed_stacks_have_the_self_time_and_merge_layers(tmp_path: Path) ->
     stacks = exported(tmp_path, "collapsed", hostile()).decode().splitlines()
     assert [line.rpartition(" ")[2] for line in stacks] == ["50", "10"]
     assert all(line.count(";") == depth for depth, line in enumerate(stacks, 1))
-
-
-def profile(content: bytes) -> tuple[list[dict[str, Any]], protobuf.Message]:
-    """Decode a profile: the values, stack and labels of each sample, and the message."""
-    whole = protobuf.message(gzip.decompress(content))
-    strings = [each.decode() for each in whole[pprof.STRINGS]]
-    functions = {one[1][0]: strings[one[2][0]] for one in map(protobuf.message, whole[pprof.FUNCTION])}
-    locations = {
-        one[1][0]: functions[protobuf.message(one[4][0])[1][0]] for one in map(protobuf.message, whole[pprof.LOCATION])
-    }
-    samples = []
-    for sample in map(protobuf.message, whole[pprof.SAMPLE]):
-        labels = {}
-        for label in map(protobuf.message, sample[3]):
-            labels[strings[label[1][0]]] = strings[label[2][0]] if label[2] else label[3][0]
-        stack = [locations[each] for each in protobuf.packed(sample[1][0])]
-        samples.append({"values": protobuf.packed(sample[2][0]), "stack": stack, "labels": labels})
-    assert strings[0] == ""
-    assert [[strings[each] for (each,) in protobuf.message(one).values()] for one in whole[pprof.SAMPLE_TYPE]] == [
-        ["spans", "count"],
-        ["self", "nanoseconds"],
-    ]
-    return samples, whole
 
 
 def test_a_profile_has_a_sample_for_each_worker_and_place(tmp_path: Path) -> None:
