@@ -31,18 +31,14 @@ class EngineFaults(Injector):
     def __init__(self, whole: Any, of: Architecture, commands: int, engine: Engine, replica: int) -> None:
         super().__init__(whole, of, commands)
         self._engine, self._replica = engine, replica
-        self._experts: tuple[int, ...] = ()
 
     def put_in(self, kind: str, seed: int) -> tuple[Fault, Callable[[], None]]:
         """Put a fault in; return its truth, and the function that takes it out."""
-        self._experts = ()
         injected = self.inject(kind, seed)
         (tensor_or_module,) = injected.scope
         site = self._module_of(tensor_or_module)
         watched = tuple(name for name in _around(site) if row_wise(name))
-        fault = Fault(
-            kind, self._replica, site, watched, injected.detail, self._experts, self._engine.steps, time.time()
-        )
+        fault = Fault(kind, self._replica, site, watched, injected.detail, self._engine.steps, time.time())
         return fault, injected.remove
 
     def _module_of(self, qualified: str) -> str:
@@ -86,7 +82,6 @@ class EngineFaults(Injector):
                 weight[[first, second]] = weight[[second, first]]
 
         swap()
-        self._experts = (first, second)
         return Injected([name], f"experts {first} and {second} swapped", swap)
 
     def _rotary(self, random: Random) -> Injected:

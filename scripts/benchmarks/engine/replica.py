@@ -12,6 +12,7 @@ as JSON and the two ends of pipes for each replica. It answers each of these com
 
 from __future__ import annotations
 
+import copy
 import json
 import select
 import sys
@@ -39,7 +40,7 @@ class Replica:
 
     def __init__(self, whole: Any, settings: Settings, number: int, commands: int) -> None:
         torch.set_num_threads(settings.threads)
-        self._rows = Rows(whole)
+        self._whole, self._rows = whole, Rows(whole)
         self._engine = Engine(whole, settings, number, self._rows.looked)
         self._faults = EngineFaults(whole, ARCHITECTURES[settings.kind], commands, self._engine, number)
         self._runs = False
@@ -66,9 +67,10 @@ class Replica:
         elif do == "advance":
             self._advance(more["steps"], more.get("rows"))
         elif do == "put_in":
+            right = copy.deepcopy(self._whole)
             fault, self._remove = self._faults.put_in(more["fault"], more["seed"])
-            if fault.experts:
-                self._unnote = self._rows.reaching(fault.site, fault.experts)
+            if fault.watched:
+                self._unnote = self._rows.noting_changes(fault.site, right.get_submodule(fault.site))
             return {"fault": asdict(fault)}
         elif do == "take_out":
             self._remove()

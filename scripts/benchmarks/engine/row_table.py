@@ -21,7 +21,7 @@ ROW = np.dtype(
         ("step", np.uint32),
         ("called", np.uint32),  # the number of rows in the call
         ("place", np.uint32),  # of the row in the call
-        ("reached", np.bool_),  # the experts that were asked for, if any were
+        ("changed", np.bool_),  # by the fault at its site; also if that is not known
         *((name, np.uint64) for name in ("history", "borders", "widths", "shapes", "input", "output")),
     ]
 )

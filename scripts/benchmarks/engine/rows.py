@@ -45,13 +45,21 @@ class Rows:
         self._step = np.array(rows, ROW)
         self._computed.append(self._step)
 
-    def reaching(self, site: str, experts: Sequence[int]) -> Callable[[], None]:
-        """Note which rows reach one of these experts, until the returned function is called."""
+    def noting_changes(self, site: str, right: Any) -> Callable[[], None]:
+        """Note which rows a fault changes, until the returned function is called.
 
-        def called(_: Any, given: Any) -> None:
-            self._step["reached"] = np.isin(given[1].numpy()[self._real], experts).any(axis=1)
+        Args:
+            site: the path of the faulty module.
+            right: a copy of the module without the fault, which computes each call again.
+        """
+        for each in right.modules():
+            vars(each).pop("_call_impl", None)  # a profiler may have wrapped the original, and its wrapper was copied
 
-        remove: Callable[[], None] = self._whole.get_submodule(site).register_forward_pre_hook(called).remove
+        def called(_: Any, given: Any, result: Any) -> None:
+            differs = (result != right.forward(*given)).reshape(-1, result.shape[-1]).any(dim=-1)
+            self._step["changed"] = differs.numpy()[self._real]
+
+        remove: Callable[[], None] = self._whole.get_submodule(site).register_forward_hook(called).remove
         return remove
 
     @contextmanager

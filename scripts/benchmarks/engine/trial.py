@@ -100,7 +100,7 @@ class _Trial:
             _obeyed(replica, "computed", rows=str(file))
             tables.append(np.load(file))
         mine = tables.pop(fault["replica"])
-        mine = mine[(mine["step"] > fault["step"]) & (mine["step"] <= fault["removed_step"]) & mine["reached"]]
+        mine = mine[(mine["step"] > fault["step"]) & (mine["step"] <= fault["removed_step"]) & mine["changed"]]
         return {
             "faulty_rows": len(mine),
             "equal_history_rows": known_elsewhere(mine, tables, lineage=False),

@@ -58,7 +58,6 @@ class Fault:
         site: the path of the module that computes wrong.
         watched: the paths of row-wise modules that contain it, from the outermost to itself: each is exact.
         detail: a description.
-        experts: the experts that compute wrong; empty: the fault changes each row.
         step, at_s: when it was put in: after this step of the engine, and in seconds since 1970.
     """
 
@@ -67,6 +66,5 @@ class Fault:
     site: str
     watched: tuple[str, ...]
     detail: str
-    experts: tuple[int, ...]
     step: int
     at_s: float
