@@ -98,10 +98,7 @@ class DayKeeper:
     # ---- asked
 
     def between(self, began_ns: int, ended_ns: int) -> DaySlot | None:
-        """Return what was done in a time since 1970, as near as the slots allow; None: no slot is in it.
-
-        If the two times are equal, return the slot that contains this time.
-        """
+        """Return what was done in a time since 1970, as near as the slots allow; None: no slot is in it."""
         return total(self.slots(began_ns, ended_ns, work=False))
 
     def slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
@@ -127,10 +124,10 @@ class DayKeeper:
 
 
 def _places(file: DayFile, began_ns: int, ended_ns: int) -> list[SlotPlace]:
-    """Return the slots that answer for a time, in order."""
-    if began_ns == ended_ns:
-        return file.around(_SHORT, began_ns) or file.around(_LONG, began_ns)
+    """Return the slots that answer for a time, in order; if all are longer, the one around the middle of the time."""
     short = file.places[_SHORT]
     long = [each for each in file.within(_LONG, began_ns, ended_ns) if not short or each.began_ns < short[0].began_ns]
     rest_ns = long[-1].ended_ns if long else 0
-    return [*long, *(each for each in file.within(_SHORT, began_ns, ended_ns) if each.began_ns >= rest_ns)]
+    found = [*long, *(each for each in file.within(_SHORT, began_ns, ended_ns) if each.began_ns >= rest_ns)]
+    middle_ns = (began_ns + ended_ns) // 2
+    return found or file.around(_SHORT, middle_ns) or file.around(_LONG, middle_ns)

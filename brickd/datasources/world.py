@@ -129,7 +129,10 @@ class World(Protocol):
         """Return the time of the survey, since 1970."""
 
     def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
-        """Return what services did in a time since 1970, as far as it is kept; None: unknown."""
+        """Return what services did in a time since 1970, as far as it is kept; None: unknown.
+
+        If the time is shorter than a slot, return the slot that contains its middle.
+        """
 
     def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterable[DaySlot]:
         """Return the slots of a time since 1970, the oldest first; `work`: with the work of each worker."""

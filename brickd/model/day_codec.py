@@ -73,6 +73,7 @@ def decode(body: bytes, began_ns: int, ended_ns: int, *, work: bool = True) -> D
         workers = listed(found["workers"], WORKERS_MAX + 1)
         lost = {(unicode(service), unicode(name)): whole(count) for service, name, count in workers}
         require(len(lost) == len(workers), "each worker once", workers)
+        covered_ns = whole(found["covered_ns"])
         rows = document(text(found["work"]).encode(), _BODY_MAX) if work else ()
         return DaySlot(
             began_ns,
@@ -81,8 +82,8 @@ def decode(body: bytes, began_ns: int, ended_ns: int, *, work: bool = True) -> D
             dict(zip(lost, map(_work_of, rows, lost.values()), strict=work)),
             lost,
             whole(found["folded"]),
-            ended_ns - began_ns,
-            whole(found["covered_ns"]),
+            covered_ns,
+            covered_ns,
         )
 
 

@@ -130,9 +130,9 @@ def slot(before: Snapshot, after: Snapshot, fold: SummaryFold[None] | None = Non
     readings = {key: _bare(each.reading()) for key, each in sums.items()}
     totals = {key: RetainedTotals(each.service, each, counts[key]) for key, each in readings.items()}
     ended_ns = max(before.at_ns, after.at_ns)
-    longest_ns, covered_ns = ended_ns - before.at_ns, after.now_ns - before.now_ns
+    covered_ns = after.now_ns - before.now_ns
     lost = {name: work.lost for name, work in workers.items()}
-    return DaySlot(before.at_ns, ended_ns, totals, workers, lost, 0, longest_ns, covered_ns)
+    return DaySlot(before.at_ns, ended_ns, totals, workers, lost, 0, covered_ns, covered_ns)
 
 
 def _lost(worker: Worker, before: Mapping[str, int]) -> int:

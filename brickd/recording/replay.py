@@ -140,27 +140,36 @@ class Replay:
         return self._shown().snapshot.at_ns
 
     def day(self, began_ns: int, ended_ns: int) -> DaySlot | None:
-        """Return the work between the snapshots nearest to these times, or around a time."""
+        """Return the work between the snapshots nearest to these times, or around the middle of a shorter time."""
         began: Snapshot | None = None
         ended: Snapshot | None = None
-        for each in (shown.snapshot for file in self._files for shown in file.snapshots()):
-            if began_ns == ended_ns:
-                began = each if began is None or each.at_ns <= began_ns else began
-                ended = each if ended is None or ended.at_ns <= began_ns else ended
-            else:
-                began = nearer(began, each, began_ns)
-                ended = nearer(ended, each, ended_ns)
-        if began is None or ended is None or not began.at_ns < ended.at_ns:
-            return None
-        return slot(began, ended) if began_ns < ended.at_ns and began.at_ns <= ended_ns else None
+        for each in self._snapshots():
+            began = nearer(began, each, began_ns)
+            ended = nearer(ended, each, ended_ns)
+        if began is not None and ended is not None and began.at_ns < ended.at_ns:
+            return slot(began, ended) if began_ns < ended.at_ns and began.at_ns <= ended_ns else None
+        return next(self._around((began_ns + ended_ns) // 2), None)
 
     def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
-        """Yield the work between each two snapshots, if the middle between them is in this time."""
+        """Yield the work between each two snapshots whose middle is in this time, or around its middle."""
         fold: SummaryFold[None] = SummaryFold()
-        snapshots = (shown.snapshot for file in self._files for shown in file.snapshots())
-        for before, after in itertools.pairwise(snapshots):
+        found = False
+        for before, after in itertools.pairwise(self._snapshots()):
             if before.at_ns < after.at_ns and began_ns <= (before.at_ns + after.at_ns) // 2 < ended_ns:
+                found = True
                 yield slot(before, after, fold)
+        if not found:
+            yield from self._around((began_ns + ended_ns) // 2)
+
+    def _around(self, at_ns: int) -> Iterator[DaySlot]:
+        """Yield the work between the snapshots around a time, if there are any."""
+        for before, after in itertools.pairwise(self._snapshots()):
+            if before.at_ns <= at_ns < after.at_ns:
+                yield slot(before, after)
+                return
+
+    def _snapshots(self) -> Iterator[Snapshot]:
+        return (shown.snapshot for file in self._files for shown in file.snapshots())
 
     def stragglers(self) -> StragglerVerdict:
         """Return the stragglers at that time."""

@@ -107,9 +107,11 @@ class DayFile:
         return (each for each in self.places[tier] if began_ns <= (each.began_ns + each.ended_ns) // 2 < ended_ns)
 
     def around(self, tier: int, at_ns: int) -> list[SlotPlace]:
-        """Return the slot of a tier that contains this time, or ended just before; an empty list if there is none."""
-        length_ns = LENGTHS_NS[tier]
-        found = [each for each in self.places[tier] if each.began_ns <= at_ns < each.ended_ns + length_ns]
+        """Return the slot of a tier that contains this time, or ended just before; an empty list if there is none.
+
+        The slot of the last seconds is not finished yet.
+        """
+        found = [each for each in self.places[tier] if each.began_ns <= at_ns < each.ended_ns + LENGTHS_NS[0]]
         return sorted(found, key=lambda each: at_ns >= each.ended_ns)[:1]
 
 

@@ -246,6 +246,20 @@ def test_a_time_of_day_is_answered_by_the_slot_that_contains_it(keeper: Keeper) 
     assert (found.began_ns - LATER, found.ended_ns - LATER) == (10 * SECOND, 20 * SECOND)
 
 
+def test_a_time_shorter_than_a_slot_is_answered_by_the_slot_around_its_middle(keeper: Keeper) -> None:
+    keeper.run(1 + 13 * 30)
+    assert keeper.spans(3_001, 3_003) == 1
+    assert keeper.spans(20, 22) == 30, "this time is only in a long slot"
+    assert keeper.spans(20, 320) == 31
+    assert keeper.spans(0, 2) == 0
+
+
+def test_a_time_after_the_last_slot_is_answered_only_while_the_next_slot_is_not_finished(keeper: Keeper) -> None:
+    keeper.run(1 + 30)
+    for tier in (0, 1):
+        assert [len(keeper.file.around(tier, LATER + at * SECOND)) for at in (309, 310, 319, 320)] == [1, 1, 1, 0]
+
+
 def test_after_a_killed_daemon_the_next_one_continues_the_long_slot(keeper: Keeper) -> None:
     keeper.run(1 + 20)
     keeper.file.close()  # as if it was killed: nothing else is saved
