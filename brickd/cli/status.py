@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from brickd.base import escape, units
-from brickd.cli import brick_columns, progress, wording
+from brickd.cli import brick_columns, brick_comparison, progress, wording
 from brickd.cli import table as tables
 from brickd.cli.ask import asked
 from brickd.cli.health import Bounds, inactive
@@ -85,6 +85,7 @@ def status(
     Examples:
       brickd status
       brickd status api --watch
+      brickd status api --over 1h --against yesterday
       brickd status --check --ignore removed
       brickd status night.brick
     """  # noqa: D301
@@ -207,6 +208,8 @@ def _healthy(worker: dict[str, Any], outliers: Container[str]) -> bool:
 
 
 def _bricks(document: dict[str, Any], screen: Screen, room: int, more: Sequence[str]) -> list[str]:
+    if document.get("against") is not None:
+        return brick_comparison.lines(document, screen, min(_BRICKS, room - 2))
     bricks, windowed = document["bricks"], document["over_ns"] is not None
     title, key = ("COUNT/S", "count_per_second") if windowed else ("COUNT", "count")
     figures = (

@@ -298,10 +298,16 @@ class StatusQuery(Query):
     at: float | None = given(AT, default=None)
     since: float | None = given(FROM, default=None)
     until: float | None = given(TO, default=None)
+    against: str | None = given(
+        Choice(["yesterday"], "Compare rates and percentiles of each brick with those of 24 hours earlier."),
+        default=None,
+    )
 
     def rules(self) -> None:
         """Refuse times that contradict each other."""
         check_period(self)
+        if self.against is not None and self.over == START and not is_of_the_day(self):
+            raise WrongQuestion("against contradicts over start: everything since the start has no rates")
 
 
 class ExportQuery(Query):

@@ -149,7 +149,28 @@ class PeriodSlot(NamedTuple):
     @property
     def services(self) -> set[str]:
         """The services that recorded anything."""
-        return {each.reading.service for each in self.slot.totals.values()}
+        return services_of(self.slot)
+
+
+def services_of(slot: DaySlot) -> set[str]:
+    """Return the services that recorded anything in a slot."""
+    return {each.reading.service for each in slot.totals.values()}
+
+
+def of_services(slot: DaySlot, names: Sequence[str]) -> list[Worker]:
+    """Return the sums of the named services, or of all services if no name is given."""
+    from brickd.model.day_slots import as_workers  # a status without a period does not wait for this module
+
+    return [each for each in as_workers(slot) if not names or each.service in names]
+
+
+def require_services(found: ChosenWorkers, names: Sequence[str]) -> None:
+    """Raise BrickdError if a name is that of a worker, because the last day is kept by service."""
+    if others := sorted({worker.name for worker in found.workers} & set(names)):
+        raise BrickdError(
+            f"the last day is kept by service, not by worker {others[0]}: give the service, or use --over 60s"
+            " (brickd history WORKER adds up the bricks of a worker)"
+        )
 
 
 def day_of(world: World, query: HasPeriod) -> PeriodSlot | None:
@@ -198,17 +219,10 @@ def ends_now(query: HasPeriod) -> bool:
 
 def _of_the_day(found: ChosenWorkers, query: HasPeriod, of_day: PeriodSlot, now_ns: int) -> Counted:
     """Return what the chosen services recorded in a period of the last day."""
-    from brickd.model.day_slots import as_workers  # a status without a period does not wait for this module
-
     slot = of_day.slot
-    if others := sorted({worker.name for worker in found.workers} & set(query.names)):
-        raise BrickdError(
-            f"the last day is kept by service, not by worker {others[0]}: give the service, or use --over 60s"
-            " (brickd history WORKER adds up the bricks of a worker)"
-        )
-    workers = [each for each in as_workers(slot) if not query.names or each.service in query.names]
-    exact = query.at is not None and query.over in (None, START)
-    words = () if exact else other_period(of_day.period, slot, now_ns)
+    require_services(found, query.names)
+    workers = of_services(slot, query.names)
+    words = other_period(of_day.period, slot, now_ns)
     if slot.folded:
         paths = plural(slot.folded, "call path")
         words += (f"{paths} with little time had no room: they are in the brick other, or left out",)
@@ -223,10 +237,15 @@ def other_period(period: AskedPeriod, slot: DaySlot, now_ns: int) -> tuple[str, 
     most_ns = max(EVERY_NS, slot.longest_ns)
     missing_ns = slot.ended_ns - slot.began_ns - slot.covered_ns
     ends = abs(slot.began_ns - period.began_ns), abs(slot.ended_ns - period.ended_ns)
-    if max(*ends, missing_ns) <= most_ns:
+    asked_ns = period.ended_ns - period.began_ns
+    if max(*ends, missing_ns) > most_ns:
+        why = "because no more is kept of this period"
+    elif asked_ns and slot.covered_ns > asked_ns + EVERY_NS:
+        why = f"because slots of that time have {duration(slot.longest_ns)}"
+    else:
         return ()
     counted = f"{local_times(slot.began_ns, slot.ended_ns, now_ns)}, {duration(slot.covered_ns)}"
-    return (f"{period.text}: counted is {counted}, because no more is kept of this period",)
+    return (f"{period.text}: counted is {counted}, {why}",)
 
 
 def _other_length(over: str, asked_ns: int, length_ns: int) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from brickd.datasources.world import World
 from brickd.model.brick_totals import bricks, categories
 from brickd.query.queries import StatusQuery
 from brickd.views import evidence_summary, numerics_summary, removed_summary
-from brickd.views.common import Answer, Document, begun, chosen, counted, day_of
+from brickd.views.common import Answer, Document, begun, chosen, counted, day_of, require_services
 from brickd.views.problems import Seen, active
 from brickd.views.workers import entries, whole_ledger
 
@@ -24,6 +24,14 @@ def answer(world: World, query: StatusQuery) -> Answer:
     found, workers, words = them = chosen(world, query.names, of_day)
     over = counted(world, them, query, of_day)
     partial, totals = bool(query.names), bricks(over.workers)
+    words += over.words
+    compared = None
+    if query.against is not None:
+        from brickd.views.against import against_yesterday
+
+        require_services(them, query.names)
+        compared, notes = against_yesterday(world, query.names, over, totals)
+        words += notes
     seen = Seen.of(world, found, workers, query.names)
     active_ns = None if query.active_for is None else round(query.active_for * SECOND)
     slow = seen.slow
@@ -36,6 +44,7 @@ def answer(world: World, query: StatusQuery) -> Answer:
         **over.document(),
         "bricks": [brick.document(over_ns=over.length_ns, summed=over.summed) for brick in totals],
         "categories": categories(totals),
+        "against": compared,
         "stragglers": [finding.document(rows=False) for finding in slow.findings] if slow and slow.current else None,
         "waiting": [each.document() for each in slow.waiting] if slow and slow.current else None,
         "judged_age_ns": None if slow is None else slow.age_ns,
@@ -46,7 +55,7 @@ def answer(world: World, query: StatusQuery) -> Answer:
         "evidence": evidence_summary.of_status(world, found, workers, seen.compared, seen.weighed),
         **active(seen, time.time_ns(), active_ns)._asdict(),
     }
-    return Answer(document, words + over.words)
+    return Answer(document, words)
 
 
 def _diverged(seen: Seen) -> list[Document] | None:

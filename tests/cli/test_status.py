@@ -63,7 +63,7 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
     document = status()
     assert list(document) == [
         "schema_version", "source", "daemon", "ledger", "removed", "workers", "over", "over_ns", "from", "to", "bricks",
-        "categories",
+        "categories", "against",
         "stragglers", "waiting", "judged_age_ns", "alarms", "diverged", "weights", "numerics", "evidence", "problems",
         "silenced",
     ]  # fmt: skip

@@ -364,7 +364,7 @@ def top(title: str) -> set[str]:
 
 
 VIEWS = (
-    *("status", "workers", "bricks", "tree", "source", "hang?watch=0.01"),
+    *("status", "workers", "bricks", "tree", "history", "source", "hang?watch=0.01"),
     *("stragglers", "diff", "coverage", "weights", "inspect", "events"),
 )
 
