@@ -15,6 +15,7 @@ import pytest
 import systemd_confinement as confinement
 from conftest import ROOT, SHM, another_user
 from faults import Start, needs_namespaces
+from metric_pages import free_address, get, parsed, value
 from rounds import ROUNDS, STARTS, again, closed
 from running import running, up
 from serving import ask
@@ -25,7 +26,7 @@ from brickd.base.paths import runtime
 
 UNITS = ROOT / "systemd"
 SERVICE, USER_SERVICE = UNITS / "brickd@.service", UNITS / "user" / "brickd.service"
-NOTIFY_URL = UNITS / "notify-url.conf"
+NOTIFY_URL, HTTP = UNITS / "notify-url.conf", UNITS / "http.conf"
 MOST_EXPOSED = 1.5
 
 
@@ -64,24 +65,26 @@ def test_systemd_analyze_accepts_the_units(analyze: Callable[..., str], unit: Pa
 
 
 @needs("systemd-analyze")
-def test_the_exposure_level_of_the_service_is_low(analyze: Callable[..., str]) -> None:
-    reported = analyze(SERVICE, "security", "--offline=yes")
+@pytest.mark.parametrize("drop_in", [None, HTTP])
+def test_the_exposure_level_of_the_service_is_low(analyze: Callable[..., str], drop_in: Path | None) -> None:
+    reported = analyze(SERVICE, "security", "--offline=yes", drop_in=drop_in)
+    assert ("Service defines IP address allow list with only localhost entries" in reported) == (drop_in == HTTP)
     answer = re.search(r"Overall exposure level for brickd@alice.service: ([\d.]+)", reported)
     assert answer is not None, reported
     assert float(answer[1]) <= MOST_EXPOSED, f"{answer[1]} seen, {MOST_EXPOSED} wanted:\n{reported}"
 
 
 @needs("systemd-analyze")
-def test_the_drop_in_for_a_url_opens_only_the_network(analyze: Callable[..., str]) -> None:
+@pytest.mark.parametrize(("drop_in", "opens"), [(NOTIFY_URL, {"RestrictAddressFamilies_AF_NETLINK"}), (HTTP, set())])
+def test_a_drop_in_opens_only_the_network(analyze: Callable[..., str], drop_in: Path, opens: set[str]) -> None:
     def exposed(**more: Path) -> set[str]:
         reported = analyze(SERVICE, "security", "--offline=yes", "--json=short", **more)
         return {each["json_field"] for each in json.loads(reported) if each["set"] is False}
 
     without = exposed()
-    assert exposed(drop_in=NOTIFY_URL) - without == {
-        "PrivateNetwork", "RestrictAddressFamilies_AF_INET_INET6", "RestrictAddressFamilies_AF_NETLINK",
-    }  # fmt: skip
-    assert analyze(SERVICE, "--system", "verify", drop_in=NOTIFY_URL) == ""
+    network = {"PrivateNetwork", "RestrictAddressFamilies_AF_INET_INET6"}
+    assert exposed(drop_in=drop_in) - without == network | opens
+    assert analyze(SERVICE, "--system", "verify", drop_in=drop_in) == ""
 
 
 def test_the_drop_in_for_a_url_lifts_only_two_limits() -> None:
@@ -96,6 +99,18 @@ def test_the_drop_in_for_a_url_lifts_only_two_limits() -> None:
     assert (reset, command.removeprefix(before).split()[::2]) == ("", ["--notify-url", "--notify-secret-file"])
     assert command.startswith(f"{before} ")
     assert drop_in == {}
+
+
+def test_the_drop_in_for_metrics_opens_only_loopback() -> None:
+    unit, drop_in = (confinement.read(each.read_text(), "www") for each in (SERVICE, HTTP))
+    reset, command = drop_in.pop("ExecStart")
+    assert (reset, command) == ("", f"{unit['ExecStart'][0]} --http 127.0.0.1:9230 --metrics")
+    assert drop_in == {
+        "PrivateNetwork": ["no"],
+        "RestrictAddressFamilies": ["AF_INET AF_INET6"],
+        "IPAddressDeny": ["any"],
+        "IPAddressAllow": ["localhost"],
+    }
 
 
 def test_segments_and_the_runtime_directory_outlive_the_service() -> None:
@@ -247,6 +262,21 @@ def test_with_the_drop_in_for_a_url_the_service_posts_alarms(place: Path, nobody
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.stdout == "internet\n"
         assert "Address family not supported" in done.stderr
+
+
+@pytest.mark.slow
+@can_confine
+def test_with_the_drop_in_for_metrics_the_service_answers_prometheus(
+    place: Path, nobody: list[str], worker: Start, prefix: str
+) -> None:
+    one = worker(f"{ROUNDS}\nrounds()", before=tuple(nobody), BRICKD_SERVICE="api")
+    one.next_report()
+    address = free_address()
+    unit = settings(f"{SERVICE.read_text()}\n{HTTP.read_text().replace('127.0.0.1:9230', address)}")
+    with running(command=confinement.command(unit, place)) as daemon:
+        closed(daemon, STARTS)
+        assert value(parsed(get(address).body), "brickd_workers", service="api", state="live") == 1
+        daemon.end()
 
 
 # Attempts of an attacker who controls the daemon, and the daemon's normal work; prints a line "attempt: result" for

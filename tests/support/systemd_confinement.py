@@ -29,7 +29,7 @@ Settings = dict[str, list[str]]
 # Settings that only systemd's manager can apply, and settings that no test would notice.
 ELSEWHERE = {
     *("Type", "NotifyAccess", "WatchdogSec", "Restart", "RestartSec", "RemoveIPC", "KeyringMode", "ExecStart"),
-    *("RuntimeDirectoryMode", "RuntimeDirectoryPreserve"),
+    *("RuntimeDirectoryMode", "RuntimeDirectoryPreserve", "IPAddressDeny", "IPAddressAllow"),
 }
 
 
