@@ -598,6 +598,13 @@ def test_a_division_by_zero_gives_0() -> None:
     assert (CategoryStats("x").avg_ns, CategoryStats("x").throughput) == (0, 0)
 
 
+def test_one_run_does_not_vary_whatever_the_rounding_of_its_square() -> None:
+    assert BrickStats("x", count=1, total_ns=3, squares=9.0001).std_ns == 0
+    one_bounded = BrickStats("x", count=2, bounded=1, total_ns=7, bounded_ns=4, squares=9.0001)
+    assert one_bounded.std_ns == 0
+    assert BrickStats("x", count=2, total_ns=4, squares=10.0).std_ns == 1
+
+
 def test_the_formulas_match_the_seed() -> None:
     of = BrickStats("x", count=2, total_ns=1_500, total_elements=300, total_bytes=3_000, total_compressed_bytes=750)
     assert (of.avg_ns, of.throughput, of.gb_per_s, of.compression_ratio) == (750, 2e8, 2, 4)

@@ -124,6 +124,8 @@ class BrickStats:
     def std_ns(self) -> float:
         """The standard deviation of the measured times."""
         measured = self.count - self.bounded
+        if measured < 2:  # the difference below may not be 0, because both numbers are rounded
+            return 0.0
         mean = ratio(self.total_ns - self.bounded_ns, measured)
         return math.sqrt(max(ratio(self.squares, measured) - mean * mean, 0.0))
 
