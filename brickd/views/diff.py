@@ -76,9 +76,10 @@ def answer(world: Comparable, query: DiffQuery) -> Answer:
         NoSuchWorker: no worker has one of the names.
     """
     found = world.survey()
-    workers = meant(found, query.names)
-    numerics = world.numerics(workers)
-    workers = [each for each in workers if each.reading.alive or each.name in query.names or _known(numerics, each)]
+    asked = meant(found, query.names)
+    numerics = world.numerics(asked)
+    kept = [each for each in asked if each.reading.alive or each.name in query.names or _known(numerics, each)]
+    workers = kept or asked  # if all have ended, and nothing is known of them, the answer names them
     sides = Sides(workers, numerics, _parties(numerics, workers, found, query.since))
     weighed = Weighed.of(numerics.weights, workers)
     some = workers or query.names

@@ -531,6 +531,15 @@ def test_without_operands_it_shows_the_services_to_choose_from(worker: Start) ->
     )
 
 
+@pytest.mark.parametrize("arguments", [(), ("api",)])
+def test_workers_that_ended_without_fingerprints_are_named(worker: Start, arguments: tuple[str, ...]) -> None:
+    for number in range(2):
+        started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=f"{number}").kill()
+    refused = brickd("diff", *arguments)
+    assert (refused.returncode, refused.stdout) == (6, "")
+    assert refused.stderr.startswith("brickd: no fingerprints of api/0 and api/1 are recorded, a comparison needs ")
+
+
 def test_at_most_eight_services_are_listed_to_choose_from(worker: Start) -> None:
     for number in range(9):
         started(worker, BRICKD_SERVICE=f"s{number}")
