@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from brickd.model.day_codec import decode, encode
-from brickd.model.day_slots import DaySlot, slot, total
+from brickd.model.day_slots import DaySlot, SlotTables, slot, total
 from brickd.model.event_log import LogEvent
-from brickd.model.summary_fold import SummaryFold
 from brickd.model.survey_snapshot import Snapshot
 from brickd.state.day_file import CONTENT_BYTES, LENGTHS_NS, DayFile, SlotPlace
 
@@ -29,7 +28,7 @@ class DayKeeper:
         self._path, self._log_event = path, log_event
         self._lock = threading.Lock()
         self._before: Snapshot | None = None
-        self._fold: SummaryFold[None] = SummaryFold()
+        self._tables = SlotTables()
         self._trouble = ""
         self._file = self._opened()
         self._long = self._unfinished()
@@ -63,7 +62,7 @@ class DayKeeper:
         """Receive the next snapshot."""
         before, self._before = self._before, snapshot
         if before is not None and self._file is not None:
-            self._add(slot(before, snapshot, self._fold))
+            self._add(slot(before, snapshot, self._tables))
 
     def _add(self, short: DaySlot) -> None:
         long = self._long

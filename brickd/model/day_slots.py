@@ -21,7 +21,7 @@ from brickd.model.windows import since
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
-from brickd.shm.reading_sums import PathSums
+from brickd.shm.reading_sums import PathSums, PathTables
 from brickd.shm.segment_copy import Reading
 
 WORKERS_MAX = 256  # further workers of a slot are one row without a name
@@ -102,19 +102,24 @@ class DaySlot:
         )
 
 
-def slot(before: Snapshot, after: Snapshot, fold: SummaryFold[None] | None = None) -> DaySlot:
-    """Return the work of all workers between two snapshots.
+@dataclass(slots=True)
+class SlotTables:
+    """What slots of the same workers have in common: where the call paths of each worker are in a sum."""
 
-    `fold`: that of the slot before, which knows the call paths of most workers.
-    """
+    fold: SummaryFold[None] = field(default_factory=SummaryFold)
+    paths: dict[str, PathTables] = field(default_factory=dict)
+
+
+def slot(before: Snapshot, after: Snapshot, tables: SlotTables | None = None) -> DaySlot:
+    """Return the work of all workers between two snapshots; `tables`: those of earlier slots."""
+    tables = tables or SlotTables()
     lost_before = {worker.reading.uuid: worker.ledger.lost() for worker in before.survey.workers}
     lost_before |= {uuid[:16]: lost for uuid, lost in lost_before.items()}
-    fold = fold or SummaryFold()
     sums: dict[str, PathSums] = {}
     counts: Counter[str] = Counter()
     workers: dict[WorkerName, WorkerWork] = {}
     for worker in since((before,), after.survey.workers):
-        work = _work(worker, max(0, worker.ledger.lost() - _lost(worker, lost_before)), fold)
+        work = _work(worker, max(0, worker.ledger.lost() - _lost(worker, lost_before)), tables.fold)
         if any(counts_of(worker.reading)):
             # Each reading measures the length of a tick anew, with a tiny error.
             key = f"{worker.service}/{worker.reading.clock}"
@@ -122,11 +127,12 @@ def slot(before: Snapshot, after: Snapshot, fold: SummaryFold[None] | None = Non
             if key in sums:
                 sums[key].add(worker.reading)
             else:
-                sums[key] = PathSums(worker.reading)
+                sums[key] = PathSums(worker.reading, tables.paths.get(key))
         if work.spans or work.lost:
             name = (worker.service, worker.name)
             name = name if name in workers or len(workers) < WORKERS_MAX else ("", "")
             workers[name] = workers[name].and_(work) if name in workers else work
+    tables.paths = {key: each.tables for key, each in sums.items()}
     readings = {key: _bare(each.reading()) for key, each in sums.items()}
     totals = {key: RetainedTotals(each.service, each, counts[key]) for key, each in readings.items()}
     ended_ns = max(before.at_ns, after.at_ns)

@@ -20,6 +20,7 @@ from brickd.shm.segment_copy import CallPath, Reading
 
 Key = TypeVar("Key", bound=Hashable)
 
+_KNOWN_PATHS_MAX = 1 << 18  # how many paths have kept rows, which also keep the tables of dead workers in memory
 _LEAF = 0.9  # above this share of self time, the histogram of total times is also used for self times
 
 
@@ -53,6 +54,8 @@ class SummaryFold(Generic[Key]):
         self._numbers: dict[Key, int] = {}
         self._fold = _reader.Fold()
         self._like: tuple[object, ...] = ()
+        self._known: dict[Hashable, tuple[tuple[object, ...], PathRows]] = {}
+        self._known_paths = 0
         self._places: PathRows
 
     def _new_places(self, reading: Reading, key_of: Callable[[CallPath, int], Key]) -> PathRows:
@@ -121,11 +124,17 @@ class SummaryFold(Generic[Key]):
     def rows_of(self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None) -> PathRows:
         """Return the rows of a reading's paths, new keys included; arguments as in `add`.
 
-        The rows of the last reading are reused if its paths are the same.
+        The rows of a reading with the same paths are reused.
         """
         like = (reading.paths, reading.names, group)
         if like != self._like:
-            self._like, self._places = like, self._new_places(reading, key_of)
+            key = id(reading.paths), id(reading.names), group  # these objects are kept alive in `_known`
+            if key not in self._known:
+                self._known_paths += len(reading.paths)
+                if self._known_paths > _KNOWN_PATHS_MAX:
+                    self._known, self._known_paths = {}, len(reading.paths)
+                self._known[key] = like, self._new_places(reading, key_of)
+            self._like, self._places = self._known[key]
         return self._places
 
     def row(self, number: int) -> _reader.Row:

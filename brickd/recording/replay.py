@@ -23,10 +23,9 @@ from brickd.base.timestamps import rfc3339
 from brickd.base.units import plural
 from brickd.datasources.world import DaemonStatus, Source
 from brickd.errors import NoSuchWorker, RecordingRefused
-from brickd.model.day_slots import DaySlot, slot
+from brickd.model.day_slots import DaySlot, SlotTables, slot
 from brickd.model.kernel_sources.assembly import KernelSource as Text
 from brickd.model.kernel_sources.assembly import SourceHead
-from brickd.model.summary_fold import SummaryFold
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.windows import SLOTS, Window, Windows
 from brickd.model.workers import Survey, Worker
@@ -152,12 +151,12 @@ class Replay:
 
     def day_slots(self, began_ns: int, ended_ns: int, *, work: bool) -> Iterator[DaySlot]:
         """Yield the work between each two snapshots whose middle is in this time, or around its middle."""
-        fold: SummaryFold[None] = SummaryFold()
+        tables = SlotTables()
         found = False
         for before, after in itertools.pairwise(self._snapshots()):
             if before.at_ns < after.at_ns and began_ns <= (before.at_ns + after.at_ns) // 2 < ended_ns:
                 found = True
-                yield slot(before, after, fold)
+                yield slot(before, after, tables)
         if not found:
             yield from self._around((began_ns + ended_ns) // 2)
 

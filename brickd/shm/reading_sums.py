@@ -15,31 +15,62 @@ from typing import Any, cast
 
 from brickd.base.json_values import U64_MAX
 from brickd.shm import _reader
-from brickd.shm.segment_copy import CallPath, Reading
+from brickd.shm.segment_copy import CallPath, Reading, name_in
 
 # Fields about the tables of a single process, which cannot be added up.
+_KNOWN_PATHS_MAX = 1 << 18  # the paths whose rows are kept, which also keep the tables of dead workers in memory
+_TIMES_LARGER = 8  # tables that are larger than those of a reading by this factor are not used again
 _NO_TABLES = {"names": 0, "paths": 0, "sites": 0, "took": 0, "key": 0}
 
 
-class PathSums:
-    """The sum of the call paths of readings of one service and tick length."""
+class PathTables:
+    """The names and call paths of several readings of one service."""
 
     def __init__(self, first: Reading) -> None:
-        self._sum = first
-        self._summaries, self._latency = _reader.Summaries(first.summaries), _reader.Summaries(first.latency)
+        self.names, self.paths = first.names, first.paths
+        # By the identity of a reading's tables, which are kept alive here: workers that came to their paths in
+        # different orders have the same tables in each snapshot.
+        self._known: dict[tuple[int, int], tuple[object, object, array[int]]] = {}
+        self._known_paths = 0
+
+    def rows(self, of: Reading) -> array[int]:
+        """Return the numbers of a reading's paths in these tables, after adding the paths that are new."""
+        key = id(of.paths), id(of.names)
+        if key not in self._known:
+            self.names, self.paths, rows = _tables(self.names, self.paths, of)
+            self._known_paths += len(of.paths)
+            if self._known_paths > _KNOWN_PATHS_MAX:
+                self._known, self._known_paths = {}, len(of.paths)
+            self._known[key] = of.paths, of.names, rows
+        return self._known[key][2]
+
+
+class PathSums:
+    """The sum of the call paths of readings of one service and tick length.
+
+    Attributes:
+        tables: the tables of the sum, which a later sum of the same service may use again.
+    """
+
+    def __init__(self, first: Reading, tables: PathTables | None = None) -> None:
+        self._first = first
+        # Paths that no reading has any more must not fill the tables.
+        again = tables is not None and len(tables.paths) <= _TIMES_LARGER * len(first.paths)
+        self.tables = tables if tables is not None and again else PathTables(first)
+        self._summaries, self._latency = _reader.Summaries(), _reader.Summaries()
+        self.add(first)
 
     def add(self, other: Reading) -> None:
         """Add the call paths of another reading."""
-        names, paths, rows = _tables(self._sum, other)
-        if paths is not self._sum.paths:
-            self._sum = replace(self._sum, names=names, paths=paths)
+        rows = self.tables.rows(other)
         self._summaries.merge(other.summaries, rows[: len(other.summaries) // _reader.SUMMARY_BYTES])
         self._latency.merge(other.latency, rows[: len(other.latency) // _reader.SUMMARY_BYTES])
 
     def reading(self) -> Reading:
         """Return the first reading with all call paths and their sums."""
-        summaries = self._summaries.tobytes().ljust(len(self._sum.paths) * _reader.SUMMARY_BYTES, b"\0")
-        return replace(self._sum, summaries=summaries, latency=self._latency.tobytes())
+        names, paths = self.tables.names, self.tables.paths
+        summaries = self._summaries.tobytes().ljust(len(paths) * _reader.SUMMARY_BYTES, b"\0")
+        return replace(self._first, names=names, paths=paths, summaries=summaries, latency=self._latency.tobytes())
 
 
 def added(one: Reading, other: Reading) -> Reading:
@@ -62,13 +93,16 @@ def added(one: Reading, other: Reading) -> Reading:
     )
 
 
-def _tables(one: Reading, other: Reading) -> tuple[list[tuple[str, int] | None], list[CallPath | None], array[int]]:
-    """Return the names and paths of both readings, and the numbers of the other's paths among them; -1: no room."""
+def _tables(
+    names: list[tuple[str, int] | None], paths: list[CallPath | None], other: Reading
+) -> tuple[list[tuple[str, int] | None], list[CallPath | None], array[int]]:
+    """Return tables with the names and paths of a reading, and the numbers of its paths among them; -1: no room."""
     count = len(other.paths)
-    if one.paths[:count] == other.paths and one.names[: len(other.names)] == other.names:
-        return one.names, one.paths, same_rows(count)
-    names, numbers = list(one.names), {one.name(number): number for number in reversed(range(len(one.names)))}
-    paths, places = list(one.paths), {path: number for number, path in reversed(list(enumerate(one.paths)))}
+    if paths[:count] == other.paths and names[: len(other.names)] == other.names:
+        return names, paths, same_rows(count)
+    numbers = {name_in(names, number): number for number in reversed(range(len(names)))}
+    places = {path: number for number, path in reversed(list(enumerate(paths)))}
+    names, paths = list(names), list(paths)
 
     def number_of(name: int) -> int | None:
         """Return the number in the sum of a name of `other`; None if there is no room."""

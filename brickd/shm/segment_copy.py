@@ -6,7 +6,7 @@ Must not know: files, how a segment is read, how numbers are shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import NamedTuple
@@ -181,13 +181,18 @@ class Reading(Identity):
 
     def name(self, number: int) -> str:
         """Return the text of a name, or its number if the name is not written yet."""
-        entry = self.names[number] if 0 <= number < len(self.names) else None
-        return entry[0] if entry is not None else f"name#{number}"
+        return name_in(self.names, number)
 
     def category(self, number: int) -> str:
         """Return the declared category of a name, or 'other'."""
         entry = self.names[number] if 0 <= number < len(self.names) else None
         return self.name(entry[1]) if entry is not None and entry[1] != 0 else "other"
+
+
+def name_in(names: Sequence[tuple[str, int] | None], number: int) -> str:
+    """Return the text of a name in a table, or its number if the name is not written yet."""
+    entry = names[number] if 0 <= number < len(names) else None
+    return entry[0] if entry is not None else f"name#{number}"
 
 
 def begins(took: int) -> str:

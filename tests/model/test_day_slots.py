@@ -15,14 +15,14 @@ from made_up_workers import MadeUp, programs
 from test_windows import counts, replay, snapshot, work, worker
 
 from brickd.base.units import SECOND
-from brickd.model import day_codec, day_slots
+from brickd.model import day_codec, day_slots, summary_fold
 from brickd.model.brick_totals import bricks
 from brickd.model.day_codec import decode, encode
-from brickd.model.day_slots import DaySlot, WorkerWork, as_workers, slot
+from brickd.model.day_slots import DaySlot, SlotTables, WorkerWork, as_workers, slot
 from brickd.model.retained_workers import RetainedTotals
 from brickd.model.worker_origins import Origin
 from brickd.model.workers import Worker
-from brickd.shm import _reader
+from brickd.shm import _reader, reading_sums
 from brickd.shm.segment_copy import CallPath, Reading
 
 ROOM = 1 << 20
@@ -81,6 +81,41 @@ def test_the_sum_of_two_slots_is_the_slot_of_their_whole_time(first: MadeUp, the
     assert {name: work.spans for name, work in added.workers.items()} == {
         name: work.spans for name, work in whole.workers.items()
     }
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 18])
+@settings(max_examples=20)
+@given(st.data(), programs(given=False, room=False), programs(given=False, room=False))
+def test_tables_of_earlier_slots_change_no_figure(kept: int, data: st.DataObject, first: MadeUp, then: MadeUp) -> None:
+    """Two workers may come to the same bricks in different orders; later slots use the rows of earlier ones."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(reading_sums, "_KNOWN_PATHS_MAX", kept)
+        patched.setattr(summary_fold, "_KNOWN_PATHS_MAX", kept)
+        then.tick_ns = first.tick_ns
+        tables = SlotTables()
+        for _ in range(3):
+            order = data.draw(st.permutations([first, then]))
+            workers = [worker(each, number, born_ns=SECOND) for number, each in enumerate(order, 1)]
+            ended = snapshot(*workers, now_ns=10 * SECOND)
+            found, expected = slot(snapshot(), ended, tables), slot(snapshot(), ended)
+            assert counts(as_workers(found)) == counts(as_workers(expected)) == counts(workers)
+            assert found.workers == expected.workers
+
+
+def test_tables_are_not_used_again_if_most_of_their_paths_are_of_other_workers() -> None:
+    few, many = MadeUp(), MadeUp()
+    work(few, "a", 5)
+    for number in range(40):
+        work(many, f"brick {number}", 5)
+    tables, sizes = SlotTables(), []
+    for made in (few, many, few, few):
+        of = worker(made, 1, born_ns=SECOND)
+        slot(snapshot(), snapshot(of, now_ns=10 * SECOND), tables)
+        ((kept),) = tables.paths.values()
+        sizes.append(len(kept.paths))
+    assert sizes == [2, 42, 2, 2]
+    slot(snapshot(), snapshot(now_ns=10 * SECOND), tables)
+    assert tables.paths == {}
 
 
 @given(programs(given=False, room=False), programs(given=False, room=False))
