@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -91,6 +93,37 @@ def test_a_damaged_slot_is_never_read(at: int, bits: int, tmp_path_factory: pyte
     again.close()
 
 
+@pytest.mark.parametrize(
+    ("changed", "is_slot"),
+    [
+        ({}, True),
+        ({"magic": b"brickdax"}, False),
+        ({"version": 1}, False),
+        ({"tier": 1}, False),
+        ({"sequence": 0}, False),
+        ({"sequence": 2}, False),
+        ({"sequence": 1 + CELLS[0]}, True),
+        ({"sequence": 1 + CELLS[0] * (1 << 55)}, False),
+        ({"began_ns": 11}, False),
+        ({"began_ns": 10}, True),
+        ({"began_ns": -1}, False),
+        ({"length": CONTENT_BYTES + 1}, False),
+    ],
+)
+def test_only_a_valid_head_in_its_own_cell_is_a_slot(changed: dict[str, Any], is_slot: bool, path: Path) -> None:
+    """The checksum is right, as that of a file which another program wrote."""
+    valid: dict[str, Any] = {"magic": b"brickday", "version": 2, "tier": 0, "length": 1, "sequence": 1}
+    head = day_file._HEAD.pack(*(valid | {"began_ns": 0, "ended_ns": 10} | changed).values())
+    DayFile(path).close()
+    with path.open("r+b") as raw:
+        raw.seek(CELL_BYTES)
+        raw.write(head + day_file._CRC.pack(zlib.crc32(b"x", zlib.crc32(head))) + b"x")
+    file = DayFile(path)
+    assert [file.content(place) for place in file.places[0]] == ([b"x"] if is_slot else [])
+    assert file.places[1] == []
+    file.close()
+
+
 @pytest.mark.parametrize("size", [*range(40, 46), 60])
 def test_a_truncated_file_has_no_slot(size: int, path: Path) -> None:
     file = DayFile(path)
@@ -157,14 +190,15 @@ class Keeper:
 
     def __init__(self, path: Path) -> None:
         self.path, self.events = path, list[tuple[str, str]]()
-        self.made, self.now_s = MadeUp(), 0
+        self.made, self.now_s, self.step_s = MadeUp(), 0, 0
         self.keeper = self.begun()
 
     def begun(self) -> DayKeeper:
         return DayKeeper(self.path, lambda kind, text, **_: self.events.append((kind, text)))
 
     def snapshot(self) -> Snapshot:
-        return snapshot(whole(worker(self.made, 1)), now_ns=self.now_s * SECOND)
+        taken = snapshot(whole(worker(self.made, 1)), now_ns=self.now_s * SECOND)
+        return taken._replace(at_ns=taken.at_ns + self.step_s * SECOND)
 
     def run(self, snapshots: int, every_s: int = 10) -> None:
         """Record one span before each snapshot."""
@@ -241,9 +275,10 @@ def test_a_slot_counts_if_its_middle_is_in_the_time(keeper: Keeper) -> None:
 def test_a_time_of_day_is_answered_by_the_slot_that_contains_it(keeper: Keeper) -> None:
     keeper.run(1 + 3)
     assert [keeper.spans(at, at) for at in (5, 10, 19.9, 20, 39.9, 49.9, 50)] == [0, 1, 1, 1, 1, 1, 0]
-    found = keeper.keeper.between(LATER + 15 * SECOND, LATER + 15 * SECOND)
-    assert found is not None
-    assert (found.began_ns - LATER, found.ended_ns - LATER) == (10 * SECOND, 20 * SECOND)
+    for at_s in (15, 25):
+        found = keeper.keeper.between(LATER + at_s * SECOND, LATER + at_s * SECOND)
+        assert found is not None
+        assert (found.began_ns - LATER, found.ended_ns - LATER) == ((at_s - 5) * SECOND, (at_s + 5) * SECOND)
 
 
 def test_a_time_shorter_than_a_slot_is_answered_by_the_slot_around_its_middle(keeper: Keeper) -> None:
@@ -268,6 +303,8 @@ def test_after_a_killed_daemon_the_next_one_continues_the_long_slot(keeper: Keep
     keeper.run(1 + 9)  # the first one only begins a slot
     assert len(keeper.file.places[1]) == 1, "20 slots, a gap of one, and 9 more are five minutes"
     assert keeper.spans(0, 1_000) == 29
+    (long,) = keeper.keeper._contents(keeper.file.places[1], work=True)
+    assert [work.spans for work in long.workers.values()] == [29]
     keeper.run(3)
     keeper.file.close()
     keeper.keeper = keeper.begun()
@@ -283,6 +320,52 @@ def test_a_pause_or_a_step_of_the_clock_ends_the_long_slot(keeper: Keeper) -> No
     (first, second) = keeper.file.places[1]
     assert [(place.ended_ns - place.began_ns) // SECOND for place in (first, second)] == [30, 900]
     assert keeper.spans(0, 10_000) == 5
+
+
+def test_a_clock_that_is_set_back_ends_the_long_slot_and_loses_and_repeats_nothing(keeper: Keeper) -> None:
+    keeper.run(1 + 3)
+    keeper.step_s = -3600
+    keeper.run(3)
+    (long,) = keeper.file.places[1]
+    assert (long.ended_ns - long.began_ns) == 30 * SECOND
+    assert keeper.spans(-10_000, 10_000) == 6
+    assert keeper.spans(-3_550, -3_530) == 2
+    found = keeper.keeper.between(LATER - 10_000 * SECOND, LATER + 10_000 * SECOND)
+    assert found is not None
+    assert (found.covered_ns, found.ended_ns - found.began_ns) == (60 * SECOND, 3_590 * SECOND)
+
+
+def test_a_clock_that_is_set_forward_makes_no_slot_longer_than_it_was(keeper: Keeper) -> None:
+    keeper.run(1 + 3)
+    keeper.step_s = 7200
+    keeper.run(3)
+    found = keeper.keeper.between(LATER, LATER + 10_000 * SECOND)
+    assert found is not None
+    assert (found.covered_ns, found.longest_ns, found.ended_ns - found.began_ns) == (
+        60 * SECOND, 10 * SECOND, 7_260 * SECOND,
+    )  # fmt: skip
+
+
+def test_a_long_slot_ends_at_the_snapshot_that_is_nearest_to_five_minutes(keeper: Keeper) -> None:
+    keeper.run(1 + 8, every_s=33)
+    assert keeper.file.places[1] == []
+    keeper.run(1, every_s=33)
+    assert [place.ended_ns - place.began_ns for place in keeper.file.places[1]] == [297 * SECOND]
+
+
+def test_a_time_that_short_slots_reach_is_not_answered_by_a_long_one(keeper: Keeper) -> None:
+    keeper.run(1 + 30)
+    assert keeper.spans(10, 170) == 16
+
+
+def test_a_long_slot_and_the_short_ones_in_it_count_once(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    monkeypatch.setattr(day_file, "CELLS", (45, 8))
+    keeper = Keeper(path)
+    keeper.run(1 + 60)
+    assert (keeper.file.places[0][0].began_ns - LATER) // SECOND == 160
+    assert keeper.spans(0, 10_000) == 60
+    assert keeper.spans(310, 10_000) == 30
+    keeper.keeper.end()
 
 
 def test_a_slot_that_cannot_be_saved_is_reported_once(keeper: Keeper) -> None:

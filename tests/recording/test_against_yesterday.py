@@ -19,11 +19,11 @@ from brickd.cli.output import Screen
 from brickd.datasources.shared_memory import SharedMemory
 from brickd.errors import BrickdError, NoDaemon, WrongQuestion
 from brickd.model.day_slots import DaySlot
-from brickd.query.queries import StatusQuery
+from brickd.query.queries import BricksQuery, HistoryQuery, StatusQuery, TreeQuery
 from brickd.recording import body_codec as bodies
 from brickd.recording.replay import opened
 from brickd.shm import _reader
-from brickd.views import status
+from brickd.views import bricks, history, status, tree
 from brickd.views.common import AskedPeriod, other_period
 
 DAY_S = 24 * 3600
@@ -103,6 +103,25 @@ def test_only_the_named_services_are_compared(compared: Callable[..., Then]) -> 
     assert (row["name"], row["now"]["count_per_second"], row["then"]["count_per_second"]) == ("a", 2.0, 1.0)
     assert words == ()
     assert compared("late")[1] == ("nothing is known of late yesterday",)
+
+
+@pytest.mark.parametrize(("names", "spans", "workers"), [((), 410, 3), (("batch",), 200, 1), (("api", "late"), 210, 2)])
+def test_a_period_counts_only_the_named_services(names: tuple[str, ...], spans: int, workers: int, path: Path) -> None:
+    with opened([str(path)]) as world:
+        document = bricks.answer(world, BricksQuery(names, over=100.0)).document
+        assert sum(brick["count"] for brick in document["bricks"]) == spans
+        assert document["workers"] == workers
+        totals = status.answer(world, StatusQuery(names, over=100.0)).document["bricks"]
+        assert sum(brick["count"] for brick in totals) == spans
+        roots = [
+            node for node in tree.answer(world, TreeQuery(names, over=100.0)).document["nodes"] if not node["depth"]
+        ]
+        assert sum(node["count"] for node in roots) == spans
+        rows = history.answer(world, HistoryQuery(names, over=100.0)).document["slots"]
+        assert (sum(row["count"] for row in rows), rows[-1]["workers"]) == (spans, workers)
+        for view, query in ((bricks, BricksQuery(("api/1",), over=100.0)), (tree, TreeQuery(("api/1",), over=100.0))):
+            with pytest.raises(BrickdError, match="kept by service, not by worker api/1"):
+                view.answer(world, query)
 
 
 def test_a_worker_is_refused_because_yesterday_is_kept_by_service(compared: Callable[..., Then]) -> None:
