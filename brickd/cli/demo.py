@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -60,6 +61,8 @@ def demo(seconds: float) -> None:
         raise BrickdError(
             "brick-agent is not installed, and the demo's workers need it: pip install ./agent, or brickd[demo]"
         )
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end_by_signal)
     with _place(), _running() as processes:
         print_message(
             "a daemon and four replicas of a transformer: one has a flipped bit in a weight, one is slow at one kernel"
@@ -72,6 +75,11 @@ def demo(seconds: float) -> None:
             _VERBS[verb].main(words, standalone_mode=False)
             click.echo()
     print_message("the workers have ended and removed their segments; instrument your own: see docs/getting-started.md")
+
+
+def _end_by_signal(number: int, _: object) -> None:
+    """End the demonstration, which cleans up, with the exit code that shells use for this signal."""
+    sys.exit(128 + number)
 
 
 @contextlib.contextmanager
@@ -101,11 +109,13 @@ def _running() -> Iterator[list[Process]]:
         for index, kind in enumerate(_WORKERS):
             environment["BRICKD_WORKER"] = str(index)
             command = [sys.executable, "-P", "-m", "brickd.demo.worker", kind]
-            processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment))
+            # In a group of its own, the process does not get the Ctrl-C that ends the demonstration.
+            processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0))
         prefix = os.environ["BRICKD_SHM_PREFIX"]
         _wait(lambda: len(find(prefix)) == len(_WORKERS), processes, "not all workers have started")
         with Path(runtime().directory, "log").open("wb") as log:
-            processes.append(subprocess.Popen([sys.executable, "-P", "-m", "brickd", "up"], stdout=log, stderr=log))
+            daemon = [sys.executable, "-P", "-m", "brickd", "up"]
+            processes.append(subprocess.Popen(daemon, stdout=log, stderr=log, process_group=0))
         _wait(runtime().socket.exists, processes, "the daemon does not answer")
         for process in processes[:-1]:
             assert process.stdin is not None

@@ -6,6 +6,9 @@ import json
 import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -380,4 +383,22 @@ def test_the_demo_names_the_damaged_and_the_slow_worker_and_leaves_no_file() -> 
     assert "weight layers.2.mlp.down.weight differs in demo/1" in result.stdout
     assert "! demo/3 slow since" in result.stdout
     assert "4 live" in result.stdout
+    assert not [name for name in set(os.listdir(SHM)) - before if name.startswith("demo-brickd-")]
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_demo_that_is_ended_early_leaves_no_file_and_shows_no_traceback(number: int, tmp_path: Path) -> None:
+    before = set(os.listdir(SHM))
+    command = [sys.executable, "-P", "-m", "brickd", "demo", "--seconds", "20"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as demo:
+        assert demo.stdout is not None
+        demo.stdout.readline()
+        os.killpg(demo.pid, number)
+        _, err = demo.communicate()
+    assert (demo.returncode, "Traceback" in err) == (128 + number, False), err
+    assert os.listdir(tmp_path) == []
     assert not [name for name in set(os.listdir(SHM)) - before if name.startswith("demo-brickd-")]
