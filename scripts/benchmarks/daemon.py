@@ -8,6 +8,7 @@ from benchmarks.held import held
 from benchmarks.keeping import keeping
 from benchmarks.load import Windows
 from benchmarks.report import Report, Table
+from benchmarks.scraped import scraped
 from benchmarks.spans import attempted
 from benchmarks.workplace import Workplace, progress
 
@@ -27,6 +28,7 @@ def run(place: Workplace, quick: bool) -> Report:
         Table("load", f"Share of a core that the daemon takes, kernel time included, {span}", loads),
         *held(place, rounds=20 if quick else 60),
         keeping(place, windows),
+        scraped(place, scrapes=8 if quick else 30),
         fingerprints_received(place, rounds=5 if quick else 20),
         Table("growth", "Growth of that share with records and with workers, 3 windows of 1 s", points),
     ]

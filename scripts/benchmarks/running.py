@@ -22,10 +22,10 @@ _RESTED_NS = 100_000  # a thread that used less processor time than this in a sa
 
 
 class Running:
-    """A running daemon."""
+    """A running daemon; `said`: the first line of its output."""
 
-    def __init__(self, place: Workplace, process: subprocess.Popen[bytes]) -> None:
-        self._place, self._started = place, process
+    def __init__(self, place: Workplace, process: subprocess.Popen[bytes], said: str) -> None:
+        self._place, self._started, self.said = place, process, said
         self._process = Path("/proc") / str(process.pid)
 
     def end(self) -> None:
@@ -127,10 +127,10 @@ class Running:
 
 
 @contextmanager
-def running(place: Workplace) -> Iterator[Running]:
+def running(place: Workplace, *options: str) -> Iterator[Running]:
     """Start a daemon, and yield it when it answers; then end it, and remove its segments and its state."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "brickd", "up"],
+        [sys.executable, "-m", "brickd", "up", *options],
         env=place.environment,
         cwd=place.folder,
         stdout=subprocess.PIPE,
@@ -139,9 +139,10 @@ def running(place: Workplace) -> Iterator[Running]:
     assert process.stdout is not None
     with process:
         try:
-            if b"the daemon runs" not in process.stdout.readline():
+            said = process.stdout.readline().decode()
+            if "the daemon runs" not in said:
                 raise RuntimeError("brickd up did not start")
-            yield Running(place, process)
+            yield Running(place, process, said)
         finally:
             process.terminate()
             process.wait()
