@@ -30,10 +30,10 @@ def until(so: Callable[[], T]) -> T:
 
 
 class Running:
-    """A running daemon."""
+    """A running daemon; `said`: its first line."""
 
-    def __init__(self, process: Process) -> None:
-        self.process = process
+    def __init__(self, process: Process, said: str = "") -> None:
+        self.process, self.said = process, said
 
     @property
     def pid(self) -> int:
@@ -105,10 +105,12 @@ def going(*arguments: str, under: Sequence[str] = (), **environment: str) -> Pro
     return _command([*under, *BRICKD, *arguments], environment)
 
 
-def up(before: Sequence[str] = (), command: Sequence[str] = UP, **environment: str) -> Process:
+def up(
+    before: Sequence[str] = (), command: Sequence[str] = UP, options: Sequence[str] = (), **environment: str
+) -> Process:
     """Start `brickd up` with `going`; `before` is the beginning of its command line."""
     if command is UP:
-        return going("up", under=before, **environment)
+        return going("up", *options, under=before, **environment)
     return _command([*before, *command], environment)
 
 
@@ -127,14 +129,16 @@ def refused(before: Sequence[str] = (), **environment: str) -> str:
 
 
 @contextmanager
-def running(before: Sequence[str] = (), command: Sequence[str] = UP, **environment: str) -> Iterator[Running]:
+def running(
+    before: Sequence[str] = (), command: Sequence[str] = UP, options: Sequence[str] = (), **environment: str
+) -> Iterator[Running]:
     """Yield a daemon that answers, and kill it at the end if it still runs."""
-    with up(before, command, **environment) as process:
+    with up(before, command, options, **environment) as process:
         try:
             assert process.stdout is not None
             assert process.stderr is not None
             first = process.stdout.readline()
             assert b"the daemon runs" in first, process.stderr.read().decode()
-            yield Running(process)
+            yield Running(process, first.decode())
         finally:
             process.kill()
