@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from operator import itemgetter
+from typing import NamedTuple
 
 from brickd.metrics.exposition import Exposition, label, series
 from brickd.metrics.families import BOUNDS, OTHER_BRICKS, SPANS, WORKER_BOUNDS, WORKER_SPANS, Family
 from brickd.model.exported_series import BRICKS_MAX, OTHER, Brick, ExportedSeries
-from brickd.model.summary_fold import SummaryFold
+from brickd.model.summary_fold import PathRows, SummaryFold
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.segment_copy import CallPath, Reading
@@ -66,12 +67,21 @@ def _began(worker: Worker) -> tuple[bool, int]:
     return not worker.reading.alive, worker.reading.header["started_ns"]
 
 
+class _Rows(NamedTuple):
+    """The rows of a worker's paths, and the tables from which they were made."""
+
+    paths: list[CallPath | None]
+    names: list[tuple[str, int] | None]
+    rows: PathRows
+
+
 class _Service:
     """The series of one service."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._fold: SummaryFold[Brick] = SummaryFold()
+        self._rows: dict[str, _Rows] = {}
         self._pages = 0
         self._bricks: tuple[Brick, ...] = ()
         self._heads: list[tuple[list[str], str, str]] = []
@@ -81,10 +91,9 @@ class _Service:
         self, workers: Sequence[Worker], shown: Mapping[str, str], exported: ExportedSeries, into: Exposition
     ) -> ExportedSeries:
         if self._pages % _PAGES_PER_FOLD == 0:
-            self._fold = SummaryFold()
+            self._fold, self._rows = SummaryFold(), {}
         self._pages += 1
-        for worker in workers:
-            self._fold.rows_of(worker.reading, _key_of(worker.reading))
+        self._rows = {worker.reading.uuid: self._rows_of(worker.reading) for worker in workers}
         have = exported.bricks.get(self._name, ())
         if len(have) < BRICKS_MAX and not {*have, *_OTHERS}.issuperset(self._fold.keys):
             exported = exported.with_bricks(self._name, self._by_time(workers, exported))
@@ -107,12 +116,19 @@ class _Service:
         into.add(OTHER_BRICKS, others, self._name)
         return exported
 
+    def _rows_of(self, reading: Reading) -> _Rows:
+        """Return the rows of a worker's paths, which seldom change from page to page."""
+        before = self._rows.get(reading.uuid)
+        if before is not None and before.paths == reading.paths and before.names == reading.names:
+            return before
+        return _Rows(reading.paths, reading.names, self._fold.rows_of(reading, _key_of(reading)))
+
     def _add(
         self, reading: Reading, exported: ExportedSeries, places: array[int], sums: dict[float, _reader.Durations]
     ) -> tuple[float, list[tuple[int, int, int]]]:
         """Add a reading to the sums of its tick length; return that length, and its own sums."""
         tick_ns = exported.tick(reading.clock, reading.tick_ns) or reading.tick_ns
-        rows = self._fold.rows_of(reading, _key_of(reading))
+        rows = self._rows[reading.uuid].rows
         into = sums.setdefault(tick_ns, _reader.Durations())
         bounds = bounds_of(tick_ns), bounds_of(1.0)
         return tick_ns, into.add(reading.summaries, rows.rows, rows.flags, places, *bounds)

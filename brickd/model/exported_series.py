@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from brickd.base.json_values import flag, listed, number, require, unicode
+from brickd.base.json_values import flag, limited, listed, number, require, unicode
 
 BRICKS_MAX = 50  # of a service
+SERVICES_MAX = 256  # with such bricks, because the state of a daemon has their names
 OTHER = "other"
 
 _TICKS_MAX = 8
@@ -35,6 +36,8 @@ class ExportedSeries(NamedTuple):
 
     def with_bricks(self, service: str, found: Iterable[Brick]) -> ExportedSeries:
         """Return the same with places for these bricks of a service, the first ones first, as long as there are any."""
+        if service not in self.bricks and len(self.bricks) >= SERVICES_MAX:
+            return self
         have = self.bricks.get(service, ())
         more = [brick for brick in found if brick[0] != OTHER and brick not in have][: BRICKS_MAX - len(have)]
         return self._replace(bricks={**self.bricks, service: (*have, *more)}) if more else self
@@ -69,7 +72,7 @@ class ExportedSeries(NamedTuple):
         """Decode the output of `plain`. An invalid document may raise any exception."""
         bricks = {
             unicode(service): tuple((unicode(name), flag(bounded)) for name, bounded in listed(found, BRICKS_MAX))
-            for service, found in document["bricks"].items()
+            for service, found in limited(document["bricks"], SERVICES_MAX).items()
         }
         ticks = {
             unicode(clock): tuple(_tick(each) for each in listed(found, _TICKS_MAX))

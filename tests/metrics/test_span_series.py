@@ -12,7 +12,7 @@ from metric_pages import Series, labels, parsed, value
 
 from brickd.metrics.exposition import Exposition
 from brickd.metrics.span_series import BOUNDS_NS, LES, SpanSeries, bounds_of
-from brickd.model.exported_series import BRICKS_MAX, ExportedSeries
+from brickd.model.exported_series import BRICKS_MAX, SERVICES_MAX, ExportedSeries
 from brickd.model.retained_workers import RetainedTotals
 from brickd.model.workers import Worker
 from brickd.shm import _reader
@@ -188,6 +188,73 @@ def test_a_service_has_at_most_a_thousand_series_and_a_worker_150() -> None:
     of = page(series, worker(made, 1))
     assert sum("worker" not in dict(labels) for _, labels in of) <= 920, "80 are left for ledger, evidence and problems"
     assert sum("worker" in dict(labels) for _, labels in of) <= 104
+
+
+@pytest.mark.ci
+def test_ten_thousand_bricks_of_256_workers_fit_the_limits_of_series() -> None:
+    made = MadeUp("api")
+    for number in range(10_000):
+        made.give(f"b{number}", 1000 + number)
+    one = worker(made, 1)
+    others = [worker(spans(5, brick="b1"), number) for number in range(2, 257)]
+    of = page(SpanSeries(ExportedSeries()), one, *others)
+    assert value(of, "brickd_other_bricks", service="api") == 9_950
+    assert value(of, "brickd_span_seconds_count", service="api", brick="other") == 9_950 + 255
+    assert sum("worker" not in dict(labels) for _, labels in of) <= 920
+    assert sum("worker" in dict(labels) for _, labels in of) == 2 * (51 + 255)
+
+
+def test_more_services_than_the_limit_have_no_bricks_of_their_own() -> None:
+    exported = ExportedSeries()
+    for number in range(SERVICES_MAX + 1):
+        exported = exported.with_bricks(f"s{number}", [("b", False)])
+    assert len(exported.bricks) == SERVICES_MAX
+    assert ExportedSeries.of(exported.plain() | {"ticks": {}}).bricks == exported.bricks
+    assert len(exported.with_bricks("s0", [("c", False)]).bricks["s0"]) == 2
+    assert exported.only(["s1"]).bricks == {"s1": (("b", False),)}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"bricks": {"s": [["b", 1]]}, "ticks": {}},
+        {"bricks": {"s": [["b"]]}, "ticks": {}},
+        {"bricks": {"s": [["b", True]] * 51}, "ticks": {}},
+        {"bricks": {f"s{number}": [] for number in range(SERVICES_MAX + 1)}, "ticks": {}},
+        {"bricks": {"\ud800": []}, "ticks": {}},
+        {"bricks": {}, "ticks": {"TSC": [0.0]}},
+        {"bricks": {}, "ticks": {"TSC": [float("nan")]}},
+        {"bricks": {}, "ticks": {"TSC": [1.0] * 9}},
+        {"bricks": {}, "ticks": {"TSC": 1.0}},
+    ],
+)
+def test_an_invalid_saved_state_is_refused(document: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        ExportedSeries.of(document)
+
+
+def test_workers_with_other_orders_of_names_are_added_up_by_name() -> None:
+    one, two = MadeUp("api"), MadeUp("api")
+    for name in "ab":
+        spans(5, brick=name, of=one)
+    for name in "bac":
+        spans(7, brick=name, of=two)
+    series = SpanSeries(ExportedSeries())
+    for _ in range(2):
+        of = page(series, worker(one, 1), worker(two, 2))
+        sums = {name: value(of, "brickd_span_seconds_sum", service="api", brick=name) for name in "abc"}
+        assert sums == {"a": 12e-9, "b": 12e-9, "c": 7e-9}
+    spans(9, brick="d", of=one)
+    of = page(series, worker(one, 1), worker(two, 2))
+    assert value(of, "brickd_worker_span_seconds_sum", service="api", worker="api/1", brick="d") == 9e-9
+
+
+def test_a_fold_is_made_anew_at_times_so_that_old_bricks_do_not_pile_up() -> None:
+    series = SpanSeries(ExportedSeries())
+    for number in range(200):
+        series.write({"api": [worker(spans(5, brick=f"b{number}"), number + 1)]}, {}, Exposition())
+    (service,) = series._services.values()
+    assert len(service._fold.keys) <= 65
 
 
 def test_tables_of_a_wrong_size_are_refused() -> None:

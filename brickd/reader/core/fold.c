@@ -79,6 +79,8 @@ void brick_durations_add(struct brick_durations *into, const struct brick_summar
     if (flags & BRICK_PART_OUTER)
         *sum = brick_sum(*sum, s->again < s->total ? s->total - s->again : 0);
     for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
+        if (s->histogram[b] == 0) /* most are, and their sums would wait for each other */
+            continue;
         uint64_t *within = &into->within[bounds[b] < BRICK_BOUNDS ? bounds[b] : BRICK_BOUNDS - 1];
         *within = brick_sum(*within, s->histogram[b]);
     }
