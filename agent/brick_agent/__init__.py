@@ -119,11 +119,11 @@ def _end_with_process(_: object) -> None:
 
 
 def _after_fork() -> None:
-    """Make a child of multiprocessing end its segment at its exit.
+    """Make a child of multiprocessing end its segment when it exits.
 
-    The child exits by os._exit, which runs no atexit handlers, so brickd would take it for killed. An exit handler of
-    multiprocessing can be set only in the child, and a start handler only in the parent. So a start handler sets the
-    exit handler.
+    The child exits through os._exit, which runs no atexit handlers, so brickd would report it as killed. An exit
+    handler of multiprocessing can be set only in the child, and a start handler only in the parent. So a start handler
+    sets the exit handler.
     """
     util = sys.modules.get("multiprocessing.util")
     if util is not None:  # `util` is None if multiprocessing did not fork this process
@@ -133,13 +133,13 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 _after_fork()
 _process = sys.modules.get("multiprocessing.process")
-# A child that is already running imports this module.
+# If this process is already a child, the start handler comes too late.
 if _process is not None and _process.parent_process() is not None:
     _end_with_process(None)
 
 
 def get_include() -> str:
-    """Return the folder of the C headers; extensions that record include brick_python.h.
+    """Return the folder of the C headers. An extension that records spans includes brick_python.h.
 
     >>> import os
     >>> sorted(os.listdir(brick.get_include()))

@@ -1,9 +1,9 @@
 """Kernel sources, which are sent once to the readers of this worker's events.
 
 Owns: the known sources, and how much of each was sent. Must not know: rings, records. Invariants: a text keeps its
-hash; a piece without room is sent at a later use; sources above a limit are only counted; a text is dropped after it
-was sent; there are no locks, because a signal handler may interrupt any line; a forked child sends again every source
-that its parent had not sent completely.
+hash; a piece for which the ring has no room is sent at a later use of the source; sources above a limit are only
+counted; a text is dropped after it was sent; there are no locks, because a signal handler may interrupt any line; a
+forked child sends again every source that its parent had not sent completely.
 """
 
 from __future__ import annotations

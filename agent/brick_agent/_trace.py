@@ -15,7 +15,7 @@ import sys
 from brick_agent._core import Brick, _task_ended, brick
 from brick_agent._core import _traced as _traced_function
 
-# Methods that are implicitly static or class methods: a class needs plain functions under these names.
+# Methods that Python implicitly makes static or class methods: a class needs plain functions under these names.
 _IMPLICIT = ("__new__", "__init_subclass__", "__class_getitem__")
 
 TYPE_CHECKING = False
@@ -211,8 +211,8 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
 def _first_step(inner: Any) -> Any:
     """Return the first awaitable of an asynchronous generator, without letting the event loop see the generator.
 
-    At its end, the loop closes all generators that it has seen. The loop would close the traced generator and this
-    inner generator at the same time.
+    When the loop ends, it closes all generators that it has seen. It would close the traced generator and this inner
+    generator at the same time.
     """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)

@@ -8,8 +8,8 @@
  * Four threads serve 200 requests; a million requests leave time to run `brickd status`.
  *
  * What to copy: create names once, after brick_init and before the threads start. A function ends its spans even after
- * an error. A request is one step, and the spans inside have its number. A layer is a scope. A time from another clock
- * is recorded unchanged. The end of a device's work is recorded after the host has waited for it.
+ * an error. A request is one step, and the spans inside the request have its step number. A layer is a scope. A time
+ * from another clock is recorded unchanged. The end of a device's work is recorded after the host has waited for it.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -75,7 +75,7 @@ static int forward(Batch x)
     return result;
 }
 
-/* Stands for a library with its own clock: returns the duration in ns. One request in fifty arrives damaged. */
+/* Imitates a library with its own clock: returns the duration in ns. One request in fifty arrives damaged. */
 static uint64_t copy_in(Batch x, uint64_t request)
 {
     struct timespec from, to;

@@ -5,8 +5,8 @@
  *       -I"$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')"
  *   $ python3 -c 'import engine; engine.multiply(10); engine.parallel(4, 25)'
  *
- * What to copy: handles are created at import, which does not open the segment. A function gets its task with the
- * interpreter lock, and records for that task with or without the lock. Threads unknown to Python use NULL.
+ * What to copy: handles are created at import, which does not open the segment. A function looks up its task while it
+ * holds the interpreter lock; it may record for that task with or without the lock. Threads unknown to Python use NULL.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

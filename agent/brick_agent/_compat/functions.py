@@ -1,7 +1,7 @@
 """Two functions of the old tools: the checksum of the first 64 floats, and the backend of this process.
 
-Owns: the results of both functions, which equal those of the old tools. Must not know: profilers, runs. Invariant:
-detect_backend raises nothing and loads no library; it reports a GPU only if the host has loaded torch.
+Owns: the results of both functions, which equal the results of the old tools. Must not know: profilers, runs.
+Invariant: detect_backend raises nothing and loads no library; it reports a GPU only if the host has loaded torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ARM = (("asimd", "neon"), ("neon", "neon"))
 def fnv1a_f32_checksum(data: Any) -> int:
     """Return the checksum of the old tools: FNV-1a of the first 64 numbers as 32-bit floats.
 
-    This checksum ignores further numbers and the length; `fingerprint(data).checksum` covers everything.
+    This checksum ignores all later numbers and the length; `fingerprint(data).checksum` covers everything.
 
     data: a tensor, as in `fingerprint`, or a list of numbers.
 

@@ -145,7 +145,7 @@ def _is_model(module: Any) -> bool:
 
 
 def _outermost(module: Any, kind: Any) -> Any:
-    """Return the outermost model that contains a module; a host that calls its forward bypasses all hooks."""
+    """Return the outermost model that contains a module; hooks do not run if a host calls its `forward` directly."""
     frame, model = sys._getframe().f_back, module
     while frame is not None:
         above = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
@@ -156,9 +156,9 @@ def _outermost(module: Any, kind: Any) -> Any:
 
 
 def _name() -> None:
-    """Number the worker by the rank that a launcher gives to each process, unless the host has named the worker.
+    """Use the rank that a launcher gives to each process as the worker's number, unless the host has named the worker.
 
-    The rank of a scheduler's job is not enough, because all processes of a server have the same rank.
+    A rank from a scheduler of jobs is not used, because all processes of a server have the same one.
     """
     from brick_agent._core import _segment_name, init
 
@@ -169,7 +169,7 @@ def _name() -> None:
 
 
 def _end_in_order() -> None:
-    """End recording before a process ends itself by a signal, as a stopped server does.
+    """End recording before a process kills itself with a signal, as a stopped server does.
 
     Python then runs no exit handlers, so a regular end would look as if the process had been killed.
     """

@@ -26,7 +26,7 @@ _PLACES = ("_compiled_call_impl", "_call_impl", *_COPIED_BY)
 
 
 def wrap(module: Any, first: _Wrap | None, then: _Make | None) -> None:
-    """Wrap the callable that torch calls by `then`, and the result by `first`; None: no wrapper."""
+    """Wrap the callable that torch calls in `then`, and the result in `first`; None: no wrapper."""
 
     def make(plain: Callable[..., Any], of: This) -> Callable[..., Any]:
         inner = _bound(plain, of) if then is None else then(plain, of)
@@ -63,7 +63,7 @@ def _wrappers(held: Mapping[str, Any]) -> list[tuple[str, _Wrapper]]:
 class _Wrapper:
     """A wrapper. The module's attribute is a bound method of the wrapper, because a method is faster to call.
 
-    Code that copies or pickles the attributes of a module itself gets the original attributes.
+    Code that copies or pickles a module's attributes directly gets the original attributes.
     """
 
     def before(self) -> Any:

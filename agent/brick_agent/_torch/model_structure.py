@@ -24,7 +24,7 @@ class ModelStructure:
         self._next = 0
 
     def look(self) -> Any:
-        """Compare the next parts; return the model if it changed, None if more parts are left, else False."""
+        """Compare the next parts; return the model if it changed, None if parts remain to be compared, else False."""
         first = self._next
         self._next = first + _AT_ONCE
         for this, contents in self._parts[first : self._next]:

@@ -5,8 +5,8 @@ changed. Must not know: when a weight is read, the use of its content. Invariant
 alive; a weight that cannot be read is still listed, so that it is counted; torch is never imported.
 
 Unpacking a weight takes 5 to 90 ms per million elements and cannot be interrupted. So a dynamic linear layer is
-unpacked only at its first reading. Later readings compare the layer's product with a fixed input, which takes 0.1 ms
-per million elements, the time of a step of the model.
+unpacked only at its first reading. Later readings check whether the layer's product with a fixed input has changed,
+which takes 0.1 ms per million elements, as long as a step of the model.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class _Inner:
 
 
 class _Packed:
-    """A quantized module. The integers, scales, zero points and bias of the module are read in this order."""
+    """A quantized module. Read in this order: the integers, scales, zero points and bias of the module."""
 
     def __init__(self, part: Any) -> None:
         self.part = weakref.ref(part)

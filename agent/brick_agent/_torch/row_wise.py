@@ -122,8 +122,8 @@ def is_row_wise(part: Part) -> bool:
 def in_turn(model: Any, chosen: Iterable[Part], most: int) -> list[tuple[Part, int, int]]:
     """Return further row-wise parts; each has a turn and the number of turns.
 
-    At most `most` parts have the same turn, and they are spread over the layers. So every layer is observed, even in a
-    deep model.
+    At most `most` parts have the same turn, and the parts of a turn are spread over the layers. So every layer is
+    observed, even in a deep model.
     """
     every = [part for part in _others(model, chosen) if _is_usual(part) and is_row_wise(part)]
     found = spread(every, _IN_TURN_MAX if most > 0 else 0)
@@ -160,7 +160,7 @@ class RowContext:
         self._dropouts = dropouts(part.module)
 
     def __call__(self, *unreadable: Any) -> Brick | str:
-        """Return the backend, or why the call has no rows; `unreadable`: an argument that the writer cannot read."""
+        """Return the backend, or why the call has no rows; `unreadable`: the arguments that the writer cannot read."""
         module = self._module()
         if module is None or module.training or (self._dropouts and any(map(drops, self._dropouts))):
             return TRAINING

@@ -1,8 +1,8 @@
 """Makes each call of a torch model a step, which has the same number in all workers.
 
 Owns: the number, and the step that filled each cache. Must not know: parts, the record of a step. Invariants: two calls
-have the same number only if they got the same tensors, and caches that the same calls filled; a cache of unknown
-content gives a unique number; nothing is computed with tensors; no cache is changed or kept alive.
+have the same number only if they got the same tensors and their caches were filled by the same calls; a cache of
+unknown content gives a unique number; nothing is computed with tensors; no cache is changed or kept alive.
 """
 
 from __future__ import annotations

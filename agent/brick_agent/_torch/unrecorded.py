@@ -16,7 +16,7 @@ import sys
 from brick_agent._core import _mark_run, _recorded
 
 # A variable of words, the newest first. `brickd run` puts PID@STDERR in front: the process that it becomes, and the
-# device and the inode of its stderr. The first Python of that program puts PID:FD in front (FD is its file for marks).
+# device and the inode of its stderr. The first Python of that program puts PID:FD before it (FD: its file for marks).
 RUN = "_BRICKD_RUN"
 _OTHERS = ("jax", "tensorflow", "onnxruntime", "mlx", "tensorrt", "openvino", "paddle", "ctranslate2", "llama_cpp")
 _NEXT = 'name its parts: with brick_agent.span("NAME"):'
@@ -126,7 +126,7 @@ def _reads(pid: int, pipe: int) -> bool:
 
 
 def _had_children() -> bool:
-    """Whether this process waited for any children."""
+    """Whether this process has ever waited for a child."""
     import resource
 
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0

@@ -107,7 +107,7 @@ def environment(
 
 
 def _run_word(outer: str) -> str:
-    """Return this run (PID@STDERR), before the marks (PID:FD) of the runs around it: see `_torch/unrecorded.py`."""
+    """Return this run's word (PID@STDERR), then the marks (PID:FD) of the outer runs: see `_torch/unrecorded.py`."""
     try:
         status = os.fstat(2)
         stderr = f"{status.st_dev}.{status.st_ino}"
@@ -167,7 +167,7 @@ def obstacle(command: Sequence[str], given: Mapping[str, str]) -> str | None:
 
 
 def _shebang(file: str) -> list[str]:
-    """Return the options in a script's first line, if it names a Python."""
+    """Return the options of Python in a script's first line; empty if the line names no Python."""
     first = _first_line(file)
     words = first[2:].split() if first.startswith("#!") else []
     at = next((n for n, word in enumerate(words) if _PYTHON.fullmatch(os.path.basename(word))), None)

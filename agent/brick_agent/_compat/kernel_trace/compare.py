@@ -1,9 +1,10 @@
 """The comparison of two runs of traces.
 
-Owns: which traces are compared, and the verdict of all pairs. Must not know: the verdict of one pair, JSON, sentences.
+Owns: which traces are compared, and the verdict on all of them. Must not know: the verdict of one pair, JSON,
+sentences.
 Invariants: the expected values are those of the reference; runs are equal only if all traces were compared; the same
-two runs give the same report. The verdicts are the verdicts of `brickd diff`, except that a run is incomplete if a part
-was not compared, because a difference may be in that part.
+two runs give the same report. The verdicts are those of `brickd diff`, with one exception: a run is incomplete if a
+part of it was not compared, because that part may contain a difference.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ INCOMPLETE = "incomplete"
 def compare(
     run: tuple[str, Sequence[KernelTrace], int], reference: tuple[str, Sequence[KernelTrace], int], rtol: float
 ) -> TraceReport:
-    """Compare a run with a reference. A run is its id, its traces, and the number of dropped traces."""
+    """Compare a run with a reference. Each run is given as its id, its traces, and the number of its dropped traces."""
     run_id, actual, run_dropped = run
     reference_id, expected, reference_dropped = reference
     of_reference, of_run = _by_place(expected), _by_place(actual)

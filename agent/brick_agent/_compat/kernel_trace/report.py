@@ -136,7 +136,7 @@ def _difference(pair: TracePair, run: str, reference: str) -> str:
 
 
 def _kind(of: KernelTrace, other: KernelTrace) -> str:
-    """Name the backend if it differs from the other trace's, and the dtype likewise."""
+    """Name the backend and the dtype, each only if it differs from that of the other trace."""
     kind = "" if of.backend == other.backend else f", on {printable(of.backend or 'an unknown backend')}"
     if of.output is not None and other.output is not None and of.output.dtype != other.output.dtype:
         kind += f", in {of.output.dtype}"

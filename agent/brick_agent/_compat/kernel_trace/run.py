@@ -6,12 +6,12 @@
     print(report.diagnosis)
 
 Owns: the traces, their limit, and whether the run is marked as diverged. Must not know: how runs are compared, the form
-of JSON. Invariants: recording raises nothing (except with BRICKD_STRICT=1): arguments that are not traces are counted,
-as are traces without room; later changes of a trace do not affect the run; clear() keeps only the id.
+of JSON. Invariants: recording raises nothing (except with BRICKD_STRICT=1): an argument that is not a trace and a trace
+for which there is no room are only counted; later changes of a trace do not affect the run; clear() keeps only the id.
 
-An added trace is also recorded like a `checksum`, at its kernel and layer. So `brickd diff` and `brickd.diff` also
-compare it: across many workers, live or recorded, with steps, ranks and a majority. A run compares work within one
-process, or of two processes that did the same work, also from stored JSON.
+add_trace also records the trace in the segment, like `checksum`, at the trace's kernel and layer. So `brickd diff` and
+`brickd.diff` can compare it across many workers, live or recorded, with steps, ranks and a majority. A run is compared
+with another run of this process or, through stored JSON, of another process that did the same work.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ TRACES_MAX = 16_384
 class TraceRun:
     """The traces of one run, at most 16,384 (48 MB with one input each).
 
-    In cbtop, this class is BrickProfiler. A tensor that is also recorded is read twice, because the segment's
-    fingerprints use the service's key. If nothing is recorded, as with BRICKD=0, runs still keep and compare traces.
+    In cbtop, this class is BrickProfiler. A tensor is read a second time for the segment, whose fingerprints use the
+    service's key. With BRICKD=0, the segment gets nothing, but runs still keep and compare traces.
 
     >>> from array import array
     >>> base, new = brick.TraceRun("base"), brick.TraceRun("new")
@@ -149,7 +149,7 @@ class TraceRun:
         return [each for each in self.traces if each.layer == layer]
 
     def compare(self, reference: TraceRun, *, rtol: float = 0.0) -> TraceReport:
-        """Compare this run with a reference: traces of the same kernel, layer and position, in order.
+        """Compare this run with a reference. Traces of the same kernel, layer and position are paired in order.
 
         rtol: the tolerated relative error of whole tensors, estimated from the sketches; 0: all bits must be equal.
         (`brickd diff --by run` also knows which errors rounding explains.) Traces with a different backend or float

@@ -6,8 +6,8 @@
 
 Owns: a trace and its limits. Must not know: runs, comparisons, JSON documents. Invariants: no call raises (except with
 BRICKD_STRICT=1), even if a host's object raises: an invalid argument is omitted, and `refused` describes it without
-texts or numbers of a tensor; a call reads a tensor and keeps no reference to it; a checksum covers every byte, the
-length and the dtype. A trace also shows the predecessor's FNV-1a, but never compares it.
+revealing texts or numbers of a tensor; a call reads a tensor and keeps no reference to it; a checksum covers every
+byte, the length and the dtype. A trace also shows the predecessor's FNV-1a, but never compares it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class KernelTrace:
 
     Every with_… changes the trace and returns it. A trace reveals as much of a tensor as a recording with `--values`:
     embeddings, logits and tokens reveal text of customers. A trace stays in this process until it is written as JSON;
-    the segment does not record such kernels.
+    the segment does not record these three kinds of kernels.
 
     >>> from array import array
     >>> trace = brick.KernelTrace("rope", 3, 17, "cpu").with_output_checksum(array("f", [1, 2, 3]))
@@ -122,8 +122,8 @@ class KernelTrace:
         """Fingerprint the inputs, before the kernel runs and may overwrite them.
 
         data: a tensor, as for `fingerprint`; a fingerprint with the trace's key; a result of `take`, which is used only
-        in the segment; or a list or a tuple of these. valid: the number of valid rows, for each input that has as many
-        rows as the first.
+        in the segment; or a list or a tuple of these. valid: the number of valid rows of each input that has as many
+        rows as the first input.
 
         >>> from array import array
         >>> x, positions = array("f", [1, 2]), array("i", [7])

@@ -5,13 +5,13 @@ Must not know: bricks, paths, screens. Invariants: the time of a piece counts on
 add up to its length; the order of pieces has an effect only if chains are equally long; cycles are reported; depth and
 length have no limit.
 
-Pieces contain each other as spans do. A thread runs a piece's own time and the pieces directly inside it one after
-another, with two exceptions. Device work runs in parallel to the thread, one piece after another. And the order of
-pieces that need each other's results depends only on these needs: without a need between them, two pieces could run in
+Pieces are nested like spans. A thread runs a piece's own time and the pieces directly inside it one after
+another, with two exceptions. Device work runs in parallel to the thread, one piece after another. And if pieces need
+results of other pieces, only these needs decide their order: two pieces with no need between them could run in
 parallel.
 
 Pieces that need each other in a cycle cannot be ordered. Pieces in a cycle count as one piece, which takes as long as
-all of them.
+all of them together.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Piece(NamedTuple):
     """A piece of work.
 
     Attributes:
-        parent: the number of the piece that contains this one; the parent comes first in the sequence.
+        parent: the index of the piece that contains this piece; a parent precedes its children in the sequence.
         own_ns: the time of the piece without the time of the pieces inside it.
         aside: whether a device ran the piece, in parallel to the piece that contains it.
-        needs: the numbers of the pieces whose results this piece needs, anywhere in the tree.
+        needs: the indexes of the pieces whose results this piece needs, anywhere in the tree.
     """
 
     parent: int | None
@@ -101,7 +101,7 @@ def critical(pieces: Sequence[Piece]) -> Critical:
 
 
 def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
-    """Return the siblings that each piece waits for; a need also holds for the siblings that contain the two pieces."""
+    """Return the siblings that each piece waits for; a need counts for the siblings that contain its two pieces."""
     around = _Around(pieces)
     lifted: dict[int, set[int]] = defaultdict(set)
     for number, piece in enumerate(pieces):
@@ -116,7 +116,7 @@ def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
 class _Around:
     """The ancestors of each piece, with skip links that find a common ancestor in a few steps.
 
-    In this class, the number of a piece is larger by 1, and number 0 contains all pieces.
+    In this class, the index of a piece is larger by 1, and index 0 is a root that contains all pieces.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -131,7 +131,7 @@ class _Around:
             self._depths.append(self._depths[above] + 1)
 
     def beside(self, number: int, needed: int) -> tuple[int, int]:
-        """Return the two siblings that contain these pieces; both are equal if one piece contains the other."""
+        """Return the sibling that contains each piece; the two are equal if one piece contains the other."""
         one, other = number + 1, needed + 1
         depth = min(self._depths[one], self._depths[other])
         one, other = self._up(one, depth), self._up(other, depth)

@@ -6,18 +6,18 @@
     profiler.graph_record_kernel("rmsnorm_kernel", ptx_hash, (16, 1, 1), (256, 1, 1), 1024)
     profiler.graph_pop_scope()
 
-Owns: the records of a call, and refusals. Must not know: the form of the graph (`execution_graph`), which scopes are
-open in a thread or task (`scopes`). A node is identified by its name and path: a million launches of one kernel at one
-path are one node, which counts them.
+Owns: what each call records, and which calls are refused. Must not know: the form of the graph (`execution_graph`),
+which scopes are open in a thread or task (`scopes`). A node is identified by its name and path: a million launches of
+one kernel at one path are one node, which counts them.
 
 A node and its time are marks (brick_graph.h), and no statistics include marks, here or in brickd. So a brick that was
 also timed counts once, and a graph changes no total, in any mode of the profiler.
 
-Differences from the predecessor: Unless the mode is Off, a scope of a brick, a function or a task without a given time
-has the time for which it is open. A kernel recorded after a brick in the same scope, span and layer counts as launched
-by that brick; in the predecessor, the two are siblings. A brick whose timer was stopped counts as recorded here, unless
-kernels were recorded while it was timed. Ids are names. "Calls" and "contains" are the same relation here. The order of
-records creates no edges, because it has no meaning if work repeats; graph_add_dependency() adds edges.
+Differences from the predecessor: A scope of a brick, a function or a task for which no time is given has the time for
+which it is open, unless the mode is Off. A kernel recorded after a brick in the same scope, span and layer counts as
+launched by that brick; in the predecessor, the two are siblings. A brick also counts as recorded when its timer stops,
+unless kernels were recorded while it was timed. Ids are names. "Calls" and "contains" are the same relation here. The
+order of records creates no edges, because it has no meaning if work repeats; graph_add_dependency() adds edges.
 
 Invariants: while the graph is disabled, nothing is recorded and calls return None; no call raises (except with
 BRICKD_STRICT=1); a refused call leaves no scope open; each thread and each task has its own scopes.
@@ -123,7 +123,7 @@ class Graphed(GraphRecords):
             set_scopes(scopes_here().launched_by(self, None))
 
     def _launches(self, of: Brick | None) -> None:
-        """Let a stopped brick, or one started without a span, launch the next kernels; None: the open scope does."""
+        """Make a brick (stopped, or started without a span) the launcher of the next kernels; None: the open scope."""
         set_scopes(scopes_here().launched_by(self, of))
 
     def _launched_here(self) -> bool:
@@ -225,7 +225,7 @@ class Graphed(GraphRecords):
     def graph_record_kernel(
         self, name: str, ptx_hash: int | None, grid: Extent, block: Extent, shared_mem: SupportsIndex = 0
     ) -> str | None:
-        """Record the launch of a kernel by the last brick recorded or stopped here, else by the open scope or span.
+        """Record the launch of a kernel by the last brick recorded or stopped in the scope, else by the scope or span.
 
         Returns the name of the kernel. A ptx_hash of 0 or None means unknown.
 

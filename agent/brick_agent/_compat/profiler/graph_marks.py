@@ -3,7 +3,7 @@
 Owns: the facts about a launched kernel, a transfer, a function, a task; how the texts of shapes and of transfers' ends
 are parsed. Must not know: paths, trees, screens; brickd links to this file. Invariants: a text is a shape only if the
 writer would format that shape in the same way (brick_shm.h); any other text is kept unchanged; the counts of all
-shapes, including the unknown shape, add up to the launches.
+shapes, including the unknown shape, add up to the number of launches.
 """
 
 from __future__ import annotations
@@ -186,8 +186,7 @@ class Task:
 
     Attributes:
         traced: whether the brick's spans are polls of tasks.
-        polls: the number of polls that a host states, for tasks that were not recorded.
-        yields: the number of yields that a host states, as for `polls`.
+        polls, yields: the numbers of polls and of yields that a host reports for tasks that were not recorded.
     """
 
     traced: bool = False
@@ -204,7 +203,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """The figures that a host states for a node; measured totals do not include them."""
+    """The figures that a host gives for a node; measured totals do not include them."""
 
     count: int
     total_ns: int

@@ -2,8 +2,8 @@
 
 Owns: which node a needed name means, how nodes become pieces of work. Must not know: paths, screens, what is shown;
 brickd links to this file. Invariants: a name means the nearest node of that name; the time is linear in the length of
-chains and the number of needs. The nearest node is a sibling of the node that needs it (first a sibling of the same
-layer), otherwise a sibling of its parent, and so on, otherwise the first node in the tree.
+chains and the number of needs. The nearest node is a sibling of the node that needs it (a sibling in the same layer has
+priority), else a sibling of that node's parent, of its grandparent and so on, else the first such node in the tree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .tree_node import TreeNode
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A needed name: the number of its node (None: no node has this name), and how often it was recorded."""
+    """A needed name: the index of its node (None: no node has this name), and how often it was recorded."""
 
     name: str
     place: int | None
@@ -43,7 +43,7 @@ class GraphNeeds:
         self.critical: Critical = critical(pieces)
 
     def number(self, node: TreeNode[Any]) -> int:
-        """The node's number in the order."""
+        """The node's index in the order."""
         return self._numbers[id(node)]
 
     def is_timed(self, number: int) -> bool:
@@ -51,16 +51,16 @@ class GraphNeeds:
         return self._order[number].row is not None
 
     def parent(self, number: int) -> int | None:
-        """The number of a node's parent."""
+        """The index of a node's parent."""
         above = self._order[number].above
         return None if above is None else self.number(above)
 
     def needed(self, number: int) -> list[int]:
-        """The numbers of the nodes that a node needs."""
+        """The indexes of the nodes that a node needs."""
         return sorted({need.place for need in self.needs[number] if need.place is not None})
 
     def _needs(self) -> list[list[Need]]:
-        # A node's level is the number of its nearest ancestor that is not a layer, or -1.
+        # A node's level is the index of its nearest ancestor that is not a layer, or -1.
         levels: list[int] = []  # the level of each node
         layers: list[int | None] = []  # the layer of each node
         first: dict[str, int] = {}

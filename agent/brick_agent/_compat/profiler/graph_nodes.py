@@ -1,11 +1,11 @@
-"""Makes the nodes of a call tree from rows. A row adds up the paths with the same name, layer, unit and place.
+"""Makes the nodes of a call tree from rows. A row sums the paths with the same name, layer, unit and place.
 
 Owns: which paths are one row, which rows are one node, which mark belongs to which node, totals while spans are open.
 Must not know: where rows come from, what is shown. brickd links to this file: there, rows come from many workers; in
 the agent, rows come from the process's own segment. Invariants: the self times of nodes add up to the recorded time;
 the launches of nodes add up to the launches of the marks; a time is in the same node as the mark of its work, if only
-one mark is possible; an unknown time stays unknown; neither separate layers nor the order of rows change a sum; the
-walk uses no recursion.
+one mark is possible; an unknown time stays unknown; a sum depends neither on the order of rows nor on whether layers
+are separate; the walk uses no recursion.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _OF_BRICKS = (NEEDS, DEFINED, ENDED, TASK)
 
 
 class RowKey(NamedTuple):
-    """The key of a row: paths with the same key are one row. `above` is the number of the parent row, or -1."""
+    """The key of a row: paths with the same key are one row. `above` is the index of the parent row, or -1."""
 
     above: int
     name: str
@@ -54,7 +54,7 @@ class RowKey(NamedTuple):
 
 
 def key_of(keys: Sequence[RowKey], above: int, name: str, layer: int | None, unit: int) -> RowKey:
-    """Return the key of a path below the row `above`. A span in a drawn node of its name belongs to that node.
+    """Return the key of a path below the row `above`. A span inside a drawn node of its name is part of that node.
 
     Times of deferred work count as times that a device measured.
     """
@@ -66,12 +66,12 @@ def key_of(keys: Sequence[RowKey], above: int, name: str, layer: int | None, uni
 
 @dataclass(slots=True)
 class TreeRow(Generic[F]):
-    """A row; its parent row comes first in the sequence.
+    """A row; its parent row precedes it in the sequence.
 
     Attributes:
         first: the row's position in the order in which a worker first reached all paths; with several workers, the
         smallest. layers: all layers of its paths. node: the node of the row; None: the row is a mark. there: whether
-        the row, or a row below it, was recorded.
+        this row or a row below it has records.
     """
 
     key: RowKey
@@ -109,7 +109,7 @@ class GraphNodes(Generic[F]):
         self.order = _preorder(top)
 
     def _make(self) -> None:
-        """Make nodes: a time and the mark of its work share a node, as do a brick's given time and its span."""
+        """Make the nodes. A time and the mark of its work share a node; so do a brick's given time and its span."""
         rows = self._rows
         around_times = {row.key.above for row in rows if row.key.unit in _TIMES}
         for number, row in enumerate(rows):
@@ -155,7 +155,7 @@ class GraphNodes(Generic[F]):
         return mark.key.unit in _OF_BRICKS and above >= 0 and self._rows[above].key.unit in (*_TIMES, NODE)
 
     def _marked(self, mark: TreeRow[F]) -> TreeNode[F] | None:
-        """Return a mark's node: its path's node if that has records, else another unit's node at the same place."""
+        """Return a mark's node: its path's node if it has records, else the node of another unit at the same place."""
         above = mark.key.above
         numbers = (above, *self._at_place[self._rows[above].key[:3]])
         return next((self._rows[number].node for number in numbers if self._rows[number].there), None)
@@ -208,7 +208,7 @@ def _node(row: TreeRow[F]) -> TreeNode[F]:
 
 
 def _shared(node: TreeNode[F], drawn: TreeNode[F]) -> TreeNode[F]:
-    """Return a node that the host also draws; if its time is not measured, it has the figures that the host states."""
+    """Merge a node that the host also draws into `node`; the host's figures count only if no time was measured."""
     node.stated, node.layers = drawn.stated, node.layers | drawn.layers
     node.first = min(node.first, drawn.first)
     if node.row is None and drawn.row is not None:

@@ -1,4 +1,4 @@
-"""The rows of this process's graph: the paths of its own segment, added up by key.
+"""The rows of this process's graph: the sum of its own segment's paths for each key.
 
 Must not know: which rows become one node (`graph_nodes`), reports. Invariant: a parent row comes before its children.
 """

@@ -67,7 +67,7 @@ class LocalTotals:
         return self._was_enabled_ns + (0 if self.enabled_ns is None else now_ns - self.enabled_ns)
 
     def of(self, name: str) -> BrickStats:
-        """Return the figures of a name; names above NAMES_MAX share one entry."""
+        """Return the figures of a name; after the first NAMES_MAX names, all other names share one entry."""
         if name not in self.named and len(self.named) >= NAMES_MAX:
             name = "other"
         return self.named.setdefault(name, BrickStats(name))

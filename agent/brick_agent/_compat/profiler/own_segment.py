@@ -82,7 +82,7 @@ class Recorded:
 
 
 def _take_off(given: Path, paths: dict[int, Path]) -> None:
-    """Subtract a time given inside a span from the span's self time."""
+    """Subtract from a span's self time a time that was given inside the span."""
     around = paths.get(given.parent)
     while around is not None and around.unit not in (_TICKS, _GIVEN):
         around = paths.get(around.parent)

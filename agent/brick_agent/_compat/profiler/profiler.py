@@ -10,7 +10,7 @@
 Owns: labels, reports, and the reset. Must not know: how time is measured and kept. The profiler records into the lanes,
 so `brickd` also shows the bricks; and it reads its statistics from the lanes.
 
-A profiler reports on its process: on every span since its creation or reset, enabled or not, from any source:
+A profiler reports every span of its process since its creation or reset, from any source, even while it is disabled:
 `stats("x")` includes `brick.span("x")`. A reset does not change the segment.
 
 Sync modes need a sync function, which waits for a device. Immediate: each stop calls the function before it reads the
@@ -18,15 +18,15 @@ clock. PerLayer: work is deferred, and the end of `with profiler.layer(n):` call
 finalize() calls it. Off (None in the predecessor): nothing is timed. Without a sync function, all modes except Off
 measure the host's time from start to stop.
 
-Work that ends at a common sync is not measured. Such work has a bound, and reports mark it: each start gets the time up
-to the next start, so the sum is the elapsed time. In the segment, such work is ordinary deferred work, which a daemon
+Work that ends at a common sync is not measured. Reports mark such work as bounded: each start gets the time up to the
+next start, so the sum is the elapsed time. In the segment, such work is ordinary deferred work, which a daemon
 evaluates.
 
 The methods graph_* are in brick_agent._compat.profiler.graph and graph_reports; `brickd tree` shows their records.
 
 Invariants: no call raises (except with BRICKD_STRICT=1), even with wrong options, timers or numbers, or if the sync
 function raises: mistakes are counted and reported; any thread may call any method, but only the thread that started a
-timer may stop it; each moment of a thread is in the total once.
+timer may stop it; each moment of a thread counts once in the total.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The totals of a BrickProfiler: by brick, by category, by level of tiles.
 
 Owns: which path of the call tree counts for which brick or level. Must not know: reports, how time is measured.
-Invariant: each moment of a thread is in the sum of the totals once.
+Invariant: each moment of a thread counts once in the sum of the totals.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ProfilerTotals(GraphReports):
     def category_stats(self) -> CategoryTotals:
         """The totals of each category: the four that always exist, and the users' own.
 
-        The keys are names. The four categories that always exist may also be found by BrickCategory or number.
+        The keys are names. The four categories that always exist can also be looked up by BrickCategory or by number.
 
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.record_elapsed("Softmax", 12_500)
@@ -102,9 +102,9 @@ class ProfilerTotals(GraphReports):
         return sum(each.self_ns for each in self.all_brick_stats())
 
     def total_throughput(self) -> float:
-        """Elements per second of the time for which the profiler was enabled.
+        """Elements per second, over the time for which the profiler was enabled.
 
-        The predecessor divides by the time in bricks; the JSON has this figure as elements_per_s_in_bricks.
+        The predecessor divides by the time in bricks; the JSON has that figure as elements_per_s_in_bricks.
 
         >>> brick.BrickProfiler().total_throughput()
         0.0

@@ -69,7 +69,7 @@ def _is_timed(node: Brick) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The last brick recorded in a scope, which launches kernels in a span and layer; None: the scope or span does."""
+    """The brick that launches the next kernels in a span and layer; None: the scope or the span launches them."""
 
     owner: ref[object]
     brick: Brick | None
@@ -108,12 +108,12 @@ class Scopes:
         return last.brick if last is not None and last.owner() is owner and last.place == _place() else None
 
     def has_launched(self, owner: object) -> bool:
-        """Return whether the innermost span itself launched the last such kernel of a profiler."""
+        """Return whether the innermost span itself launched a profiler's last kernel."""
         last = self.launched
         return last is not None and last.owner() is owner and last.place == _place()
 
     def launching(self, owner: object) -> Scopes:
-        """Return a copy in which the innermost span has launched a kernel of a profiler itself."""
+        """Return a copy in which the innermost span itself has launched a kernel of a profiler."""
         return replace(self, launched=Launcher(ref(owner), None))
 
     def launched_by(self, owner: object, brick: Brick | None) -> Scopes:

@@ -145,17 +145,17 @@ class BrickStats:
 
     @property
     def throughput(self) -> float:
-        """Elements per second of the brick's time."""
+        """Elements per second, over the brick's time."""
         return ratio(self.total_elements * _SECOND_NS, self.total_ns)
 
     @property
     def gb_per_s(self) -> float:
-        """Gigabytes per second of the brick's time."""
+        """Gigabytes per second, over the brick's time."""
         return ratio(self.total_bytes, self.total_ns)
 
     @property
     def gflops(self) -> float:
-        """GFLOP per second of the brick's time."""
+        """GFLOP per second, over the brick's time."""
         return ratio(self.total_flops, self.total_ns)
 
     @property
@@ -214,7 +214,7 @@ class CategoryStats:
 
     @property
     def throughput(self) -> float:
-        """Elements per second of the time in the category's bricks."""
+        """Elements per second, over the time in the category's bricks."""
         return ratio(self.total_elements * _SECOND_NS, self.total_ns)
 
 
@@ -228,7 +228,7 @@ class CategoryTotals(dict[str, CategoryStats]):
         return super().__contains__(_name(category))
 
     def get(self, category: str | int, default: Any = None) -> CategoryStats | Any:
-        """The totals of a category, or the default."""
+        """Return the totals of a category; if there are none, return the default."""
         return super().get(_name(category), default)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal, SupportsIndex
 
-# The stream number of each profiler; hardly any device uses such a number as a handle.
+# Each profiler gets its own stream number, from a range that hardly any device uses for handles.
 _streams = itertools.count(0x6272_696B_0001)
 
 
@@ -133,7 +133,7 @@ class SyncModes(Timing):
         self._epoch_ns = now_ns()
 
     def elapsed_ns(self) -> int:
-        """Return the time since the epoch, which is the last enable() or reset_epoch(); 0 before the first.
+        """Return the time since the epoch: the last enable() or reset_epoch(); 0 before any such call.
 
         >>> brick.BrickProfiler().elapsed_ns()
         0

@@ -49,7 +49,7 @@ class TileStats:
     max_exact: bool = True
     total_elements: int = 0
     total_flops: float = 0.0
-    # `runs` is for the variation and the histogram of the tiles.
+    # `cv` and `percentile_ns` are calculated from `runs`.
     runs: BrickStats = field(default_factory=lambda: BrickStats(""), repr=False)
 
     @property

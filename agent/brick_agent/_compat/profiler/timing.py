@@ -155,7 +155,7 @@ class TimedWork(SyncModes):
             self._local.refuse("deferred starts without room", "too much work is deferred: call finalize()")
 
     def finalize(self, end_ns: SupportsIndex | None = None) -> None:
-        """End deferred work. Waits for the device, unless the host has done so, at `end_ns` after the epoch.
+        """End deferred work. Waits for the device, unless the host has waited until `end_ns` after the epoch.
 
         >>> profiler = brick.BrickProfiler.enabled(sync=lambda: None)
         >>> profiler.stop(profiler.start("attention"))

@@ -68,11 +68,11 @@ class TreeNode(Generic[F]):
         None: it has no layer, or layers are not separate. unit: the unit of its times, or the kind of its mark; None:
         the node is a layer. below: its children, the largest first. layers: all layers of its spans. first: the node's
         position in the order in which a worker first reached all nodes; with several workers, the smallest. row: the
-        totals of its spans, or else the figures that its host states; None if its own time is unknown. stated: the
-        figures that its host states. stated_ns: its time, if its row has the figures of its host. Later: the sum of the
-        self times that the host states for it and for the nodes below it, down to the next spans. untimed: the amounts
-        of launches without a known time. self_ns: the time in its spans that belongs to no other node. total_ns: the
-        time of its ended spans; while a span of it is open, also of the ended spans below. For a layer: the time of all
+        totals of its spans, or else the figures that its host gives; None if its own time is unknown. stated: the
+        figures that its host gives. stated_ns: its time, if its row has the host's figures. Later: the sum of the self
+        times that the host gives for it and for the nodes below it, down to the next spans. untimed: the amounts of
+        launches without a known time. self_ns: the time in its spans that belongs to no other node. total_ns: the time
+        of its ended spans; while a span of it is open, also of the ended spans below. For a layer: the time of all
         nodes below it. host_ns: the part of total_ns that is the host's time, not a device's. ended_ns: the self times
         of this node and all nodes below it, without given times. whole: the size of its subtree, if the subtree is
         omitted. task: whether its spans are polls of tasks. needs: for each needed name, how often it was recorded.
