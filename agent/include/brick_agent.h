@@ -25,7 +25,7 @@
  * stands for the thread. A scheduler that interleaves tasks on one thread passes the task as the key: any address or
  * number that no other task has at the same time. The writer never dereferences a key.
  *
- * A span ends on the thread that began it, with the same key and the same number. An end without a matching open span
+ * A span ends on the thread that began it, with the same key and the same name. An end without a matching open span
  * is counted and does nothing. A span that is never ended is counted as abandoned when an enclosing span ends (even
  * after longjmp) or when its thread ends. If work moves between threads, the host measures the time and calls
  * brick_record.
@@ -37,7 +37,7 @@
  * SIGNALS. A signal handler may begin and end spans on a thread that has recorded before. If the handler interrupted a
  * call of the writer on the same thread, the handler's spans are refused and counted.
  *
- * FORKS. A forked child records into a separate segment, with any kind of fork; names keep their numbers. Spans open at
+ * FORKS. A forked child records into a separate segment, with any kind of fork; names keep their ids. Spans open at
  * the fork belong to the parent: ending them in the child does nothing. Before its first record, a child may call
  * brick_init to set its worker name; otherwise it keeps the parent's worker name.
  *
@@ -157,24 +157,24 @@ void brick_enable(int on);
 enum brick_state brick_state(void);
 const char *brick_problem(void); /* "" if there was none */
 
-/* Returns the number of a name, the same at each call and in all threads. Returns 0, which is not a valid number, if
- * there is no room for more names. A name of more than 120 bytes is truncated, but keeps the word that makes it
- * sensitive (brick_is_sensitive). The first category declared for a name is final; NULL declares none. The text may be
- * freed after the call.
+/* Returns the id of a name, the same at each call and in all threads. Returns 0, which is not a valid id, if there is
+ * no room for more names. A name of more than 120 bytes is truncated, but keeps the word that makes it sensitive
+ * (brick_is_sensitive). The first category declared for a name is final; NULL declares none. The text may be freed
+ * after the call.
  *
  * Returns BRICK_UNNAMED while another thread opens the segment, or while no segment is open and recording is off.
- * Spans with this number are counted, not recorded. So create names after brick_init and before other threads start, or
+ * Spans with this id are counted, not recorded. So create names after brick_init and before other threads start, or
  * at the first use of each name (brick_agent.hpp). */
 uint32_t brick_name(const char *text, size_t length, const char *category);
 #define BRICK_UNNAMED UINT32_MAX
-uint32_t brick_names_room(void); /* returns how many names there is room for; does not open the segment */
+uint32_t brick_names_room(void); /* returns the limit of names; does not open the segment */
 
 /* Returns whether recording is off and this thread has no open spans, so that begin and end would do nothing. */
 int brick_is_off(void);
 
-/* step: the engine's number of a request or an iteration; NULL: the step of the surrounding span. Checksums distinguish
- * step 0 from no step; details of spans and of deferred work do not. elements, bytes: the amount of work, 0 if
- * unknown. */
+/* step: the number that the engine gives to a request or an iteration; NULL: the step of the surrounding span.
+ * Checksums distinguish step 0 from no step; details of spans and of deferred work do not. elements, bytes: the amount
+ * of work, 0 if unknown. */
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);
 
@@ -212,9 +212,9 @@ unsigned brick_measured(uint64_t id, uint64_t elapsed_ns);
  * deferred on the stream so far. */
 unsigned brick_finalize(const uint64_t *stream);
 
-/* Returns the number of deferred starts of this process that no finalize covers yet. The number is exact unless a
+/* Returns how many deferred starts of this process are not yet covered by a finalize. The number is exact unless a
  * stream is finalized while work is deferred on it. Up to 64 streams are counted separately, each up to 16,777,215; a
- * start on a further stream counts until all streams are finalized. */
+ * start on any other stream counts as pending until all streams are finalized. */
 uint64_t brick_pending(void);
 
 /* ---- checksums ---------------------------------------------------------- */
@@ -239,7 +239,7 @@ struct brick_at {
     const uint32_t *layer;    /* NULL: the layer of the key's open span. A number above the largest layer is counted as
                                  an invalid amount, and the checksum has no layer */
     const uint64_t *step;     /* NULL: the step of the key's open span */
-    const uint64_t *position; /* NULL: the number of checksums at the site, on this lane, since the site's step last
+    const uint64_t *position; /* NULL: the count of checksums at the site, on this lane, since the site's step last
                                  changed. For moved data: the hash of the block or the key of the message, which is the
                                  same at both ends */
     uint64_t params;          /* a digest of other values that must be equal; the writer mixes the generation of the
@@ -247,11 +247,11 @@ struct brick_at {
     uint32_t backend;         /* the number of a name */
     uint32_t relation;        /* enum brick_agreement */
     uint32_t state;           /* enum brick_statefulness */
-    uint32_t of;              /* the number of a name: the group or the link; unused for local. There is room for only
+    uint32_t of;              /* the id of a name: the group or the link; unused for local. There is room for only
                                  4,096 names, so do not use one per message */
 };
 
-/* The data taken of a tensor. With a dtype of 0, there is no data. */
+/* What brick_take has read of a tensor. With a dtype of 0, there is no data. */
 struct brick_taken {
     struct brick_fingerprint fingerprint;
     uint64_t valid;
@@ -321,28 +321,28 @@ struct brick_rows {
 };
 
 /* Returns whether rows at this place are recorded in this step. Works like brick_wants_of, but selects eight times as
- * many steps, because four rows cost a fraction of whole tensors. */
+ * many steps, because four rows cost only a fraction of what whole tensors cost. */
 int brick_rows_wanted(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate);
-/* For sites that take turns: returns whether it is now the turn with this number, from 0 to `turns` - 1. A turn is one
- * epoch (5 seconds), the same in all workers. Each number has its turn at least once in each block of `turns` epochs,
- * rounded up to a multiple of 8. */
+/* For sites that take turns: returns whether it is now the turn with this index, from 0 to `turns` - 1. A turn is one
+ * epoch (5 seconds), the same in all workers. Each turn comes at least once in each block of `turns` epochs, rounded up
+ * to a multiple of 8. */
 int brick_rows_turn(uint32_t turn, uint32_t turns);
 /* Chooses rows of the input and takes their fingerprints. Call it before the kernel, which may overwrite the input.
  * Chooses no rows if the input is empty, has no dimension or has padding (`valid`). Also chooses no rows if less than
  * half of the thread's ring would stay free, so rows never displace another record. */
 void brick_rows_choose(const void *key, const struct brick_tensor *input, struct brick_rows *rows);
-/* Records the chosen rows of the output with their input rows. Records nothing if the output's dimensions, without the
- * last, are not those of the input. */
+/* Records the chosen rows of the output with their input rows. Records nothing if the dimensions of output and input
+ * differ in any place except the last. */
 unsigned brick_rows_record(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *output,
                            const struct brick_rows *rows);
 
-/* Counts a call that was examined for rows, with its result: `word` is the number of the name of a phase or of a reason
+/* Counts a call that was examined for rows, with its result: `word` is the id of a name: that of a phase or of a reason
  * (brick_shm.h). calls: 1, or 0 for a site that is never examined. */
 unsigned brick_rows_note(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t word, uint64_t calls);
-/* Declares that a site is only presumed to be row-wise; call it before the site's first record. brickd then names no
- * worker by rows of this site until equal rows had equal results in several steps. layer: UINT32_MAX means none. */
+/* Declares that a site is only presumed to be row-wise; call it before the site's first record. brickd then blames no
+ * worker for rows of this site until equal rows had equal results in several steps. layer: UINT32_MAX means none. */
 void brick_rows_presume(uint32_t kernel, uint32_t layer);
-/* Publishes the number of turns among the process's sites of rows. The largest published number counts. */
+/* Publishes how many turns the process's sites of rows have. The largest published value applies. */
 void brick_rows_turns(uint32_t turns);
 
 /* Returns whether a kernel's name contains embed, logit, lm_head, token, input_ids, wte, multinomial or sampl(e, ing),

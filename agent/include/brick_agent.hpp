@@ -17,9 +17,9 @@
  *   attention.needs(qkv);                             attention cannot begin before qkv has ended
  *
  * These classes never allocate or throw, and do no more than the calls of brick_agent.h, which has the promises and the
- * build instructions. A Brick finds its number at its first use: creating a Brick does not open the segment, and the
+ * build instructions. A Brick gets its id at its first use: creating a Brick does not open the segment, and the
  * order of globals does not matter. A Span, Layer or Step ends on its thread, so it cannot be copied or moved. A
- * Deferred is only a number, so it may be copied anywhere.
+ * Deferred is only an id, so it may be copied anywhere.
  */
 #ifndef BRICK_AGENT_HPP
 #define BRICK_AGENT_HPP
@@ -50,7 +50,7 @@ inline void finalize() noexcept { brick_finalize(nullptr); } /* every stream */
 inline void finalize(std::uint64_t stream) noexcept { brick_finalize(&stream); }
 inline std::uint64_t pending() noexcept { return brick_pending(); }
 
-/* A named unit of work. The name and category must stay valid as long as the Brick exists, like literals. */
+/* A named unit of work. The name and category must stay valid as long as the Brick exists, as literals do. */
 class Brick {
 public:
     constexpr explicit Brick(const char *name, const char *category = nullptr) noexcept
@@ -97,7 +97,7 @@ private:
     {
         const std::uint32_t found = brick_name(name_, std::strlen(name_), category_);
         if (found != BRICK_UNNAMED)
-            number_.store(found, std::memory_order_relaxed); /* every thread finds the same number for a name */
+            number_.store(found, std::memory_order_relaxed); /* every thread gets the same id for a name */
         return found;
     }
 

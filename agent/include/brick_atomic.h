@@ -34,7 +34,7 @@ static inline uint64_t brick_load_acquire(const uint64_t *p) { return __atomic_l
 static inline void brick_store_release32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 static inline void brick_store_release(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 
-/* Gives each of several writers a different number; only on cold paths. */
+/* Gives each of several writers a different value; used only on cold paths. */
 static inline uint64_t brick_fetch_add(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 
 /* Only one of several threads succeeds; it sees everything that the previous owner released. */
@@ -57,8 +57,8 @@ static inline void brick_add(uint64_t *p, uint64_t v)
 
 static inline void brick_fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 static inline void brick_fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
-/* If two threads each write a value, pass this fence and then read the other thread's value, at least one thread sees
- * the other's value. */
+/* If two threads each write a value, then pass this fence, and then read the value of the other thread, at least one of
+ * them sees the value that the other wrote. */
 static inline void brick_fence_full(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 /* Orders this thread's accesses as seen by a signal handler on the same thread. */

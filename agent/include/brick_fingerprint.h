@@ -25,7 +25,7 @@
  *   w = ((h(b) >> 32) XOR c[j]) | 1
  *
  * where c[j] are the first 32 bits after the point of the cube roots of the primes 2, 3, 5, ..., 53. (h(b) is a value
- * of splitmix64. If c[j] were also such values, words of neighbouring blocks would have equal weights.)
+ * of splitmix64. If the c[j] were values of splitmix64, some words of neighbouring blocks would have equal weights.)
  *
  *   428A2F98 71374491 B5C0FBCF E9B5DBA5 3956C25B 59F111F1 923F82A4 AB1C5ED5
  *   D807AA98 12835B01 243185BE 550C7DC3 72BE5D74 80DEB1FE 9BDC06A7 C19BF174
@@ -33,7 +33,7 @@
  *   S        = the sum of u * w over all words
  *   checksum = sip(S, bytes, dtype)
  *
- * `bytes` is the number of bytes, and `dtype` the number of the type (enum brick_dtype). Any order of summation gives
+ * `bytes` is the number of bytes, and `dtype` the value of the type in enum brick_dtype. Any order of summation gives
  * the same S. A change of one word always changes S.
  *
  * VALUES. Counts, statistics and sketch use the elements as numbers: a bool is 1 if its byte is not 0, and an integer
@@ -53,9 +53,9 @@
  * estimates the L2 norm of the difference, relative to the L2 norm of the first tensor.
  *
  * SECRECY. The S of two known tensors would reveal the weights, and the sketch of a known tensor shows bits of h. So S
- * is used only as an input of sip, and the key of h is sip(), which is itself a result of sip. If an attacker finds
- * that key, he knows the sip of one message, but nothing else about the service's key. Without the key, checksums show
- * only which tensors are equal; sketches show more, with any key (docs/how-to/record-and-share.md).
+ * is used only as an input of sip, and the key of h is sip(), which is itself a result of sip. An attacker who finds
+ * that key knows the sip of one message, but nothing else about the service's key. Without the key, checksums show only
+ * which tensors are equal; sketches show more, with any key (docs/how-to/record-and-share.md).
  *
  * FNV1A. The checksum of brickd's predecessor: FNV-1a with 64 bits over the first 64 elements (or fewer if there are
  * fewer), each as the 4 little-endian bytes of a float32. float32 elements keep their bits; all others are rounded to

@@ -45,9 +45,9 @@ unsigned brick_launched_by(uint32_t brick, uint32_t kernel, const void *key, con
 
 enum brick_direction { BRICK_TO_DEVICE = 0, BRICK_TO_HOST = 1, BRICK_ON_DEVICE = 2 };
 
-/* Records that bytes were moved between two ends. An end is the number of the name of a buffer or device. If one of
+/* Records that bytes were moved between two ends. An end is the id of the name of a buffer or device. If one of
  * this thread's last 16 transfers without a return moved the same number of bytes in the opposite direction, this
- * transfer counts as its return. */
+ * transfer counts as the return of that one. */
 unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to, const void *key, uint64_t bytes,
                      const uint64_t *elapsed_ns);
 
@@ -63,8 +63,8 @@ unsigned brick_task_ended(uint32_t brick, const void *key);
 
 /* ---- nodes ---------------------------------------------------------------- */
 
-/* Records a node of a graph that the host draws, below the key's open span. elapsed_ns: the time that the host states;
- * 0: none. The tree shows this time, but no total includes it, so the time of a brick that is also timed does not count
+/* Records a node of a graph that the host draws, below the key's open span. elapsed_ns: the time that the host gives;
+ * 0: none. The tree shows this time, but no total includes it, so if the brick is timed too, its time does not count
  * twice. If there is a launch or a transfer of the same name at this place, the time belongs to that launch or
  * transfer. did: may be NULL. */
 unsigned brick_node(uint32_t brick, const void *key, uint64_t elapsed_ns, const struct brick_amounts *did);

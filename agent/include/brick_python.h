@@ -17,8 +17,8 @@
  *
  * The writer is compiled into brick_agent's extension; other extensions use it through a PyCapsule, so that a process
  * has only one segment. An extension links nothing and needs only the headers in the folder brick_agent.get_include();
- * examples/extension.c is a complete example. The calls are the calls of brick_agent.h, with the same promises; but
- * take a handle instead of a number.
+ * examples/extension.c is a complete example. The calls are those of brick_agent.h, with the same promises, but they
+ * take a handle instead of the id of a name.
  *
  * A task is the key of the Python code that is running on this thread (a context: of a thread, an asyncio task, a
  * greenlet). Spans recorded for a task are children of the Python spans open around the call, and parents of the spans
@@ -70,7 +70,7 @@ struct brick_python {
     uint64_t (*pending)(void);
 
     /* Checksums. struct brick_at and brick_taken never change: a later version that needs more fields adds calls. */
-    uint32_t (*number)(struct brick_handle *brick); /* the number of the handle's name, for at->backend and at->of; or
+    uint32_t (*number)(struct brick_handle *brick); /* the id of the handle's name, for at->backend and at->of; or
                                                        BRICK_UNNAMED */
     int (*wants)(struct brick_handle *kernel, const void *task, const struct brick_at *at);
     const char *(*take)(struct brick_handle *kernel, const void *task, const struct brick_at *at,

@@ -25,8 +25,8 @@
  *
  *   removed = begun in the record - begun in the checkpoint's totals of the same uuid
  *
- * A reader ignores a record in three cases: it also reads the segment itself; another segment or record has taken over
- * the totals of the lost segment (`took`); or the checkpoint lists the uuid as part of an aggregate.
+ * A reader ignores a record in three cases: the reader also reads the segment itself; another segment or record has
+ * taken over the totals of the lost segment (`took`); or the checkpoint lists the uuid as part of an aggregate.
  *
  * A reader reads the checkpoint first, then the segments, then this file, because a record is appended before its
  * segment is unlinked. If the checkpoint was replaced in the meantime, the reader starts again. In the daemon, a reader
@@ -182,7 +182,7 @@ static inline int brick_removed_is_whole(const struct brick_removed *r)
 
 /* ---- the file ---------------------------------------------------------- */
 
-/* Returns whether a file of this name has records, for any prefix and user: "...removed-1000". */
+/* Returns whether this is the name of a file of records, of any prefix and user: "...removed-1000". */
 static inline int brick_removed_is_name(const char *name)
 {
     const size_t word = sizeof BRICK_REMOVED_NAME - 1;

@@ -17,7 +17,7 @@
  * A path is a place in the call tree. A path either has a time, or is a mark of a fact at its place: a kernel was
  * launched here, bytes were moved, one brick needs another. A mark is counted in a summary, like a span, but has no
  * time. So the graph of a program is state like its totals, and costs one path for each node and edge. One kind of
- * mark, a node, has a time that the host states. Spans may be below a node, and no total includes the node's time.
+ * mark, a node, has a time that the host gives. Spans may be below a node, and no total includes the node's time.
  *
  * The file, in pages of 4096 bytes. The file stores no offsets: writer and reader compute them from the counts in the
  * header (brick_layout_compute).
@@ -42,8 +42,8 @@
  *   | lane 1 ...     |                                written by: the lane's thread
  *   +----------------+
  *
- * All lane lines are together, so one read shows a consumer which lanes moved. The consumer's lines are on separate
- * pages: a consumer shares a cache line with a writer only when it moves a tail.
+ * All lane lines are together, so one read shows a consumer which lanes have new records. The consumer's lines are on
+ * separate pages: a consumer shares a cache line with a writer only when it moves a tail.
  *
  * The file is sparse and has its full size from the start. The worker allocates memory with fallocate before its first
  * store to a piece of the file, because a store to a hole of a full /dev/shm would raise SIGBUS in the host. A reader
@@ -61,10 +61,10 @@
  *   checked       | head, site | shape of the output | sums | sketch | sums | sketch | ... |   (a slot each: output, inputs)
  *
  *   Path 0 is "other": spans whose path has no room are added there. Name 0 is for names without room; it has no site.
- *   A path with the parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A brick inside itself (same name
- *   and layer) is recorded on the path of the outermost one, so recursion of any depth and shape needs a finite
- *   number of paths. A site is a place where numbers are compared: a kernel (a name) at a layer. Two threads that reach a
- *   place at the same time may each assign it a number, so only the key identifies the place.
+ *   A path with the parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A brick inside a brick of the
+ *   same name and layer is recorded on the path of the outermost of them, so recursion of any depth and shape needs a
+ *   finite number of paths. A site is a place where numbers are compared: a kernel (a name) at a layer. Two threads
+ *   that reach a place at the same time may each assign an id to it, so only the key identifies the place.
  *
  * 3. WHO DOES WHAT, WHEN (every legal transition)
  *
@@ -182,11 +182,11 @@
 #define BRICK_LOCK_WORKER 0
 #define BRICK_LOCK_CONSUMER 1
 
-/* Bounds that a reader enforces before it accepts any count. The upper bounds come from the 16-bit numbers of names and
+/* Bounds that a reader enforces before it accepts any count. The upper bounds come from the 16-bit ids of names and
  * paths; the lower bounds allow tiny golden files. */
 #define BRICK_LANES_MAX 1024u
 #define BRICK_NUMBERS_MAX 65472u /* names, paths: below BRICK_ROOT, a multiple of BRICK_BLOCK */
-#define BRICK_SITES_MAX 16384u   /* so many that their bitmap fits into the control page */
+#define BRICK_SITES_MAX 16384u   /* the bitmap of the sites must fit into the control page */
 #define BRICK_SLOTS_MAX 16777216u
 
 /* The unit of allocation for summaries and names: 64 summaries are exactly 18 pages. */
@@ -205,7 +205,7 @@
 #define BRICK_BUCKET_OCTAVE 5u
 #define BRICK_BUCKETS_PER_OCTAVE 4u
 
-#define BRICK_OTHER 0u     /* the number of the path, the name and the category "other" */
+#define BRICK_OTHER 0u     /* the id of the path, of the name and of the category "other" */
 #define BRICK_ROOT 0xFFFFu /* the parent of a path that begins a call tree */
 
 enum brick_clock {
@@ -232,7 +232,7 @@ enum brick_unit {
     BRICK_UNIT_NEEDS = 10,   /* the path above needs the result of the brick of this name */
     BRICK_UNIT_DEFINED = 11, /* the path above is a function; the name is its file (0: unknown), the layer is its line */
     BRICK_UNIT_ENDED = 12,   /* each span of the path above is one poll of a task; count: tasks that ended */
-    BRICK_UNIT_NODE = 13,    /* since 1.9: a node that the host draws; total, min, max: ns stated by the host, 0: none */
+    BRICK_UNIT_NODE = 13,    /* since 1.9: a node that the host draws; total, min, max: ns given by the host, 0: none */
     BRICK_UNIT_TASK = 14,    /* since 1.9: the NODE above is a task; elements: its polls, bytes: its yields */
     BRICK_UNIT_ROWS = 15,    /* since 1.12: counts calls at a site of rows, with their results (below) */
     BRICK_UNITS = 16,
@@ -241,13 +241,13 @@ enum brick_unit {
 static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNCHED && unit < BRICK_UNITS; }
 
 /* The text of a shape: blocks, threads of a block, bytes of shared memory, and the hash of the source if known:
- * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The text omits numbers of the grid after
- * the last one above 1, a third number of the block that is 1, and unknown numbers. */
+ * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". The text omits trailing 1s of the grid, a
+ * third size of the block that is 1, and whatever is unknown. */
 #define BRICK_ARROW "\xE2\x86\x92" /* the arrow in the name of a transfer */
 
 /* Sites of rows, since 1.12. A path of the unit ROWS without a parent has a word as its name. A path of this unit below
  * it has the name and the layer of a site. The word is the result of examining a call of the site for rows. `elements`
- * in the path's summary counts the calls with this result. If it is 0, the site is never examined. The words are:
+ * in the path's summary counts the calls with this result. If `elements` is 0, the site is never examined. Words:
  *
  *   decode     rows were chosen; the shape of the input is [batch, 1, ...]
  *   prefill    rows were chosen; the shape of the input is [batch, more than 1, ...]
@@ -274,7 +274,7 @@ struct brick_header {
     uint32_t sites;
     uint32_t span_slots;    /* a power of two */
     uint32_t event_slots;   /* a power of two */
-    uint32_t buckets;       /* BRICK_BUCKETS in this major */
+    uint32_t buckets;       /* BRICK_BUCKETS in this major version */
     uint32_t clock;         /* enum brick_clock */
     uint64_t anchor_ticks;  /* the first readings of the two clocks, taken together */
     uint64_t anchor_ns;     /* CLOCK_MONOTONIC_RAW */
@@ -282,7 +282,7 @@ struct brick_header {
     uint64_t process_start; /* hint: start time of the process, field 22 of /proc/PID/stat */
     uint32_t pid;           /* hint: the worker's pid in its namespace */
     uint32_t uid;
-    int32_t index;          /* declared number within the service, or -1 */
+    int32_t index;          /* the worker's declared number within the service, or -1 */
     uint32_t reserved0;
     uint8_t uuid[16];
     uint8_t boot_id[16];
@@ -320,9 +320,9 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 #define BRICK_CONTROL_EPOCH 2 /* the epoch word: |until : 32 | epoch : 32|; 0: none */
 
 /* Since 1.4, workers apply the rate and the sites. Each step has a draw, a number of 32 bits. A rate selects the steps
- * whose draw is below it; the two rates below are exceptions. Each worker selects the same steps, independent of its
- * earlier work, and consecutive steps have unrelated draws. Checksums outside of steps are recorded only if all steps
- * are selected.
+ * whose draw is smaller than the rate; the two rates defined below are exceptions. All workers select the same steps,
+ * whatever work they did before, and consecutive steps have unrelated draws. Checksums outside of steps are recorded
+ * only if all steps are selected.
  *
  * A draw depends on the step and, since 1.8, on the epoch, so that a recurring step is selected in some epoch:
  *
@@ -330,9 +330,9 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
  *   draw = upper half of splitmix64(hash << 32 | epoch / 64) XOR the 32 bits of the epoch in reverse order
  *
  * In reverse order, consecutive epochs differ in their upper bits. So among 64 epochs that begin at a multiple of 64, a
- * rate of 1/64 selects each step in exactly one epoch, and a rate of 1/16 in one of each 16. The next 64 epochs select
- * a step at a different place, so a step that recurs only in every fourth epoch is also selected at some time. The
- * epoch of a step is the epoch of its beginning, or of the call that gives the step.
+ * rate of 1/64 selects each step in exactly one epoch, and a rate of 1/16 in one of each 16. In the next 64 epochs, a
+ * step is selected at a different position, so even a step that recurs only in every fourth epoch is selected at some
+ * time. The epoch of a step is the epoch in which the step begins, or in which a call gives the step.
  *
  * The consumer changes the epoch of all workers at the same time, every BRICK_EPOCH_SECONDS. The length of an epoch has
  * a lower and an upper limit. While the consumer writes the pages, workers use different epochs (64 pages in one call:
@@ -365,8 +365,8 @@ struct brick_tail {
 struct brick_consumer {
     struct brick_tail span;
     struct brick_tail event;
-    uint64_t spans_lost;     /* details lost with a daemon, as counted by the next daemon */
-    uint64_t events_read;    /* records read (event.position counts slots) */
+    uint64_t spans_lost;     /* details that a killed daemon had read; the next daemon counts them */
+    uint64_t events_read;    /* number of records read; event.position counts slots instead */
     uint64_t reserved[2];
 };
 BRICK_ASSERT(sizeof(struct brick_consumer) == 64, "one cache line");
@@ -374,7 +374,7 @@ BRICK_ASSERT(sizeof(struct brick_consumer) == 64, "one cache line");
 /* ---- process line and lane lines --------------------------------------- */
 
 struct brick_process {
-    uint64_t names;          /* next free number; simultaneous refused requests may raise it above the limit */
+    uint64_t names;          /* next free id; simultaneous refused requests may raise it above the limit */
     uint64_t paths;
     uint64_t sites;
     uint64_t names_refused;  /* names without room: recorded under name 0 */
@@ -402,7 +402,7 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
     BRICK_REJECTED_CLOCK = 0, /* the span ended before its start, or the host gave an invalid time */
-    BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane, or inside a span rejected for this reason */
+    BRICK_REJECTED_ROOM = 1,  /* too many open spans in a lane; also each span inside a span rejected so */
     BRICK_REJECTED_REASONS = 2,
 };
 
@@ -473,7 +473,7 @@ BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have
 
 struct brick_name {
     uint32_t word;     /* stored last (O3) */
-    uint32_t category; /* the number of the category's name; 0 until one is declared */
+    uint32_t category; /* the id of the category's name; 0 until one is declared */
     uint8_t text[BRICK_NAME_MAX];
 };
 BRICK_ASSERT(sizeof(struct brick_name) == 128, "two cache lines");
@@ -579,7 +579,7 @@ enum brick_kind {
 /* A record takes one or more slots. The first slot begins with these 16 bytes; further slots are all payload. A record
  * of several slots may wrap around the end of the ring. */
 struct brick_record {
-    uint64_t sequence; /* the attempt's number, from 1; stored last (O9); a gap is a drop */
+    uint64_t sequence; /* the number of the attempt, from 1; stored last (O9); a gap shows a dropped record */
     uint32_t payload;  /* free for the kind */
     uint16_t slots;
     uint16_t kind;
@@ -636,8 +636,8 @@ struct brick_measured {
 };
 
 /* The source of a kernel, since 1.6, in pieces. Pieces of one source may be in several lanes and arrive in any order;
- * the end record has their number. Pieces leave the same part of the ring free as weights do; pieces without room are
- * written later. The FNV-1a (64 bits) of its text identifies a source. */
+ * the end record gives their lengths. Pieces leave the same part of the ring free as weights do; pieces without room
+ * are written later. The FNV-1a (64 bits) of its text identifies a source. */
 struct brick_source_piece {
     uint64_t sequence;
     uint32_t piece;    /* upper 2 bits: enum brick_source_part; lower 30 bits: the piece's number within the part, from 0 */
@@ -654,9 +654,9 @@ enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOU
 
 /* The fingerprints of a site's tensors, since 1.3: this slot, one slot with the shape of the output, and two slots per
  * tensor, the output first. brick_fingerprint.h defines a fingerprint; the key is the key of the service. Records of
- * two workers correspond if site, step, position and occurrence are equal. `position` is the host's number, or the
- * number of checksums in this lane at the site since the site's step last changed. Checksums leave the same part of the
- * ring free as starts do. Records of weights leave three eighths of the ring free, and wait until there is room.
+ * two workers correspond if site, step, position and occurrence are equal. `position` is the number that the host gave,
+ * or else the count of checksums in this lane at the site since the site's step last changed. Checksums leave the same
+ * part of the ring free as starts do. Records of weights leave three eighths of the ring free, and wait for room.
  *
  * Rows, since 1.11: a record with BRICK_CHECKED_ROWS has some rows of one call. The record's site computes each row of
  * its output from the same row of its only input. The record's tensors are pairs: a row of the output, the row of the
@@ -674,8 +674,8 @@ struct brick_checked {
     uint64_t params;   /* a digest of other values that must be equal; from the second generation of the weights on, it
                           includes the generation (except for weights and moved tensors); 0: no values were given */
     uint64_t valid;    /* the number of valid rows; all ones: all rows */
-    uint16_t backend;  /* the number of a name; 0: none was given */
-    uint16_t of;       /* the number of the name of the relation's group or link */
+    uint16_t backend;  /* the id of a name; 0: none was given */
+    uint16_t of;       /* the id of the name of the relation's group or link */
     uint8_t relation;  /* enum brick_relation */
     uint8_t inputs;    /* the number of inputs, whose tensors follow the output's */
     uint8_t flags;     /* enum brick_checked_flags */

@@ -41,8 +41,8 @@
  * of a forked child or the replacement of a lost segment; earlier readings are recorded there again. A scan always ends
  * before the next scan begins.
  *
- * A tensor that takes long to hold may be `seldom`: only a load, and a scan that a consumer requests, read it. Other
- * scans record its last reading again, with the time of that reading.
+ * A tensor that takes long to hold may be marked `seldom`: then only a load, and a scan that a consumer requests, read
+ * it. Other scans record its last reading again, with the time of that reading.
  *
  * A record without room in the ring waits and is not dropped. Records of weights leave three eighths of the ring to
  * records that cannot wait.
@@ -66,7 +66,7 @@ extern "C" {
 
 /* One tensor: its site, and its last reading. */
 struct brick_weight {
-    uint32_t name;  /* the number of the name without layer and position */
+    uint32_t name;  /* the id of the name without layer and position */
     uint32_t layer; /* UINT32_MAX: none */
     uint64_t position;
     uint32_t has_position;
@@ -106,7 +106,7 @@ struct brick_weights {
                                  * not, it sets `stopped` */
     /* Set by the writer. */
     const void *segment;
-    uint64_t read, recorded; /* how many tensors of the current scan are read, and recorded */
+    uint64_t read, recorded; /* how many tensors the current scan has read, and has recorded */
     uint64_t gone;           /* number of tensors that no longer exist */
     uint64_t step, asked, loads, began_ns, seen_ns, next_ns, next_ticks;
     uint64_t spent_ns, lasted_ns; /* ns in slices, for the current scan and for the last complete scan */
@@ -120,7 +120,7 @@ struct brick_weights {
 /* Sets the site of a tensor of this name; opens the segment. The text may be freed after the call. */
 void brick_weight_named(struct brick_weight *weight, const char *name, size_t length);
 
-/* Sets layer and position from the name. Assigns no number to the name. Writes the name without these numbers, which
+/* Sets layer and position from the name. Assigns no id to the name. Writes the name without these numbers, which
  * is never longer, to `left` and returns its length. */
 size_t brick_weight_site(const char *name, size_t length, char *left, struct brick_weight *weight);
 
@@ -128,7 +128,7 @@ size_t brick_weight_site(const char *name, size_t length, char *left, struct bri
  * thread is in a turn). */
 void brick_weights_load(struct brick_weights *weights);
 
-/* Lets `weights` take the place of `old` at the start of its current scan. The function `look` of `old` calls
+/* Lets `weights` replace `old`, whose current scan is just starting. The function `look` of `old` calls
  * brick_weights_go_on and then stops `old`. */
 void brick_weights_go_on(struct brick_weights *weights, const struct brick_weights *old);
 
