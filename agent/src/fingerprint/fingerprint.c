@@ -207,7 +207,7 @@ static void add_clean(struct pass *p, double *elements, const uint64_t *hashes, 
 {
     struct brick_sums *sums = &p->sums;
     p->kernel->clean(sums, elements, blocks);
-    const struct brick_bounds bounds = sums->bounds; /* the bounds without the zeros that replace other elements */
+    const struct brick_bounds bounds = sums->bounds; /* these bounds ignore the zeros that replace elements */
     p->kernel->doubles(sums, elements, hashes, blocks, p->scale);
     sums->bounds = bounds;
 }

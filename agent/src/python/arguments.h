@@ -9,7 +9,7 @@ bool core_strict(void);
 /* Rejects a value: returns 0, or in strict mode -1 with an exception set. The first value of a kind writes a line to
  * stderr. */
 int core_complain(const char *what, PyObject *value);
-/* core_complain for a text that is built at run time. kind: a constant text that identifies the kind of mistake. */
+/* Like core_complain, for a text built at run time. kind: a constant text that identifies the kind of mistake. */
 int core_complain_once(const char *kind, const char *what, PyObject *value);
 
 void core_warn(const char *line); /* writes a line to stderr */

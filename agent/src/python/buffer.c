@@ -1,4 +1,4 @@
-/* python/buffer.c - describes a Python object's memory as a tensor: by the buffer protocol, else by DLPack.
+/* python/buffer.c - describes a Python object's memory as a tensor, through the buffer protocol or else DLPack.
  *
  * Owns the types and shapes of buffers, and holds their memory until core_tensor_release. Must not know the use of the
  * tensor. A numpy array whose dtype comes from another package (bfloat16, float8 of ml_dtypes) has neither protocol.
@@ -107,7 +107,7 @@ static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTenso
     return held;
 }
 
-/* Holds an object that refused its buffer with the exception that is now set. */
+/* Holds an object that refused to export its buffer; the exception of the refusal is still set. */
 static int hold_without_format(PyObject *array, CoreTensor *t)
 {
     const CoreRaised refused = core_put_aside();

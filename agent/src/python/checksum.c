@@ -135,7 +135,7 @@ static int to_kernel(struct request *p, PyObject *kernel)
     return 0;
 }
 
-/* Returns the number of the name; 0 if there is none. */
+/* Returns the id of the name; 0 if there is none. */
 static uint32_t number_of_name(PyObject *name)
 {
     Brick *b = core_handle(name, Py_None);

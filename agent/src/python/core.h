@@ -41,7 +41,7 @@ typedef struct Span Span;
 typedef struct BrickTimer BrickTimer;
 typedef struct CoreWeights CoreWeights;
 
-/* A handle: a name with its number. Handles are interned and never freed; the room for names limits how many there
+/* A handle: a name with its id. Handles are interned and never freed; the room for names limits how many there
  * are. */
 typedef struct {
     PyObject_HEAD
@@ -86,13 +86,13 @@ typedef struct {
     CoreWeights *weights; /* the watched weights, or NULL */
     unsigned swept;
     unsigned refused; /* names refused before the segment had a counter for them */
-    unsigned process; /* the number of the process, from 1: a forked child has another number, so it reports errors again */
+    unsigned process; /* 1, and one more in each forked child, so that a child reports errors again */
     char program[128];
 } CoreState;
 
 extern CoreState core_state;
 
-/* Frees an object whose only reference is to its type. */
+/* Frees an object that refers to nothing except its type. */
 static inline void core_plain_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
@@ -114,12 +114,12 @@ static inline CoreRaised core_put_aside(void)
     return raised;
 }
 
-/* Sets the exception that was set aside again, in place of any other exception. If no exception was set aside, clears
- * the current one. */
+/* Restores the exception that was set aside, in place of any other exception. If none was set aside, clears the current
+ * one. */
 static inline void core_put_back(CoreRaised raised) { PyErr_Restore(raised.type, raised.value, raised.traceback); }
 
-/* Drops a reference; does nothing for NULL. Dropping may run other code. An exception of this module is set aside
- * meanwhile, so that the other code does not find it. */
+/* Drops a reference; does nothing for NULL. Dropping it may run other code, so an exception of this module is set aside
+ * meanwhile: the other code must not find it. */
 static inline void core_let_go(PyObject *object)
 {
     const CoreRaised raised = core_put_aside();

@@ -296,7 +296,7 @@ static int core_exec(PyObject *module)
         return -1;
     core_state.process = 1;
     pthread_atfork(NULL, NULL, in_child);
-    core_state.other->number = 0; /* number 0 has no name: a brick named "other" has a different handle */
+    core_state.other->number = 0; /* id 0 has no name: a brick named "other" has a different handle */
     return 0;
 }
 

@@ -55,8 +55,8 @@ static Brick *handle_of(PyObject *name)
     return core_state.other;
 }
 
-/* Opens the segment. Sets *number, to BRICK_UNNAMED while nothing is recorded. Returns 0, or -1 with an exception
- * set. */
+/* Opens the segment. Sets *number to the name's id, or to BRICK_UNNAMED while nothing is recorded. Returns 0, or -1
+ * with an exception set. */
 static int number_of(PyObject *name, PyObject *category, uint32_t *number)
 {
     Brick *b = handle_of(name);

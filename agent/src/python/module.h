@@ -15,7 +15,7 @@ typedef struct {
 PyObject *core_module_parts(PyObject *module);
 /* Finds the place of a tensor. Returns 0, or -1 with an exception set and no place. */
 int core_place_of(PyObject *parts, const char *table, PyObject *name, PyObject *tensor, CorePlace *place);
-/* Returns the tensor at a place: a new reference. Returns NULL if it no longer exists, or with an exception set. */
+/* Returns the tensor at a place: a new reference; NULL if the tensor no longer exists, or with an exception set. */
 PyObject *core_place_find(const CorePlace *place);
 void core_place_put_away(CorePlace *place);
 

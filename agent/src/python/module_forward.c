@@ -20,7 +20,7 @@ typedef struct {
     PyObject *checked; /* called if a checksum would be recorded; NULL: no span, only rows */
     PyObject *module;  /* a weak reference to the first argument of both functions, or NULL */
     Brick *brick;      /* never freed, so no reference is counted */
-    uint32_t layer;    /* a number above the largest layer means no layer */
+    uint32_t layer;    /* a value above the largest layer means no layer */
     uint32_t rate;     /* the rate for brick_wants_of */
     CoreRows rows;
 } Watched;
@@ -53,7 +53,7 @@ static PyObject *call_in_span(const Watched *w, const CoreRowsOf *of, PyObject *
 {
     if (begin(w, of->key) != 0)
         return NULL;
-    /* Each step with whole fingerprints also has rows. */
+    /* Each step that records whole fingerprints also records rows. */
     const bool has_rows = core_rows_wanted(of);
     const bool is_whole = (has_rows || w->rows.context == NULL) && brick_wants_of(w->brick->number, of->key, NULL, w->rate);
     PyObject *function = is_whole ? w->checked : w->function;

@@ -1,4 +1,4 @@
-/* python/opening.c - the first use of a handle opens the segment and gives the handle its number; a later init with
+/* python/opening.c - the first use of a handle opens the segment and gives the handle its id; a later init with
  * other settings is refused. */
 #include "opening.h"
 #include "arguments.h"
@@ -65,7 +65,7 @@ int core_open(struct brick_config *config)
     return -1;
 }
 
-/* Gives the handle its number, if recording is on. The handle's strings are already UTF-8, so this needs no interpreter
+/* Gives the handle its id, if recording is on. The handle's strings are already UTF-8, so this needs no interpreter
  * lock. */
 static void number_now(Brick *b)
 {

@@ -13,9 +13,9 @@ int core_open_once(void);
 /* Refuses a later init with other settings: counts the call, and writes one line about each setting. None or 0 means
  * that a setting is not given. Returns 0; in strict mode -1 with an exception set. */
 int core_check_init(PyObject *service, PyObject *worker, const struct brick_config *given);
-/* Opens the segment if needed, and gives the handle its number. */
+/* Opens the segment if needed, and gives the handle its id. */
 int core_resolve(Brick *b);
-/* These functions open the segment and number a handle without the interpreter lock, and raise nothing. */
+/* These functions open the segment and give a handle its id without the interpreter lock, and raise nothing. */
 void core_open_unlocked(void);
 void core_resolve_unlocked(Brick *b);
 

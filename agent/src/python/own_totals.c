@@ -52,8 +52,8 @@ static void add(struct brick_summary *sum, const struct brick_summary *s)
         sum->histogram[b] += s->histogram[b];
 }
 
-/* Adds up a path over all lanes. Returns how many copies are torn. In a lane that was ever taken, the sequences have
- * memory, and so has each summary whose sequence is not 0. All other memory is a hole that must not be touched
+/* Sums a path's totals over all lanes. Returns how many copies are torn. In a lane that was ever taken, the sequences
+ * have memory, and so has each summary whose sequence is not 0. All other memory is a hole that must not be touched
  * (brick_shm.h). */
 static unsigned sum_of_lanes(const struct brick_segment *s, uint32_t path, struct brick_summary *sum)
 {
@@ -73,7 +73,7 @@ static unsigned sum_of_lanes(const struct brick_segment *s, uint32_t path, struc
     return torn;
 }
 
-/* Returns the name as a new reference; None for a number without a name. */
+/* Returns the name as a new reference; None for an id without a name. */
 static PyObject *name_of(const struct brick_segment *s, uint32_t number)
 {
     const struct brick_name *name = &brick_names_of(s)[number];

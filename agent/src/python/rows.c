@@ -2,7 +2,7 @@
  *
  * Owns which calls have rows, and the count of calls with and without rows. A call with rows has one tensor of floating
  * point in this host's memory and no other argument, and its result is a tensor with the same rows, alone or as the
- * first of several results. Must not know which rows are chosen. Invariants: a call without rows is counted by its
+ * first of several results. Must not know which rows are chosen. Invariants: a call without rows is counted under its
  * reason; an error here changes no result and raises nothing, except for an interrupt; no tensor is held during the
  * call.
  */
@@ -73,8 +73,8 @@ static int note_phase(const CoreRowsOf *of, const struct brick_rows *rows)
     return note_text(&kernel, rows->leading < 2 ? "packed" : rows->shape[1] == 1 ? "decode" : "prefill");
 }
 
-/* Asks the context whether a call has rows. If so, sets *backend to the backend's number; if not, sets it to 0 and
- * counts the call. `unreadable`: NULL, or a tensor that cannot be read. */
+/* Asks the context whether a call has rows. If so, sets *backend to the id of the backend's name; if not, sets it to 0
+ * and counts the call. `unreadable`: NULL, or a tensor that cannot be read. */
 static int ask(const CoreRowsOf *of, PyObject *unreadable, uint32_t *backend)
 {
     PyObject *given = PyObject_CallFunctionObjArgs(of->rows->context, unreadable, NULL);

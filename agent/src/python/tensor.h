@@ -1,4 +1,4 @@
-/* python/tensor.h - holds a Python object's memory as a tensor while it is read, by its buffer or by DLPack. */
+/* python/tensor.h - holds a Python object's memory as a tensor while it is read, through its buffer or DLPack. */
 #ifndef BRICK_TENSOR_H
 #define BRICK_TENSOR_H
 
@@ -8,7 +8,7 @@ typedef struct {
     struct brick_tensor tensor;
     int64_t shape[BRICK_DIMS_MAX], strides[BRICK_DIMS_MAX];
     PyObject *holds; /* the held object: a DLPack capsule or the tensor; NULL: the buffer is held */
-    bool is_on_device; /* whether the object was not held because its memory is on a device */
+    bool is_on_device; /* 1: the object is not held, because its memory is on a device */
     Py_buffer buffer;
 } CoreTensor;
 
@@ -21,7 +21,7 @@ int core_dlpack_hold(PyObject *array, CoreTensor *t);
 /* tensor.c */
 void core_tensor_release(CoreTensor *t);
 bool core_tensor_large(const struct brick_tensor *t); /* whether to read the tensor without the interpreter lock */
-/* Checks a number of dimensions and a shape. Returns 0, or -1 with an exception set. */
+/* Checks the number of dimensions, and the shape. Returns 0, or -1 with an exception set. */
 int core_check_dims(long dims, const void *shape);
 /* Sets the number of valid rows, if `value` is given. Returns 0, or -1 with an exception set. */
 int core_take_valid(PyObject *value, struct brick_tensor *t);
@@ -42,8 +42,8 @@ void core_torch_leave(PyObject *silent);
 /* Returns the object that keeps a tensor's memory in place: a new reference. For a tensor of torch, this is the
  * storage, because a tensor may get another storage during the reading. */
 PyObject *core_torch_owner(PyObject *tensor);
-/* Returns 0, or -1 with an exception set if the memory has the numbers with the opposite sign. DLPack does not report
- * this. */
+/* Returns 0, or -1 with an exception set if the tensor's numbers are stored with the opposite sign, which DLPack does
+ * not report. */
 int core_torch_in_memory(PyObject *tensor);
 /* Waits for the device and copies a tensor from it into this host's memory. Returns a new reference; NULL with an
  * exception set. */

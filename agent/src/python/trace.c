@@ -17,7 +17,7 @@ typedef struct {
     PyObject *file;   /* in UTF-8; NULL: the definition is not reported */
     unsigned long line;
     unsigned reported_by; /* the process (core_state.process) whose first call reported the definition */
-    bool spans;       /* whether a call is a span; else only the definition is reported */
+    bool spans;       /* 1: each call is a span; 0: only the definition is reported */
     PyObject *dictionary; /* functools.wraps writes __name__, __wrapped__ and other attributes here */
     PyObject *weak;
 } Traced;

@@ -10,7 +10,7 @@
 /* How to find a tensor. */
 struct entry {
     PyObject *name;  /* in a mapping: the tensor's key */
-    CorePlace place; /* in a module: the tensor's place; otherwise `of` is NULL */
+    CorePlace place; /* in a module: the tensor's place; in a mapping, `of` is NULL */
     PyObject *read;  /* a function that returns the tensor, or NULL */
 };
 

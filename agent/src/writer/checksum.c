@@ -56,7 +56,7 @@ struct brick_checked_place brick_checked_place_of(struct brick_thread *t, uint32
 }
 
 /* Counts a visit of a site, that is, one call of a checksum there. *before: visits before this one since the site's
- * step last changed. Returns 0 without memory for the count. */
+ * step last changed. Returns 0 if there is no memory for the count. */
 static int count_visit(struct brick_thread *t, const struct brick_checked_place *p, uint64_t *before)
 {
     /* More entries than sites. */
@@ -305,7 +305,7 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
         return outcome;
     }
     uint64_t position = at->position != NULL ? *at->position : 0;
-    /* Count_visit also counts visits that are not recorded. */
+    /* count_visit must also count visits that are not recorded. */
     int placed = p.value != 0 && (at->position != NULL || count_visit(t, &p, &position));
     if (output->refused) { /* brick_take has counted this; without an attempt, the sequence has no gap */
         brick_event_over(t, now);

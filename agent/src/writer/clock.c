@@ -28,7 +28,7 @@ uint32_t brick_clock_choose(const char *wish, const char *clocksource)
 
 void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns)
 {
-    /* Take the pair with the shortest time between its two readings, out of a few. */
+    /* Of a few pairs, take the one with the shortest time between its two readings. */
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < 5; i++) {
         uint64_t before = brick_ticks(clock);

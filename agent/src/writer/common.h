@@ -37,7 +37,7 @@ extern void (*brick_test_point)(const char *name);
 #define BRICK_POINT(name) ((void)0)
 #endif
 
-/* Repeats a failed attempt only at the first, second, fourth, eighth ... request. */
+/* Returns whether to repeat a failed attempt at this request: at the first, second, fourth, eighth, and so on. */
 static inline int brick_seldom(uint64_t time) { return (time & (time - 1)) == 0; }
 
 /* Returns the largest length up to `end` that splits no UTF-8 character. */

@@ -11,7 +11,7 @@
 
 #define NUMBER_BITS 48
 
-/* An id is unique in the process. A forked child continues its parent's numbers, so it never repeats a parent's id. */
+/* An id is unique in the process. A forked child continues its parent's count, so it never repeats a parent's id. */
 static uint64_t next_id(struct brick_thread *t)
 {
     brick_store_relaxed(&t->given, t->given + 1);

@@ -1,4 +1,4 @@
-/* writer/intern.c - assigns numbers to names, paths and sites. This code runs rarely: once per name, place in the call
+/* writer/intern.c - assigns ids to names, paths and sites. This code runs rarely: once per name, place in the call
  * tree and site. Several threads may run it at the same time, and none waits (struct brick_entry). */
 #include "intern.h"
 #include "sensitive.h"
@@ -41,8 +41,8 @@ static void raise_to(uint64_t *counter, uint64_t value)
         continue;
 }
 
-/* Returns the next number, or `room` if none is free. Compares before it takes a number, so the counter cannot exceed
- * `room`. */
+/* Returns the next id, or `room` if none is free. Compares before it takes an id, so the counter cannot exceed `room`.
+ * */
 static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
 {
     uint64_t number = brick_load_relaxed(next) < room ? brick_fetch_add(next, 1) : room; /* O4 */
@@ -195,7 +195,7 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
     if (brick_key_parent(key) == BRICK_OTHER)
         return other; /* all paths below "other" are "other" */
     if (brick_key_name(key) >= s->header->names)
-        return other; /* no name has this number: with it, a reader would refuse the whole segment */
+        return other; /* no name has this id: with it, a reader would refuse the whole segment */
     uint64_t value = entry_find_all(t, key);
     if (value != 0)
         return value;

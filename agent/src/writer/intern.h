@@ -1,12 +1,12 @@
-/* intern.h - numbers of names, paths and sites. */
+/* intern.h - ids of names, paths and sites. */
 #ifndef BRICK_INTERN_H
 #define BRICK_INTERN_H
 
 #include "segment_file.h"
 
-/* Maps the key of a path or site to its number, in private memory. A thread claims an entry with the value and
+/* Maps the key of a path or site to its id, in private memory. A thread claims an entry with the value and
  * publishes it with the key. No thread waits, because a thread skips an entry that another thread has claimed. In the
- * worst case, a key gets two numbers, and readers add up their summaries. */
+ * worst case, a key gets two ids, and readers add the summaries of both. */
 struct brick_entry {
     uint64_t key;   /* 0 until published (O3) */
     uint64_t value; /* number | flags; 0 = free */
@@ -22,7 +22,7 @@ struct brick_tables {
     uint32_t *numbers; /* name number + 1 by hash; 0 = free */
     uint64_t number_mask;
     uint64_t recursions; /* number of entries for recursions; it is limited, so that the table stays sparse */
-    uint64_t next_name;  /* not in the segment, so that numbers continue after a segment is lost */
+    uint64_t next_name;  /* not in the segment, so that ids continue after a segment is lost */
     uint64_t next_path, next_site;
 };
 
@@ -53,11 +53,11 @@ static inline uint64_t brick_entry_find(const struct brick_tables *t, uint64_t k
 BRICK_HIDDEN int brick_tables_make(struct brick_tables *t, const struct brick_header *h);
 /* Adds name 0 and path 0. */
 BRICK_HIDDEN void brick_tables_begin(struct brick_tables *t, struct brick_segment *s);
-/* Copies the entries that `to` lacks, with the same numbers. Returns 0 if out of memory. */
+/* Copies the entries that `to` lacks, with the same ids. Returns 0 if out of memory. */
 BRICK_HIDDEN int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const struct brick_segment *from);
 /* In a forked child: undoes the claims of other threads. */
 BRICK_HIDDEN void brick_tables_forked(struct brick_tables *t);
-/* Returns the number of the name, and interns the name if a number below `room` is free. Otherwise returns BRICK_OTHER,
+/* Returns the id of the name, and interns the name if an id below `room` is free. Otherwise returns BRICK_OTHER,
  * and counts this if `room` is the limit of all names. */
 BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *text, size_t length,
                                         uint64_t room);
@@ -65,7 +65,7 @@ BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, struct brick_seg
 BRICK_HIDDEN uint32_t brick_name_for_mark(const char *text, size_t length, const char *category);
 /* Returns whether marks may take one more name. */
 BRICK_HIDDEN int brick_room_for_marks(void);
-/* Returns whether the number belongs to a name other than "other". A host may pass any number. */
+/* Returns whether the id belongs to a name other than "other". A host may pass any number as an id. */
 BRICK_HIDDEN int brick_name_is_given(const struct brick_segment *s, uint32_t number);
 BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key);
 /* Returns the value of the site's entry; 0 if the kernel has no name or there is no room. */

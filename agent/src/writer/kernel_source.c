@@ -1,5 +1,5 @@
-/* writer/kernel_source.c - writes the sources of kernels into the event ring, in pieces. The host keeps a piece without
- * room for a later call. Only a text that is too long is dropped. */
+/* writer/kernel_source.c - writes the sources of kernels into the event ring, in pieces. A piece for which there is no
+ * room stays with the host, for a later call. Only a text that is too long is dropped. */
 #include "event_ring.h"
 
 #include "brick_graph.h"

@@ -40,8 +40,8 @@ union brick_node {
 };
 BRICK_ASSERT(sizeof(union brick_node) == 64, "one cache line");
 
-/* The visits of a site since the site's step last changed. The table uses the site's key, not its number, because two
- * threads may have given the site two numbers. */
+/* The visits of a site since the site's step last changed. The table uses the site's key, not its id, because two
+ * threads may have given the site two ids. */
 struct brick_visits {
     uint64_t site; /* the site's key from brick_site_entry; 0 = free */
     uint64_t step;

@@ -115,7 +115,7 @@ static enum brick_state open_first(const struct brick_config *config)
     return BRICK_ON;
 }
 
-/* In a forked child: keeps only the parent's numbers (names, paths, sites, deferred work). config: may be NULL. */
+/* In a forked child: keeps only the parent's ids (of names, paths, sites and deferred work). config: may be NULL. */
 static enum brick_state open_child(const struct brick_config *config)
 {
     struct brick_agent *a = &brick_agent;

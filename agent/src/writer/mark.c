@@ -45,7 +45,7 @@ static struct parent sibling(struct brick_thread *t, struct parent at, uint32_t 
 
 static const struct brick_amounts nothing;
 
-/* Counts a mark, with the time stated by the host. Returns its path; BRICK_OTHER without room, or below "other". */
+/* Counts a mark, with the time given by the host. Returns its path; BRICK_OTHER without room, or below "other". */
 static uint32_t mark_timed(struct brick_thread *t, struct parent at, uint32_t name, enum brick_unit unit, uint64_t stated_ns,
                            const struct brick_amounts *did)
 {
@@ -212,7 +212,7 @@ static unsigned mark_launch(struct brick_thread *t, struct parent at, uint32_t k
     if (launched != BRICK_OTHER)
         shape = shape_of(t, how);
     else if (brick_room_for_marks())
-        (void)shape_of(t, how); /* the table of names shows how many the next start needs, also without a path */
+        (void)shape_of(t, how); /* even without a path, so that the table shows how many names are needed */
     const struct parent below = {launched, BRICK_NO_LAYER};
     return outcome_of(outcome, mark(t, below, shape, BRICK_UNIT_SHAPED, &nothing));
 }

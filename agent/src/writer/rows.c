@@ -33,7 +33,7 @@
 
 BRICK_ASSERT(BRICK_ROWS == BRICK_ROWS_MAX, "as many rows as in the record");
 
-/* Rows are recorded in this many steps per step with whole fingerprints: four rows cost less than an eighth of the
+/* Rows are recorded in this many times as many steps as whole fingerprints: four rows cost less than an eighth of the
  * tensors of a usual step. */
 #define STEPS_TIMES 8u
 /* Limits the time of a call to 5 to 10 us, if the rows are in a cache. A batch has fewer beginnings than this. */
@@ -108,7 +108,7 @@ static int make_view(struct view *v, const struct brick_tensor *t)
     return 1;
 }
 
-/* Returns the address of a row, given its index within the leading dimensions from number `from` on. */
+/* Returns the address of a row, given its index within the leading dimensions from dimension `from` on. */
 static const char *row_at(const struct view *v, const char *base, uint32_t from, uint64_t index)
 {
     uint64_t offset = 0; /* modulo 2^64: a stride may be negative */

@@ -4,7 +4,7 @@
 
 #include "common.h"
 
-/* Writes the mark of each program in _BRICKD_RUN, except this process. Does nothing if the variable is not set. */
+/* Writes a mark for each program in _BRICKD_RUN except this process. Does nothing if the variable is not set. */
 BRICK_HIDDEN void brick_run_mark(void);
 
 #endif
