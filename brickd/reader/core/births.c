@@ -5,9 +5,8 @@
 #include <stdlib.h>
 
 #define BIRTHS_MIN ((size_t)128)
-/* A full table is cleaned at most once per this number of fingerprints, because cleaning takes as long as counting a
- * few
-   thousand. */
+/* A full table is cleaned at most once per this many fingerprints, because cleaning takes as long as counting a few
+ * thousand fingerprints. */
 #define TIDY_EVERY 4096u
 
 static uint32_t *place_of(const struct brick_births_table *t, uint64_t key, uint32_t worker, uint64_t site)

@@ -1,9 +1,10 @@
 /* core/births.h - counts births of NaN and infinities: outputs that have a NaN or infinity although no recorded input
  * has any.
  *
- * Births are counted per worker and site from the first fingerprint on. So a site that always produces NaN differs from
- * a site that began later. A fingerprint shows a birth only if all its inputs are known. The table is bounded:
- * fingerprints of workers and sites beyond BRICK_BIRTHS_MAX, or beyond the service's share of it, count as untracked.
+ * Births are counted per worker and site from the first fingerprint on. So a site that always produced NaN can be told
+ * from a site that began to produce NaN later. A fingerprint shows a birth only if all its inputs are known. The table
+ * is bounded: fingerprints of workers and sites beyond BRICK_BIRTHS_MAX, or beyond the service's share of it, count as
+ * untracked.
  */
 #ifndef BRICKD_BIRTHS_H
 #define BRICKD_BIRTHS_H
@@ -19,8 +20,8 @@ void brick_births_count(struct brick_fingerprints *p, const struct brick_kept_fi
 /* Drops the counts of these workers. `workers` is sorted. */
 void brick_births_forget(struct brick_fingerprints *p, const uint32_t *workers, size_t count);
 
-/* Copies up to `most` rows: first the rows with births, then other rows at the same sites. Returns their number;
- * SIZE_MAX if out of memory. */
+/* Copies up to `most` rows: first the rows with births, then other rows at the same sites. Returns how many; SIZE_MAX
+ * if out of memory. */
 size_t brick_births_rows(const struct brick_fingerprints *p, struct brick_births *rows, size_t most);
 
 #endif

@@ -80,8 +80,8 @@ uint64_t brick_drain_resident(const struct brick_drain *d);
 /* Returns the number of lanes with a cursor, from the checkpoint or because they are in use. */
 uint32_t brick_drain_lanes(const struct brick_drain *d);
 
-/* Sets the consumer lines to write from lane *first on: all of `halfway`, then all of `whole` (O12). Returns their
- * number; 0 if nothing moved. Both arrays need room for brick_drain_lanes(d) lines. */
+/* Sets the consumer lines to write from lane *first on: all of `halfway`, then all of `whole` (O12). Returns the number
+ * of these lines; 0 if nothing moved. Both arrays need room for brick_drain_lanes(d) lines. */
 uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, struct brick_consumer *halfway,
                            struct brick_consumer *whole);
 

@@ -67,8 +67,8 @@ static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t co
 
 static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for the segment's events"); }
 
-/* Returns how many slots the pass may copy next: its remaining budget, then the rest of a record. If the rest is longer
- * than any record, it is not copied: its slots were skipped because the start of the next record is unknown. */
+/* Returns how many slots the pass may copy next: its remaining budget or, if that is used up, the rest of a record. A
+ * rest longer than any record is not copied: its slots were skipped because the start of the next record is unknown. */
 static uint64_t more(const struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next)
 {
     const uint64_t left = d->left[ring->which], rest = at < next ? next - at : 0;

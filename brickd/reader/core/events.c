@@ -90,7 +90,7 @@ static int append(struct brick_events *e, const struct brick_record *r, uint64_t
     return 1;
 }
 
-/* Counts the sequence numbers between two records as dropped. Before the first known record, this number is unknown. */
+/* Counts the sequence numbers between two records as dropped. Before the first known record, no count is possible. */
 static void follow(struct brick_events *e, struct brick_event_cursor *c, uint64_t sequence)
 {
     if (c->sequence != 0 || c->records == 0)

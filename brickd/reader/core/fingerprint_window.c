@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An unlike fingerprint is compared with at most this many neighbours in the ring, and this many different outputs. */
+/* An unlike fingerprint is compared with at most this many neighbours in the ring, of at most this many outputs. */
 #define NEAREST 16u
 #define OUTPUTS_NEAREST 4u
 
 #define COUNT_MAX ((1u << 12) - 1)
 #define ALONE_MAX ((1u << 20) - 1)
 
-/* A record has at least four slots. A current fingerprint has at most two links; their table is twice as large. */
+/* A record has at least four slots. A current fingerprint has at most two links; the table has room for four. */
 #define SLOTS_EACH 4u
 #define LINKS_EACH 4u
 #define SLOTS_MIN ((size_t)1024)

@@ -1,13 +1,13 @@
 /* core/fingerprint_window.h - the newest fingerprints of workers, and which of them must agree.
  *
  * A fingerprint here is one CHECKED record with the digests that select its counterparts. Names are replaced by digests
- * of their texts, because numbers in a worker's segment have no meaning outside of it. Fingerprints stay in order of
- * arrival, within a bound of bytes: the oldest are evicted and counted.
+ * of their texts, because the ids in a worker's segment have no meaning outside of that segment. Fingerprints stay in
+ * order of arrival, within a bound of bytes: the oldest are evicted and counted.
  *
  * Fingerprints with one site, context and inputs are a group: all outputs in a group must be equal. For each worker and
  * output, the newest fingerprint is current, while it is in the window and the worker is not muted. The current
- * fingerprints of a group form a ring, so the cost of adding one does not depend on their number. A fingerprint without
- * inputs, or with state beyond its inputs, is in no group.
+ * fingerprints of a group form a ring, so the cost of inserting one does not depend on how many there are. A
+ * fingerprint without inputs, or with state beyond its inputs, is in no group.
  *
  * A record of rows becomes one fingerprint per row. These fingerprints have a separate site, because BRICK_SITE_ROWS
  * is set in the site's digest. So rows are never compared with whole tensors, and they are counted separately. The
@@ -20,8 +20,8 @@
 
 #include <stddef.h>
 
-/* A flag in a worker's number for a site: unless the record says otherwise, the output depends on more than the inputs.
- * The digest of a site does not include this flag, because a worker flags only its own records. */
+/* A flag in the number that stands for a worker's site: unless a record says otherwise, its output depends on more than
+ * its inputs. The digest of a site does not include this flag, because a worker flags only its own records. */
 #define BRICK_SITE_STATEFUL (UINT64_C(1) << 62)
 /* A flag in a site's digest: the site's fingerprints are single rows. */
 #define BRICK_SITE_ROWS (UINT64_C(1) << 61)
@@ -34,7 +34,7 @@ struct brick_kept_fingerprint {
     uint64_t output;  /* the output's checksum */
     uint32_t next, previous; /* if current: lower halves of the numbers of its neighbours in the group's ring */
     uint32_t count : 12;     /* how often its worker had this output, up to the maximum; 0: it is not current */
-    uint32_t alone : 20;     /* the same count since another worker was last in the group */
+    uint32_t alone : 20;     /* how often since another worker was last in the group */
     uint32_t worker, service;
     uint64_t step, position, ticks;
     uint64_t backend, of, params, valid;
@@ -50,9 +50,9 @@ struct brick_kept_fingerprint {
     uint8_t steps : 1;          /* whether the worker had this output in several steps, or several times without a step */
 };
 
-/* The most current fingerprints that a worker has in a group. Two are enough to show that it contradicts itself. */
+/* The limit of a worker's current fingerprints in a group. Two are enough to show that it contradicts itself. */
 #define BRICK_OUTPUTS_MAX 2u
-#define BRICK_ROW_OUTPUTS_MAX 8u /* BRICK_OUTPUTS_MAX for rows: each number of rows may use another kernel */
+#define BRICK_ROW_OUTPUTS_MAX 8u /* BRICK_OUTPUTS_MAX for rows: calls of another size may use another kernel */
 
 /* The index. A group has one entry, for any of its current fingerprints. A worker in a group has an entry for each of
  * the worker's current fingerprints. */
@@ -62,7 +62,7 @@ struct brick_link {
     uint32_t borders; /* for a group: how many neighbours in its ring have different outputs */
 };
 
-/* The most unlike fingerprints that one call takes: in total, and of one site (fewer if more sites wait). */
+/* The limits of unlike fingerprints that one call takes: in total, and of one site (fewer if more sites wait). */
 #define BRICK_UNLIKE_MAX 128u
 #define BRICK_UNLIKE_OF_A_SITE 4u
 
@@ -218,8 +218,8 @@ static inline int brick_fingerprint_is_grouped(const struct brick_kept_fingerpri
     return fingerprint->inputs != 0 && !fingerprint->stateful;
 }
 
-/* Returns the number of a current fingerprint in this fingerprint's group; for a current one, its successor in the
- * ring. Returns p->end if there is none. */
+/* Returns the number of a current fingerprint in this fingerprint's group; if this fingerprint is current, its
+ * successor in the ring. Returns p->end if there is none. */
 uint64_t brick_fingerprints_current(const struct brick_fingerprints *p, const struct brick_kept_fingerprint *fingerprint);
 uint64_t brick_fingerprints_next(const struct brick_fingerprints *p, uint64_t current);
 

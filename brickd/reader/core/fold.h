@@ -1,4 +1,4 @@
-/* core/fold.h - adds up the summaries of many workers by row, in ns. A row is a brick, a path or a service. */
+/* core/fold.h - sums the summaries of many workers, row by row, in ns. A row is a brick, a path or a service. */
 #ifndef BRICKD_FOLD_H
 #define BRICKD_FOLD_H
 
@@ -31,15 +31,15 @@ void brick_row_add(struct brick_row *row, const struct brick_part *part, double 
 /* Returns the duration that this fraction of the spans does not exceed, to within a bucket; 0 for an empty row. */
 double brick_row_quantile(const struct brick_row *row, double fraction, double grid_ns);
 
-/* The durations of the spans at a place, exact, so that a sum never goes back while its parts grow. Recursive spans count
- * one by one; in the sums, time inside several of them counts once. */
+/* The durations of the spans at a place, exact, so that a sum never decreases while its parts grow. Recursive spans
+ * count one by one; in the sums, time inside several of them counts once. */
 #define BRICK_BOUNDS 16u
 struct brick_durations {
     uint64_t count, ticks, ns;
-    uint64_t within[BRICK_BOUNDS]; /* by the first bound that a span's bucket does not exceed; the last has no limit */
+    uint64_t within[BRICK_BOUNDS]; /* counts per bound: the first that a span's bucket does not exceed */
 };
 
-/* Adds a part. bounds: for each bucket, the number of its bound. */
+/* Adds a part. bounds: for each bucket, the index of its bound; the last bound has no limit. */
 void brick_durations_add(struct brick_durations *into, const struct brick_summary *s, uint8_t flags,
                          const uint8_t *bounds);
 

@@ -76,7 +76,7 @@ struct brick_member {
     uint8_t class;   /* how its output compares with the reference; BRICK_CLASS_IDENTICAL for the reference */
 };
 
-/* The numbers of comparisons before a row. */
+/* The counts of comparisons before a row. */
 struct brick_before {
     uint64_t identical, within, not_comparable;
 };

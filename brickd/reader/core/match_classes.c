@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define PAIRS_MAX ((size_t)4096) /* the most pairs per site, because each pair visits all contents of the site */
-/* The most outputs per content; only the most frequent outputs may be of other classes. */
+/* The largest number of outputs per content; if there are more, only the most frequent ones may be of other classes. */
 #define OUTPUTS_MAX 16u
 /* If all contents differ in the same place: fewer contents than this decide nothing, more contents show a wrong
  * element. */
@@ -40,7 +40,7 @@ struct output {
     const struct entry *entries; /* the entries with this output, the lowest worker first */
     uint32_t count;
     uint32_t unlike; /* one bit for each output that differs and is not of another class */
-    uint32_t agree;  /* the number of entries whose output has the same `unlike`, so they agree as another class */
+    uint32_t agree;  /* the number of entries whose outputs have the same `unlike`: these outputs count as agreeing */
 };
 
 /* The pairs of a site. */

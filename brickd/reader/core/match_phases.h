@@ -39,8 +39,8 @@ int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint3
 int brick_match_is_same(const struct entry *e, uint32_t count);
 
 /* Chooses the reference: the most frequent output, or the first output if all are unique. By run, if fewer than half
- * have the most frequent output: the entry that most entries are near; if several are, the one with the most frequent
- * inputs. Prefers a worker that lost no records. */
+ * have the most frequent output: the entry that most entries are near; if several are equally near, the one with the
+ * most frequent inputs. Prefers a worker that lost no records. */
 uint32_t brick_match_reference(struct work *w, const struct entry *e, uint32_t count);
 
 /* ---- core/match_order.c, core/match_groups.c, core/match_classes.c */

@@ -169,7 +169,7 @@ static uint32_t same_inputs(const struct entry *one, const struct entry *e, uint
 }
 
 /* Returns an entry of a worker that lost no records and has the output of the best entry. If that output is unique, the
-   entry has the best entry's inputs instead. */
+ * entry returned has the best entry's inputs instead. */
 static uint32_t whole_one(const struct work *w, const struct entry *e, uint32_t count, uint32_t best, int alone)
 {
     for (uint32_t i = 0; i < count; i++)

@@ -137,7 +137,7 @@ void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
     }
 }
 
-/* Finds which visits began with other inputs. The visits are sorted by `order`. */
+/* Finds which visits began with other inputs. The visits must be sorted by `order`. */
 static void count_differing(struct visit *visits, size_t count, int order)
 {
     for (size_t i = 0, diverged = 0, parted = 0; i < count; i++) {
@@ -158,7 +158,7 @@ static uint64_t other_work(const struct visit *v)
     return v->differs < ORDERS ? 0 : brick_mixed(first->site ^ brick_mixed(first->inputs)) | 1;
 }
 
-/* Adds the earlier other work of the same worker to each visit. The visits are sorted. */
+/* Adds the earlier other work of the same worker to each visit. The visits must be sorted. */
 static void add_before(struct visit *visits, size_t count)
 {
     uint64_t before = 0; /* 0: none */

@@ -37,15 +37,15 @@ struct visit {
     uint64_t work;   /* for other work: digest of its start and of the work that filled its caches; else 0 */
     uint32_t worker;
     uint32_t at;     /* index in m->steps */
-    uint8_t differs; /* orders by which it began with other inputs before its worker diverged; other work: both */
+    uint8_t differs; /* how many orders show that it began with other inputs before a divergence; 2: other work */
     uint8_t diverged;
     uint8_t stateful; /* whether a fingerprint of the step depends on state that is not an input, such as a cache */
     uint8_t cut;      /* whether some fingerprints of the visit are not compared */
     uint8_t worn;     /* whether it is its worker's first visit, whose oldest fingerprints may be evicted */
 };
 
-/* The outputs of a worker for one content: the first entry with the most frequent output, and the first with
- * another. */
+/* The outputs of a worker for one content: the first entry with the most frequent output, and the first entry with any
+ * other output. */
 struct outputs {
     struct entry most, other;
     int steady; /* whether the worker has no other output */

@@ -21,7 +21,7 @@ enum {
 };
 enum { SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3, NEEDS_INCREMENTAL_STATE = 2 };
 
-/* The most bytes of a begin without its texts, and of an end. */
+/* The largest sizes in bytes: of a begin without its texts, and of an end. */
 #define EVENT_BYTES_MAX 192u
 
 static uint8_t *put_varint(uint8_t *to, uint64_t value)

@@ -10,7 +10,7 @@
 #include "span_lines.h"
 #include "span_tracks.h"
 
-/* The numbers of the interned names of annotations; the caller interns them. */
+/* The ids of the interned names of annotations; the caller interns these names. */
 enum brick_annotation {
     BRICK_ANNOTATION_STEP = 1,
     BRICK_ANNOTATION_ELEMENTS,

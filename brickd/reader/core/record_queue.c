@@ -113,7 +113,7 @@ struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *posi
 
 static void free_up_to(struct brick_spool *s, uint64_t position) { brick_store_release(&s->tail, position); }
 
-/* Redacts a piece once: a redacted piece has a mark, which its rest keeps. Heads in files never have the mark. */
+/* Redacts a piece once: a redacted piece has a mark, kept when the piece is split. Heads in files never have it. */
 static void redact(struct brick_spool *s, struct brick_chunk *piece)
 {
     struct brick_records *of = (struct brick_records *)(void *)(piece + 1);

@@ -91,7 +91,7 @@ static void count_steps(struct brick_row_pair *pair, int side, const struct entr
             pair->first[side] = step;
             pair->steps[side] = 1;
         }
-        if (step != pair->first[side] || f->steps) /* `steps`: this output was had in several steps */
+        if (step != pair->first[side] || f->steps) /* `steps`: the worker had this output in several steps */
             pair->steps[side] = 2;
     }
 }
@@ -265,7 +265,7 @@ static int by_number(const void *a, const void *b)
     return ORDER(*x, *y);
 }
 
-/* Replaces the workers' numbers by places in a sorted list, which it returns; *count: the length of the list. Returns
+/* Replaces the workers' numbers by indexes into a sorted list, and returns this list; *count: its length. Returns
  * NULL if out of memory. */
 static uint32_t *number_workers(struct entry *e, size_t entries, size_t *count)
 {

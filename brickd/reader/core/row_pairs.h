@@ -11,7 +11,7 @@
  * rule applies to outputs of a coarser type than a kernel's sums (bfloat16, float16), because another kernel changes
  * only few such outputs. This rule uses the worker's newest BRICK_ROWS_RECENT rows that the other worker also had, so
  * that rows from before a fault do not hide the fault. The worker also differs if it is apart at BRICK_ROWS_APART_MIN
- * or more of these rows, and at seven eighths of them. With both rules, the worker must have such rows in two steps.
+ * or more of these rows, and at seven eighths of them. Both rules also require such rows in two steps.
  */
 #ifndef BRICKD_ROW_PAIRS_H
 #define BRICKD_ROW_PAIRS_H

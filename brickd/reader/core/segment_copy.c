@@ -173,7 +173,7 @@ int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t c
     return 1;
 }
 
-/* A path's number is above its parent's, so a walk to the root always ends. */
+/* A path's id is above its parent's, so a walk to the root always ends. */
 int brick_reader_keys(struct brick_reader *r, enum brick_table table, uint64_t *to, uint32_t count, uint32_t names)
 {
     const int paths = table == BRICK_PATHS;

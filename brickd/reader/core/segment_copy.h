@@ -66,8 +66,7 @@ uint32_t brick_reader_blocks(const struct brick_reader *r, uint32_t lane, uint32
 int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count, struct brick_summary *into,
                            struct brick_doubt *doubt);
 
-/* Returns whether a ring with this head still has the slot at `position`, or this slot is the next one to be
- * written. */
+/* Returns whether the slot at `position` is still in a ring with this head, or is the next slot to be written. */
 static inline int brick_ring_holds(uint64_t head, uint64_t slots, uint64_t position)
 {
     return position <= head && head - position <= slots;

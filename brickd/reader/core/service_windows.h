@@ -42,9 +42,9 @@ void brick_windows_free(struct brick_windows *w);
 
 /* Returns the window of a service's whole tensors, or of its rows; or NULL. */
 struct brick_service_window *brick_windows_of(struct brick_windows *w, uint32_t service, int rows);
-/* Returns the same window; creates it if necessary. Returns NULL if out of memory. */
+/* Like brick_windows_of, but creates the window if it is missing. Returns NULL if out of memory. */
 struct brick_service_window *brick_windows_made(struct brick_windows *w, uint32_t service, int rows);
-/* Returns the window of this fingerprint, and the fingerprint's number there. Returns NULL if it was evicted. */
+/* Returns the window of this fingerprint, and the fingerprint's number there; NULL if the fingerprint was evicted. */
 struct brick_fingerprints *brick_windows_hold(struct brick_windows *w, uint64_t number, uint64_t *there);
 /* Frees the windows of a service, if it has separate ones. */
 void brick_windows_drop(struct brick_windows *w, uint32_t service);

@@ -19,7 +19,7 @@ struct brick_site_count *brick_count_of(struct brick_fingerprints *p, uint32_t s
 struct brick_site_count *brick_count_known(const struct brick_fingerprints *p, uint32_t service, uint64_t site);
 void brick_count_changes(struct brick_fingerprints *p, struct brick_site_count *c);
 
-/* Counts an unlike fingerprint. All unlike fingerprints since the last take have the same probability to be kept, so a
+/* Counts an unlike fingerprint. All unlike fingerprints since the last take are kept with the same probability, so a
  * worker that is first or frequent does not hide other workers. */
 void brick_count_unlike(struct brick_fingerprints *p, uint64_t number, struct brick_site_count *count, enum brick_rounded how);
 

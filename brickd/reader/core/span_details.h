@@ -1,5 +1,5 @@
-/* core/span_details.h - the span records of one segment: their number, the longest one of each path, and the newest
- * ones.
+/* core/span_details.h - the span records of one segment: their count, the longest span of each path, and the newest
+ * spans.
  *
  * Totals of spans are not here, but in the worker's own summaries. A path takes memory at its first span.
  */
@@ -20,7 +20,7 @@ struct brick_longest {
 struct brick_details {
     struct brick_reader *reader;
     struct brick_longest **by_path; /* one per path in the header: a record of another path is invalid */
-    uint32_t end;                  /* the number of the last path with spans, plus 1 */
+    uint32_t end;                  /* the id of the last path with spans, plus 1 */
     uint32_t paths;                /* the number of paths with spans */
     uint64_t spans;                /* the number of valid records */
     uint64_t rejected;             /* the number of invalid records */

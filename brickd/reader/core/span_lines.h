@@ -12,7 +12,7 @@ struct brick_text {
     size_t length;
 };
 
-/* Many texts, one after the other: number i is from offsets[i] to offsets[i + 1]. The caller has validated the offsets. */
+/* Many texts, one after the other: text i is from offsets[i] to offsets[i + 1]. The caller has validated these. */
 struct brick_pieces {
     const char *text;
     const uint32_t *offsets; /* count + 1 */
@@ -45,7 +45,7 @@ struct brick_line_form {
     int64_t epoch_ns;                /* is added to each begin */
 };
 
-/* Writes as many lines as `room` bytes hold for certain. Returns the number of rows, and sets `used`. */
+/* Writes as many lines as `room` bytes hold for certain. Returns the number of rows, and sets `used` (bytes). */
 size_t brick_span_lines(const struct brick_span_row *rows, size_t count, const struct brick_line_form *form, char *to,
                         size_t room, size_t *used);
 

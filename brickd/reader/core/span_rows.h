@@ -13,7 +13,7 @@
 
 enum brick_row_kind {
     BRICK_ROW_SPAN,     /* timed by the worker's clock */
-    BRICK_ROW_STEP,     /* the same, and a step of an engine */
+    BRICK_ROW_STEP,     /* timed by the worker's clock, and a step of an engine */
     BRICK_ROW_GIVEN,    /* the host gave the duration */
     BRICK_ROW_MEASURED, /* deferred work, with the time that a device measured */
     BRICK_ROW_BOUNDED,  /* deferred work, with a bound of its time */
@@ -27,7 +27,7 @@ struct brick_span_row {
     uint64_t step;       /* 0: none, or step 0 */
     uint64_t elements, bytes;
     uint64_t rows;       /* of a step; 0 in other kinds */
-    uint32_t path;       /* the number of a known path, or the count of known paths */
+    uint32_t path;       /* the id of a known path; otherwise the count of known paths */
     uint32_t lost;       /* records lost in this ring since the row before; the largest value: this many or more */
     uint32_t kind;       /* enum brick_row_kind */
     uint32_t track;      /* set by brick_tracks_place */

@@ -5,7 +5,7 @@
  *
  * Spans arrive in the order of their ends. On a track, only the outermost spans matter for the next one: their
  * intervals are apart from each other, and the next span ends after all of them. It crosses one of them exactly if it
- * begins inside. Otherwise it contains those that begin with it or later, and takes their place.
+ * begins inside that one. Otherwise it contains those that begin with it or later, and replaces them.
  *
  * A viewer orders events of the same time by their order in the file. A span that begins at the same time as a span
  * inside it must be written first. Within one call, `tied` asks the caller to sort; a span that is tied with one of an
@@ -16,9 +16,9 @@
 
 #include "span_rows.h"
 
-/* A lane with more spans at a time that do not nest has the others on no track. */
+/* If even more spans of a lane overlap without nesting, the rest of them is on no track. */
 #define BRICK_TRACKS_MAX 1024u
-/* Outermost spans of a track: if there are more, the older half counts as one span. */
+/* The limit of outermost spans on a track: above it, the older half counts as one span. */
 #define BRICK_TRACK_ROOTS 4096u
 #define BRICK_NO_TRACK UINT32_MAX
 
@@ -45,7 +45,7 @@ struct brick_tracks {
 int brick_tracks_place(struct brick_tracks *t, struct brick_span_row *rows, size_t count, int *tied);
 void brick_tracks_free(struct brick_tracks *t);
 
-/* Sorts by begin, the longest first; of equal spans, the one that arrived last. Returns 0 without memory. */
+/* Sorts by begin, then the longest first, then the last to arrive first. Returns 0 without memory. */
 int brick_rows_sort(struct brick_span_row *rows, size_t count);
 
 #endif

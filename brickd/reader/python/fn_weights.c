@@ -1,6 +1,6 @@
 /* python/fn_weights.c - processes batches of weight records: finds their tensors and contents, and stores the records.
  *
- * The numbers of tensors and contents are in Python dicts, the state of tensors is in Python arrays. The numbers in the
+ * Python dicts map tensors and contents to numbers; Python arrays have the state of the tensors. The numbers in the
  * dicts are not trusted: each index is checked against the length of its array.
  */
 #include "../core/fingerprint_window.h"
@@ -196,7 +196,7 @@ static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t t
     return ticks < r->first_ticks[n] && generation == r->generations[n] ? FIRST : 0;
 }
 
-/* Clears a row if there is no room for a new content, because the old content would look like the current one. */
+/* Clears a row if there is no room for a new content, because otherwise the old content would look current. */
 static void clear(const struct rows *r, size_t n, struct uses *u, struct put *p)
 {
     release(u, r->now[n], p);

@@ -64,7 +64,7 @@ static uint64_t ticks_of(uint32_t clock)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Returns (ticks, ns). Takes the pair whose readings are closest together, out of a few. */
+/* Returns (ticks, ns). Of a few pairs, takes the one whose two readings are closest together. */
 static PyObject *reader_clock_pair(PyObject *module, PyObject *kind)
 {
     unsigned long clock = PyLong_AsUnsignedLong(kind);

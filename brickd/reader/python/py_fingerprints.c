@@ -400,7 +400,7 @@ static PyObject *fingerprints_select(PyObject *self, PyObject *args)
     } else if (whole && (other = fingerprints_made(Py_TYPE(self), PY_SSIZE_T_MAX, 0)) != NULL) {
         uint64_t *ends = calloc(counts[0] + 1, sizeof *ends);
         const struct brick_renumbered r = {taken[0], taken[1], taken[2], counts[0], ends};
-        /* The copy takes long. Without the interpreter lock, only threads that add fingerprints wait, for this lock. */
+        /* The copy takes long, so the interpreter lock is released: only threads that add fingerprints wait. */
         Py_BEGIN_ALLOW_THREADS
         pthread_mutex_lock(&p->mutex);
         whole = ends != NULL;

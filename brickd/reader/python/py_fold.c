@@ -1,4 +1,4 @@
-/* python/py_fold.c - brickd.shm._reader.Fold: adds up summaries of many workers by row. */
+/* python/py_fold.c - brickd.shm._reader.Fold: sums the summaries of many workers, row by row. */
 #include "../core/fold.h"
 #include "py_types.h"
 
@@ -15,7 +15,7 @@ typedef struct {
     struct brick_row *rows;
     struct means *means; /* per row */
     Py_ssize_t count;
-    double grid_ns; /* the tick of the first worker; 0 before it is added */
+    double grid_ns; /* the tick of the first worker; 0 before a worker is added */
 } Fold;
 
 static void fold_dealloc(PyObject *self)
@@ -47,7 +47,7 @@ static int fold_grow(Fold *f, Py_ssize_t count)
     return 1;
 }
 
-/* If means are equal, the worker with the greater number is the worst, so the order of workers has no effect. */
+/* Of workers with the same largest mean, the one with the greatest number is the worst, in whatever order they come. */
 static int mean_add(struct means *m, double ns, Py_ssize_t whose)
 {
     if (m->count == m->room) {

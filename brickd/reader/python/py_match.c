@@ -161,7 +161,7 @@ PyObject *fingerprints_match(PyObject *self, PyObject *args, PyObject *keywords)
     return found;
 }
 
-/* Returns the window that has both fingerprints, and their numbers in it. Returns NULL if there is no such window. */
+/* Returns the window that has both fingerprints, and sets their numbers there; NULL if there is no such window. */
 static struct brick_fingerprints *window_of_both(Fingerprints *p, unsigned long long *one, unsigned long long *other)
 {
     uint64_t first, second;

@@ -63,7 +63,7 @@ static PyObject *segment_control(PyObject *self, PyObject *unused)
     return unpacked("control", &control);
 }
 
-/* The last struct and its dict, which is used again because the lines of idle lanes are equal. */
+/* The last struct and its dict. An equal struct gets the same dict, because the lines of idle lanes are equal. */
 struct shown {
     const char *record;
     size_t size;
@@ -164,7 +164,7 @@ static PyObject *segment_sums(PyObject *self, PyObject *unused)
     return kinds != NULL ? Py_BuildValue("(KKN)", activity, summarized, kinds) : NULL;
 }
 
-/* Sets the number of rows in use of each table, at most its room. Returns 0 with an exception on failure. */
+/* Sets how many rows of each table are in use, at most its room. Returns 0 with an exception on failure. */
 static int count_rows(Segment *s, uint32_t rows[BRICK_TABLES])
 {
     struct brick_process process;

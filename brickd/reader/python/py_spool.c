@@ -1,4 +1,4 @@
-/* python/py_spool.c - brickd.shm._reader.Spool: records between drains and a recording. */
+/* python/py_spool.c - brickd.shm._reader.Spool: the memory for records between drains and a recording. */
 #include "../core/record_queue.h"
 #include "py_types.h"
 

@@ -1,4 +1,4 @@
-/* python/py_summaries.c - brickd.shm._reader.Summaries: adds spans and workers to summaries by path. */
+/* python/py_summaries.c - brickd.shm._reader.Summaries: one summary for each path; adds spans and workers to them. */
 #include "../core/summary_math.h"
 #include "py_types.h"
 

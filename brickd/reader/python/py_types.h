@@ -66,7 +66,7 @@ struct reader_state {
 
 /* Returns a struct as a dictionary, without the struct's reserved fields. */
 PyObject *unpacked(const char *record, const void *bytes);
-/* unpacked with another layout table. */
+/* Like unpacked, with another layout table. */
 PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes);
 /* Returns the number of bytes of a field's element, by its code in the layout table. */
 uint32_t code_size(char code);

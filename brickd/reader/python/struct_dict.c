@@ -1,4 +1,4 @@
-/* python/struct_dict.c - converts shared structs to dictionaries by their layout table; lists of rows. */
+/* python/struct_dict.c - converts shared structs to dictionaries with their layout table; makes lists of rows. */
 #include "py_types.h"
 
 uint32_t code_size(char code)
