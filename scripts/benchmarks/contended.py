@@ -53,7 +53,7 @@ class Run:
     """A service, and what brickd reported about it.
 
     Attributes:
-        slow: the number of the slow or pinned worker.
+        slow: the index of the slow or pinned worker.
         named_s: the time from its start until it was named, with the right brick.
         wrong: reports that name another worker or brick.
     """

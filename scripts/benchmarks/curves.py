@@ -1,4 +1,4 @@
-"""A picture of the daemon's cost over the rate of records and over the number of workers.
+"""A picture of how the daemon's cost depends on the rate of records and on the number of workers.
 
 Both axes are logarithmic. Must not know: methods of measurement.
 """

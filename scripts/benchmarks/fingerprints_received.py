@@ -38,9 +38,7 @@ _SITE, _OUTPUT, _INPUT = 8, 128, 256  # the byte offsets in the record of a chec
 
 
 class Case(NamedTuple):
-    """The workers of a case, and a function that returns the input and the output of a worker's fingerprint by its
-    number.
-    """
+    """The workers of a case, and a function that returns the input and the output of a worker's n-th fingerprint."""
 
     name: str
     workers: int

@@ -1,7 +1,7 @@
 """The daemon's share of a core while workers record at a rate, and any loss of records.
 
-A row counts only if the daemon has read every record after the workers ended. If records are missing, the row shows
-their number.
+A row counts only if the daemon has read every record after the workers ended. If records are missing, the row shows how
+many.
 """
 
 from __future__ import annotations

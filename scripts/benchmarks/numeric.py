@@ -1,6 +1,6 @@
 """The fingerprint of float32 in numpy, as fast as possible, to compare with the one in C.
 
-The code works on pieces that fit into a cache. A matrix product adds up blocks with the same rotation.
+The code works on pieces that fit into a cache. A matrix product sums the blocks that have the same rotation.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@
 #define SECOND UINT64_C(1000000000)
 #define PERIOD_NS (SECOND / 200)
 
-/* The most bursts that a delayed worker makes at once to catch up. More could make a ring overflow, which would not be
- * the consumer's fault. */
+/* The largest number of bursts that a delayed worker makes at once to catch up. More could make a ring overflow, which
+ * would not be the consumer's fault. */
 #define MADE_GOOD 4u
 
 enum { BRICKS_MAX = 1024 };

@@ -1,7 +1,7 @@
 """The cost of a call whose rows are recorded: `python -m benchmarks.row_cost ROUNDS ROWS COLUMNS...`.
 
 The module does nothing, and is watched only for rows. No daemon is needed: this process moves the ring's tail after
-each batch, because no rows are recorded without room. A case counts only if every record was made.
+each batch, because rows are recorded only while there is room. A case counts only if every record was made.
 """
 
 from __future__ import annotations

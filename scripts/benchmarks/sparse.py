@@ -1,4 +1,4 @@
-"""Segments with the highest possible numbers in their headers, and almost no content.
+"""Segments whose headers have the highest possible counts, and that have almost no content.
 
 `python -m benchmarks.sparse COUNT` creates them, prints their memory in bytes, holds a worker's lock on each, and ends
 when its stdin closes.

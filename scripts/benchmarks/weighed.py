@@ -1,4 +1,4 @@
-"""The daemon's cost to receive the fingerprint of a weight, with 64 workers and 1,000 tensors."""
+"""The daemon's cost of receiving the fingerprint of a weight, with 64 workers and 1,000 tensors."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Trial:
 
     Attributes:
         end: the outcome.
-        tests: the most tests that ran with the mutant.
+        tests: the largest number of tests that ran with the mutant.
         reaching: the number of tests that reach the mutant.
         by: the test that failed.
     """

@@ -1,8 +1,8 @@
 """A worker's account of its work, in a mapped file that survives SIGKILL.
 
 A thread writes how much work it will do, does the work, and writes that the work is done. If the process is killed at
-any moment, the amount of completed work is between these two numbers. Each thread has its own row, so two threads never
-write the same number.
+any moment, the amount of completed work is between the two written numbers. Each thread has its own row, so two threads
+never write the same number.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In the first half of the time, daemons are killed. In the second half, one daemon runs all the time, so that its growth
 can be measured. A worker is asked to end only while a daemon consumes its segment, and no daemon is killed while a
-worker ends. If a worker ends without a daemon, the worker removes its own segment, and its totals cannot be compared.
+worker ends. A worker that ends without a daemon removes its own segment, and then its totals cannot be compared.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Churn:
         self._kill_due = True
 
     def _look(self) -> None:
-        """Take a sample at intervals, and before more workers have ended than brickd lists one by one."""
+        """Take a sample at intervals, early enough that brickd still lists each ended worker."""
         if self._samples.now_s >= self._look_at_s or self._population.went >= _GONE_MAX:
             self._population.went = 0
             self._samples.take(self._population, self._daemon)

@@ -27,8 +27,8 @@ class Herd:
 
     Attributes:
         living: the pidfd of each live worker that has reported, by pid.
-        ordered: the number of workers that were started here, without forks and execs.
-        came: the number of these workers that have reported.
+        ordered: the number of workers that were started here, not by a fork or exec of a worker.
+        came: how many of these have reported.
         spawned: the number of forks and execs that have reported.
     """
 

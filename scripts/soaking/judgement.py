@@ -49,7 +49,7 @@ class Found:
     """The sums of brickd's numbers over some workers.
 
     Attributes:
-        attempts: the attempts to record span details and events, by the counters in the segments.
+        attempts: the attempts to record span details and events, as the counters in the segments show.
         finalized: the number of finalizes that the daemon read.
         counts: the count of each brick, separately for bounds.
         measured_ns: the sum of the measured times.

@@ -103,6 +103,5 @@ def fate(seed: int, number: str) -> Fate:
     draw = random.Random(f"fate {seed} {number}")
     lives_s = draw.uniform(0.0, 3.0) if draw.random() < 0.8 else draw.uniform(10.0, 60.0)
     stopped_after_s = draw.uniform(0.0, lives_s) if draw.random() < 0.15 else None
-    # A stop lasts longer than the time after which the daemon would declare a worker without a lock dead, or is much
-    # shorter.
+    # A stop is either much shorter or longer than the time after which a daemon declares a worker without a lock dead.
     return Fate(lives_s, draw.random() < 0.5, stopped_after_s, draw.choice([0.05, 0.5, 8.0]))

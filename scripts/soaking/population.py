@@ -30,8 +30,8 @@ class Life:
 
     Attributes:
         pidfd: readable when the process of the worker has ended; -1: the end was recorded.
-        wants_to_end: whether the worker gets SIGTERM as soon as a daemon drains its segment; without a daemon, it would
-            remove its totals.
+        wants_to_end: whether the worker gets SIGTERM as soon as a daemon drains its segment; without a daemon, the
+            worker would remove its own totals.
         done: the last values of its account, by kind.
     """
 

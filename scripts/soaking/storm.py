@@ -1,6 +1,6 @@
 """A storm: many workers die at the same time, while the daemon is stopped, killed or absent.
 
-Owns: the schedule, drawn from the seed, and when brickd is queried. Must not know: a worker's work, the checks.
+Owns: the schedule, drawn from the seed, and when brickd is queried. Must not know: what a worker does, the checks.
 Invariants: the time and the number of workers are limited; no process or file is left, even after a failure.
 """
 
@@ -55,7 +55,7 @@ class Report:
 
     Attributes:
         counts: how often each action was done.
-        dead_most: the most segments of dead workers at the same time.
+        dead_most: the largest number of dead workers' segments at one time.
         totals: the numbers that workers counted and that brickd showed in the last comparison.
     """
 

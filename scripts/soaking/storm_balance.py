@@ -44,7 +44,7 @@ class Counted:
         return sum_of(self.bricks.values())
 
     def since(self, earlier: Counted | None) -> Counted:
-        """Return these counts with the lower bounds of an earlier reading: all numbers shown since then are within."""
+        """Return these counts with an earlier reading's lower bounds, which allow all numbers shown since."""
         low = {brick: bounds.low for brick, bounds in earlier.bricks.items()} if earlier else {}
         return replace(self, bricks={brick: Bounds(low.get(brick, 0), b.high) for brick, b in self.bricks.items()})
 

@@ -1,4 +1,4 @@
-"""The workers of the storm, and the process that forks them, which does not load brickd.
+"""The workers of the storm, and the process that forks them and does not load brickd.
 
 `python -m soaking.storm_worker FOLDER` reads lines "SERVICE SEED" from stdin and forks a worker for each. A worker may
 fork or exec another worker. Each worker creates a file "SERVICE,PID,SEGMENT" in the folder for its counts, and then
@@ -80,7 +80,7 @@ def _work(folder: Path, service: str, seed: int, leash: int, how: str) -> None:
 
 
 def main() -> None:
-    """Fork the workers; after an exec, be a worker."""
+    """Fork the workers; after an exec, run as a worker."""
     folder = Path(sys.argv[1])
     signal.signal(signal.SIGTERM, lambda *_: end.set())
     if len(sys.argv) > 2:

@@ -1,4 +1,4 @@
-"""The workers, and the process that forks them, which loads the agent, but not brickd.
+"""The workers, and the process that forks them. That process loads the agent, but not brickd.
 
 `python -m soaking.worker FOLDER` reads plans from stdin, one per line, and forks a worker for each. Every worker,
 including the child of a worker, writes a line "NUMBER PID SEGMENT" to stdout when it begins to record. The account of

@@ -21,7 +21,7 @@ from benchmarks.faulty.frozen import HEALTHY, WANTED
 ARCHITECTURES = ("llama_fp32", "llama_bf16", "llama_int8", "mixtral", "vit", "unet", "bert")
 EQUAL, UNIQUE = "equal", "unique"
 _QUICK = (("llama_fp32", "weight_bit", EQUAL), ("llama_bf16", "rare_nan", EQUAL), ("bert", HEALTHY, UNIQUE))
-# tested with one architecture only: this fault does not depend on the model, and takes as long as ten other cells
+# tested with one architecture only: this fault does not depend on the model, and its cell takes as long as ten others
 _LONG = "leak"
 _INT8 = "llama_int8"
 # faults that an int8 model cannot have: a quantized operator refuses NaN, and the server ends

@@ -32,7 +32,7 @@ class Injected(NamedTuple):
         scope: the qualified names of the wrong modules or tensors.
         detail: a description.
         remove: removes it.
-        each_request: runs at each request until then.
+        each_request: runs at each request until the removal.
     """
 
     scope: list[str]

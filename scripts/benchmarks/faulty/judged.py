@@ -94,8 +94,8 @@ class Verdict:
         false_before: problems before the fault, each once.
         wrong_during: problems during the fault that the fault does not explain.
         false_after: problems after its removal.
-        false_numeric: the number of false problems before and after that are about numbers.
-        false_stragglers: the number of these problems that are about time.
+        false_numeric: how many of false_before and false_after are about tensors.
+        false_stragglers: how many of them are about time.
         other_problems: the texts of all problems that are not about a worker's work.
         compared: the number of comparisons by inputs until the removal.
         compared_weights: the number of comparisons by weights until the removal.
@@ -174,7 +174,7 @@ def _words(name: str) -> list[str]:
 
 
 def sites(status: Mapping[str, Any], worker: str) -> list[Site]:
-    """Return where the worker differs, by weights, then by inputs, and the bricks in which it is slow."""
+    """Return where the worker differs (first by weights, then by inputs), and the bricks in which it is slow."""
     found = []
     for key in ("weights", "diverged"):
         about = [each for each in status.get(key) or () if list(each["outliers"]) == [worker]]
